@@ -170,6 +170,18 @@ def test_fingerprints_know_equals_and_end() -> None:
     # Given signatures say what arguments are turned into.
     signatures = (), ("float64(float64)",), ("int64(int64)",)
     assert len({fingerprint(numba.njit(*given)(twice)) for given in signatures}) == 3
+    # What numba compiled for the types that it met is no part of a function.
+    everywhere = numba.vectorize(twice)
+    first = fingerprint(everywhere)
+    everywhere(np.ones(2))
+    assert fingerprint(everywhere) == first != fingerprint(numba.vectorize(lambda x: x))
+
+
+def test_arrays_in_files_are_known_by_their_content(tmp_path: Path) -> None:
+    for name, numbers in (("a", np.arange(5.0)), ("b", np.arange(5.0)), ("c", np.ones(5))):
+        np.save(tmp_path / name, numbers)
+    a, b, c = (fingerprint(np.load(tmp_path / f"{name}.npy", mmap_mode="r")) for name in "abc")
+    assert a == b != c
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from scipy.optimize import minimize
 
 from rmopt import DivergedError, InvalidInputError, Problem
+from rmopt.checks import check_cost
 from rmopt.core import Cost, MissingCapabilityError
 from rmopt.costs import LogDetTriplet, Loss, hinge, logistic, squared_hinge
 from rmopt.engines import CoordinateReference, LogDetEngine, choose_coordinate_engine
@@ -43,8 +44,8 @@ def triplet_cost(
     return LogDetTriplet(X, rng.integers(40, size=(count, 3)), **({"alpha": 1.0, "beta": 0.3} | weights))
 
 
-def problem_of(cost: LogDetTriplet) -> Problem:
-    return Problem(PositiveDefinite(cost.n_blocks), cost)
+def problem_of(cost: Any) -> Problem:
+    return Problem(PositiveDefinite(cost.shape[0]), cost)
 
 
 def least_value(cost: LogDetTriplet) -> float:
@@ -266,6 +267,17 @@ def test_sparsity_unties_features() -> None:
     assert ties == sorted(ties, reverse=True)
     assert ties[0] > 2 * ties[2] > 0.0
     assert ties[3] == 0.0
+
+
+def test_sums_and_multiples_take_the_proximal_steps_of_their_parts() -> None:
+    parts = [triplet_cost(loss=logistic, sparsity=sparsity) for sparsity in (1.0, 2.0)]
+    mean = 0.5 * parts[0] + 0.5 * parts[1]
+    assert all(check_cost(problem_of(mean)))
+    found, expected = (
+        CoordinateDescent(10, step_size=1e-4).run(problem_of(cost), np.eye(10), random_state=0).point
+        for cost in (mean, triplet_cost(loss=logistic, sparsity=1.5))
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
 def test_any_cost_runs_on_blocks() -> None:

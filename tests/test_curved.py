@@ -12,6 +12,7 @@ from tabled import each_row
 
 import rmopt
 from rmopt import InvalidInputError, Problem, autograd_cost
+from rmopt.checks import check_manifold
 from rmopt.core import Cost
 from rmopt.manifolds import Hyperbolic, Simplex, Sphere, frechet_mean
 from rmopt.retractions import MultiplicativeWeights, OrthographicHyperbolic
@@ -139,6 +140,10 @@ def test_steps_that_leave_the_simplex() -> None:
     bent = simplex.using(retraction="exponential")
     result = GradientDescent().run(Problem(bent, cost), np.array([0.9, 0.05, 0.05]))
     assert result.point[0] == pytest.approx(0.5 * (32.0 - np.sqrt(32.0**2 - 120.0)) / 30.0, abs=1e-6)
+
+
+def test_laws_of_geodesics_look_no_further_than_these_lead() -> None:
+    assert all(check_manifold(Simplex(1000)))
 
 
 def test_points_beside_them_are_told() -> None:

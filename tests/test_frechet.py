@@ -64,6 +64,31 @@ def test_frechet_means_with_closed_forms() -> None:
         frechet_mean(embedded, pair)
 
 
+def test_means_of_points_of_any_scale_and_of_points_close_to_each_other() -> None:
+    flat, transported = Euclidean(4), SymmetricPositiveDefinite(3, metric="bures-wasserstein")
+    points = list(np.random.default_rng(0).standard_normal((4, 4)))
+    a, b = transported.random_point(0), transported.random_point(1)
+    for scale in (1e-100, 1e-14, 1e10, 1e100):
+        found = frechet_mean(flat, [scale * point for point in points])
+        np.testing.assert_allclose(found, scale * np.mean(points, axis=0), rtol=1e-12)
+        found = frechet_mean(transported, [scale * a, scale * b]) / scale
+        np.testing.assert_allclose(found, transported.pair_mean(a, b), atol=1e-10)
+    sphere = Sphere(3)
+    near = [np.array([1.0, angle, 0.0]) for angle in (0.0, 1e-13, 2e-13, 5e-13)]
+    assert frechet_mean(sphere, near)[1] == pytest.approx(2e-13, rel=1e-3)
+
+
+def test_a_step_of_a_mean_may_leave_the_cone() -> None:
+    rng, cone = np.random.default_rng(30), SymmetricPositiveDefinite(3, metric="bures-wasserstein")
+    points = []
+    for _ in range(4):
+        Q = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+        points.append((Q * 10.0 ** rng.uniform(-8, 1, 3)) @ Q.T)
+    points = [0.5 * (P + P.T) for P in points]
+    mean = frechet_mean(cone, points)
+    assert cone.norm(mean, sum(cone.log(mean, point) for point in points)) < 1e-5
+
+
 def test_a_mean_does_not_depend_on_which_point_is_first() -> None:
     cone, rng = SymmetricPositiveDefinite(4), np.random.default_rng(2)
     points = []

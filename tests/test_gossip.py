@@ -11,9 +11,10 @@ import pytest
 from problems.subspace import GossipPlan, agree, gossip
 from problems.subspace.instances import agent_sums
 from rmopt import Problem
+from rmopt.checks import check_gradient
 from rmopt.core import AgentSum, DivergedError, InvalidInputError, MissingCapabilityError, Parts
 from rmopt.costs import GossipCost, Graph
-from rmopt.manifolds import Euclidean, Grassmann, Power
+from rmopt.manifolds import Euclidean, Grassmann, Power, Simplex, Sphere, Stiefel, SymmetricPositiveDefinite
 from rmopt.retractions import GRASSMANN_RETRACTIONS, Exponential
 from rmopt.solvers import (
     SGD,
@@ -274,6 +275,35 @@ def test_many_agents_on_a_random_graph_reach_consensus() -> None:
     assert problem.cost.gaps(result.point).max() < 0.15  # type: ignore[attr-defined]
 
 
+class Targets(AgentSum):
+    """Distances of three agents' points to three arrays of equal numbers."""
+
+    n_terms = 3
+
+    def agent_value(self, point: Any, agent: int) -> float:
+        return float(np.sum((point - agent) ** 2))
+
+    def agent_gradient(self, point: Any, agent: int) -> Any:
+        return 2.0 * (point - agent), np.eye(point.shape[-1])
+
+
+@pytest.mark.parametrize("base", [Sphere(4), Stiefel(4, 2, 2), Stiefel(4, 1, metric="canonical")])
+def test_points_may_be_arrays_of_any_shape(base: Any) -> None:
+    assert check_gradient(Problem(Power(base, 3), GossipCost(Targets(), Graph.path(3), 1.0, base)))
+
+
+@pytest.mark.parametrize(
+    "base", [Stiefel(4, 2, metric="canonical"), SymmetricPositiveDefinite(3), Simplex(3)]
+)
+def test_logarithms_of_another_metric_are_no_part_of_a_gradient(base: Any) -> None:
+    problem = Problem(Power(base, 3), GossipCost(Targets(), Graph.path(3), 1.0, base))
+    with pytest.raises(MissingCapabilityError, match="take the solver Gossip, another manifold, or rho = 0"):
+        SGD(0.01, max_iter=1).run(problem, random_state=0)
+    start = problem.manifold.random_point(0)
+    met = Gossip(0.01, max_iter=50).run(problem, start, random_state=0).point
+    assert problem.cost.value(met) < problem.cost.value(start)
+
+
 def test_bad_input() -> None:
     problem = problem_of("completion")
     cost: Any = problem.cost
@@ -285,6 +315,12 @@ def test_bad_input() -> None:
             GossipCost(tasks, GRAPH, rho, manifold)
     with pytest.raises(InvalidInputError, match="has 14 rows, and points of Grassmann"):
         GossipCost(tasks, GRAPH, 1.0, Grassmann(9, 3))
+    more = Problem(Power(manifold, 6), cost)
+    for solver in (Gossip(0.1), SGD(0.1, max_iter=1)):
+        with pytest.raises(InvalidInputError, match=r"6 parts do not fit .* take Power\(manifold, 5\)"):
+            solver.run(more, random_state=0)
+    with pytest.raises(InvalidInputError, match="6 parts"):
+        more.value(more.manifold.random_point(0))
     with pytest.raises(InvalidInputError, match="at least two agents"):
         GossipCost(agent_sums(1)["completion"], Graph.path(1), 1.0, manifold)
     with pytest.raises(MissingCapabilityError, match="needs a GossipCost on Power"):

@@ -524,6 +524,16 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     ("log too long", lambda: subspaces(log=scaled(Grassmann, "log", 1.5)), "exp and log"),
     ("log reversed", lambda: subspaces(log=scaled(Grassmann, "log", -1.0)), "log and exp"),
     ("dist too long", lambda: subspaces(dist=scaled(Grassmann, "dist", 3.0)), "distance"),
+    (
+        "log by projection where it is far",
+        lambda: subspaces(
+            log=lambda self, a, b: (Grassmann.log if self.dist(a, b) < 1.0 else Grassmann.projection)(
+                self, a, b
+            )
+        ),
+        "log and exp",
+    ),
+    ("diameter too small", lambda: subspaces(diameter=0.1), "triangle"),
     ("dist constant", lambda: subspaces(dist=lambda self, a, b: 7.0), "triangle"),
     ("dist squared", lambda: subspaces(dist=lambda self, a, b: Grassmann.dist(self, a, b) ** 2), "triangle"),
     (
@@ -600,6 +610,13 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     (
         "random point from a global state",
         lambda: frames(random_point=lambda self, rng=None: Frames.random_point(self, GENERATOR)),
+        "randomness",
+    ),
+    (
+        "random vector always the same",
+        lambda: frames(
+            random_tangent_vector=lambda self, x, rng=None: Frames.random_tangent_vector(self, x, 0)
+        ),
         "randomness",
     ),
     ("zero_vector of ones", lambda: frames(zero_vector=lambda self, x: np.ones(self.shape)), "zero"),
@@ -867,6 +884,9 @@ def foreign(seed: int) -> list[Check]:
         pymanopt.manifolds.SpecialOrthogonalGroup(4),
         pymanopt.manifolds.SymmetricPositiveDefinite(4),
         pymanopt.manifolds.Grassmann(6, 2),
+        pymanopt.manifolds.Grassmann(5, 2, k=2),
+        # Factors of full rank: close to one all arrays are points, though fewer directions are tangent.
+        pymanopt.manifolds.PSDFixedRank(5, 2),
     ):
         manifold = from_pymanopt(made)
         checks += check_manifold(manifold, seed) + check_retraction(

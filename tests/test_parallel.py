@@ -99,6 +99,14 @@ def test_the_mean_is_the_nearest_point_to_the_sum(manifold: Any) -> None:
     np.testing.assert_allclose(ambient(manifold, back), ambient(manifold, points[0]), atol=1e-12)
 
 
+@pytest.mark.parametrize("manifold", [FixedRankEmbedded(6, 5, 2), PSDFixedRank(6, 2)], ids=str)
+def test_means_of_matrices_whose_squares_overflow(manifold: Any) -> None:
+    ends = [dense_of(manifold.random_point(seed)) for seed in (0, 1)]
+    mean = projected_mean(manifold, [manifold.from_matrix(end) for end in ends])
+    huge = projected_mean(manifold, [manifold.from_matrix(end * 1e200) for end in ends])
+    np.testing.assert_allclose(dense_of(huge) / 1e200, dense_of(mean), atol=1e-13)
+
+
 def test_means_of_products_and_what_has_none() -> None:
     manifold = Product([Sphere(3), Power(Stiefel(4, 2), 2)])
     rng = np.random.default_rng(1)
@@ -112,7 +120,8 @@ def test_means_of_products_and_what_has_none() -> None:
 
     for other in (PSDFactors(4, 2), Elliptope(4, 2), Upper(3)):
         with pytest.raises(
-            MissingCapabilityError, match=r"have no mean here; .* their subclasses are not taken"
+            MissingCapabilityError,
+            match=r"have no mean here; .* Sphere, Oblique.* their subclasses are not taken",
         ):
             projected_mean(other, [other.random_point(rng)])
     Upper.projected_mean = lambda self, points, weights: points[int(np.argmax(weights))]  # type: ignore[attr-defined]

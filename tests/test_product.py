@@ -32,6 +32,7 @@ from rmopt.manifolds import (
     PositiveDefinite,
     Power,
     Product,
+    Sphere,
 )
 from rmopt.retractions import QR, Componentwise, Polar
 
@@ -121,6 +122,46 @@ def test_a_block_that_is_not_given_does_not_move() -> None:
     assert np.array_equal(moved[0], point[0])
     assert np.array_equal(moved[2], point[2])
     assert not np.array_equal(moved[1], point[1])
+
+
+def test_a_subclass_may_weigh_its_factors() -> None:
+    class Weighted(Product):
+        def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
+            pairs = zip(tangent_vector_a, tangent_vector_b, strict=True)
+            return float(sum(w * np.vdot(*pair) for w, pair in zip((4.0, 1.0), pairs, strict=True)))
+
+    manifold = Weighted([Sphere(3), Euclidean(2)])
+    point = manifold.random_point(0)
+    assert manifold.norm(point, manifold.random_tangent_vector(point, 1)) == pytest.approx(1.0)  # type: ignore[arg-type]
+    assert repr(manifold) == "Weighted(Sphere(3), Euclidean(2))"
+
+
+class Coupled(Cost):
+    """⟨x, y⟩ + Σ c⁴ + x₀ ‖E‖², with derivatives as lists of the parts' own, also within a product of products."""
+
+    def value(self, point: Any) -> float:
+        x, y, (c, E) = point
+        return float(x @ y + np.sum(c**4) + x[0] * np.sum(E**2))
+
+    def gradient(self, point: Any) -> Any:
+        x, y, (c, E) = point
+        return [y + np.eye(3)[0] * np.sum(E**2), x, [4.0 * c**3, 2.0 * x[0] * E]]
+
+    def hessian(self, point: Any, direction: Any) -> Any:
+        x, _, (c, E) = point
+        dx, dy, (dc, dE) = direction
+        first = dy + np.eye(3)[0] * 2.0 * np.sum(E * dE)
+        return [first, dx, (12.0 * c**2 * dc, 2.0 * x[0] * dE + 2.0 * dx[0] * E)]
+
+
+def test_a_direction_has_the_parts_of_a_point_and_lists_nest() -> None:
+    manifold = Product([Sphere(3), Sphere(3), Product([Euclidean(2), Euclidean(2, 2)])])
+    for cost in (Coupled(), 2.0 * Coupled() - 0.5 * Coupled()):
+        problem = Problem(manifold, cost)
+        assert check_gradient(problem)
+        assert all(check_hessian(problem))
+    blocks = BlockDiagonal([(3, 1), (2, 2)], {0: np.arange(3.0)})
+    assert [blocks[i].tolist() for i in (0, 1)] == [[0.0, 1.0, 2.0], [[0.0, 0.0], [0.0, 0.0]]]
 
 
 def test_one_retraction_for_all_factors_or_one_for_each() -> None:

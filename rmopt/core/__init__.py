@@ -30,42 +30,12 @@ from rmopt.errors import (
 from rmopt.renamed import former_names
 
 __all__ = [
-    "Actions",
-    "AgentSum",
-    "Ambient",
-    "BlockCost",
-    "BlockDiagonal",
-    "Cost",
-    "DivergedError",
-    "Factored",
-    "FiniteSum",
-    "FixedRankManifold",
-    "HasBlocks",
-    "HasHessian",
-    "HasHessianAction",
-    "HasPreconditioner",
-    "HasProximalStep",
-    "HasRowGradient",
-    "HasStepBound",
-    "HasVelocity",
-    "InvalidInputError",
-    "LowRankPoint",
-    "LowRankTangent",
-    "Manifold",
-    "MissingCapabilityError",
-    "Operator",
-    "PSDPoint",
-    "PSDTangent",
-    "Parts",
-    "Problem",
-    "Retraction",
-    "RmoptError",
-    "RowColumn",
-    "StorageError",
-    "Sum",
-    "WholeCost",
-    "in_precision",
-]
+    "Actions", "AgentSum", "Ambient", "BlockCost", "BlockDiagonal", "Cost", "DivergedError", "Factored",
+    "FiniteSum", "FixedRankManifold", "HasBlocks", "HasHessian", "HasHessianAction", "HasPreconditioner",
+    "HasProximalStep", "HasRowGradient", "HasStepBound", "HasVelocity", "InvalidInputError", "LowRankPoint",
+    "LowRankTangent", "Manifold", "MissingCapabilityError", "Operator", "PSDPoint", "PSDTangent", "Parts",
+    "Problem", "Retraction", "RmoptError", "RowColumn", "StorageError", "Sum", "WholeCost", "in_precision",
+]  # fmt: skip
 
 __getattr__ = former_names(
     __name__, GRAPHS="rmopt.costs:GRAPHS", Graph="rmopt.costs:Graph", as_graph="rmopt.costs:as_graph"

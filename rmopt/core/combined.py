@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Sum
-from rmopt.core.cost import Cost, FiniteSum, HasHessianAction, HasPreconditioner
+from rmopt.core.cost import Cost, FiniteSum, HasHessianAction, HasPreconditioner, HasProximalStep
 from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError
 
@@ -16,7 +16,8 @@ from rmopt.errors import InvalidInputError
 class Combined(Cost):
     """A weighted sum of costs of the same points, made by ``+`` and ``*``.
 
-    It has second derivatives when all its parts have them, and the preconditioner of the first part that has one.
+    It has second derivatives when all its parts have them, the preconditioner of the first part that has one, and
+    the proximal steps of all parts, one after the other.
 
     Parameters
     ----------
@@ -40,6 +41,8 @@ class Combined(Cost):
         if known and known[0][0] > 0.0:
             weight, first = known[0]
             self.precondition = lambda point, tangent: first.precondition(point, tangent) * (1.0 / weight)
+        if any(isinstance(cost, HasProximalStep) for cost in costs):
+            self.proximal_step = self._proximal_steps
 
     def __reduce__(self) -> Any:
         # Made anew: some of its methods are made with it.
@@ -58,6 +61,12 @@ class Combined(Cost):
     def refuses(self, point_type: type) -> str | None:
         reasons = (cost.refuses(point_type) for _, cost in self.parts)
         return next((reason for reason in reasons if reason is not None), None)
+
+    def _proximal_steps(self, point: Any, block: int, step: float) -> Any:
+        for weight, cost in self.parts:
+            if isinstance(cost, HasProximalStep):
+                point = cost.proximal_step(point, block, weight * step)
+        return point
 
     def value(self, point: Any) -> float:
         return float(sum(weight * cost.value(point) for weight, cost in self.parts))

@@ -422,7 +422,10 @@ class HasHessianAction(Protocol):
     """
 
     def hessian(self, point: Any, direction: Ambient) -> Ambient:
-        """Return the derivative of the Euclidean gradient along an ambient direction, as an operator."""
+        """Return the derivative of the Euclidean gradient along an ambient direction, as an operator.
+
+        On products `direction[i]` is that of part i, and a list with the derivative of each part will do.
+        """
 
 
 @runtime_checkable

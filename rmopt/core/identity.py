@@ -120,6 +120,9 @@ class _Walk:
             yield from self._class(thing)
         elif isinstance(thing, types.FunctionType):
             yield from self._function(thing)
+        elif hasattr(thing, "_dispatcher") and hasattr(thing, "_frozen"):
+            # Of `numba.vectorize`: pickle sees it with what was compiled so far.
+            yield from (self.digest(thing._dispatcher), *(thing.types if thing._frozen else ()))
         elif hasattr(thing, "py_func") and hasattr(thing, "targetoptions"):
             options = sorted(thing.targetoptions.items(), key=str)
             yield from ("compiled", self.digest(thing.py_func), self.digest(options))
@@ -145,7 +148,7 @@ class _Walk:
             yield from ("array", self.digest(kind), repr(thing.dtype), thing.shape)
             # Arrays of one's own have attributes; masked ones keep their mask there.
             yield from (self.digest(np.ma.getmaskarray(thing)) if np.ma.isMaskedArray(thing) else "all",)
-            if kind is not np.ndarray and not np.ma.isMaskedArray(thing):
+            if kind not in (np.ndarray, np.memmap) and not np.ma.isMaskedArray(thing):
                 yield self.digest(getattr(thing, "__dict__", None))
             if thing.dtype.hasobject:
                 yield self.digest(thing.tolist())

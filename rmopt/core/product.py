@@ -80,10 +80,13 @@ class BlockDiagonal(Operator):
     --------
     >>> import numpy as np
     >>> from rmopt.core import BlockDiagonal
-    >>> BlockDiagonal([(2, 2), (1, 1)], {0: np.ones((2, 2))}).toarray()
+    >>> both = BlockDiagonal([(2, 2), (1, 1)], {0: np.ones((2, 2))})
+    >>> both.toarray()
     array([[1., 1., 0.],
            [1., 1., 0.],
            [0., 0., 0.]])
+    >>> both[1]
+    array([[0.]])
     """
 
     def __init__(self, shapes: Sequence[tuple[int, int]], blocks: Mapping[int, Any]) -> None:
@@ -95,6 +98,13 @@ class BlockDiagonal(Operator):
                     f"part {i} has shape {tuple(block.shape)}, which does not fit blocks of shapes "
                     f"{[*map(tuple, self.shapes)]}; make them agree."
                 )
+        self.arrays = {i: block for i, block in blocks.items() if isinstance(block, np.ndarray)}
+
+    def __getitem__(self, index: int) -> Any:
+        index = range(len(self.shapes))[index]
+        # A vector as it was given, not as a column.
+        found = self.arrays.get(index, self.blocks.get(index))
+        return np.zeros(self.shapes[index]) if found is None else found
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -173,7 +183,9 @@ def matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def _as_matrix(block: Any) -> Any:
-    if isinstance(block, Parts):
+    # A list of arrays is one of parts, in a product of products.
+    nested = isinstance(block, list | tuple) and any(getattr(part, "shape", ()) for part in block)
+    if nested or isinstance(block, Parts):
         blocks = [_as_matrix(part) for part in block]
         return BlockDiagonal([one.shape for one in blocks], dict(enumerate(blocks)))
     if not hasattr(block, "shape"):

@@ -1,12 +1,15 @@
 """Agents that each fit their own data and agree with their neighbours."""
 
+from functools import cached_property
+from typing import Any
+
 import numpy as np
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, number
 from rmopt.core.cost import AgentSum, FiniteSum
 from rmopt.core.manifold import Manifold
-from rmopt.core.product import BlockDiagonal, Parts
+from rmopt.core.product import BlockDiagonal, Parts, matrix_shape
 from rmopt.costs.graph import Graph
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 
@@ -108,8 +111,16 @@ class GossipCost(FiniteSum):
         return [(-1, self.n_terms)]
 
     def value(self, point: Parts) -> float:
-        fits = sum(self.tasks.agent_value(part, agent) for agent, part in enumerate(point))
+        fits = sum(self.tasks.agent_value(part, agent) for agent, part in enumerate(self.checked(point)))
         return float(fits + 0.5 * self.rho * np.sum(self.gaps(point) ** 2)) if self.rho else float(fits)
+
+    def checked(self, parts: Any) -> Any:
+        """Return a point, or the factors of a manifold: one for each agent."""
+        if len(parts) != self.graph.n:
+            raise InvalidInputError(
+                f"{len(parts)} parts do not fit {self.graph}; take Power(manifold, {self.graph.n})."
+            )
+        return parts
 
     def gaps(self, point: Parts) -> Array:
         """Return the distance along each edge."""
@@ -123,14 +134,27 @@ class GossipCost(FiniteSum):
 
         The blocks are Euclidean gradients of f_i, plus the Riemannian gradient −ρ Log of the agreement.
         """
-        blocks = {}
+        if self.rho and not self._is_extrinsic:
+            raise MissingCapabilityError(
+                f"the metric of {self.manifold} is not that of the space around, in which GossipCost gives its "
+                "gradient; take the solver Gossip, another manifold, or rho = 0."
+            )
+        blocks, point = {}, self.checked(point)
         for agent, others in partners_of(self.graph, terms).items():
             own, _ = self.tasks.agent_gradient(point[agent], agent)
             blocks[agent] = len(others) * self.shares[agent] * dense(own)
             if self.rho:
                 pull = sum(self.manifold.log(point[agent], point[other]) for other in others)
                 blocks[agent] = blocks[agent] - self.rho * pull
-        return BlockDiagonal([tuple(part.shape) for part in point], blocks)
+        return BlockDiagonal([matrix_shape(part.shape) for part in point], blocks)
+
+    @cached_property
+    def _is_extrinsic(self) -> bool:
+        """Whether a tangent vector is the gradient of the function that it stands for in the space around."""
+        x = self.manifold.random_point(np.random.default_rng(0))
+        xi = self.manifold.random_tangent_vector(x, np.random.default_rng(1))
+        found = self.manifold.euclidean_to_riemannian_gradient(x, self.manifold.embedding(x, xi))
+        return self.manifold.norm(x, found - xi) < 1e-8
 
 
 def partners_of(graph: Graph, terms: Array) -> dict[int, list[int]]:

@@ -64,17 +64,11 @@ class PSDFactors(Euclidean):
         super().__init__(n, rank)
         self.rank, self.sizes = self.shape[1], (self.shape[0],) * 2
 
-    def __repr__(self) -> str:
-        return f"PSDFactors({self.shape[0]}, {self.rank})"
-
     def with_rank(self, k: int) -> Self:
         """Return the manifold of factors with as many rows and k columns."""
         return type(self)(self.shape[0], k)
 
-    def horizontal(self, point: Array, vector: Array) -> Array:
-        """Return the part of ξ that moves YYᵀ: ξ − Y Ω, with Ω YᵀY + YᵀY Ω = Yᵀξ − ξᵀY (Absil et al. 2009)."""
-        return horizontal(point, vector)
-
+    horizontal = staticmethod(horizontal)
     # Straight lines are those of the factors, and one W has many: no distance of matrices is known here.
     exp, log, dist = Manifold.exp, Manifold.log, Manifold.dist
 
@@ -221,17 +215,9 @@ class FixedRankFactors(BoundedRank):
         g, h = gradient
         return Parts([part(G, A, B, a, b, g, h), part(H, B, A, b, a, h, g)])
 
-    def random_tangent_vector(self, point: Parts, rng: np.random.Generator | None = None) -> Parts:
-        """Return a random tangent vector of norm 1."""
-        vector = super().random_tangent_vector(point, rng)
-        return vector / self.norm(point, vector)
-
     # The metric changes from point to point: straight lines are no geodesics.
     exp, log, dist, pair_mean = Manifold.exp, Manifold.log, Manifold.dist, Manifold.pair_mean
-
-    def knows(self, method: str) -> bool:
-        """Return False: no geodesics have closed forms here."""
-        return False
+    knows = Manifold.knows
 
     def check_point(self, point: Any) -> str | None:
         reason = super().check_point(point)

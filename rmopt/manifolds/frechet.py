@@ -37,7 +37,7 @@ def frechet_mean(
     weights : array, optional
         Not negative; equal unless given.
     tol : float
-        Stop when the mean logarithm is this short, relative to the manifold's `typical_dist`; or four roundings.
+        Stop when the mean logarithm is this short, relative to the distances from the first point; or rounding.
     max_iter : int
 
     Raises
@@ -95,20 +95,21 @@ def frechet_mean(
         raise InvalidInputError(
             f"the points have no finite logarithms on {manifold} at any of them; bring them nearer to each other."
         )
+    spread = float(np.sqrt(2.0 * value))
     for _ in range(max_iter):
         eps = np.finfo(float).eps * coarseness_of(mean)
         rounding = 8.0 * eps * value
-        if length <= max(tol, 4.0 * eps) * manifold.typical_dist:
+        if length <= max(tol, 4.0 * eps) * spread:
             break
         try:
             with np.errstate(all="ignore"):
                 moved = manifold.exp(mean, direction * step)
                 there, remaining, reached = look(moved)
-        except np.linalg.LinAlgError:
+        except (np.linalg.LinAlgError, InvalidInputError):
             reached = np.inf
         falls = step * length**2
         # Nearer than to rounding it is the gradient that tells.
-        if reached <= value - 1e-4 * falls or (reached <= value + rounding and remaining < length):
+        if reached < value - 1e-4 * falls or (reached <= value + rounding and remaining < length):
             # Barzilai and Borwein's step: s along the geodesic is transported by it, and ends as −log.
             bent = falls + manifold.inner_product(moved, manifold.log(moved, mean), there)
             step *= min(max(falls / bent, 0.1), 10.0) if bent > 0.0 else 2.0

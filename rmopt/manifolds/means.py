@@ -98,7 +98,8 @@ def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
     if mean is None:
         raise MissingCapabilityError(
             f"the points of {manifold} have no mean here; give its class a method projected_mean(points, weights), "
-            f"or take one of {', '.join(one.__name__ for one in MEANS)}; their subclasses are not taken."
+            f"or take one of {', '.join(one.__name__ for one in MEANS if one is not CanonicalStiefel)}, or a product "
+            "of them; their subclasses are not taken."
         )
     return lambda points, weights: _point(
         manifold, in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
@@ -141,7 +142,7 @@ def _psd(manifold: PSDFixedRank, points: Points, weights: Array) -> PSDPoint:
 
 def _hold_rank(manifold: Any, values: Array, points: Points, weights: Array) -> None:
     """Refuse a sum whose rank is lower, or of which several parts of that rank are as large."""
-    k, scale = manifold.rank, np.abs(weights) @ [np.linalg.norm(point.S) for point in points]
+    k, scale = manifold.rank, np.abs(weights) @ [np.linalg.norm(point.S, 2) for point in points]
     if not values[k - 1] > ROUNDING * scale:
         raise InvalidInputError(
             f"the weighted sum has no nearest point on {manifold}: its rank is below {k}, since the points cancel "

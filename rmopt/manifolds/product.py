@@ -71,7 +71,7 @@ class Product(Manifold):
         self.default_retraction = Componentwise([factor.default_retraction for factor in self.factors])
 
     def __repr__(self) -> str:
-        return f"Product({', '.join(map(repr, self.factors))})"
+        return f"{type(self).__name__}({', '.join(map(repr, self.factors))})"
 
     def fitting(self, retraction: Retraction | str | None) -> Retraction:
         """Return a retraction of the whole: one of a factor, or its name, is applied to all of them."""
@@ -153,9 +153,11 @@ class Product(Manifold):
         shares = np.sqrt(rng.chisquare([max(factor.dim, 1) for factor in self.factors]))
         shares /= np.linalg.norm(shares)
         parts = zip(self.factors, point, shares, strict=True)
-        return Parts(
+        vector = Parts(
             [factor.random_tangent_vector(part, rng) * float(share) for factor, part, share in parts]
         )
+        own = type(self).inner_product is not Product.inner_product
+        return vector / self.norm(point, vector) if own else vector
 
     def transport(self, point_a: Parts, point_b: Parts, tangent_vector_a: Parts) -> Parts:
         return self._each("transport", point_a, point_b, tangent_vector_a)
@@ -262,4 +264,4 @@ class Power(Product):
         self.base = base
 
     def __repr__(self) -> str:
-        return f"Power({self.base}, {len(self.factors)})"
+        return f"{type(self).__name__}({self.base}, {len(self.factors)})"

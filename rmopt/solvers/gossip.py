@@ -314,7 +314,7 @@ class Gossip(ScheduledSolver):
         MissingCapabilityError
             When the cost is no `GossipCost`, or the manifold no `Power` of the agents' one.
         InvalidInputError
-            When `scales` are not one positive number per agent.
+            When the manifold is of another number of agents, or `scales` are not one positive number per agent.
         """
         cost, manifold = problem.cost, problem.manifold
         if type(cost) is not GossipCost or type(manifold) is not Power:
@@ -322,7 +322,7 @@ class Gossip(ScheduledSolver):
                 f"Gossip cannot run {type(cost).__name__} on {manifold}: it needs a GossipCost on Power(manifold, "
                 "n), and takes no subclass of either, whose methods it would not call; SGD calls them."
             )
-        n = cost.graph.n
+        n = len(cost.checked(manifold.factors))
         if self.scales is not None and self.scales.shape != (n,):
             raise InvalidInputError(f"scales must be {n} positive numbers, one per agent, got {self.scales}.")
         base, own_clock = manifold.base, self.step_size_rule() if self.clock == "own" else None
