@@ -360,3 +360,10 @@ def test_a_start_that_no_row_touches_is_told(psd: bool) -> None:
         model.set_params(init="gaussian").fit(hashed, y)
         # A single number is on the diagonal whatever was learned.
         LoretaSimilarity(1, psd=psd, max_iter=20, random_state=0).fit(X[:, :1], y)
+
+
+@pytest.mark.parametrize("psd", [False, True])
+def test_second_order_steps_at_full_rank_are_warned_of(psd: bool) -> None:
+    X, y = np.random.default_rng(0).random((12, 4)), np.arange(12) % 2
+    with pytest.warns(UserWarning, match="rank = 4 is the number of features"):
+        LoretaSimilarity(4, psd=psd, max_iter=1, random_state=0).fit(X, y)

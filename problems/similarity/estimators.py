@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Annotated, Any, Self
@@ -33,6 +34,7 @@ from rmopt.costs.bilinear import checked_triplets
 from rmopt.kernels.lifted import SymmetricFactors
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.renamed import renamed
+from rmopt.retractions import SecondOrder, SecondOrderPSD
 from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs, World
 from rmopt.solvers.world import ONE_PROCESS
 
@@ -339,6 +341,12 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         alone = loreta_solver(
             step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
         )
+        if rank == n > 1 and isinstance(alone.retraction, SecondOrder | SecondOrderPSD):
+            warnings.warn(
+                f"rank = {n} is the number of features, and second-order steps of matrices of full rank fail where a "
+                f"singular value would pass 0; take a smaller rank{'' if self.psd else ', or another retraction'}.",
+                stacklevel=4,
+            )
         solver = with_workers(alone, self.n_jobs, world)
         return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
 
