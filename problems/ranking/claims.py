@@ -31,10 +31,8 @@ def ranking_claims(results: Results, labels: Mapping[str, str]) -> list[Claim]:
         if ours
     ]
     if len(ours) > 1 and len({init for name, init, _ in results if name == "loreta"}) > 1:
-        made += [
-            _best_start(results, ours, "identity", min(ours)),
-            _best_start(results, ours, "zero", max(ours)),
-        ]
+        said = ("identity", min(ours)), ("zero", max(ours))
+        made += [_best_start(results, ours, *one) for one in said if ("loreta", *one) in results]
     return made
 
 
