@@ -193,7 +193,10 @@ def seen(estimator: Any, X: Any, attribute: str | None = None, *, sparse: bool =
 
 def passed_on(estimator: Any, X: Any, *, reset: bool = True) -> Any:
     """Return X as it is, such as a frame or a list of texts, for models inside that look at it themselves."""
-    if not reset:
+    if reset:
+        # Texts have no features, and leave those of an earlier fit as they are.
+        vars(estimator).pop("n_features_in_", None)
+    else:
         check_is_fitted(estimator)
     whole("X", sound("X", X))
     return indexable(validate_data(estimator, X, skip_check_array=True, reset=reset))[0]

@@ -332,6 +332,12 @@ def test_ranking_takes_a_rank_that_a_start_at_zero_reaches(run: Run, tmp_path: P
         assert {row["rank"] for row in ranking(run, inits=inits, **few).rows} == {rank}
 
 
+def test_similarity_of_a_single_feature(run: Run, tmp_path: Path) -> None:
+    np.savez(tmp_path / "one.npz", X=np.arange(20.0)[:, None], y=np.arange(20) // 10)
+    found = similarity(run, data=str(tmp_path / "one.npz"), methods="cosine", seeds=1)
+    assert [row["method"] for row in found.rows] == ["cosine"]
+
+
 def test_a_model_that_diverges_does_not_stop_the_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     wild = dataclasses.replace(METHODS["naive-gd"], estimator=METHODS["naive-gd"].made(step_size=1e3))
     monkeypatch.setitem(METHODS, "naive-gd", wild)

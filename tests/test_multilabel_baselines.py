@@ -168,7 +168,9 @@ def test_models_inside_get_frames_and_texts_as_they_are(kind: type) -> None:
         model = kind(make_pipeline(step, inner))
         with pytest.raises(NotFittedError):
             model.predict(rows)
-        model.fit(rows, Y)
+        # The number of features of an earlier fit is forgotten.
+        model.set_params(estimator=inner).fit(Y, Y)
+        model.set_params(estimator=make_pipeline(step, inner)).fit(rows, Y)
         assert np.array_equal(model.predict(rows), Y)
     assert model.feature_names_in_.tolist() == ["text", "more"]
     with pytest.raises(ValueError, match="feature names"):

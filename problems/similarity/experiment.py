@@ -129,7 +129,7 @@ def similarity(
             f"--sublinear weighs counts of words, and {bundle.name} has none; leave it out."
         )
     integer("--features", features, 0, bundle.X.shape[1])
-    integer("--full-features", max(widths, default=2), 2, bundle.X.shape[1])
+    integer("--full-features", max(widths, default=0), 0, bundle.X.shape[1])
     if not budget:
         ranks = ranks_within(run.say, rank, USUAL_RANK, features or bundle.X.shape[1])
     published, seeds = own_split(run.say, data, bundle, seeds)

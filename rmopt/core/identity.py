@@ -145,10 +145,11 @@ class _Walk:
                 raise self._refused(thing, f"returned {said!r} as its fingerprint, which must be a string")
             yield from (self.digest(kind), said)
         elif isinstance(thing, np.ndarray):
+            kind = np.ndarray if kind is np.memmap else kind
             yield from ("array", self.digest(kind), repr(thing.dtype), thing.shape)
             # Arrays of one's own have attributes; masked ones keep their mask there.
             yield from (self.digest(np.ma.getmaskarray(thing)) if np.ma.isMaskedArray(thing) else "all",)
-            if kind not in (np.ndarray, np.memmap) and not np.ma.isMaskedArray(thing):
+            if kind is not np.ndarray and not np.ma.isMaskedArray(thing):
                 yield self.digest(getattr(thing, "__dict__", None))
             if thing.dtype.hasobject:
                 yield self.digest(thing.tolist())

@@ -34,7 +34,7 @@ def value(code, z, y):
 def slope(code, z, y):
     """Return the slope of the loss with this code, at a kink a subgradient; NaN for a number that is no code."""
     if code == HINGE:
-        return -y if y * z < 1.0 else (0.0 if y * z >= 1.0 else math.nan)
+        return -y if y * z < 1.0 else max(1.0 - y * z, 0.0)
     if code == SQUARED_HINGE:
         return -y * max(1.0 - y * z, 0.0)
     if code == LOGISTIC:

@@ -20,13 +20,7 @@ from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, 
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value
-from rmopt.errors import (
-    DivergedError,
-    InvalidInputError,
-    MissingCapabilityError,
-    RmoptError,
-    StorageError,
-)
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
 from rmopt.renamed import renamed
 from rmopt.solvers.checkpoint import Saving, saving
 from rmopt.solvers.interrupts import Interrupts
