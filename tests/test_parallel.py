@@ -394,6 +394,9 @@ def test_shards_are_those_of_the_workers(problem: Problem) -> None:
     uneven = Shards({0: cost, 1: cost}, {0: ShuffledEpochs(600), 1: ShuffledEpochs(500)})
     with pytest.raises(InvalidInputError, match="blocks of 500 and 600 steps"):
         Parallel(solver(), 2).run(Problem(manifold, uneven), start)
+    wide = Shards({0: cost, 1: cost}, {0: Uniform(600, 4), 1: Uniform(600, 2)})
+    with pytest.raises(InvalidInputError, match="draw 2 and 4 terms a step, and batch_size = 3"):
+        Parallel(SGD(0.1, batch_size=3), 2).run(Problem(manifold, wide), start)
 
 
 def test_processes_that_would_mix_two_runs_are_refused(problem: Problem, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ class GossipMatrixCompletion(CompletionEstimator):
     graph : {"path", "ring", "grid", "star", "complete", "erdos-renyi"}, Graph or list of edges
         Who talks to whom.
     n_epochs : float
-        How often each edge is expected to be taken.
+        How often each edge is expected to be taken. With a `decay`, a checkpoint of another number is refused.
     step_size, decay : float
         Step sizes go from a to a / (1 + decay), in units of one over an agent's largest curvature.
     clock : {"shared", "own"}

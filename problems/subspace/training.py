@@ -84,7 +84,7 @@ class GossipPlan(CheckedValue):
     decay : float
         The step sizes of the last step are a / (1 + decay); in between a / (1 + b k).
     n_epochs : float
-        How often each edge is expected to be taken.
+        How often each edge is expected to be taken. With a `decay`, a checkpoint of another number is refused.
     clock : {"shared", "own"}
         "own": each agent counts its own updates.
     retraction : str
@@ -321,7 +321,7 @@ def agree(
     recorder : Recorder, optional
         Of the run with all columns.
     checkpoint : path, optional
-        Save there, and resume from it; where columns grow, beside it too.
+        Save there, and resume from it; where columns grow, beside it too, and with the same `max_iter`.
     world : World, optional
 
     Returns

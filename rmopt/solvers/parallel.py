@@ -158,6 +158,12 @@ class Parallel(ScheduledSolver):
         here, given = self.world.mine(self.workers), getattr(problem.cost, "samplers", None)
         own = [self.solver.sampler_for(one) for one in self._shares(problem, here)]
         own = [given[worker] for worker in here] if given else own
+        # Draws lie side by side, as wide for one worker as for another.
+        taken = getattr(self.solver, "batch_size", own[0].batch_size)
+        if other := sorted({sampler.batch_size for sampler in own} - {taken}):
+            raise InvalidInputError(
+                f"samplers draw {' and '.join(map(str, other))} terms a step, and batch_size = {taken}; make it one."
+            )
         sizes = {sampler.block_size for sampler in own}
         if len(sizes) > 1:
             raise InvalidInputError(

@@ -16,7 +16,8 @@ from rmopt.solvers.samplers import Sampler
 class Shards(Cost):
     """The costs of the workers of `Parallel`, each of its own part of the data; together they are their sum.
 
-    In a mean a worker counts for as much as it has terms.
+    In a mean a worker counts for as much as it has terms. Steps of `Adam` and `AdaGrad` are as long for a flat cost
+    as for a steep one: where parts differ, their workers do not meet at the minimum of the sum.
 
     In a world of several processes each gives the costs of its own workers alone, ``world.mine(workers)``; then value
     and gradient are those of the parts in this process.
@@ -26,7 +27,8 @@ class Shards(Cost):
     costs : mapping from int to FiniteSum
         By the number of the worker, from 0.
     samplers : mapping from int to Sampler, optional
-        Which terms a worker's steps look at; those of the solver unless given. All draw blocks of the same size.
+        Which terms a worker's steps look at; those of the solver unless given. All draw blocks of the same size, and
+        each step as many terms as the solver's `batch_size`.
 
     Raises
     ------
@@ -52,15 +54,10 @@ class Shards(Cost):
     >>> rng = np.random.default_rng(0)
     >>> left, right = rng.standard_normal((2, 400, 20))
     >>> y = np.sign(left[:, 0] * right[:, 0])
-    >>> halves = [slice(0, 200), slice(200, 400)]
-    >>> costs = {
-    ...     i: BilinearSum(left[at], right[at], targets=y[at])
-    ...     for i, at in enumerate(halves)
-    ... }
-    >>> problem = Problem(FixedRankEmbedded(20, 20, 1), Shards(costs))
-    >>> Parallel(SGD(0.01, max_iter=10_000), workers=2, every=1000).run(
-    ...     problem, random_state=0
-    ... ).steps
+    >>> half = lambda i: BilinearSum(left[i::2], right[i::2], targets=y[i::2])
+    >>> shards = Shards({0: half(0), 1: half(1)})
+    >>> solver = Parallel(SGD(0.01, max_iter=10_000), workers=2, every=1000)
+    >>> solver.run(Problem(FixedRankEmbedded(20, 20, 1), shards), random_state=0).steps
     5000
     """
 

@@ -75,13 +75,9 @@ class Differences(Numbers):
         return np.vstack([gradient, whole[1:]])
 
     def _before(self, way: int, shape: tuple[int, ...]) -> Array:
-        rows, rank = shape
-        known = self._known.get(way)
-        return (
-            known
-            if known is not None and known.shape == (rows - rank, rank)
-            else np.zeros((rows - rank, rank))
-        )
+        fresh = np.zeros((shape[0] - shape[1], shape[1]))
+        known = self._known.get(way, fresh)
+        return known if known.shape == fresh.shape else fresh
 
 
 class TreeSum(Cost):
@@ -108,7 +104,8 @@ class TreeSum(Cost):
     messages : {"float64", "float32", "int8"}
         Of gradients; "float32" halves what is sent, for a relative error of 1e-7 in each sum. "int8" sends an eighth:
         differences to what was sent before, which get exact as a run settles; sums then depend on what was asked
-        before, and a run that goes on from a checkpoint ends with other roundings. Values are always sent whole.
+        before, and a run that goes on from a checkpoint ends with other roundings. It is not for solvers that take
+        differences of gradients, such as `TrustRegions` and `AdaptiveCubics`. Values are always sent whole.
 
     Raises
     ------
