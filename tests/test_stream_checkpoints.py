@@ -300,8 +300,8 @@ def test_a_line_may_be_repaired_in_a_file_that_was_not_read(
 ) -> None:
     monkeypatch.setattr("rmopt.solvers.Checkpoint.due", lambda *_: True)
     (tmp_path / "data").mkdir()
-    lines = [f"{number % 3},{number % 7},{number % 2}" for number in range(30)]
-    good = "\n".join(["a,b,label", *lines]) + "\n"
+    lines = [f"{number % 3},{number % 7},{number % 5},{number % 2}" for number in range(30)]
+    good = "\n".join(["a,b,c,label", *lines]) + "\n"
     for number in range(3):
         (tmp_path / "data" / f"{number}.csv").write_text(good)
 
@@ -309,11 +309,11 @@ def test_a_line_may_be_repaired_in_a_file_that_was_not_read(
         return model(**how).fit_stream(stream(tmp_path / "data", batch_size=30))
 
     whole = learned()
-    (tmp_path / "data" / "2.csv").write_text(good.replace("a,b,label\n", "a,b,label\nx,1,0\n"))
+    (tmp_path / "data" / "2.csv").write_text(good.replace("label\n", "label\nx,1,2,0\n"))
     with pytest.raises(InvalidInputError, match=r"line 2 of .*2\.csv .*; repair or remove it"):
         learned(checkpoint=tmp_path / "run.npz")
     (tmp_path / "data" / "2.csv").write_text(good)
-    (tmp_path / "data" / "0.csv").write_text(good + "1,1,1\n")
+    (tmp_path / "data" / "0.csv").write_text(good + "1,1,1,1\n")
     with pytest.raises(InvalidInputError, match=r"0\.csv has changed since the checkpoint"):
         learned(checkpoint=tmp_path / "run.npz")
     (tmp_path / "data" / "0.csv").write_text(good)
