@@ -433,6 +433,7 @@ def test_torch_differentiates_where_that_is_switched_off() -> None:
             assert TrustRegions().run(problem, random_state=1).history[-1]["cost"] == pytest.approx(
                 0.0, abs=1e-9
             )
+            np.testing.assert_array_equal(problem.cost.hessian(np.zeros(6), np.ones(6)), 2.0 * np.arange(6.0))
     linear = rmopt.torch_cost(lambda x: x.sum())
     np.testing.assert_array_equal(linear.hessian(np.ones(3), np.ones(3)), np.zeros(3))
 

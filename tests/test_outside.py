@@ -34,6 +34,21 @@ class Model:
     def loss(self, x: Any) -> Any:
         return self.scale * (x**2).sum()
 
+    @property
+    def weight(self) -> float:
+        return self.scale
+
+    def __getitem__(self, name: str) -> float:
+        return self.scale
+
+    @classmethod
+    def of_class(cls, x: Any) -> Any:
+        return cls.of_nothing(x)
+
+    @staticmethod
+    def of_nothing(x: Any) -> Any:
+        return Model.scale * (x**2).sum()
+
 
 class Slotted:
     __slots__ = ("scale",)
@@ -78,6 +93,9 @@ WAYS: list[Callable[[Any], Any]] = [
     slotted,
     lambda x: slotted(x),
     lambda x: several["first"][0].loss(x),
+    lambda x: Model.of_class(x),
+    lambda x: model.weight * (x**2).sum(),
+    lambda x: model["scale"] * (x**2).sum(),
 ]
 
 
@@ -85,7 +103,7 @@ def put(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
     monkeypatch.setitem(globals(), "scale", value)
     monkeypatch.setitem(settings, "scale", value)
     monkeypatch.setattr(holder, "scale", value)
-    for one in (model, slotted, called):
+    for one in (Model, model, slotted, called):
         monkeypatch.setattr(one, "scale", value, raising=False)
 
 

@@ -333,6 +333,8 @@ def test_both_geometries_carry_it() -> None:
         (lambda: RankIncremental(growth=Doubling), "growth = <class"),  # type: ignore[arg-type]
         (lambda: certify(regression(5, 5)[1], np.eye(5), 0), "n_candidates = 0"),
         (lambda: certify(regression(5, 5)[1], "Y"), "Y must be an array"),  # type: ignore[arg-type]
+        (lambda: certify(regression(5, 5)[1], np.ones(5)), r"shape \(5, 1\), got shape \(5,\)"),
+        (lambda: certify(regression(5, 5)[1], np.ones((4, 2))), r"shape \(5, 2\), got shape \(4, 2\)"),
         (lambda: certify(np.eye(5), np.eye(5)), "must be a ConvexCost"),  # type: ignore[arg-type]
         (lambda: Doubling(factor=1), "factor = 1"),
         (lambda: OneByOne(0), "columns = 0"),

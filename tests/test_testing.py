@@ -23,6 +23,7 @@ from rmopt.checks import (
     check_cost,
     check_engine,
     check_gradient,
+    check_hessian,
     check_instance,
     check_manifold,
     check_retraction,
@@ -366,6 +367,9 @@ def test_retractions_are_checked_by_their_names_and_kinked_costs_by_all_other_la
         lambda: check_manifold(Sphere),  # type: ignore[arg-type]
         lambda: check_retraction(Sphere(3), Normalisation()),  # type: ignore[arg-type]
         lambda: check_cost(Problem(Sphere(5), Quadratic()), point=np.ones(3)),
+        # An array of integers is a seed to numpy.
+        lambda: check_gradient(Problem(Sphere(3), Quadratic()), np.array([1, 0, 0])),
+        lambda: check_hessian(Problem(Sphere(3), Quadratic()), np.array([1.0, 0.0, 0.0])),
         lambda: check_retraction(3, Sphere(3)),  # type: ignore[arg-type]
         lambda: check_engine("x"),  # type: ignore[arg-type]
         lambda: check_block_engine(FLAT, Normalisation()),

@@ -30,6 +30,7 @@ from rmopt.manifolds import Elliptope, Grassmann, PSDFactors
 
 # Sums over data in different orders.
 SUMS = 1e-10
+SEEDS = (int, np.integer, np.random.Generator, list, type(None))
 
 COST: list[Law] = []
 HESSIAN: list[Law] = []
@@ -116,7 +117,7 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
     """
     instance("problem", problem, Problem, "a Problem")
     manifold, cost = problem.manifold, problem.cost
-    rng = np.random.default_rng(rng)
+    rng = np.random.default_rng(instance("rng", rng, SEEDS, "a seed or a Generator; a point is point=…"))
     x = in_precision(start_at(manifold, point, rng), dtype)
     xi = manifold.random_tangent_vector(x, rng)
     gradient, subject = problem.riemannian_gradient(x), _subject(problem)
@@ -183,7 +184,7 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     """
     instance("problem", problem, Problem, "a Problem")
     manifold, cost = problem.manifold, problem.cost
-    rng = np.random.default_rng(rng)
+    rng = np.random.default_rng(instance("rng", rng, SEEDS, "a seed or a Generator; a point is point=…"))
     x = in_precision(start_at(manifold, point, rng), dtype)
     xi, eta = (manifold.random_tangent_vector(x, rng) for _ in range(2))
     gradient, along = problem.riemannian_gradient(x), problem.riemannian_hessian(x, xi)

@@ -24,6 +24,8 @@ _LONG, _LARGE = 1000, 2**16
 _FEW = 100
 # As many functions are remembered, the last ones: what they hold would never be freed.
 _REMEMBERED = 100
+# What is looked up under no name: calls, indices and operators.
+_UNNAMED = "call getitem iter len neg add radd sub rsub mul rmul truediv pow matmul rmatmul".split()  # noqa: SIM905
 
 
 def found_outside(function: Any) -> list[Any]:
@@ -35,7 +37,7 @@ def found_outside(function: Any) -> list[Any]:
     count as what they were made of.
     """
     found: list[Any] = []
-    waiting, met, names = [function], set(), dict[str, None]()
+    waiting, met, names = [function], set(), dict.fromkeys(f"__{word}__" for word in _UNNAMED)
     owners: list[Mapping[str, Any]] = []
     while waiting:
         one = waiting.pop()
@@ -45,6 +47,8 @@ def found_outside(function: Any) -> list[Any]:
                 waiting += [one.__func__, one.__self__]
             elif isinstance(one, functools.partial):
                 waiting += [one.func, *one.args, *one.keywords.values()]
+            elif isinstance(one, staticmethod | classmethod | property):
+                waiting.append(one.fget if isinstance(one, property) else one.__func__)
             elif is_dispatcher(one):
                 found.append(one)
                 waiting.append(one.py_func)
@@ -75,11 +79,9 @@ def found_outside(function: Any) -> list[Any]:
                     if sum(entry.nbytes for entry in arrays) <= _LARGE:
                         waiting += arrays
             elif _is_open(one):
-                # Properties of a class would be computed, and are left out.
                 slots = copyreg._slotnames(type(one))  # type: ignore[attr-defined]
                 owners += [getattr(one, "__dict__", {}), {name: getattr(one, name, None) for name in slots}]
                 owners += map(vars, type(one).__mro__)
-                waiting += [type(one).__call__] if callable(one) else []
         if not waiting:
             attributes = [owner[name] for owner in owners for name in names if name in owner]
             waiting = [one for one in attributes if id(one) not in met]

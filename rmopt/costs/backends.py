@@ -348,27 +348,26 @@ class Torch(Backend):
         return call
 
     def bent(self, function: Callable[..., Any], where: Where) -> Bent:
+        # What is not recorded would have second derivatives of zero.
+        recorded = self.module().inference_mode(False)
+
         def at(arrays: Sequence[Array]) -> Product:
             value, wanted = self._followed(function, arrays, where)
             slopes = self._of(value, wanted, create_graph=True)
 
             def product(along: Sequence[Array]) -> list[Array]:
-                with self.module().enable_grad():
-                    slope = sum(
-                        (part * self.given(one)).sum() for part, one in zip(slopes, along, strict=True)
-                    )
+                slope = sum((part * self.given(one)).sum() for part, one in zip(slopes, along, strict=True))
                 return [self.plain(bent) for bent in self._of(slope, wanted, retain_graph=True)]
 
-            return product
+            return recorded(product)
 
-        return at
+        return recorded(at)
 
     def _followed(
         self, function: Callable[..., Any], arrays: Sequence[Array], where: Where
     ) -> tuple[Any, list[Any]]:
         """Return the value of a function with the graph of how it was made, and what to differentiate by."""
-        torch = self.module()
-        with torch.inference_mode(False), torch.enable_grad():
+        with self.module().inference_mode(False):
             tensors = [self.given(array) for array in arrays]
             wanted = [tensors[i].requires_grad_() for i in where]
             value = function(*tensors)

@@ -43,12 +43,8 @@ class ConstrainedProblem(Problem):
 
     See Also
     --------
+    rmopt.solvers.AugmentedLagrangian : the solver for these, with its source.
     rmopt.core.Problem : without constraints.
-
-    References
-    ----------
-    Liu and Boumal, Simple algorithms for optimization on Riemannian manifolds with constraints, Applied
-    Mathematics & Optimization 82 (2020), https://doi.org/10.1007/s00245-019-09564-3.
 
     Examples
     --------

@@ -135,7 +135,7 @@ def certify(
     instance("cost", cost, ConvexCost, "a ConvexCost (rmopt.costs)")
     floor, Y, n_candidates = (
         checked_lower_bound(cost),
-        numbers("Y", Y),
+        numbers("Y", Y, (cost.shape[0], *(np.shape(Y)[1:2] or (1,)))),
         integer("n_candidates", n_candidates, 1),
     )
     local = cost.at(Y)
