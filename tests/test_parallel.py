@@ -47,6 +47,7 @@ from rmopt.solvers import (
     AdaGrad,
     Adam,
     Checkpoint,
+    MaxSeconds,
     MaxSteps,
     OneProcess,
     Parallel,
@@ -470,14 +471,16 @@ class Apart(FiniteSum):
 def test_shards_count_by_their_terms() -> None:
     costs = {worker: Apart(float(worker), size) for worker, size in enumerate((10, 30, 60))}
 
-    def run(world: World) -> Any:
+    def run(world: World, stop: Any = None) -> Any:
         own = Shards({worker: costs[worker] for worker in world.mine(3)})
         workers = Parallel(SGD(0.1, max_iter=600), 3, every=2, first=2, world=world)
-        return workers.run(Problem(Euclidean(1), own), np.zeros(1), random_state=0).point
+        return workers.run(Problem(Euclidean(1), own), np.zeros(1), random_state=0, stop=stop).point
 
     found = run(OneProcess())
     np.testing.assert_allclose(found, 1.5, rtol=1e-9)
     assert Room.together(2, run) == [found, found]
+    with pytest.raises(InvalidInputError, match="each process has a clock of its own"):
+        Room.together(2, lambda world: run(world, MaxSteps(600) | MaxSeconds(60)))
 
 
 DIGITS = load_digits(return_X_y=True)

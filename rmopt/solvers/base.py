@@ -434,6 +434,11 @@ class _Run:
             initial_point = initial_point.point
         if world.size > 1:
             # Where one process went elsewhere than others they would mix two runs, or wait forever.
+            if isinstance(stop, Stop) and stop.waits_for("seconds"):
+                raise InvalidInputError(
+                    "each process has a clock of its own, and MaxSeconds would end them at different steps; take "
+                    "MaxSteps, or a smaller budget."
+                )
             given = "drawn" if random_state is None else seed
             about = {"random_state": given, "first_step": first_step, "checkpoint": checkpoint is not None}
             world.check_alike(about | solver._alike(problem, initial_point))

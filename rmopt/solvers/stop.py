@@ -74,7 +74,7 @@ class Stop(ABC):
         return math.inf
 
     def waits_for(self, name: str) -> bool:
-        """Return whether it, or a part of it, sets how small a number of the rows must get."""
+        """Return whether it, or a part of it, sets a bound for a number of the rows."""
         return False
 
     def __or__(self, other: Any) -> Stop:
@@ -181,6 +181,9 @@ class MaxSeconds(CheckedValue, Stop):
     """
 
     seconds: Annotated[float, bounded(number, least=0)]
+
+    def waits_for(self, name: str) -> bool:
+        return name == "seconds"
 
     def __call__(self, rows: list[Row]) -> str | None:
         return f"{self.seconds:g} seconds" if rows[-1]["seconds"] >= self.seconds else None
