@@ -39,7 +39,7 @@ def run(context: typer.Context, wants_help: Help = False) -> None:
 
 
 def fit(context: typer.Context, wants_help: Help = False) -> None:
-    """Learn a model from a file or a folder and write it; 'rmopt fit NAME --help' shows the options."""
+    """Learn from files; 'rmopt fit NAME --help' shows its options."""
     _run(context, wants_help, MODELS)
 
 
