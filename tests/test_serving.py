@@ -365,12 +365,18 @@ def test_a_query_is_text_where_there_is_a_vectorizer(index: SimilarityIndex, ter
         np.testing.assert_array_equal(rows, wanted[1])
     with pytest.raises(InvalidInputError, match="no vectorizer"):
         replace(index, vectorizer=None).query(texts[0])
+    # Nor are all documents shown where an index is.
+    assert texts[0] not in repr(index)
 
 
 def test_a_query_of_other_features_is_refused(index: SimilarityIndex) -> None:
     with pytest.raises(InvalidInputError, match="X has 4 features"):
         index.query(np.ones((1, 4)))
     rows = np.ones((2, len(index.query_map)))
+    with pytest.raises(
+        InvalidInputError, match=r"got shape \(\d+,\); give rows and columns, one row as \[row\]"
+    ):
+        index.query(rows[0])
     with pytest.raises(InvalidInputError, match="x must be one query, got 2 rows"):
         index.contributions(rows, rows)
 
