@@ -33,6 +33,7 @@ from rmopt.costs import TripletSum
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Recorder, ScheduledSolver
 
+MEASURES = ("precision_at_1", "precision_at_10")
 # Enough for a learning curve and for cross-validation; tables measure all test documents.
 CURVE_QUERIES = 200
 
@@ -213,13 +214,10 @@ class Bench:
         try:
             training = trained(model, X, self.y.copy(), **ours)
         except DivergedError:
-            return {
-                "map": None, "precision_at_1": None, "precision_at_10": None, "seconds": None, "updates": None,
-                "curve": [],
-            }  # fmt: skip
+            return dict.fromkeys(("map", *MEASURES, "seconds", "updates")) | {"curve": []}
         found = evaluate_retrieval(scores_of(model, X_test), self.y_test, ks=(1, 10))
         return {
-            "map": found.map, "precision_at_1": found.precision_at[1], "precision_at_10": found.precision_at[10],
+            "map": found.map, **dict(zip(MEASURES, found.precision_at.values(), strict=True)),
             "seconds": training.seconds, "updates": training.updates,
             "curve": [[row["step"], row["seconds"], row["map"]] for row in training.history if row["step"]],
         }  # fmt: skip
