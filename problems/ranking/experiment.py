@@ -96,8 +96,7 @@ def ranking(
     published, seeds = own_split(run.say, data, bundle, seeds)
     n_labels, n = bundle.Y.shape[1], bundle.X.shape[1]
     # Each subgradient sums to zero over the labels, so from zero one direction of them is not reached.
-    most = min(n_labels - bool(started and "zero" in starts), n)
-    widths = ranks_within(run.say, rank, USUAL_RANKS, most)
+    widths = ranks_within(run.say, rank, USUAL_RANKS, min(n_labels - bool(started and "zero" in starts), n))
     if missing:
         run.say(f"Left out, for they are not installed: {', '.join(missing)} (pip install 'rmopt[bench]').")
     run.say(

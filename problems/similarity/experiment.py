@@ -105,10 +105,10 @@ def similarity(
     widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
     chosen = chosen_methods(METHODS, methods, method, "similarity", MEASURED_BY)
     variants = _variants(compare, {"retraction": retraction, "engine": engine, "init": init})
-    varied = "step-size" in variants[0]
-    sizes = _step_sizes(
-        {name: one for name, one in chosen.items() if not (varied and _has_choices(one))}, steps
-    )
+    free = {
+        name: one for name, one in chosen.items() if "step-size" not in variants[0] or not _has_choices(one)
+    }
+    sizes = _step_sizes(free, steps)
     for option, value, usual, takes in (
         ("--retraction", retraction, "second-order", _has_choices),
         ("--engine", engine, "auto", _has_choices),

@@ -77,12 +77,10 @@ class SimilarityLearner(Learner):
         manifold: Any = self.manifold(X.shape[1], self.rank)
         sampler = ClassTriplets(y)
         solver = self.solver(self.step_size, max_iter=self.max_iter, sampler=sampler, **self.choices or {})
-        start = (
-            np.eye(*manifold.shape)
-            if self.full_rank
-            else initial_point(manifold, self.init, self.random_state)
-        )
-        return solver, Problem(manifold, TripletSum(X, X)), start
+        problem = Problem(manifold, TripletSum(X, X))
+        if self.full_rank:
+            return solver, problem, np.eye(*manifold.shape)
+        return solver, problem, initial_point(manifold, self.init, self.random_state)
 
     def try_out(self, X: Any, y: Array) -> None:
         """Refuse what cannot run."""
@@ -225,10 +223,9 @@ class Bench:
     def chosen(self, comparison: Comparison, method: Method, model: Any, folds: int) -> Cell:
         """Return the parameters that cross-validation on the training part chooses."""
         cv = StratifiedKFold(folds, shuffle=True, random_state=self.seed)
-        scoring = {"map": mean_precision}
-        return {
-            "parameters": comparison.search(method.label, model, method.grid, self.X, self.y, cv, scoring)[0]
-        }
+        measure = {"map": mean_precision}
+        found = comparison.search(method.label, model, method.grid, self.X, self.y, cv, measure)
+        return {"parameters": found[0]}
 
 
 def _general(n: int, k: int) -> Manifold:
