@@ -114,7 +114,8 @@ def natural_step_size(rows: Any, share: float, power: float, world: World = ONE_
     # Rounding is no scale.
     mean_square = 1.0 if abs(square - count) < 1e-9 * count else float(square / count)
     try:
-        size = share / mean_square**power if square else share
+        # The squares of very small numbers are 0, which is not to pass for rows of zeros.
+        size = share / mean_square**power if square or values.any() else share
     except ArithmeticError:
         size = 0.0
     if not 0.0 < size < np.inf:
@@ -170,7 +171,8 @@ def in_order(name: str, labels: Any) -> Any:
             np.unique(np.asarray(labels))
     except TypeError as error:
         raise InvalidInputError(
-            f"{name} must hold numbers or strings, which can be put in order: {error}."
+            f"{name} must hold numbers or strings, which can be put in order ({error}); leave rows with gaps out, or "
+            "name a class for them."
         ) from None
     except ValueError:
         # Of rows that differ in length scikit-learn says more.
@@ -261,14 +263,10 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
         )
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} must be a table of finite numbers ({error}).") from None
-    if (
-        len(found.shape) != 2
-        or 0 in found.shape
-        or not np.isfinite(found.data if sp.issparse(found) else found).all()
-    ):
-        raise InvalidInputError(
-            f"{name} must be a table of finite numbers, got shape {found.shape}; remove or impute NaN or infinity."
-        )
+    is_table = len(found.shape) == 2 and 0 not in found.shape
+    if not is_table or not np.isfinite(found.data if sp.issparse(found) else found).all():
+        cure = "remove or impute NaN or infinity" if is_table else "give rows and columns, one row as [row]"
+        raise InvalidInputError(f"{name} must be a table of finite numbers, got shape {found.shape}; {cure}.")
     return found
 
 

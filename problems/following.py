@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from problems.door import check_columns
 from problems.threads import threads_of
 from rmopt.core import InvalidInputError, StorageError
 from rmopt.core.arguments import shown
@@ -73,12 +75,11 @@ def follow(
         for X, y in run.rest():
             try:
                 run.check_alike(X, y)
-                learn(X, y, run.seed)
+                run.learn(learn, X, y)
             except ValueError as error:
                 raise InvalidInputError(
                     f"chunk {run.count + 1} of the stream, which begins with row {run.rows + 1}: {error}"
                 ) from error
-            run.learned(X, y)
             told(run.rows)
             if interrupts.pending is not None:
                 run.save()
@@ -221,8 +222,18 @@ class _Run:
         """Return for how long the run has learned, with what it was resumed from."""
         return self.seconds + time.monotonic() - self.begun
 
-    def learned(self, X: Any, y: Any) -> None:
-        """Note that a chunk was learned."""
+    def learn(self, learn: Learn, X: Any, y: Any) -> None:
+        """Learn a chunk, whose rows go by the names of the columns where their file has some, and note that."""
+        names = getattr(self.chunks, "feature_names", None)
+        if names is not None:
+            check_columns(self.model, SimpleNamespace(columns=names))
+            # The rows themselves are arrays without names.
+            vars(self.model).pop("feature_names_in_", None)
+        try:
+            learn(X, y, self.seed)
+        finally:
+            if names is not None:
+                self.model.feature_names_in_ = np.array(names, dtype=object)
         self.count += 1
         self.given += 1
         self.rows += int(X.shape[0]) if hasattr(X, "shape") else len(X)

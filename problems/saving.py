@@ -27,7 +27,8 @@ class Saved:
     """An estimator that `save` writes as an ``.npz`` file, and `load` reads.
 
     A subclass names the attributes that `fit` sets: arrays with their types and shapes, arrays of names, which may be
-    text or numbers, with their shapes, and single numbers with their checks.
+    text or numbers, with their shapes, and single numbers with their checks. Sides that are called "features" and
+    "rank" are as long as `n_features_in_` and `rank` say.
     """
 
     _arrays: ClassVar[Layout] = {}
@@ -104,7 +105,8 @@ class Saved:
         layout = {**cls._arrays, **names}
         if set(arrays) != set(layout) or not set(cls._names) <= set(names):
             raise ValueError(f"it holds {', '.join(arrays)} instead of {', '.join({*layout, *cls._names})}")
-        model._restore(conforming(arrays, layout))
+        sides = {"features": about["numbers"]["n_features_in_"], "rank": about["parameters"].get("rank")}
+        model._restore(conforming(arrays, layout, **sides))
         return model
 
     def _stored(self) -> dict[str, Array]:
@@ -114,9 +116,6 @@ class Saved:
         """Set the attributes; raise ValueError where the arrays do not belong together."""
         for name, array in arrays.items():
             setattr(self, name, array.astype(object) if name in self._SEEN else array)
-        features = arrays.get("feature_names_in_")
-        if features is not None and len(features) != self.n_features_in_:  # type: ignore[attr-defined]
-            raise ValueError("its features and their names are not equally many")
 
 
 def _of_kind(path: Path | str, kind: str) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -116,9 +116,8 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
-def conforming(arrays: Mapping[str, np.ndarray], layout: Layout) -> dict[str, np.ndarray]:
-    """Return arrays in the types that a layout names, or refuse their types, shapes or values."""
-    sizes: dict[str, int] = {}
+def conforming(arrays: Mapping[str, np.ndarray], layout: Layout, **sizes: int) -> dict[str, np.ndarray]:
+    """Return arrays in the types that a layout names, or refuse their types, shapes or values; sides may be known."""
     found = {}
     for name, (wanted, declared) in layout.items():
         array = arrays[name]

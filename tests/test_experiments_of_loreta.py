@@ -266,9 +266,13 @@ def test_no_seeds_are_the_published_split(tmp_path: Path, rmopt_run: Command) ->
         ((*RANKING, "--seeds", "-1"), "Invalid value for '--seeds' / '--splits'"),
         (
             (*DIGITS, "--steps", "oasis=1"),
-            "must be NAME=VALUE with one of naive-gd, pa, loreta, contrastive (chosen, and with a step size)",
+            "must be NAME=VALUE with one of naive-gd, pa, loreta, contrastive (chosen, and with a step size that",
         ),
         ((*DIGITS, "--methods", "cosine", "--steps", "cosine=1"), "with one of no method (chosen, and"),
+        (
+            (*DIGITS, "--methods", "pa,loreta", "--compare", "step-size=1,2", "--steps", "pa=1,loreta=3"),
+            "'loreta=3' must be NAME=VALUE with one of pa (chosen, and with a step size that --compare leaves alone)",
+        ),
         ((*DIGITS, "--features", "65"), "--features = 65 must be an integer of at least 0 and at most 64"),
         ((*DIGITS, "--methods", "oasis", "--steps", "oasis=-1"), "and a positive number"),
         ((*DIGITS, "--methods", "oasis", "--steps", "oasis"), "'oasis' must be NAME=VALUE"),
@@ -330,6 +334,9 @@ def test_ranking_takes_a_rank_that_a_start_at_zero_reaches(run: Run, tmp_path: P
     few = {"data": str(tmp_path / "few.npz"), "methods": "loreta", "select": "none", "seeds": 1, "epochs": 1}
     for inits, rank in (("zero,identity", 3), ("identity", 4)):
         assert {row["rank"] for row in ranking(run, inits=inits, **few).rows} == {rank}
+    # What is not begun at zero is not held to that.
+    few |= {"methods": "low-rank-logistic", "rank": "4"}
+    assert {row["rank"] for row in ranking(run, **few).rows} == {4}
 
 
 def test_similarity_of_a_single_feature(run: Run, tmp_path: Path) -> None:

@@ -199,6 +199,15 @@ def test_what_is_not_compiled_is_named() -> None:
 # Starts and the estimator
 
 
+def test_the_zero_start_makes_no_row_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, sizes = np.random.default_rng(0), []
+    X = sp.random_array((50, 10_000), density=0.01, format="csr", rng=rng)
+    cost, made = WarpRanking(X, rng.random((50, 6)) < 0.3), sp.csr_array.toarray
+    monkeypatch.setattr(sp.csr_array, "toarray", lambda rows: sizes.append(np.prod(rows.shape)) or made(rows))
+    starting_point(FixedRankEmbedded(6, 10_000, 3), cost, "zero", 0)
+    assert 0 < max(sizes) < 10_000
+
+
 def test_the_zero_start_is_the_truncated_sum_of_the_first_subgradients() -> None:
     rng = np.random.default_rng(5)
     X, Y = make_data(rng, 12, 10)

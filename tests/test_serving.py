@@ -10,6 +10,7 @@ import pickle
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,7 @@ from sklearn.pipeline import make_pipeline
 
 from problems.metric import EuclideanMetric
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
-from problems.serving import Found, Result, Searcher, SimilarityIndex, make_server, to_onnx, top_k
+from problems.serving import Found, Result, Searcher, SimilarityIndex, make_server, search, to_onnx, top_k
 from problems.serving.page import TextSearch
 from problems.serving.web import answer
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
@@ -99,14 +100,29 @@ def address(index: SimilarityIndex) -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.parametrize("few", [5, search.FEW])
 @pytest.mark.parametrize(("k", "block_size"), [(1, 7), (10, 64), (10, 8192), (500, 100)])
-def test_the_largest_are_those_of_a_sort(table: Any, k: int, block_size: int) -> None:
+def test_the_largest_are_those_of_a_sort(
+    table: Any, k: int, block_size: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queries, items = table
+    monkeypatch.setattr(search, "FEW", few)
     for kind in (np.float32, np.float64):
         found = top_k(queries, items.astype(kind), k, block_size=block_size)
         assert found[0].dtype == kind
         for one, expected in zip(found, by_sorting(queries, items, k), strict=True):
             np.testing.assert_array_equal(one, expected)
+
+
+def test_all_items_in_their_order_take_about_as_long_as_a_sort() -> None:
+    items = np.random.default_rng(0).standard_normal((30_000, 2))
+    times = [time.process_time()]
+    top_k(items[:1], items, len(items))
+    times.append(time.process_time())
+    for _ in range(40):
+        np.argsort(items @ items[0])
+    times.append(time.process_time())
+    assert times[1] - times[0] < times[2] - times[1]
 
 
 def test_exclude_and_mask_are_those_of_a_sort(table: Any) -> None:
@@ -365,12 +381,18 @@ def test_a_query_is_text_where_there_is_a_vectorizer(index: SimilarityIndex, ter
         np.testing.assert_array_equal(rows, wanted[1])
     with pytest.raises(InvalidInputError, match="no vectorizer"):
         replace(index, vectorizer=None).query(texts[0])
+    # Nor are all documents shown where an index is.
+    assert texts[0] not in repr(index)
 
 
 def test_a_query_of_other_features_is_refused(index: SimilarityIndex) -> None:
     with pytest.raises(InvalidInputError, match="X has 4 features"):
         index.query(np.ones((1, 4)))
     rows = np.ones((2, len(index.query_map)))
+    with pytest.raises(
+        InvalidInputError, match=r"got shape \(\d+,\); give rows and columns, one row as \[row\]"
+    ):
+        index.query(rows[0])
     with pytest.raises(InvalidInputError, match="x must be one query, got 2 rows"):
         index.contributions(rows, rows)
 

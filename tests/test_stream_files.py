@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
@@ -17,6 +18,7 @@ from tabled import each_row
 
 from problems.data import ClassBundle, kernels, load, stream
 from problems.data.pieces import Format, _parsed
+from problems.similarity import LoretaSimilarity
 from rmopt import InvalidInputError, StorageError
 
 
@@ -261,6 +263,22 @@ def test_npz_and_csv_hold_what_was_written(tmp_path: Path, digits: tuple[np.ndar
         [(X, y)] = stream(folder, **how)
         np.testing.assert_array_equal(X.toarray() if sp.issparse(X) else X, digits[0][:830])
         np.testing.assert_array_equal(y, digits[1][:830])
+
+
+def test_a_model_of_files_goes_by_the_names_of_their_columns(tmp_path: Path) -> None:
+    rows = "".join(f"{n % 5},{n % 3},{n % 2}\n" for n in range(12))
+    for name, columns in (("a", "size,mass"), ("b", "mass,size")):
+        (tmp_path / f"{name}.csv").write_text(f"{columns},label\n{rows}")
+    model = LoretaSimilarity(1, init="gaussian", random_state=0, checkpoint=tmp_path / "kept" / "run.npz")
+    for epochs in (1, 2, 2):
+        model.fit_stream(stream(tmp_path / "a.csv", n_epochs=epochs))
+        assert model.feature_names_in_.tolist() == ["size", "mass"]
+    model.set_params(checkpoint=None, warm_start=True).save(tmp_path / "model.npz")
+    for one in (model.fit_stream(stream(tmp_path / "a.csv")), LoretaSimilarity.load(tmp_path / "model.npz")):
+        with pytest.raises(ValueError, match="feature names should match"):
+            one.transform(pd.DataFrame({"mass": [1.0], "size": [2.0]}))
+        with pytest.raises(InvalidInputError, match=r"X has the columns \['mass', 'size'\], and fit saw"):
+            one.fit_stream(stream(tmp_path / "b.csv"))
 
 
 def test_save_writes_one_pass_with_the_names_of_features(tmp_path: Path) -> None:

@@ -129,8 +129,8 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
     verbose: Annotated[bool, flag] = False
 
     _arrays: ClassVar = {
-        "components_": (float, ("n", "rank")),
-        "label_components_": (float, ("labels", "rank")),
+        "components_": (float, ("features", "k")),
+        "label_components_": (float, ("labels", "k")),
         "intercept_": (float, ("labels",)),
     }
     _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
@@ -167,8 +167,6 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
 
     def _restore(self, arrays: dict[str, Array]) -> None:
         super()._restore(arrays)
-        if len(self.components_) != self.n_features_in_:
-            raise ValueError("its coefficients have another number of features")
         self._number_labels()
 
     def decision_function(self, X: Any) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
@@ -55,7 +56,8 @@ class LoretaLabelRanker(Loreta):
     Parameters
     ----------
     rank : int or None
-        The rank of W; None: 100, or two thirds of the number of labels or features where that is smaller, at least 1.
+        The rank of W; None: 100, or two thirds of the number of labels or features where that is smaller, at least 1;
+        the first part of a stream decides it.
     step_size : float, StepSize, callable or None
         The step size, or a rule of them (`rmopt.solvers`). None: 0.03 over the mean of ‖x‖².
     retraction, engine, warm_start, checkpoint, random_state, n_jobs, verbose : optional
@@ -139,7 +141,7 @@ class LoretaLabelRanker(Loreta):
         seed = begin(self)
         afresh = not self._continues()
         truth, parts = self._parts(X, Y, self.n_epochs, seed, afresh)
-        self._run(*parts, seed, afresh, self._recorder())
+        self._run(*parts, seed, afresh, Recorder(progress=self.verbose, description="LORETA"))
         self._note_labels(truth, afresh=True)
         return self
 
@@ -154,7 +156,7 @@ class LoretaLabelRanker(Loreta):
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
         """
-        self._learn_part(X, Y, self._check_part(), self._recorder())
+        self._learn_part(X, Y, self._check_part(), Recorder(progress=self.verbose, description="LORETA"))
         return self
 
     def fit_stream(self, chunks: Any, *, world: World | None = None) -> Self:
@@ -258,10 +260,16 @@ class LoretaLabelRanker(Loreta):
         if afresh:
             self.__dict__.pop("label_names_in_", None)
         check_labels(self, Y, learn=True, grows=grows)
-        rank = max(1, min(100, 2 * n_labels // 3, 2 * n // 3)) if self.rank is None else int(self.rank)
-        if not afresh and self.rank is None:
-            # Labels that came later do not change it.
-            rank = self._known_rank()
+        usual = max(1, min(100, 2 * n_labels // 3, 2 * n // 3))
+        # Labels that come later do not change it.
+        rank = int(self.rank or (usual if afresh else self._known_rank()))
+        if self.rank is None and n_labels > known and 2 * rank < usual:
+            warnings.warn(
+                f"rank = None became {rank} with the labels of the first part of the data, less than half of what it "
+                "would be with those that came since; give a rank, or let that part be larger (batch_size, "
+                "shuffle_buffer).",
+                stacklevel=4,
+            )
         if grows and afresh and n_labels < rank <= n:
             raise InvalidInputError(
                 f"rank = {rank} is larger than the number of labels so far, {n_labels}, and the first part of the "
@@ -282,9 +290,6 @@ class LoretaLabelRanker(Loreta):
             return world.first(starting_point(manifold, cost, self.init, seed, first_size, unit))
 
         return truth, (with_workers(solver, self.n_jobs, world), Problem(manifold, cost), start)
-
-    def _recorder(self) -> Recorder:
-        return Recorder(progress=self.verbose, description="LORETA")
 
     def _note_labels(self, truth: Any, afresh: bool, world: World = ONE_PROCESS) -> None:
         """Keep how many labels there are, and how many a row has, also of those that were seen before."""

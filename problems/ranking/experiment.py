@@ -32,6 +32,7 @@ from problems.options import (
     ranks_within,
     whole_numbers,
 )
+from problems.ranking.baselines import LabelTrees
 from problems.ranking.claims import ranking_claims
 from problems.ranking.figure import draw_ranking
 from problems.ranking.measures import (
@@ -79,25 +80,23 @@ def ranking(
     """
     whole_numbers(USUAL_RANKS if rank is None else rank, "--rank")
     chosen = chosen_methods(METHODS, methods, method, "ranking", MEASURED_BY)
-    packages = {
-        name: getattr(one.estimator, "package", None)
-        for name, one in chosen.items()
-        if one in METHODS.values()
-    }
     missing = [
-        chosen.pop(name).label for name, package in packages.items() if package and find_spec(package) is None
+        chosen.pop(name).label
+        for name, one in list(chosen.items())
+        if isinstance(one.estimator, LabelTrees) and find_spec(one.estimator.package) is None
     ]
     if not chosen:
         raise InvalidInputError(
             f"--methods {methods!r}: not installed: {', '.join(missing)}; pip install 'rmopt[bench]'."
         )
     starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
+    started = {name for name, one in chosen.items() if one.ranked and isinstance(one.estimator, LabelLearner)}
     check_options(locals(), epochs=1, seeds=0, folds=2)
     bundle = loaded(run, data, data_home, MultilabelBundle)
     published, seeds = own_split(run.say, data, bundle, seeds)
     n_labels, n = bundle.Y.shape[1], bundle.X.shape[1]
     # Each subgradient sums to zero over the labels, so from zero one direction of them is not reached.
-    widths = ranks_within(run.say, rank, USUAL_RANKS, min(n_labels - ("zero" in starts), n))
+    widths = ranks_within(run.say, rank, USUAL_RANKS, min(n_labels - bool(started and "zero" in starts), n))
     if missing:
         run.say(f"Left out, for they are not installed: {', '.join(missing)} (pip install 'rmopt[bench]').")
     run.say(
@@ -133,7 +132,7 @@ def ranking(
     models: list[Settings] = []
     for name, kind in chosen.items():
         middle = widths[len(widths) // 2] if kind.ranked else 0
-        begun = starts if kind.ranked and isinstance(kind.estimator, LabelLearner) else [""]
+        begun = starts if name in started else [""]
         found = crossed(method=[name], init=begun, rank=[middle], code=[fingerprint(kind.estimator)])
         found = comparison.selected(found, chosen, select, choose, label_of, folds=folds)
         models += [one | {"rank": width} for one in found for width in (widths if kind.ranked else [0])]

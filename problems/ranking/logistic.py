@@ -19,6 +19,7 @@ from problems.ranking.kernels import turn_to_residuals
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, optional
 from rmopt.core.streams import Stream, generator
+from rmopt.linalg import tall_qr
 
 # Columns beyond the wanted ones, and multiplications by the matrix and its transpose, by which the leading singular
 # vectors are as good as exact for a start (Halko, Martinsson and Tropp 2011).
@@ -172,8 +173,8 @@ def first_step(X: sp.csr_array, Y: sp.csr_array, rank: int, seed: int) -> Array:
     width = min(rank + OVERSAMPLING, n, n_labels)
     B = generator(seed, Stream.START).standard_normal((n_labels, width))
     for _ in range(POWERS):
-        B = np.linalg.qr(back(np.linalg.qr(forth(B))[0]))[0]
-    Q = np.linalg.qr(forth(B))[0]
+        B = tall_qr(back(tall_qr(forth(B))[0]))[0]
+    Q = tall_qr(forth(B))[0]
     V, sigma, Ut = np.linalg.svd(back(Q), full_matrices=False)
     U, V, sigma = (Q @ Ut.T)[:, :rank], V[:, :rank], sigma[:rank]
     along = np.asarray(X @ (U * sigma))

@@ -57,25 +57,26 @@ def _from_zero(
     manifold: FixedRankEmbedded, cost: LabelRanking, rng: np.random.Generator, step_size: float
 ) -> LowRankPoint:
     """Take subgradient steps from zero in the space of all matrices until the sum has rank k; truncate it."""
+    taken: list[int] = []
     left: list[Array] = []
-    right: list[Array] = []
     wanted = 2 * manifold.rank
-    for row in rng.permutation(cost.n_terms):
-        x = cost.X[[row]].toarray()[0]
-        scores = np.array(left).T @ (np.array(right) @ x) if left else np.zeros(manifold.shape[0])
-        g = cost.label_gradient(row, scores)
-        if not (g.any() and x.any()):
+    for row in rng.permutation(cost.n_terms).tolist():
+        # Rows stay sparse: as arrays they would be copied at every step.
+        x = cost.X[[row]]
+        along = (cost.X[np.array(taken, dtype=int)] @ x.T).toarray()
+        g = cost.label_gradient(row, sum(map(np.multiply, along, left), np.zeros(manifold.shape[0])))
+        if not (g.any() and x.count_nonzero()):
             continue
+        taken.append(row)
         left.append(-step_size * g)
-        right.append(x)
         if len(left) == wanted:
             wanted *= 2
             try:
-                return _truncated(manifold, left, right)
+                return _truncated(manifold, left, cost.X[taken])
             except InvalidInputError:
                 continue
     if len(left) >= manifold.rank:
-        return _truncated(manifold, left, right)
+        return _truncated(manifold, left, cost.X[taken])
     raise InvalidInputError(
         f"init = 'zero' found {len(left)} subgradients for rank {manifold.rank}; a row has one where a true and a "
         "wrong label are within a margin of 1 and a feature is not 0. Give more rows, a smaller rank, or init = "
@@ -83,5 +84,5 @@ def _from_zero(
     )
 
 
-def _truncated(manifold: FixedRankEmbedded, left: list[Array], right: list[Array]) -> LowRankPoint:
-    return manifold.from_gradients([Factored(-np.array(left).T, np.array(right).T)])
+def _truncated(manifold: FixedRankEmbedded, left: list[Array], rows: Any) -> LowRankPoint:
+    return manifold.from_gradients([Factored(-np.array(left).T, rows.T)])

@@ -6,7 +6,7 @@ import json
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -83,8 +83,8 @@ class SimilarityIndex:
     document_map: Array
     normalize: bool
     _: KW_ONLY
-    names: Any = None
-    texts: Any = None
+    names: Any = field(default=None, repr=False)
+    texts: Any = field(default=None, repr=False)
     vectorizer: Any = None
     feature_names_in_: Any = None
     search: Search | None = None

@@ -13,6 +13,8 @@ from rmopt.errors import InvalidInputError
 
 # Queries that go through the items together: their scores of a block of items stay in the processor's cache.
 QUERIES = 64
+# Up to so many are put in their places one by one, beyond that sorted.
+FEW = 1000
 
 
 def top_k(
@@ -93,11 +95,21 @@ def top_k(
     asked, refused = asked[order], refused[order]
     best = np.full((len(rows), k), -np.inf, dtype=items.dtype)
     found = np.full((len(rows), k), -1, dtype=np.int64)
+    room = np.empty(min(len(rows), QUERIES) * min(block_size, len(items)), dtype=items.dtype)
     for start in range(0, len(rows), QUERIES):
-        part = slice(start, start + QUERIES)
+        part = rows[start : start + QUERIES]
         mine = (asked >= start) & (asked < start + QUERIES)
-        pairs = asked[mine] - start, refused[mine]
-        _one_pass(rows[part], items, left_out, pairs, block_size, best[part], found[part])
+        own, hidden = asked[mine], refused[mine]
+        for first in range(0, len(items), block_size):
+            block = np.asarray(items[first : first + block_size])
+            scores = room[: len(part) * len(block)].reshape(len(part), len(block))
+            with np.errstate(all="ignore"):
+                np.matmul(part, block.T, out=scores)
+            if left_out is not None:
+                scores[:, left_out[first : first + block_size]] = -np.inf
+            low, high = np.searchsorted(hidden, (first, first + len(block)))
+            scores[own[low:high] - start, hidden[low:high] - first] = -np.inf
+            _keep(scores, first, best[start : start + QUERIES], found[start : start + QUERIES])
     if not np.isfinite(best).all():
         short = int(np.flatnonzero(~np.isfinite(best).all(axis=1))[0])
         finite = int(np.isfinite(best[short]).sum())
@@ -108,27 +120,17 @@ def top_k(
     return best, found
 
 
-def _one_pass(
-    rows: Array,
-    items: Array,
-    left_out: Array | None,
-    pairs: tuple[Array, Array],
-    block_size: int,
-    best: Array,
-    found: Array,
-) -> None:
-    scores = np.empty(len(rows) * min(block_size, len(items)), dtype=items.dtype)
-    asked, refused = pairs
-    for first in range(0, len(items), block_size):
-        block = np.asarray(items[first : first + block_size])
-        of_block = scores[: len(rows) * len(block)].reshape(len(rows), len(block))
-        with np.errstate(all="ignore"):
-            np.matmul(rows, block.T, out=of_block)
-        if left_out is not None:
-            of_block[:, left_out[first : first + block_size]] = -np.inf
-        low, high = np.searchsorted(refused, (first, first + len(block)))
-        of_block[asked[low:high], refused[low:high] - first] = -np.inf
-        keep_largest(of_block, first, best, found)
+def _keep(scores: Array, first: int, best: Array, found: Array) -> None:
+    """Put into `best` the scores of a block that are larger, and the numbers of their items into `found`."""
+    k = best.shape[1]
+    if k <= FEW:
+        keep_largest(scores, first, best, found)
+        return
+    for query, of_block in enumerate(scores):
+        both = np.concatenate([best[query], of_block])
+        order = np.argsort(-both, kind="stable")[:k]
+        found[query] = np.concatenate([found[query], first + np.arange(len(of_block))])[order]
+        best[query] = both[order]
 
 
 def excluded_pairs(exclude: Any, n_queries: int, n_items: int) -> tuple[Array, Array]:

@@ -115,7 +115,7 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
     n_jobs: Annotated[int | None, optional(thread_count)] = None
     verbose: Annotated[bool, flag] = False
 
-    _arrays: ClassVar = {"components_": (float, ("rank", "n"))}
+    _arrays: ClassVar = {"components_": (float, ("rank", "features"))}
     _names: ClassVar = {"classes_": ("classes",)}
     _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
 
@@ -156,11 +156,6 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
         # A frame keeps its names, by which it is known.
         _, y = labelled(self, X, y, reset=False)
         return evaluate_retrieval(bilinear_scores(Z, Z), y, ks=(), n_jobs=self.n_jobs).map
-
-    def _restore(self, arrays: dict[str, Array]) -> None:
-        super()._restore(arrays)
-        if self.components_.shape != (self.rank, self.n_features_in_):
-            raise ValueError("its embedding has another shape")
 
     def _maps(self) -> tuple[Array, Array, bool]:
         return self.components_.T, self.components_.T, True

@@ -105,13 +105,15 @@ def similarity(
     widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
     chosen = chosen_methods(METHODS, methods, method, "similarity", MEASURED_BY)
     variants = _variants(compare, {"retraction": retraction, "engine": engine, "init": init})
-    sizes = _step_sizes(chosen, steps)
-    if compare and not any(_has_choices(one) for one in chosen.values()):
-        raise InvalidInputError(f"--compare {compare!r} needs loreta among --methods.")
+    free = {
+        name: one for name, one in chosen.items() if "step-size" not in variants[0] or not _has_choices(one)
+    }
+    sizes = _step_sizes(free, steps)
     for option, value, usual, takes in (
         ("--retraction", retraction, "second-order", _has_choices),
         ("--engine", engine, "auto", _has_choices),
         ("--init", init, "identity", _starts),
+        ("--compare", compare, "", _has_choices),
     ):
         if value != usual and not any(map(takes, chosen.values())):
             able = ", ".join(name for name, one in METHODS.items() if takes(one))
@@ -326,7 +328,7 @@ def _step_sizes(chosen: dict[str, Method], steps: str) -> dict[str, float]:
         if name not in free:
             raise InvalidInputError(
                 f"--steps {steps!r}: {part!r} must be NAME=VALUE with one of {', '.join(free) or 'no method'} "
-                "(chosen, and with a step size) and a positive number."
+                "(chosen, and with a step size that --compare leaves alone) and a positive number."
             )
     return sizes
 

@@ -33,6 +33,7 @@ from rmopt.costs import TripletSum
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Recorder, ScheduledSolver
 
+MEASURES = ("precision_at_1", "precision_at_10")
 # Enough for a learning curve and for cross-validation; tables measure all test documents.
 CURVE_QUERIES = 200
 
@@ -76,12 +77,10 @@ class SimilarityLearner(Learner):
         manifold: Any = self.manifold(X.shape[1], self.rank)
         sampler = ClassTriplets(y)
         solver = self.solver(self.step_size, max_iter=self.max_iter, sampler=sampler, **self.choices or {})
-        start = (
-            np.eye(*manifold.shape)
-            if self.full_rank
-            else initial_point(manifold, self.init, self.random_state)
-        )
-        return solver, Problem(manifold, TripletSum(X, X)), start
+        problem = Problem(manifold, TripletSum(X, X))
+        if self.full_rank:
+            return solver, problem, np.eye(*manifold.shape)
+        return solver, problem, initial_point(manifold, self.init, self.random_state)
 
     def try_out(self, X: Any, y: Array) -> None:
         """Refuse what cannot run."""
@@ -213,13 +212,10 @@ class Bench:
         try:
             training = trained(model, X, self.y.copy(), **ours)
         except DivergedError:
-            return {
-                "map": None, "precision_at_1": None, "precision_at_10": None, "seconds": None, "updates": None,
-                "curve": [],
-            }  # fmt: skip
+            return dict.fromkeys(("map", *MEASURES, "seconds", "updates")) | {"curve": []}
         found = evaluate_retrieval(scores_of(model, X_test), self.y_test, ks=(1, 10))
         return {
-            "map": found.map, "precision_at_1": found.precision_at[1], "precision_at_10": found.precision_at[10],
+            "map": found.map, **dict(zip(MEASURES, found.precision_at.values(), strict=True)),
             "seconds": training.seconds, "updates": training.updates,
             "curve": [[row["step"], row["seconds"], row["map"]] for row in training.history if row["step"]],
         }  # fmt: skip
@@ -227,10 +223,9 @@ class Bench:
     def chosen(self, comparison: Comparison, method: Method, model: Any, folds: int) -> Cell:
         """Return the parameters that cross-validation on the training part chooses."""
         cv = StratifiedKFold(folds, shuffle=True, random_state=self.seed)
-        scoring = {"map": mean_precision}
-        return {
-            "parameters": comparison.search(method.label, model, method.grid, self.X, self.y, cv, scoring)[0]
-        }
+        measure = {"map": mean_precision}
+        found = comparison.search(method.label, model, method.grid, self.X, self.y, cv, measure)
+        return {"parameters": found[0]}
 
 
 def _general(n: int, k: int) -> Manifold:
