@@ -315,6 +315,11 @@ class TestSamples:
             assert dense(found.X).tolist() == [[1.0, 2.0]] * 8
             assert len([note for note in found.notes if "count from 1" in note]) == notes
 
+    def test_svmlight_takes_features_in_any_order(self, tmp_path: Path) -> None:
+        found = load(written(tmp_path, "c.svm", "0 3:1 1:2\n1 2:5\n0 1:3 3:4 # odd\n1 2:1 2:2\n"))
+        assert dense(found.X).tolist() == [[2, 0, 1], [0, 5, 0], [3, 0, 4], [0, 3, 0]]
+        assert "1 features come twice in a row: their values are added up, as in a stream." in found.notes
+
     def test_tasks_and_tags(self, tmp_path: Path) -> None:
         found = load(written(tmp_path, "t.csv", measured(last="task", values="uv").replace("width", "y")))
         assert isinstance(found, TaskBundle)
@@ -442,8 +447,8 @@ class TestSamples:
     @each_row(
         ("name", "content", "says"),
         [
-            ("c.svm", b"what is this\n", "damaged"), ("c.mtx", b"%%MatrixMarket nonsense\n", "damaged"),
-            ("c.npz", b"PK\x03\x04", "damaged"), ("c.parquet", b"PAR1", "damaged"),
+            ("c.mtx", b"%%MatrixMarket nonsense\n", "damaged"), ("c.npz", b"PK\x03\x04", "damaged"),
+            ("c.parquet", b"PAR1", "damaged"),
         ],
     )  # fmt: skip
     def test_damaged_files(self, tmp_path: Path, name: str, content: bytes, says: str) -> None:
@@ -456,8 +461,9 @@ class TestSamples:
         ("content", "says"),
         [
             ("# nothing\n", "no rows"),
-            ("inf 1:2\n1 1:3\n", "infinite"),
-            ("nan 1:2\n1 1:3\n", "gaps in 1 of 2 rows"),
+            ("what is this\n", "line 1 of .* has no number for a label.*: 'what'"),
+            ("inf 1:2\n1 1:3\n", "line 1 of .* has no number for a label"),
+            ("1 1:3\nnan 1:2\n", "line 2 of .* has no number for a label"),
         ],
     )
     def test_svmlight_without_samples_or_with_labels_that_are_none(
