@@ -252,7 +252,8 @@ class TestRatings:
             "The numbers of rating have decimal commas.",
             "Not used: title.",
             "1 rating came again for a user and an item: all with the same value.",
-            "All entries are 1.5: no ratings to predict. ImplicitALS learns who has what.",
+            "All entries are 1.5: no ratings to predict. ImplicitALS (rmopt fit completion --model implicit) "
+            "learns who has what.",
             "2 of 2 rows have fewer than two entries.",
         ]
 
@@ -666,6 +667,9 @@ class TestCommand:
         assert "rmopt run similarity" not in said
         status, said = self.says(written(tmp_path, "f.csv", "user,item,rating\n1,7,4.0\n1,8,2.0\n2,7,3.0\n"))
         assert "written with .0" not in said
+        status, said = self.says(written(tmp_path, "v.csv", "user,item\n1,7\n1,8\n2,7\n"))
+        assert "--model implicit" in said
+        assert "No experiment takes it." in said
         status, said = self.says(str(tmp_path / "r.csv"), "--json")
         found = json.loads(said)
         assert found["summary"]["density"] == round(4 / 9, 6)
