@@ -319,7 +319,7 @@ class TestSamples:
     def test_svmlight_takes_features_in_any_order(self, tmp_path: Path) -> None:
         found = load(written(tmp_path, "c.svm", "0 3:1 1:2\n1 2:5\n0 1:3 3:4 # odd\n1 2:1 2:2\n"))
         assert dense(found.X).tolist() == [[2, 0, 1], [0, 5, 0], [3, 0, 4], [0, 3, 0]]
-        assert "1 features come twice in a row: their values are added up, as in a stream." in found.notes
+        assert "1 features come twice in a row, and are added up, as in a stream." in found.notes
 
     def test_tasks_and_tags(self, tmp_path: Path) -> None:
         found = load(written(tmp_path, "t.csv", measured(last="task", values="uv").replace("width", "y")))

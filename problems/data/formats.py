@@ -360,7 +360,7 @@ def _svmlight(path: Path) -> Table:
     X.sum_duplicates()
     notes = ["No row has a feature 0: they are taken to count from 1, which a stream is told."] * first
     if X.nnz < stored:
-        notes.append(f"{stored - X.nnz:,} features come twice in a row: their values are added up, as in a stream.")
+        notes.append(f"{stored - X.nnz:,} features come twice in a row, and are added up, as in a stream.")
     if (np.diff(starts) == 1).all():
         return Table(path.name, str(path), {"label": labels}, X, notes=notes)
     known, numbers = np.unique(labels, return_inverse=True)
