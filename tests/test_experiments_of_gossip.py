@@ -87,7 +87,6 @@ def test_cases_take_batch_solvers_too(tmp_path: Path, methods: str) -> None:
     assert (tmp_path / "traces.png").exists() == ("precon" in methods)
 
 
-@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")
 def test_folds_without_an_entry_choose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [f"{user},{item},{(user + item) % 5 + 1}" for user in range(5) for item in range(5)]
     (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]))
