@@ -348,12 +348,8 @@ class ChunkStream:
         spare = -(-self._batch_size // 2)
         with closing(self._pieces(place)) as pieces:
             for piece, begun, share in pieces:
-                kind = "sparse" if sp.issparse(piece.X) else "dense", piece.X.shape[1]
-                form = (
-                    *kind,
-                    piece.names,
-                    "U" if not sp.issparse(piece.y) and piece.y.dtype.kind == "U" else "",
-                )
+                kind = "sparse" if sp.issparse(piece.X) else "dense"
+                form = kind, piece.X.shape[1], piece.names, piece.y.dtype.kind == "U"
                 known = known or form
                 if form != known:
                     file = self._files[self._order(place.epoch)[begun.file]]
