@@ -261,14 +261,10 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
         )
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} must be a table of finite numbers ({error}).") from None
-    if (
-        len(found.shape) != 2
-        or 0 in found.shape
-        or not np.isfinite(found.data if sp.issparse(found) else found).all()
-    ):
-        raise InvalidInputError(
-            f"{name} must be a table of finite numbers, got shape {found.shape}; remove or impute NaN or infinity."
-        )
+    flat = len(found.shape) != 2 or 0 in found.shape
+    if flat or not np.isfinite(found.data if sp.issparse(found) else found).all():
+        cure = "give rows and columns, at least one" if flat else "remove or impute NaN or infinity"
+        raise InvalidInputError(f"{name} must be a table of finite numbers, got shape {found.shape}; {cure}.")
     return found
 
 

@@ -558,21 +558,21 @@ def test_features_tell_of_rows_and_columns_without_an_entry() -> None:
 
 
 @each_row(
-    ("name", "flawed"),
+    ("flawed", "says"),
     [
-        ("a missing row", lambda F: F[:-1]),
-        ("NaN", lambda F: np.where(F.max() == F, np.nan, F)),
-        ("one feature for each row", lambda F: F[:, 0]),
-        ("text", lambda F: [*F.astype(str).tolist(), ["a"]]),
-        ("no feature", lambda F: F[:, :0]),
-        ("far too large", lambda F: 1e80 * F),
+        (lambda F: F[:-1], "must have"),
+        (lambda F: np.where(F.max() == F, np.nan, F), "remove or impute"),
+        (lambda F: F[:, 0], "give rows and columns"),
+        (lambda F: [*F.astype(str).tolist(), ["a"]], "must be a table of finite numbers"),
+        (lambda F: F[:, :0], "give rows and columns"),
+        (lambda F: 1e80 * F, "scale it"),
     ],
 )
 @each_row("side", ["row_features", "column_features"])
-def test_features_that_cannot_be_used_are_refused_with_their_name(name: str, flawed: Any, side: str) -> None:
+def test_features_that_cannot_be_used_are_refused_with_their_name(flawed: Any, says: str, side: str) -> None:
     _, known, noisy, F, G = with_features()
     table = sp.csc_array((noisy[known], np.nonzero(known)), shape=known.shape)
-    with pytest.raises(InvalidInputError, match=side):
+    with pytest.raises(InvalidInputError, match=f"{side}.* {says}"):
         BayesianCompletion(2).fit(table, **{side: flawed(F if side == "row_features" else G)})
 
 
