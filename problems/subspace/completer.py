@@ -123,6 +123,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     _arrays: ClassVar[Layout] = {"known_indptr": (int, (None,)), "known_indices": (int, (None,))}
     _names: ClassVar = {"row_names_": ("m",), "column_names_": ("n",)}
+    _numbers: ClassVar = {**Saved._numbers, "_named": flag}
 
     rank: Annotated[int, bounded(integer, 1)] = 10
     _: KW_ONLY
@@ -504,8 +505,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
     def rmse(self, ratings: Any, y: Any = None) -> float:
         """Return the root mean square error of the predictions of known entries, given as in `fit`.
 
-        Where `fit` got a bundle with names, the entries of another bundle are found by theirs. A model that was
-        loaded takes names that are the numbers from 0 for none.
+        Where `fit` got a bundle with names, the entries of another bundle are found by theirs.
         """
         table = self._table_like_fit(ratings, y, self.handle_unknown == "mean")
         gaps = self.predict(table.indices, columns_of(table), names=False) - table.data
@@ -550,14 +550,17 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         places = {"known_indptr": self.known_.indptr, "known_indices": self.known_.indices}
         return places | {name: getattr(self, name) for name in self._arrays if name not in places}
 
+    @classmethod
+    def _made(cls, arrays: dict[str, Array], about: dict[str, Any]) -> Self:
+        # Version 0.2 did not say it, and took names that are the numbers from 0 for none.
+        counted = (np.array_equal(arrays[name], np.arange(len(arrays[name]))) for name in cls._names)
+        about["numbers"].setdefault("_named", not all(counted))
+        return super()._made(arrays, about)
+
     def _restore(self, arrays: dict[str, Array]) -> None:
         indptr, indices = arrays.pop("known_indptr"), arrays.pop("known_indices")
         super()._restore(arrays)
         shape = len(self.row_names_), len(self.column_names_)
-        # Names that are the numbers from 0 are taken for none.
-        self._named = not all(
-            map(np.array_equal, (self.row_names_, self.column_names_), map(np.arange, shape))
-        )
         # Not by its constructor, which reads beyond the arrays where they do not belong together.
         known = sp.csc_array(shape, dtype=bool)
         known.indptr, known.indices, known.data = indptr, indices, np.ones(len(indices), bool)
@@ -586,7 +589,7 @@ class PointCompletion(CompletionModel):
         "row_effects_": (float, ("m",)),
         "column_effects_": (float, ("n",)),
     }
-    _numbers: ClassVar = {**Saved._numbers, "mean_": number}
+    _numbers: ClassVar = {**CompletionModel._numbers, "mean_": number}
 
     components_: Array
     weights_: Array
