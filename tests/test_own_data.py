@@ -256,6 +256,11 @@ class TestRatings:
             "learns who has what.",
             "2 of 2 rows have fewer than two entries.",
         ]
+        # Which of equal ratings is the newest need not be known.
+        again = "user,item,rating,date\na,x,1,1/2/24\na,x,1,2/2/24\nb,y,3,2/2/24\n"
+        dated = load(written(tmp_path, "d.csv", again), kind=Ratings)
+        assert dated.times is None
+        assert "all with the same value" in dated.notes[1]
 
 
 class TestSamples:
@@ -836,7 +841,7 @@ def test_dates_that_cannot_be_read_are_told_with_their_row() -> None:
     assert load(frame).times is None
     assert "row 4 has '31/12/2024'" in load(frame).odd()[0]
     with pytest.raises(InvalidInputError, match=r"dates such as 2024-12-31 .* row 4 has '31/12/2024'"):
-        load(pd.concat([frame, frame]))
+        load(pd.concat([frame, frame.assign(rating=frame["rating"] + 1)]))
 
 
 def test_a_picture_among_texts_is_said_to_be_no_text(tmp_path: Path) -> None:
