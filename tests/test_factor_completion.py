@@ -24,6 +24,7 @@ from problems.subspace import (
     BayesianCompletion,
     BiasedALS,
     GossipMatrixCompletion,
+    ImplicitALS,
     ScaledSGDCompletion,
     TimeSplit,
     entries,
@@ -709,6 +710,24 @@ def test_held_out_bundles_are_scored_by_their_names() -> None:
     assert model.rmse(load(part)) == pytest.approx(np.sqrt(np.mean(gaps**2)))
     with pytest.raises(InvalidInputError, match="column 9 was not seen"):
         model.rmse(load({**table, "user": [0, 1, 1, 9, 0, 9]}))
+
+
+@each_row(
+    ("model", "changed"),
+    [
+        (BiasedALS(2), {"lam": 50.0, "count_power": 1.0}),
+        (ImplicitALS(2), {"lam": 50.0, "alpha": 9.0}),
+        (ScaledSGDCompletion(2, n_epochs=2), {"lam": 5.0}),
+        (RCGMC(2, max_iter=2), {"lam": 0.4, "bias": True}),
+        (GossipMatrixCompletion(2, n_epochs=2), {"lam": 0.4}),
+    ],
+)
+def test_new_columns_are_solved_with_the_parameters_of_fit(model: Any, changed: dict[str, Any]) -> None:
+    model.set_params(random_state=0).fit(abs(ratings()))
+    before = model.recommend_to_new({0: 2.0, 3: 1.0})
+    model.set_params(**changed)
+    assert model.recommend_to_new({0: 2.0, 3: 1.0}) == before
+    assert model.fold_in([[0, 40]], [2.0]).get_params() == model.get_params()
 
 
 def test_samples_are_counted_as_they_are_and_not_as_a_parameter_says() -> None:

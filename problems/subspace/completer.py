@@ -196,6 +196,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             for size, names in zip(table.shape, bundle, strict=True)
         )
         self._named = bundle[0] is not None
+        self._learned_with = self.get_params(deep=False)
         return self
 
     def predict(self, rows: Any, columns: Any = None, *, names: bool | None = None) -> Array:
@@ -323,9 +324,12 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         model.column_names_ = joined_names("names", self.column_names_, names)
         known = sp.csc_array((np.ones(table.nnz, bool), table.indices, table.indptr), table.shape)
         model.known_ = sp.csc_array(sp.hstack([self.known_, known]))
+        given = self.get_params(deep=False)
+        # With what the rows were learned with: parameters may have been changed since.
+        model.set_params(**self._learned_with)
         with one_blas_thread():
             model._append(table, *features)
-        return model
+        return model.set_params(**given)
 
     def recommend(self, column: Any, n: int = 10) -> list[Any]:
         """Return the rows with the highest predictions in a column, without those that are known there.
@@ -560,6 +564,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
     def _restore(self, arrays: dict[str, Array]) -> None:
         indptr, indices = arrays.pop("known_indptr"), arrays.pop("known_indices")
         super()._restore(arrays)
+        self._learned_with = self.get_params(deep=False)
         shape = len(self.row_names_), len(self.column_names_)
         # Not by its constructor, which reads beyond the arrays where they do not belong together.
         known = sp.csc_array(shape, dtype=bool)
