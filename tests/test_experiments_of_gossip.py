@@ -87,7 +87,6 @@ def test_cases_take_batch_solvers_too(tmp_path: Path, methods: str) -> None:
     assert (tmp_path / "traces.png").exists() == ("precon" in methods)
 
 
-@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")
 def test_folds_without_an_entry_choose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [f"{user},{item},{(user + item) % 5 + 1}" for user in range(5) for item in range(5)]
     (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]))
@@ -207,6 +206,11 @@ def test_every_method_trains_on_ratings(tmp_path: Path) -> None:
     models = [1 + one.estimator.decentral for one in methods.values()]
     assert len(found["rows"]) == sum(models)
     assert all(row["sem"] is not None for row in found["rows"])
+    # Every number is the mean over the seeds.
+    cells = map(json.loads, (tmp_path / "out" / "cells.jsonl").read_text(encoding="utf-8").splitlines())
+    errors = [one["result"]["train_mse"] for one in cells if one["settings"]["method"] == "als"]
+    [row] = [row for row in found["rows"] if row["method"] == METHODS["als"].label]
+    assert row["train_mse"] == pytest.approx(np.mean(errors))
     # Biases have no rank.
     assert {row["rank"] for row in found["rows"]} == {2, None}
     used = found["parameters"]["used"]

@@ -24,6 +24,7 @@ from problems.subspace import (
     BayesianCompletion,
     BiasedALS,
     GossipMatrixCompletion,
+    ImplicitALS,
     ScaledSGDCompletion,
     TimeSplit,
     entries,
@@ -406,15 +407,15 @@ def test_what_fit_did_not_see_gets_the_mean_with_a_warning(model: Any) -> None:
 
 @each_row("model", [ScaledSGDCompletion(2), GossipMatrixCompletion(2, n_epochs=2)])
 def test_what_has_no_entry_does_not_depend_on_the_start(model: Any) -> None:
-    """`ratings` has no entry in row 4 and column 7; what is known of the other one is its mean over the rows."""
+    """`ratings` has no entry in row 4 and column 7; what is known of the other one is its mean, by entries."""
     model.set_params(handle_unknown="mean", random_state=0)
     fitted = model.fit(ratings())
     with pytest.warns(UserWarning, match="fit did not see"):
         unseen = fitted.predict(30, range(40)), fitted.predict(range(30), 40)
     np.testing.assert_allclose(fitted.predict(4, range(40)), unseen[0], rtol=1e-12)
     np.testing.assert_allclose(fitted.predict(range(30), 7), unseen[1], rtol=1e-12)
-    others = np.delete(np.arange(30), 4)
-    means = [fitted.predict(others, column).mean() for column in (0, 1)]
+    counts = np.diff(sp.csr_array(ratings()).indptr)
+    means = [np.average(fitted.predict(range(30), column), weights=counts) for column in (0, 1)]
     expected = means if isinstance(model, ScaledSGDCompletion) else fitted.mean_
     np.testing.assert_allclose(fitted.predict(4, range(2)), expected, rtol=1e-12)
 
@@ -558,21 +559,21 @@ def test_features_tell_of_rows_and_columns_without_an_entry() -> None:
 
 
 @each_row(
-    ("name", "flawed"),
+    ("flawed", "says"),
     [
-        ("a missing row", lambda F: F[:-1]),
-        ("NaN", lambda F: np.where(F.max() == F, np.nan, F)),
-        ("one feature for each row", lambda F: F[:, 0]),
-        ("text", lambda F: [*F.astype(str).tolist(), ["a"]]),
-        ("no feature", lambda F: F[:, :0]),
-        ("far too large", lambda F: 1e80 * F),
+        (lambda F: F[:-1], "must have"),
+        (lambda F: np.where(F.max() == F, np.nan, F), "remove or impute"),
+        (lambda F: F[:, 0], "give rows and columns"),
+        (lambda F: [*F.astype(str).tolist(), ["a"]], "must be a table of finite numbers"),
+        (lambda F: F[:, :0], "give rows and columns"),
+        (lambda F: 1e80 * F, "scale it"),
     ],
 )
 @each_row("side", ["row_features", "column_features"])
-def test_features_that_cannot_be_used_are_refused_with_their_name(name: str, flawed: Any, side: str) -> None:
+def test_features_that_cannot_be_used_are_refused_with_their_name(flawed: Any, says: str, side: str) -> None:
     _, known, noisy, F, G = with_features()
     table = sp.csc_array((noisy[known], np.nonzero(known)), shape=known.shape)
-    with pytest.raises(InvalidInputError, match=side):
+    with pytest.raises(InvalidInputError, match=f"{side}.* {says}"):
         BayesianCompletion(2).fit(table, **{side: flawed(F if side == "row_features" else G)})
 
 
@@ -709,6 +710,24 @@ def test_held_out_bundles_are_scored_by_their_names() -> None:
     assert model.rmse(load(part)) == pytest.approx(np.sqrt(np.mean(gaps**2)))
     with pytest.raises(InvalidInputError, match="column 9 was not seen"):
         model.rmse(load({**table, "user": [0, 1, 1, 9, 0, 9]}))
+
+
+@each_row(
+    ("model", "changed"),
+    [
+        (BiasedALS(2), {"lam": 50.0, "count_power": 1.0}),
+        (ImplicitALS(2), {"lam": 50.0, "alpha": 9.0}),
+        (ScaledSGDCompletion(2, n_epochs=2), {"lam": 5.0}),
+        (RCGMC(2, max_iter=2), {"lam": 0.4, "bias": True}),
+        (GossipMatrixCompletion(2, n_epochs=2), {"lam": 0.4}),
+    ],
+)
+def test_new_columns_are_solved_with_the_parameters_of_fit(model: Any, changed: dict[str, Any]) -> None:
+    model.set_params(random_state=0).fit(abs(ratings()))
+    before = model.recommend_to_new({0: 2.0, 3: 1.0})
+    model.set_params(**changed)
+    assert model.recommend_to_new({0: 2.0, 3: 1.0}) == before
+    assert model.fold_in([[0, 40]], [2.0]).get_params() == model.get_params()
 
 
 def test_samples_are_counted_as_they_are_and_not_as_a_parameter_says() -> None:

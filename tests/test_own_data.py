@@ -252,9 +252,15 @@ class TestRatings:
             "The numbers of rating have decimal commas.",
             "Not used: title.",
             "1 rating came again for a user and an item: all with the same value.",
-            "All entries are 1.5: no ratings to predict. ImplicitALS learns who has what.",
+            "All entries are 1.5: no ratings to predict. ImplicitALS (rmopt fit completion --model implicit) "
+            "learns who has what.",
             "2 of 2 rows have fewer than two entries.",
         ]
+        # Which of equal ratings is the newest need not be known.
+        again = "user,item,rating,date\na,x,1,1/2/24\na,x,1,2/2/24\nb,y,3,2/2/24\n"
+        dated = load(written(tmp_path, "d.csv", again), kind=Ratings)
+        assert dated.times is None
+        assert "all with the same value" in dated.notes[1]
 
 
 class TestSamples:
@@ -314,6 +320,11 @@ class TestSamples:
             found = load(path)
             assert dense(found.X).tolist() == [[1.0, 2.0]] * 8
             assert len([note for note in found.notes if "count from 1" in note]) == notes
+
+    def test_svmlight_takes_features_in_any_order(self, tmp_path: Path) -> None:
+        found = load(written(tmp_path, "c.svm", "0 3:1 1:2\n1 2:5\n0 1:3 3:4 # odd\n1 2:1 2:2\n"))
+        assert dense(found.X).tolist() == [[2, 0, 1], [0, 5, 0], [3, 0, 4], [0, 3, 0]]
+        assert "1 features come twice in a row, and are added up, as in a stream." in found.notes
 
     def test_tasks_and_tags(self, tmp_path: Path) -> None:
         found = load(written(tmp_path, "t.csv", measured(last="task", values="uv").replace("width", "y")))
@@ -442,8 +453,8 @@ class TestSamples:
     @each_row(
         ("name", "content", "says"),
         [
-            ("c.svm", b"what is this\n", "damaged"), ("c.mtx", b"%%MatrixMarket nonsense\n", "damaged"),
-            ("c.npz", b"PK\x03\x04", "damaged"), ("c.parquet", b"PAR1", "damaged"),
+            ("c.mtx", b"%%MatrixMarket nonsense\n", "damaged"), ("c.npz", b"PK\x03\x04", "damaged"),
+            ("c.parquet", b"PAR1", "damaged"),
         ],
     )  # fmt: skip
     def test_damaged_files(self, tmp_path: Path, name: str, content: bytes, says: str) -> None:
@@ -456,8 +467,9 @@ class TestSamples:
         ("content", "says"),
         [
             ("# nothing\n", "no rows"),
-            ("inf 1:2\n1 1:3\n", "infinite"),
-            ("nan 1:2\n1 1:3\n", "gaps in 1 of 2 rows"),
+            ("what is this\n", "line 1 of .* has no number for a label.*: 'what'"),
+            ("inf 1:2\n1 1:3\n", "line 1 of .* has no number for a label"),
+            ("1 1:3\nnan 1:2\n", "line 2 of .* has no number for a label"),
         ],
     )
     def test_svmlight_without_samples_or_with_labels_that_are_none(
@@ -660,6 +672,9 @@ class TestCommand:
         assert "rmopt run similarity" not in said
         status, said = self.says(written(tmp_path, "f.csv", "user,item,rating\n1,7,4.0\n1,8,2.0\n2,7,3.0\n"))
         assert "written with .0" not in said
+        status, said = self.says(written(tmp_path, "v.csv", "user,item\n1,7\n1,8\n2,7\n"))
+        assert "--model implicit" in said
+        assert "No experiment takes it." in said
         status, said = self.says(str(tmp_path / "r.csv"), "--json")
         found = json.loads(said)
         assert found["summary"]["density"] == round(4 / 9, 6)
@@ -826,7 +841,7 @@ def test_dates_that_cannot_be_read_are_told_with_their_row() -> None:
     assert load(frame).times is None
     assert "row 4 has '31/12/2024'" in load(frame).odd()[0]
     with pytest.raises(InvalidInputError, match=r"dates such as 2024-12-31 .* row 4 has '31/12/2024'"):
-        load(pd.concat([frame, frame]))
+        load(pd.concat([frame, frame.assign(rating=frame["rating"] + 1)]))
 
 
 def test_a_picture_among_texts_is_said_to_be_no_text(tmp_path: Path) -> None:

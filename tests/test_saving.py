@@ -13,7 +13,7 @@ from estimator_parts import PARTS
 from sklearn.exceptions import NotFittedError
 from tabled import each_row
 
-from problems.data import Ratings
+from problems.data import Ratings, load
 from problems.ranking import LowRankLogisticRegression
 from problems.saving import Saved
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
@@ -103,6 +103,22 @@ def test_names_recommendations_and_folding_in_outlive_a_file(model: Any, named: 
     again = type(model).load(tmp_path / "later.npz")
     np.testing.assert_array_equal(again.predict(**place), later.predict(**place))
     assert back.get_params()["limits"] == model.limits
+
+
+def test_names_that_are_numbers_from_0_are_names_in_a_file_too(tmp_path: Path) -> None:
+    table = {"item": [0, 0, 1, 1, 2, 2], "user": [0, 1, 1, 2, 0, 2], "rating": [1.0, 2.0, 3.0, 4.0, 5.0, 2.0]}
+    model = BiasedALS(1, random_state=0).fit(load(table))
+    model.save(tmp_path / "model.npz")
+    arrays, about = load_arrays(tmp_path / "model.npz")
+    back = BiasedALS.load(tmp_path / "model.npz")
+    part = load({name: table[name][3:] for name in table})
+    assert back.rmse(part) == model.rmse(part)
+    with pytest.raises(InvalidInputError, match="column 3 was not seen"):
+        back.rmse(load({**table, "user": [1, 2, 2, 3, 1, 3]}))
+    # Version 0.2 did not say whether there were names, and guessed.
+    del about["numbers"]["_named"]
+    save_arrays(tmp_path / "old.npz", arrays, about)
+    assert not BiasedALS.load(tmp_path / "old.npz")._named
 
 
 @pytest.mark.parametrize("name", ["GossipMatrixCompletion", "BayesianCompletion"])

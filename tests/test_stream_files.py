@@ -17,7 +17,7 @@ from stream_parts import FORMATS, formatted, same, write_folder
 from tabled import each_row
 
 from problems.data import ClassBundle, kernels, load, stream
-from problems.data.pieces import Format, _parsed
+from problems.data.pieces import Format, parsed_lines
 from problems.similarity import LoretaSimilarity
 from rmopt import InvalidInputError, StorageError
 
@@ -161,7 +161,7 @@ def test_every_number_is_read_as_python_reads_it() -> None:
     labels = ["0" if word.isdigit() and int(word) != float(word) else word for word in words]
     pairs = zip(labels, words, strict=True)
     text = "".join(f"{label} {place}:{word}\n" for place, (label, word) in enumerate(pairs)).encode()
-    X, y = _parsed(Path("numbers"), text, 0, Format(n_features=len(words)))
+    X, y, _ = parsed_lines(Path("numbers"), text, 0, Format(n_features=len(words)))
     np.testing.assert_array_equal(y, [float(label) for label in labels])
     np.testing.assert_array_equal(X.diagonal(), [float(word) for word in words])
 
@@ -428,4 +428,4 @@ def test_rows_of_mtx_files(
 def test_the_parser_says_where_it_stopped() -> None:
     text = np.frombuffer(b"1 0:1\n2 5:1\n", np.uint8)
     spaces = [np.empty(9), np.empty(9, np.int64), np.empty(9, np.int32), np.empty(9), np.empty(9, np.int64)]
-    assert kernels.parse(text, 0, 3, *spaces, np.empty((9, 3), np.int64))[3:] == (kernels.ABOVE, 8)
+    assert kernels.parse(text, 0, 3, *spaces, np.empty((9, 3), np.int64))[2:] == (kernels.ABOVE, 8)

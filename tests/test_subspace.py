@@ -312,16 +312,17 @@ def test_ratings_as_grouplens_publishes_them(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("pooch.retrieve", no_network)
     for folder, file, line in (
-        ("ml-1m", "ratings.dat", "{}::{}::{}::978300760\n"),
-        ("ml-100k", "u.data", "{}\t{}\t{}\t88\n"),
+        ("ml-1m", "ratings.dat", "{}::{}::{}::{}\n"),
+        ("ml-100k", "u.data", "{}\t{}\t{}\t{}\n"),
     ):
         (tmp_path / folder).mkdir()
-        entries = [(1, 10, 5), (1, 30, 3), (2, 10, 1), (4, 77, 4)]
+        entries = [(1, 10, 5, 88), (1, 30, 3, 99), (2, 10, 1, 77), (4, 77, 4, 88)]
         (tmp_path / folder / file).write_text("".join(line.format(*entry) for entry in entries))
     for load in (ml1m, ml100k):
         bundle = load(tmp_path)
         assert bundle.shape == (3, 3)
         assert bundle.table(np.ones(4, dtype=bool)).toarray().tolist() == [[5, 1, 0], [3, 0, 0], [0, 0, 4]]
+        assert bundle.times.tolist() == [88, 99, 77, 88]
     (tmp_path / "ml-1m" / "ratings.dat").write_text("spoiled")
     with pytest.raises(StorageError, match="is damaged"):
         ml1m(tmp_path)
@@ -348,6 +349,7 @@ def test_synthetic_entries_are_those_of_a_matrix_of_the_rank_wanted() -> None:
 def test_ml100k() -> None:
     bundle = ml100k(REAL)
     assert bundle.shape == (1682, 943)
+    assert len(np.unique(bundle.times)) == 49282
     hidden = bundle.held_out(0)
     model = RCGMC(5, lam=0.01, bias=True, limits=bundle.limits, max_iter=8).fit(bundle.table(~hidden))
     assert model.rmse(bundle.table(hidden)) < 0.95

@@ -437,7 +437,8 @@ class Ratings(Bundle):
         said = super().odd()
         if self.values.min() == self.values.max():
             said.append(
-                f"All entries are {self.values[0]:g}: no ratings to predict. ImplicitALS learns who has what."
+                f"All entries are {self.values[0]:g}: no ratings to predict. ImplicitALS (rmopt fit completion "
+                "--model implicit) learns who has what."
             )
         for what, numbers, size in zip(("row", "column"), (self.rows, self.columns), self.shape, strict=True):
             few = int((np.bincount(numbers, minlength=size) < 2).sum())

@@ -96,7 +96,9 @@ def _columns(table: Table) -> list[dict[str, Any]]:
 
 def _takers(bundle: Bundle, what: str) -> dict[str, str]:
     """Return the command of each experiment whose option ``data`` is declared for this kind of bundle."""
-    found = {}
+    found: dict[str, str] = {}
+    if isinstance(bundle, Ratings) and bundle.values.min() == bundle.values.max():
+        return found  # an experiment predicts ratings; `odd` says what learns from such
     for entry in sorted(entry_points(group="rmopt.experiments"), key=lambda entry: entry.name):
         try:
             hints = get_type_hints(entry.load(), include_extras=True)

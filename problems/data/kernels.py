@@ -19,7 +19,7 @@ POWERS = 10.0 ** np.arange(MOST_PLACES + 1)
 
 @njit(cache=True, nogil=True)
 def parse(text, first, n_features, labels, label_starts, indices, values, starts, hard):
-    """Read whole lines; return (rows, hard numbers, whether indices rise, why it stopped, where).
+    """Read whole lines; return (rows, hard numbers, why it stopped, where).
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def parse(text, first, n_features, labels, label_starts, indices, values, starts
         Numbers that this parser does not round rightly: where they begin and end, and their place: among the values,
         or −1 − place among the labels.
     """
-    row, n_values, n_labels, n_hard, rising, at, end = 0, 0, 0, 0, True, 0, text.shape[0]
+    row, n_values, n_labels, n_hard, at, end = 0, 0, 0, 0, 0, text.shape[0]
     starts[0] = label_starts[0] = 0
     while at < end:
         at = _blank(text, at)
@@ -57,7 +57,7 @@ def parse(text, first, n_features, labels, label_starts, indices, values, starts
                     at += 1
                 value, state = _number(text, begun, at)
                 if state < 0:
-                    return row, n_hard, rising, BAD_LABEL, begun
+                    return row, n_hard, BAD_LABEL, begun
                 if state > 0:
                     hard[n_hard, 0], hard[n_hard, 1], hard[n_hard, 2] = begun, at, -1 - n_labels
                     n_hard += 1
@@ -65,7 +65,6 @@ def parse(text, first, n_features, labels, label_starts, indices, values, starts
                 n_labels += 1
                 at += 1
             at = stop
-        last = -1
         while True:
             at = _blank(text, at)
             if text[at] == NEWLINE or text[at] == HASH:
@@ -79,30 +78,28 @@ def parse(text, first, n_features, labels, label_starts, indices, values, starts
                 index = 10 * index + (text[at] - ZERO)
                 at += 1
             if at == begun or text[at] != COLON:
-                return row, n_hard, rising, BAD_INDEX, begun
+                return row, n_hard, BAD_INDEX, begun
             index -= first
             if index < 0:
-                return row, n_hard, rising, BELOW, begun
+                return row, n_hard, BELOW, begun
             if index >= n_features:
-                return row, n_hard, rising, ABOVE, begun
+                return row, n_hard, ABOVE, begun
             at += 1
             begun = at
             while text[at] > SPACE and text[at] != HASH:
                 at += 1
             value, state = _number(text, begun, at)
             if state < 0:
-                return row, n_hard, rising, BAD_VALUE, begun
+                return row, n_hard, BAD_VALUE, begun
             if state > 0:
                 hard[n_hard, 0], hard[n_hard, 1], hard[n_hard, 2] = begun, at, n_values
                 n_hard += 1
-            rising &= index > last
-            last = index
             indices[n_values], values[n_values] = index, value
             n_values += 1
         at = _next_line(text, at)
         row += 1
         starts[row], label_starts[row] = n_values, n_labels
-    return row, n_hard, rising, DONE, at
+    return row, n_hard, DONE, at
 
 
 @njit(cache=True, nogil=True)

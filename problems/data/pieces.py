@@ -128,7 +128,17 @@ def svmlight_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
             text = rest + (more or b"\n" * bool(rest))
             whole = text.rfind(b"\n") + 1
             if whole:
-                X, y = _parsed(path, text[:whole], line, how)
+                X, labels, starts = parsed_lines(path, text[:whole], line, how)
+                X.sum_duplicates()
+                y = indicators_of(path, labels, starts) if how.multilabel else _whole(labels)
+                odd = np.flatnonzero(np.diff(starts) != 1)
+                if odd.size and not how.multilabel:
+                    lines = enumerate(text[:whole].split(b"\n"), line + 1)
+                    full = [number for number, one in lines if one.split(b"#")[0].strip()]
+                    raise InvalidInputError(
+                        f"line {full[odd[0]]} of {path} has {np.diff(starts)[odd[0]]} labels; where rows have "
+                        "several, say multilabel=True (rmopt fit ranking)."
+                    )
                 if X.shape[0]:
                     # What a compressed file has behind it is not known; its bytes are told by the file below.
                     raw = stream.tell() if path.suffix.lower() not in OPENERS else _told(stream)
@@ -145,8 +155,11 @@ def _told(stream: Any) -> int:
     return int(below.tell()) if below is not None else 0
 
 
-def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array, Any]:
-    """Return the rows of whole lines, and their labels."""
+def parsed_lines(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array, Array, Array]:
+    """Return the rows of whole lines of svmlight, all their labels, and where those of each row begin.
+
+    The features of a row are in the order of its line, and one that came twice is there twice.
+    """
     # numba takes longer to import than a list of the data sets.
     from problems.data import kernels
 
@@ -158,7 +171,7 @@ def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array,
     labels, label_starts = np.empty(n_labels), np.empty(n_lines + 1, np.int64)
     indices, values = np.empty(n_values, np.int32), np.empty(n_values)
     starts, hard = np.empty(n_lines + 1, np.int64), np.empty((n_values + n_labels, 3), np.int64)
-    rows, n_hard, rising, why, at = kernels.parse(
+    rows, n_hard, why, at = kernels.parse(
         letters, 1 - how.zero_based, how.n_features, labels, label_starts, indices, values, starts, hard
     )
     for begin, end, place in hard[:n_hard].tolist():
@@ -180,25 +193,12 @@ def _parsed(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array,
     X = csr_array(
         (values[:used], indices[:used], starts[: rows + 1].astype(np.int32)), shape=(rows, how.n_features)
     )
-    if not rising:
-        X.sum_duplicates()
     bad = np.flatnonzero(~np.isfinite(values[:used]))
     if bad.size:
         raise InvalidInputError(
             f"{path} holds {values[bad[0]]} in a row soon after line {line + 1}; remove or impute such values."
         )
-    counts = np.diff(label_starts[: rows + 1])
-    found = labels[: int(label_starts[rows])]
-    if how.multilabel:
-        return X, indicators_of(path, found, label_starts[: rows + 1])
-    odd = np.flatnonzero(counts != 1)
-    if odd.size:
-        full = [n for n, one in enumerate(text.split(b"\n"), line + 1) if one.split(b"#")[0].strip()]
-        raise InvalidInputError(
-            f"line {full[odd[0]]} of {path} has {counts[odd[0]]} labels; where rows have several, say "
-            "multilabel=True (rmopt fit ranking)."
-        )
-    return X, _whole(found)
+    return X, labels[: int(label_starts[rows])], label_starts[: rows + 1]
 
 
 def _number(word: bytes, label: bool) -> float:

@@ -294,14 +294,13 @@ def ratings(table: Table, roles: Roles) -> Ratings:
     )[:, 0]
     _note_unused(table, roles)
     cell = rows.astype(np.int64) * len(users) + columns
-    order, times = np.arange(len(cell)), None
+    order, times, flaw = np.arange(len(cell)), None, None
     again = len(cell) - len(np.unique(cell))
     if "time" in roles:
         try:
             times = _times(table, roles["time"][0])
         except InvalidInputError as error:
-            if again:
-                raise
+            flaw = error
             table.notes.append(f"It has no times: {error}")
     if again:
         # Sorted by time, so that the last of each pair is the newest.
@@ -309,15 +308,15 @@ def ratings(table: Table, roles: Roles) -> Ratings:
         _, last = np.unique(cell[order][::-1], return_index=True)
         kept = order[::-1][last]
         differ = np.flatnonzero(values != values[kept][np.searchsorted(cell[kept], cell)])
-        if len(differ) and "time" not in roles:
+        if len(differ) and times is None:
             n = differ[0]
-            raise InvalidInputError(
+            raise flaw or InvalidInputError(
                 f"{table.source} has {again:,} rating{'s' * (again > 1)} of an item by a user who rated it already, "
                 f"for example user {users[columns[n]]} and item {items[rows[n]]} with other values; leave one of "
                 "each, or say time=COLUMN, and the newest is taken."
             )
         newest = "the newest of each was kept, and of equally new ones that further down"
-        how = newest if "time" in roles else "all with the same value"
+        how = "all with the same value" if times is None else newest
         table.notes.append(f"{again:,} rating{'s' * (again > 1)} came again for a user and an item: {how}.")
         kept = np.sort(kept)
         rows, columns, values = rows[kept], columns[kept], values[kept]

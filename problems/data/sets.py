@@ -460,16 +460,18 @@ def _read_movielens(name: str, path: Path, separator: str) -> Ratings:
     """Read ratings from ``name.npz``, or from a file as GroupLens publishes it."""
     stored = path.suffix == ".npz"
     if stored:
-        layout = {"user": (int, ("n",)), "item": (int, ("n",)), "rating": (float, ("n",))}
-        users, films, values = read_arrays(path, layout).values()
+        layout: Layout = {"user": (int, ("n",)), "item": (int, ("n",)), "rating": (float, ("n",))}
+        dated: Layout = {**layout, "timestamp": (int, ("n",))}
+        users, films, values, *times = read_arrays(path, dated, layout).values()
     else:
-        users, films, values = read_text_table(path, separator, usecols=(0, 1, 2)).T
+        users, films, values, *times = read_text_table(path, separator, usecols=range(4)).T
     # Films without ratings are left out: the numbers become 0, 1, 2, …
     (known, rows), (users, columns) = (np.unique(ids, return_inverse=True) for ids in (films, users))
     shape, source = (len(known), len(users)), path.name if stored else "/".join(path.parts[-2:])
     return Ratings(
         name, source, rows.astype(np.int32), columns.astype(np.int32), values, shape, (1.0, 5.0),
         row_names=known.astype(np.int64), column_names=users.astype(np.int64),
+        times=times[0].astype(np.int64) if times else None,
     )  # fmt: skip
 
 
@@ -479,7 +481,7 @@ def _read_movielens(name: str, path: Path, separator: str) -> Ratings:
     )
 )
 def ml100k(path: Path) -> Ratings:
-    """Load MovieLens-100K: 1682 films (rows), 943 users (columns), 100000 ratings from 1 to 5.
+    """Load MovieLens-100K: 1682 films (rows), 943 users (columns), 100000 dated ratings from 1 to 5.
 
     See Also
     --------

@@ -12,6 +12,7 @@ from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -348,12 +349,8 @@ class ChunkStream:
         spare = -(-self._batch_size // 2)
         with closing(self._pieces(place)) as pieces:
             for piece, begun, share in pieces:
-                kind = "sparse" if sp.issparse(piece.X) else "dense", piece.X.shape[1]
-                form = (
-                    *kind,
-                    piece.names,
-                    "U" if not sp.issparse(piece.y) and piece.y.dtype.kind == "U" else "",
-                )
+                kind = "sparse" if sp.issparse(piece.X) else "dense"
+                form = kind, piece.X.shape[1], piece.names or (), piece.y.dtype.kind == "U"
                 known = known or form
                 if form != known:
                     file = self._files[self._order(place.epoch)[begun.file]]
@@ -572,15 +569,8 @@ def _other(form: tuple[Any, ...], known: tuple[Any, ...]) -> str:
             "must have as many, in one form."
         )
     if form[2] != known[2]:
-        at = next(
-            (
-                n
-                for n, pair in enumerate(zip(form[2] or (), known[2] or (), strict=False))
-                if pair[0] != pair[1]
-            ),
-            0,
-        )
-        found, before = (names[at] if names else "no names" for names in (form[2], known[2]))
+        pairs = zip_longest(form[2], known[2], fillvalue="no name")
+        found, before = next(pair for pair in pairs if pair[0] != pair[1])
         return (
             f"names its features otherwise than files before it: {found} where they have {before}; bring the columns "
             "into one order, under the same names."

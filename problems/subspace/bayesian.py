@@ -10,7 +10,6 @@ import scipy.sparse as sp
 
 from problems.data import Ratings
 from problems.door import in_range, positions, table_of_numbers
-from problems.saving import Saved
 from problems.subspace.als import standardised
 from problems.subspace.completer import CompletionModel
 from problems.subspace.cost import KnownEntries
@@ -115,7 +114,8 @@ class BayesianCompletion(CompletionModel):
         "column_links_": (np.float32, ("samples", "q", "d")),
     }
     _numbers: ClassVar = {
-        **Saved._numbers, "mean_": number, "scale_": number, "_seed": seed_number, "n_column_features_": integer,
+        **CompletionModel._numbers, "mean_": number, "scale_": number, "_seed": seed_number,
+        "n_column_features_": integer,
     }  # fmt: skip
 
     def fit(

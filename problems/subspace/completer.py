@@ -123,6 +123,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     _arrays: ClassVar[Layout] = {"known_indptr": (int, (None,)), "known_indices": (int, (None,))}
     _names: ClassVar = {"row_names_": ("m",), "column_names_": ("n",)}
+    _numbers: ClassVar = {**Saved._numbers, "_named": flag}
 
     rank: Annotated[int, bounded(integer, 1)] = 10
     _: KW_ONLY
@@ -195,6 +196,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             for size, names in zip(table.shape, bundle, strict=True)
         )
         self._named = bundle[0] is not None
+        self._learned_with = self.get_params(deep=False)
         return self
 
     def predict(self, rows: Any, columns: Any = None, *, names: bool | None = None) -> Array:
@@ -322,9 +324,12 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         model.column_names_ = joined_names("names", self.column_names_, names)
         known = sp.csc_array((np.ones(table.nnz, bool), table.indices, table.indptr), table.shape)
         model.known_ = sp.csc_array(sp.hstack([self.known_, known]))
+        given = self.get_params(deep=False)
+        # With what the rows were learned with: parameters may have been changed since.
+        model.set_params(**self._learned_with)
         with one_blas_thread():
             model._append(table, *features)
-        return model
+        return model.set_params(**given)
 
     def recommend(self, column: Any, n: int = 10) -> list[Any]:
         """Return the rows with the highest predictions in a column, without those that are known there.
@@ -504,8 +509,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
     def rmse(self, ratings: Any, y: Any = None) -> float:
         """Return the root mean square error of the predictions of known entries, given as in `fit`.
 
-        Where `fit` got a bundle with names, the entries of another bundle are found by theirs. A model that was
-        loaded takes names that are the numbers from 0 for none.
+        Where `fit` got a bundle with names, the entries of another bundle are found by theirs.
         """
         table = self._table_like_fit(ratings, y, self.handle_unknown == "mean")
         gaps = self.predict(table.indices, columns_of(table), names=False) - table.data
@@ -550,14 +554,18 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         places = {"known_indptr": self.known_.indptr, "known_indices": self.known_.indices}
         return places | {name: getattr(self, name) for name in self._arrays if name not in places}
 
+    @classmethod
+    def _made(cls, arrays: dict[str, Array], about: dict[str, Any]) -> Self:
+        # Version 0.2 did not say it, and took names that are the numbers from 0 for none.
+        counted = (np.array_equal(arrays[name], np.arange(len(arrays[name]))) for name in cls._names)
+        about["numbers"].setdefault("_named", not all(counted))
+        return super()._made(arrays, about)
+
     def _restore(self, arrays: dict[str, Array]) -> None:
         indptr, indices = arrays.pop("known_indptr"), arrays.pop("known_indices")
         super()._restore(arrays)
+        self._learned_with = self.get_params(deep=False)
         shape = len(self.row_names_), len(self.column_names_)
-        # Names that are the numbers from 0 are taken for none.
-        self._named = not all(
-            map(np.array_equal, (self.row_names_, self.column_names_), map(np.arange, shape))
-        )
         # Not by its constructor, which reads beyond the arrays where they do not belong together.
         known = sp.csc_array(shape, dtype=bool)
         known.indptr, known.indices, known.data = indptr, indices, np.ones(len(indices), bool)
@@ -586,7 +594,7 @@ class PointCompletion(CompletionModel):
         "row_effects_": (float, ("m",)),
         "column_effects_": (float, ("n",)),
     }
-    _numbers: ClassVar = {**Saved._numbers, "mean_": number}
+    _numbers: ClassVar = {**CompletionModel._numbers, "mean_": number}
 
     components_: Array
     weights_: Array

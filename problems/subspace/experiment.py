@@ -175,7 +175,8 @@ def completion(
 
 
 def _row(found: list[Cell]) -> dict[str, Any]:
-    row = found[0] | averaged(found, test_rmse="sem")
+    others = "train_mse", "disagreement", "updates", "kilobytes_sent"
+    row = averaged(found, test_rmse="sem", **dict.fromkeys(others))
     return {key: row[key] for key in HEADINGS if key in row}
 
 

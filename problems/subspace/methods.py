@@ -370,8 +370,6 @@ class CompletionRuns:
                 # A step size that diverges on some fold is out.
                 errors.append(float("inf"))
                 why = error
-        if np.isnan(errors).any():
-            raise InvalidInputError("a fold holds no entry; give fewer --folds, or no --select.")
         if min(errors) == float("inf"):
             raise InvalidInputError(
                 f"none of the {len(method.grid)} choices of the grid could be trained on every fold "

@@ -98,25 +98,25 @@ class ScaledSGDCompletion(PointCompletion):
         U, W = solver.run(problem, start, random_state=seed).point
         self.components_, self.weights_ = U.astype(float), unit * W.astype(float)
         self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
-        for factor, seen in zip((self.components_, self.weights_), self._seen(table), strict=True):
+        for factors, counts in self._counted(table):
             # What has no entry stays where it began, at random.
-            factor[~seen] = factor[seen].mean(axis=0)
+            factors[counts == 0] = np.average(factors, axis=0, weights=counts)
 
-    def _seen(self, known: Any) -> tuple[Array, Array]:
-        """Return which rows and columns have a known entry."""
-        rows = np.bincount(known.indices, minlength=len(self.components_)) > 0
-        return rows, np.diff(known.indptr)[: len(self.weights_)] > 0
+    def _counted(self, known: Any) -> list[tuple[Array, Array]]:
+        """Return the factors of rows and of columns, each with the numbers of their known entries."""
+        rows, columns = np.bincount(known.indices, minlength=known.shape[0]), np.diff(known.indptr)
+        return [(self.components_, rows), (self.weights_, columns[: len(self.weights_)])]
 
     def _unknown_factors(self) -> tuple[Array, Array]:
-        # Effects are part of U and W: the effect of a column is what rows see there in the mean.
-        rows, columns = self._seen(self.known_)
-        return self.components_[rows].mean(axis=0), self.weights_[columns].mean(axis=0)
+        # Effects are part of U and W: the effect of a column is the mean there over the rows of all entries.
+        U, W = (np.average(factors, axis=0, weights=counts) for factors, counts in self._counted(self.known_))
+        return U, W
 
     def _factors(self) -> tuple[Array, Array]:
         # What is left without effects has means of 0 over rows and over columns.
-        parts = (self.components_, self.weights_), self._seen(self.known_), self._unknown_factors()
         U, W = (
-            np.where(seen[:, None], factor - mean, 0.0) for factor, seen, mean in zip(*parts, strict=True)
+            np.where(counts[:, None] > 0, factors - factors[counts > 0].mean(axis=0), 0.0)
+            for factors, counts in self._counted(self.known_)
         )
         return U, W
 

@@ -90,6 +90,8 @@ class Shares:
             part = self.tasks.parts[agent]
             out = generator(seed, Stream.FOLDS, agent).integers(folds, size=part.nnz) == number
             train[agent], test[agent] = _some(part, ~out, 0.0), _some(part, out, self.mean)
+        if not self.world.total(sum(part.nnz for part in test.values())):
+            raise InvalidInputError("a fold holds no entry; give fewer --folds, or no --select.")
         return replace(self, tasks=MatrixCompletion(train, self.tasks.n_terms, self.tasks.lam), test=test)
 
 
