@@ -465,3 +465,11 @@ def test_a_constant_hides_no_wrong_gradient(constant: float) -> None:
 
         problem = Problem(Stiefel(8, 3), Shifted())
         assert not any(check_gradient(problem, rng=seed) for seed in range(3))
+
+
+def test_a_constant_beside_which_a_right_hessian_fails_is_named() -> None:
+    problem = Problem(Sphere(5), autograd_cost(lambda x: 1e10 + (x**4).sum()))
+    for seed in range(10):
+        slope, *others = check_hessian(problem, seed)
+        assert all(others)
+        assert slope or "cause: a constant that hides it in its rounding; subtract it" in slope.detail
