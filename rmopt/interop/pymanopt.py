@@ -67,6 +67,7 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     >>> result.cost < -0.999
     True
     """
+    instance("problem", problem, Problem, "a Problem; rmopt's manifolds are pymanopt's as they are")
     return _watched(problem, Watch(problem, Recorder(), None))
 
 
