@@ -32,6 +32,7 @@ from rmopt.checks import (
     check_step_size,
 )
 from rmopt.checks.catalogue import Instance, instances
+from rmopt.checks.report import Law
 from rmopt.checks.solver import SOLVER
 from rmopt.core import Cost
 from rmopt.core.cost import as_sum
@@ -467,6 +468,12 @@ def test_a_constant_hides_no_wrong_gradient(constant: float) -> None:
 
         problem = Problem(Stiefel(8, 3), Shifted())
         assert not any(check_gradient(problem, rng=seed) for seed in range(3))
+
+
+def test_what_is_wrong_beyond_all_numbers_is_not_called_exact() -> None:
+    broken = Law("law", "It holds", "a slip", 1.0, lambda about: np.inf).check("part", None)
+    assert broken is not None
+    assert broken.numbers == "inf, at most 1"
 
 
 def test_a_constant_beside_which_a_right_hessian_fails_is_named() -> None:

@@ -88,7 +88,8 @@ class Check:
         if np.isnan(self.measured):
             return ""
         limit = "expected" if self.steps is not None else "at most"
-        return f"{_short(self.measured)}, {limit} {_short(self.expected)}"
+        found = "exact" if self.passed and self.measured == np.inf else f"{self.measured:.4g}"
+        return f"{found}, {limit} {self.expected:.4g}"
 
     def __str__(self) -> str:
         found = f"{self.numbers} ({self.detail})".lstrip()
@@ -286,10 +287,6 @@ def _fitted_slope(x: Array, y: Array) -> float:
             return float(slope)
         fits.append(float(slope))
     return fits[0]
-
-
-def _short(number: float) -> str:
-    return "exact" if number == np.inf else f"{number:.4g}"
 
 
 def _fill(figure: Figure, check: Check) -> None:
