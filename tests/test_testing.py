@@ -476,6 +476,17 @@ def test_what_is_wrong_beyond_all_numbers_is_not_called_exact() -> None:
     assert broken.numbers == "inf, at most 1"
 
 
+def test_a_retraction_that_says_order_1_is_not_told_to_say_so() -> None:
+    class Halved(Normalisation):
+        order = 1
+
+        def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+            return super().__call__(manifold, point, tangent, 0.5 * t)
+
+    for law in check_retraction(Halved(), Sphere(4))[:2]:
+        assert "cause: the curve does not start at x with velocity" in law.detail
+
+
 def test_a_constant_beside_which_a_right_hessian_fails_is_named() -> None:
     problem = Problem(Sphere(5), autograd_cost(lambda x: 1e10 + (x**4).sum()))
     for seed in range(10):

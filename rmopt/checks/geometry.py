@@ -179,16 +179,14 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
         exact = abs(fine / tiny - 1.0) < 0.01
         bend, of = (off_geodesic if exact else beside_geodesic), "the distance to the geodesic"
     subject = f"{retraction} on {manifold}"
+    astray = "the curve does not start at x with velocity ξ: a factor, a sign, or another basis"
+    order, low = retraction.order, "the retraction is of order 1 here; say `order = 1`"
     return [
+        slope_check("rigidity", subject, whole, 2.0, scale, "R(x, tξ) − x − tξ", astray, coarseness),
         slope_check(
-            "rigidity", subject, whole, 2.0, scale, "R(x, tξ) − x − tξ",
-            "the curve does not start at x with velocity ξ: a factor, a sign, or another basis", coarseness,
+            f"order {order}", subject, bend, 1.0 + order, scale, of, low if order > 1 else astray, coarseness
         ),
-        slope_check(
-            f"order {retraction.order}", subject, bend, 1.0 + retraction.order, scale, of,
-            "the retraction is of order 1 here; say `order = 1`", coarseness,
-        ),
-    ]  # fmt: skip
+    ]
 
 
 def _end(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, *t: float) -> Any:
