@@ -227,7 +227,9 @@ class FixedRankFactors(BoundedRank):
             values = np.linalg.svd(factor, compute_uv=False)
             if not values[-1] > 1e-15 * coarseness(values) * values[0]:
                 spread = f"singular values run from {values[0]:.1e} to {values[-1]:.1e}"
-                return f"{name} has a rank below {self.rank}: {spread}"
+                return (
+                    f"{name} has a rank below {self.rank}, for {spread}; BoundedRank has points of lower rank"
+                )
         return None
 
 

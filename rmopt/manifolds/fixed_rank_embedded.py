@@ -134,7 +134,8 @@ class FixedRankEmbedded(FixedRankManifold):
                 return f"{name} is not orthonormal: |{name}ᵀ{name} − I| reaches {error:.1e}"
         sigma = point.singular_values()
         if sigma[-1] <= 1e-15 * coarseness(sigma) * sigma[0]:
-            return f"the rank is below {k}: singular values run from {sigma[0]:.1e} to {sigma[-1]:.1e}"
+            spread = f"singular values run from {sigma[0]:.1e} to {sigma[-1]:.1e}"
+            return f"the rank is below {k}, for {spread}; BoundedRank has points of lower rank"
         return None
 
     def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> LowRankPoint:

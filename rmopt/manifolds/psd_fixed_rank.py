@@ -86,7 +86,8 @@ class PSDMatrices(FixedRankManifold):
         values = point.eigenvalues()
         if values[-1] <= 1e-15 * coarseness(values) * values[0]:
             return (
-                f"fewer than {k} eigenvalues are positive: they run from {values[0]:.1e} to {values[-1]:.1e}"
+                f"fewer than {k} eigenvalues are positive, for they run from {values[0]:.1e} to {values[-1]:.1e}; "
+                "PSDFactors has points of lower rank"
             )
         return None
 
