@@ -183,9 +183,7 @@ def test_check_point_gives_the_reason() -> None:
         "have shapes": LowRankPoint(V, S, U),
         "NaN": LowRankPoint(U * np.nan, S, V),
         "U is not orthonormal": LowRankPoint(2 * U, S, V),
-        "1.0e+00 to 0.0e+00; BoundedRank has points of lower rank": LowRankPoint(
-            U, np.diag([1, 1, 1, 0.0]), V
-        ),
+        "to 0.0e+00; BoundedRank takes lower ranks": LowRankPoint(U, np.diag([1, 1, 1, 0.0]), V),
     }
     for reason, wrong in reasons.items():
         assert reason in str(MANIFOLD.check_point(wrong))

@@ -152,8 +152,7 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
     """Return the rigidity and the order along a tangent vector."""
     direction, start = manifold.embedding(x, xi), manifold.embed_point(x)
 
-    def end(t: float) -> Any:
-        return _end(retraction, manifold, x, xi, t)
+    end = partial(_end, retraction, manifold, x, xi)
 
     def difference(t: float) -> Any:
         return total([(1.0, manifold.embed_point(end(t))), (-1.0, start), (-t, direction)])
