@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -468,6 +469,15 @@ def test_a_constant_hides_no_wrong_gradient(constant: float) -> None:
 
         problem = Problem(Stiefel(8, 3), Shifted())
         assert not any(check_gradient(problem, rng=seed) for seed in range(3))
+
+
+def test_no_law_makes_a_square_of_a_long_column() -> None:
+    tracemalloc.start()
+    try:
+        assert all(check_manifold(Sphere(4000)))
+        assert tracemalloc.get_traced_memory()[1] < 4000**2
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_is_wrong_beyond_all_numbers_is_not_called_exact() -> None:

@@ -484,17 +484,17 @@ def _turned(at: _Tangents, carry: Callable[..., Any]) -> float:
 
 @law(MANIFOLD, "a term of `euclidean_to_riemannian_hessian` is missing, or has a wrong sign", 1e-3)
 def _curvature(at: _Tangents) -> float | None:
-    """½ tr(XᵀAX) has a symmetric Hessian, and bends by it along a retraction of second order."""
+    """½ tr(XᵀAX), A = VVᵀ − WWᵀ, has a symmetric Hessian, and bends by it along a retraction of second order."""
     manifold: Any = at.manifold
     x, a, b = at.x, at.a, at.b
     if not manifold.knows_hessians:
         return None
     rows = at.shape[-2:][0]
-    A = at.rng.standard_normal((rows, rows))
-    A = (A + A.T) / np.linalg.norm(A)
+    # A whole A of a long column would not fit into memory.
+    V, W = at.rng.standard_normal((2, rows, min(rows, 20))) / rows**0.5
 
     def gradient(X: Any) -> Array:
-        return A @ dense(X)
+        return V @ (V.T @ (X := dense(X))) - W @ (W.T @ X)
 
     def value(point: Any) -> float:
         X = dense(manifold.embed_point(point))
