@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["coarseness", "matched", "real_type", "slack"]
+__all__ = ["coarseness", "matched", "rank_of", "real_type", "slack"]
 
 
 def real_type(*arrays: Any) -> np.dtype[Any]:
@@ -49,3 +49,8 @@ def matched(array: Any, like: Any) -> Any:
     if array.dtype == like.dtype or array.dtype.kind not in "biuf":
         return array
     return array.astype(real_type(like), copy=False)
+
+
+def rank_of(values: np.ndarray) -> int:
+    """Return how many of some falling singular or eigenvalues do not vanish beside the first one, up to rounding."""
+    return int(np.sum(values > 1e-15 * coarseness(values) * abs(values[0])))

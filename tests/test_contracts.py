@@ -56,7 +56,7 @@ from rmopt.retractions import (
     Polar,
     SecondOrderPD,
 )
-from rmopt.solvers import LBFGS, SGD, GradientDescent, TrustRegions
+from rmopt.solvers import LBFGS, SGD, GradientDescent, Hybrid, TrustRegions
 
 GRASSMANN, CONE, FLAT, LOW = Grassmann(6, 2), PositiveDefinite(4), Euclidean(6, 2), FixedRankEmbedded(6, 4, 2)
 SPHERE, ROTATIONS = from_pymanopt(Sphere(5)), from_pymanopt(SpecialOrthogonalGroup(4))
@@ -578,6 +578,91 @@ def test_somebodys_manifold_with_somebodys_retraction() -> None:
         SGD(0.1).run(Problem(Circle(), WholeCost(ALONE)), np.ones(2))
     found = SGD(0.1, max_iter=300).run(Problem(Circle(), WholeCost(ALONE)), random_state=0).point
     np.testing.assert_allclose(found, -(0.5**0.5), atol=1e-6)
+
+
+class Angle:
+    """Somebody's point and tangent vector, of a class that shows nothing of what is in it."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, angle: float) -> None:
+        self._angle = angle
+
+    def __add__(self, other: Angle) -> Angle:
+        return Angle(self._angle + other._angle)
+
+    def __sub__(self, other: Angle) -> Angle:
+        return Angle(self._angle - other._angle)
+
+    def __mul__(self, factor: float) -> Angle:
+        return Angle(self._angle * factor)
+
+    def __neg__(self) -> Angle:
+        return Angle(-self._angle)
+
+    __rmul__ = __mul__
+
+
+class Turn(Retraction):
+    order, name, point_type = 1, "turn", Angle
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return point + t * tangent
+
+
+class Hidden(Circle):
+    """The circle, with points and tangent vectors that are no arrays."""
+
+    default_retraction = Turn()
+    embed_point = Manifold.embed_point
+
+    def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
+        return float(tangent_vector_a._angle * tangent_vector_b._angle)
+
+    def projection(self, point: Any, ambient: Any) -> Any:
+        return Angle(float(ambient[0]))
+
+    def embedding(self, point: Any, tangent_vector: Any) -> Any:
+        return np.array([tangent_vector._angle])
+
+    def random_point(self, rng: Any = None) -> Any:
+        return Angle(np.random.default_rng(rng).uniform(0.0, 6.0))
+
+    def random_tangent_vector(self, point: Any, rng: Any = None) -> Any:
+        return Angle(1.0)
+
+    def zero_vector(self, point: Any) -> Any:
+        return Angle(0.0)
+
+    def transport(self, point_a: Any, point_b: Any, tangent_vector_a: Any) -> Any:
+        return tangent_vector_a
+
+    def check_point(self, point: Any) -> str | None:
+        return None if isinstance(point, Angle) else "it is no Angle"
+
+
+class Shown(Hidden):
+    def embed_point(self, point: Any) -> Any:
+        return np.array([point._angle])
+
+
+class Height(Cost):
+    def value(self, point: Any) -> float:
+        return float(np.sin(point._angle))
+
+    def gradient(self, point: Any) -> Any:
+        return np.array([np.cos(point._angle)])
+
+
+def test_points_may_be_of_any_class() -> None:
+    problem = Problem(Shown(), Height())
+    assert check_gradient(problem)
+    for solver in (GradientDescent(), LBFGS(), TrustRegions(), Hybrid(), SGD(0.5, max_iter=50)):
+        assert problem.value(solver.run(problem, random_state=0).point) < -0.999
+    with pytest.raises(
+        MissingCapabilityError, match=r"points of type Angle; write methods `embed_point` and"
+    ):
+        LBFGS().run(Problem(Hidden(), Height()), random_state=0)
 
 
 # Arguments

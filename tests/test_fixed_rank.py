@@ -183,7 +183,7 @@ def test_check_point_gives_the_reason() -> None:
         "have shapes": LowRankPoint(V, S, U),
         "NaN": LowRankPoint(U * np.nan, S, V),
         "U is not orthonormal": LowRankPoint(2 * U, S, V),
-        "rank is below 4": LowRankPoint(U, np.diag([1, 1, 1, 0.0]), V),
+        "to 0.0e+00; BoundedRank takes lower ranks": LowRankPoint(U, np.diag([1, 1, 1, 0.0]), V),
     }
     for reason, wrong in reasons.items():
         assert reason in str(MANIFOLD.check_point(wrong))

@@ -188,6 +188,10 @@ def test_bad_input_is_named(completion: tuple[FixedRankEmbedded, Completion, np.
         PymanoptSolver().run(Problem(manifold, cost), first_step=7)
     with pytest.raises(InvalidInputError, match=r"random_state = -1 must be a non-negative integer"):
         PymanoptSolver().run(Problem(manifold, cost), random_state=-1)
+    with pytest.raises(
+        InvalidInputError, match=r"must be a Problem; rmopt's manifolds are pymanopt's as they are"
+    ):
+        to_pymanopt(rmopt.manifolds.Sphere(4))  # type: ignore[arg-type]
     assert to_pymanopt(Problem(from_pymanopt(Stiefel(4, 2)), Rayleigh(np.eye(4)))).manifold.dim == 5
 
 

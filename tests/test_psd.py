@@ -246,7 +246,9 @@ def test_bad_points_and_parameters_are_named() -> None:
     assert "holds NaN" in _unfit(lambda x: PSDPoint(x.Q * np.nan, x.S))
     assert "Q is not orthonormal" in _unfit(lambda x: PSDPoint(1.1 * x.Q, x.S))
     assert "S is not symmetric" in _unfit(lambda x: PSDPoint(x.Q, x.S + np.triu(np.ones((K, K)), 1)))
-    assert "fewer than 5 eigenvalues are positive" in _unfit(lambda x: PSDPoint(x.Q, x.S - np.eye(K)))
+    fewer = _unfit(lambda x: PSDPoint(x.Q, x.S - np.eye(K)))
+    assert fewer.startswith("fewer than 5 eigenvalues are positive, for they run from ")
+    assert fewer.endswith("; PSDFactors takes lower ranks")
     for make, message in {
         lambda: PSDFixedRank(0, 1): "n = 0 must be a positive integer",
         lambda: PSDFixedRank(4, 5): "rank = 5 is out of range for 4 × 4 matrices; choose 1 to 4",

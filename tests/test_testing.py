@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ from rmopt.checks import (
     check_step_size,
 )
 from rmopt.checks.catalogue import Instance, instances
+from rmopt.checks.report import Law
 from rmopt.checks.solver import SOLVER
 from rmopt.core import Cost
 from rmopt.core.cost import as_sum
@@ -316,6 +318,8 @@ def test_random_problems_obey_the_laws() -> None:
     @given(strategies.problems(Grassmann(6, 2)), strategies.problems(FixedRankEmbedded(5, 4, 2)))
     def laws(one: Problem, other: Problem) -> None:
         for problem in (one, other):
+            # Costs of orthonormal columns would be constant to rounding beside a condition of 1.
+            assert np.linalg.cond(problem.cost.A) > 3.0  # type: ignore[attr-defined]
             assert all(checks_of(problem))
 
     laws()
@@ -465,3 +469,37 @@ def test_a_constant_hides_no_wrong_gradient(constant: float) -> None:
 
         problem = Problem(Stiefel(8, 3), Shifted())
         assert not any(check_gradient(problem, rng=seed) for seed in range(3))
+
+
+def test_no_law_makes_a_square_of_a_long_column() -> None:
+    tracemalloc.start()
+    try:
+        assert all(check_manifold(Sphere(4000)))
+        assert tracemalloc.get_traced_memory()[1] < 4000**2
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_wrong_beyond_all_numbers_is_not_called_exact() -> None:
+    broken = Law("law", "It holds", "a slip", 1.0, lambda about: np.inf).check("part", None)
+    assert broken is not None
+    assert broken.numbers == "inf, at most 1"
+
+
+def test_a_retraction_that_says_order_1_is_not_told_to_say_so() -> None:
+    class Halved(Normalisation):
+        order = 1
+
+        def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+            return super().__call__(manifold, point, tangent, 0.5 * t)
+
+    for law in check_retraction(Halved(), Sphere(4))[:2]:
+        assert "cause: the curve does not start at x with velocity" in law.detail
+
+
+def test_a_constant_beside_which_a_right_hessian_fails_is_named() -> None:
+    problem = Problem(Sphere(5), autograd_cost(lambda x: 1e10 + (x**4).sum()))
+    for seed in range(10):
+        slope, *others = check_hessian(problem, seed)
+        assert all(others)
+        assert slope or "cause: a constant that hides it in its rounding; subtract it" in slope.detail

@@ -484,7 +484,7 @@ def _preconditioner(at: _Cost) -> Any:
         if not other <= 1e-8 * at.manifold.norm(at.x, of_a):
             return "`preconditioner_at` gives another one than `precondition`"
     if not _is_positive(at, precondition, a):
-        return np.inf
+        return "it is not positive"
     errors = (
         at.manifold.norm(at.x, of_sum - of_a - of_b * 2.0),
         abs(inner(at.x, of_a, b) - inner(at.x, a, of_b)),

@@ -152,8 +152,7 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
     """Return the rigidity and the order along a tangent vector."""
     direction, start = manifold.embedding(x, xi), manifold.embed_point(x)
 
-    def end(t: float) -> Any:
-        return _end(retraction, manifold, x, xi, t)
+    end = partial(_end, retraction, manifold, x, xi)
 
     def difference(t: float) -> Any:
         return total([(1.0, manifold.embed_point(end(t))), (-1.0, start), (-t, direction)])
@@ -179,16 +178,14 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
         exact = abs(fine / tiny - 1.0) < 0.01
         bend, of = (off_geodesic if exact else beside_geodesic), "the distance to the geodesic"
     subject = f"{retraction} on {manifold}"
+    astray = "the curve does not start at x with velocity ξ: a factor, a sign, or another basis"
+    order, low = retraction.order, "the retraction is of order 1 here; say `order = 1`"
     return [
+        slope_check("rigidity", subject, whole, 2.0, scale, "R(x, tξ) − x − tξ", astray, coarseness),
         slope_check(
-            "rigidity", subject, whole, 2.0, scale, "R(x, tξ) − x − tξ",
-            "the curve does not start at x with velocity ξ: a factor, a sign, or another basis", coarseness,
+            f"order {order}", subject, bend, 1.0 + order, scale, of, low if order > 1 else astray, coarseness
         ),
-        slope_check(
-            f"order {retraction.order}", subject, bend, 1.0 + retraction.order, scale, of,
-            "the retraction is of order 1 here; say `order = 1`", coarseness,
-        ),
-    ]  # fmt: skip
+    ]
 
 
 def _end(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, *t: float) -> Any:
@@ -487,17 +484,17 @@ def _turned(at: _Tangents, carry: Callable[..., Any]) -> float:
 
 @law(MANIFOLD, "a term of `euclidean_to_riemannian_hessian` is missing, or has a wrong sign", 1e-3)
 def _curvature(at: _Tangents) -> float | None:
-    """½ tr(XᵀAX) has a symmetric Hessian, and bends by it along a retraction of second order."""
+    """½ tr(XᵀAX), A = VVᵀ − WWᵀ, has a symmetric Hessian, and bends by it along a retraction of second order."""
     manifold: Any = at.manifold
     x, a, b = at.x, at.a, at.b
     if not manifold.knows_hessians:
         return None
     rows = at.shape[-2:][0]
-    A = at.rng.standard_normal((rows, rows))
-    A = (A + A.T) / np.linalg.norm(A)
+    # A whole A of a long column would not fit into memory.
+    V, W = at.rng.standard_normal((2, rows, min(rows, 20))) / rows**0.5
 
     def gradient(X: Any) -> Array:
-        return A @ dense(X)
+        return V @ (V.T @ (X := dense(X))) - W @ (W.T @ X)
 
     def value(point: Any) -> float:
         X = dense(manifold.embed_point(point))

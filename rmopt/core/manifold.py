@@ -13,7 +13,7 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import integer, one_of, shown
-from rmopt.core.points import arrays_of, coarseness_of, rebuilt
+from rmopt.core.points import arrays_of, coarseness_of, rebuilt, size_of
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
@@ -97,7 +97,7 @@ class Manifold(ABC):
             # Rounding may lead a vector out of the tangent space, where an indefinite form is no inner product.
             tangent_vector = self.to_tangent_space(point, tangent_vector)
             square = self.inner_product(point, tangent_vector, tangent_vector)
-            if square < -1e-8 * sum(float(np.vdot(part, part)) for part in arrays_of(tangent_vector)):
+            if square < -1e-8 * size_of(tangent_vector) ** 2:
                 raise InvalidInputError(
                     f"the inner product of a tangent vector with itself is {square:.1e} on {self!r}, and must not be "
                     "negative; hold inner_product and projection against rmopt.checks.check_manifold."
@@ -128,6 +128,11 @@ class Manifold(ABC):
 
     def embed_point(self, point: Any) -> Ambient:
         """Return a point as an ambient operator: as it is, where it is an ambient array."""
+        if not hasattr(point, "shape"):
+            raise MissingCapabilityError(
+                f"{self} has points of type {type(point).__name__}; write methods `embed_point` and `embedding` "
+                "that return points and tangent vectors as arrays."
+            )
         return point
 
     @abstractmethod

@@ -93,8 +93,9 @@ def coarseness_of(point: Any) -> float:
 
 
 def size_of(point: Any) -> float:
-    """Return the length of all numbers of a point, whatever its metric."""
-    return float(np.sqrt(sum(float(np.vdot(part, part)) for part in arrays_of(point))))
+    """Return the length of all numbers of a point, whatever its metric; 0 for a class that does not show them."""
+    parts = [part for part in arrays_of(point) if part.dtype != object]
+    return float(np.sqrt(sum(float(np.vdot(part, part)) for part in parts)))
 
 
 def packed(state: Any) -> dict[str, Array]:

@@ -67,6 +67,7 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     >>> result.cost < -0.999
     True
     """
+    instance("problem", problem, Problem, "a Problem; rmopt's manifolds are pymanopt's as they are")
     return _watched(problem, Watch(problem, Recorder(), None))
 
 
@@ -212,14 +213,10 @@ class PymanoptSolver(Solver):
             wanted = "a name or an optimizer made by pymanopt, e.g. 'ConjugateGradient'"
             self.optimizer = instance("optimizer", optimizer, optimizers.optimizer.Optimizer, wanted)
 
-    def begin(self, work: Any, point: Any) -> Any:
+    def begin(self, *arguments: Any, **options: Any) -> Any:
         raise self._whole()
 
-    def advance(self, work: Any, state: Any, steps: int) -> Any:
-        raise self._whole()
-
-    def iterate(self, *arguments: Any, **options: Any) -> Any:
-        raise self._whole()
+    advance = iterate = begin
 
     def _whole(self) -> MissingCapabilityError:
         name = type(self.optimizer).__name__
@@ -265,9 +262,8 @@ class PymanoptSolver(Solver):
                 f"{problem.manifold} lacks: {lacking}"
             )
         rng = generator(seed, Stream.POINT)
-        if isinstance(initial_point, Result):
-            initial_point = initial_point.point
-        initial_point = self._started(problem, initial_point, rng)
+        given = initial_point.point if isinstance(initial_point, Result) else initial_point
+        initial_point = self._started(problem, given, rng)
         problem.probe(initial_point)
         options = {"initial_point": initial_point}
         if isinstance(self.optimizer, optimizers.ConjugateGradient | optimizers.SteepestDescent):
@@ -314,6 +310,7 @@ class PymanoptSolver(Solver):
                 "retraction that leaves the manifold, or a cost that is constant up to rounding.",
                 found.iterations,
             )
+        ours = isinstance(watch.reason, Converged)
         return Result(
             point=found.point,
             steps=found.iterations,
@@ -322,9 +319,7 @@ class PymanoptSolver(Solver):
             stopped_by=str(found.stopping_criterion),
             seed=seed,
             history=watch.recorder.rows,
-            converged=isinstance(watch.reason, Converged)
-            if watch.reason
-            else "grad norm" in found.stopping_criterion,
+            converged=ours if watch.reason else "grad norm" in found.stopping_criterion,
             counts=watch.counts,
         )
 

@@ -15,7 +15,7 @@ from rmopt.core.psd import PSDFactor, PSDPoint, point_of
 from rmopt.linalg import factor_product, horizontal, symmetric
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.product import Product
-from rmopt.precision import coarseness
+from rmopt.precision import rank_of
 from rmopt.renamed import renamed
 
 
@@ -225,9 +225,9 @@ class FixedRankFactors(BoundedRank):
             return reason
         for name, factor in zip("AB", point, strict=True):
             values = np.linalg.svd(factor, compute_uv=False)
-            if not values[-1] > 1e-15 * coarseness(values) * values[0]:
+            if rank_of(values) < self.rank:
                 spread = f"singular values run from {values[0]:.1e} to {values[-1]:.1e}"
-                return f"{name} has a rank below {self.rank}: {spread}"
+                return f"{name} has a rank below {self.rank}, for {spread}; BoundedRank takes lower ranks"
         return None
 
 

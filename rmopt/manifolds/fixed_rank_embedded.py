@@ -15,7 +15,7 @@ from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import factor_product, lanczos_svd, leave_span, truncated_svd_of_product
-from rmopt.precision import coarseness, real_type, slack
+from rmopt.precision import rank_of, real_type, slack
 from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, SecondOrder
 
@@ -133,8 +133,9 @@ class FixedRankEmbedded(FixedRankManifold):
             if error > slack(1e-10, factor):
                 return f"{name} is not orthonormal: |{name}ᵀ{name} − I| reaches {error:.1e}"
         sigma = point.singular_values()
-        if sigma[-1] <= 1e-15 * coarseness(sigma) * sigma[0]:
-            return f"the rank is below {k}: singular values run from {sigma[0]:.1e} to {sigma[-1]:.1e}"
+        if rank_of(sigma) < k:
+            spread = f"singular values run from {sigma[0]:.1e} to {sigma[-1]:.1e}"
+            return f"the rank is below {k}, for {spread}; BoundedRank takes lower ranks"
         return None
 
     def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> LowRankPoint:
@@ -219,10 +220,8 @@ class FixedRankEmbedded(FixedRankManifold):
 
     def _checked(self, point: LowRankPoint, what: str, dtype: Any) -> LowRankPoint:
         point = in_precision(point, dtype)
-        sigma = point.singular_values()
-        least = 1e-15 * coarseness(sigma) * sigma[0]
-        if not sigma[-1] > least:
-            rank = int(np.sum(sigma > least))
+        rank = rank_of(point.singular_values())
+        if rank < self.rank:
             raise InvalidInputError(
                 f"{what} has rank {rank} to machine precision, not {self.rank}; choose rank = {max(rank, 1)}."
             )

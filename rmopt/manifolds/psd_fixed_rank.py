@@ -14,7 +14,7 @@ from rmopt.core.psd import PSDPoint, PSDTangent, point_of
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_eigh, leave_span, symmetric
-from rmopt.precision import coarseness, real_type, slack
+from rmopt.precision import rank_of, real_type, slack
 from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
 
@@ -84,9 +84,10 @@ class PSDMatrices(FixedRankManifold):
         if np.abs(point.S - point.S.T).max() > slack(1e-12, point.S) * np.abs(point.S).max():
             return "S is not symmetric"
         values = point.eigenvalues()
-        if values[-1] <= 1e-15 * coarseness(values) * values[0]:
+        if rank_of(values) < k:
             return (
-                f"fewer than {k} eigenvalues are positive: they run from {values[0]:.1e} to {values[-1]:.1e}"
+                f"fewer than {k} eigenvalues are positive, for they run from {values[0]:.1e} to {values[-1]:.1e}; "
+                "PSDFactors takes lower ranks"
             )
         return None
 
@@ -134,10 +135,8 @@ class PSDMatrices(FixedRankManifold):
 
     def _checked(self, point: PSDPoint, what: str, dtype: Any) -> PSDPoint:
         point = in_precision(point, dtype)
-        values = point.eigenvalues()
-        least = 1e-15 * coarseness(values) * abs(values[0])
-        if not values[-1] > least:
-            rank = int(np.sum(values > least))
+        rank = rank_of(point.eigenvalues())
+        if rank < self.rank:
             raise InvalidInputError(
                 f"{what} has {rank} positive eigenvalues to machine precision, not {self.rank}; "
                 f"choose rank = {max(rank, 1)}."

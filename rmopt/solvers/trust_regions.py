@@ -58,21 +58,22 @@ class ModelSolver(GradientSolver):
         step = work.manifold.to_tangent_space(point, step)
         there, cost, ambient = work.reached(point, step)
         noise = max(ROUNDING, 1e-14 * work.coarseness) * abs(state.cost)
-        ratio = (state.cost - cost + noise) / (promised + noise)
+        ratio = (state.cost - cost + noise) / (abs(promised) + noise)
+        # Products that are not symmetric, as differences of gradients may be, can promise a rise.
+        rounding, fits = abs(promised) <= noise, promised > noise and ratio >= ACCEPTED
         done = state._replace(steps=state.steps + 1, memory=(bound, 0), step_size=0.0, step_length=0.0)
-        new, norm = None, np.inf
-        if promised <= noise or ratio >= ACCEPTED:
+        if rounding or fits:
             new = work.gradient(there, ambient)
             norm = work.manifold.norm(there, new)
         counts = tuple(work.counts)
-        if promised <= noise:
+        if rounding:
             if not self._length(work, there, new, norm) < self._length(work, point, gradient, state.norm):
                 # Longer steps may have raised the cost already, and shorter ones cannot be judged.
                 if self._is_inside(size, bound, promised) or state.memory[1]:
                     return done._replace(stuck=True, counts=counts)
                 # The bound was too tight for a step that the gradient can be judged by.
                 return done._replace(memory=(self._loosened(bound), 0), counts=counts)
-        elif not ratio >= ACCEPTED:
+        elif not fits:
             # Where a parabola through what was seen along the step has its minimum.
             slope, rise = work.inner(point, gradient, step), cost - state.cost
             nearer = 0.5 * slope / (slope - rise) if np.isfinite(rise) and rise > slope else 0.0
