@@ -146,6 +146,13 @@ def test_neighbour_triplets_are_the_nearest_ones() -> None:
     # Such as that of dates in seconds; rounded, so that it takes no digits away.
     offset = NeighborTriplets(np.round(X * 2**16) / 2**16 + 2.0**31, y, 2, 3)
     assert np.array_equal(again, offset.draw(np.random.default_rng(0), 0, 50))
+    # Of equally near rows the first, whatever computes the distances, and however small they are.
+    levels = rng.integers(0, 3, (90, 4)) / 3.0
+    first, *others = (
+        NeighborTriplets(form, y[np.arange(90) % 40]).draw(np.random.default_rng(0), 0, 200)
+        for form in (levels, sp.csr_array(levels), 1e-170 * levels)
+    )
+    assert all(np.array_equal(first, other) for other in others)
     for flawed, why in ((X[:-1], "rows, and y"), (X * np.nan, "finite numbers"), ("x", "finite numbers")):
         with pytest.raises(InvalidInputError, match=why):
             NeighborTriplets(flawed, y)
