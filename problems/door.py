@@ -104,13 +104,18 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
     return rule
 
 
-def natural_step_size(rows: Any, share: float, power: float, world: World = ONE_PROCESS) -> float:
-    """Return the share over a power of the mean of ‖x‖²: a step size in the units of the data, if it is a number.
+def natural_size(
+    rows: Any, share: float, power: float, world: World = ONE_PROCESS, centre: Any = 0.0
+) -> float:
+    """Return the share over a power of the mean of ‖x‖²: a default in the units of the data, if it is a number.
 
-    The mean is that over the rows of all processes.
+    The mean is that over the rows of all processes. Where distances count `centre` is the mean row, from which x is
+    measured.
     """
     values = rows.data if sp.issparse(rows) else rows
-    square, count = world.total([float(np.vdot(values, values)), rows.shape[0]])
+    square, count = world.total(
+        [float(np.vdot(values, values) - rows.shape[0] * np.linalg.norm(centre) ** 2), rows.shape[0]]
+    )
     # Rounding is no scale.
     mean_square = 1.0 if abs(square - count) < 1e-9 * count else float(square / count)
     try:
@@ -119,8 +124,8 @@ def natural_step_size(rows: Any, share: float, power: float, world: World = ONE_
         size = 0.0
     if not 0.0 < size < np.inf:
         raise InvalidInputError(
-            f"the rows of X have a mean squared length of {mean_square:.1e}, out of reach of a default step size; "
-            "scale X, for example to rows of length 1."
+            f"the rows of X have a mean squared length of {mean_square:.1e}, out of reach of defaults in their "
+            "units; scale X, for example to rows of length 1."
         )
     return size
 

@@ -125,6 +125,23 @@ def test_scores_rank_as_distances_do() -> None:
         assert np.allclose(matrix_scores(W, data)(rows), X @ W @ X.T)
 
 
+@pytest.mark.parametrize("how", [{}, {"compare": "distance", "triplets": "neighbors"}])
+def test_the_scale_of_the_data_changes_no_metric(how: dict[str, Any]) -> None:
+    """Nor does what all rows have in common change one of distances."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 3)), rng.integers(2, size=40)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    W = CometMetric(random_state=0, **how).fit(X, y).mahalanobis_
+    for scale in (1e-3, 1e-25, 1e25):
+        scaled = CometMetric(random_state=0, **how).fit(scale * X, y).mahalanobis_
+        np.testing.assert_allclose(scaled * scale**2, W, rtol=1e-6)
+    if how:
+        moved = CometMetric(random_state=0, **how).fit(sp.csr_array(X + 3.0), y).mahalanobis_
+        np.testing.assert_allclose(moved, W, rtol=1e-6)
+    else:
+        assert np.array_equal(W, CometMetric(random_state=0, beta=1e-5).fit(X, y).mahalanobis_)
+
+
 def test_neighbour_triplets_are_the_nearest_ones() -> None:
     rng = np.random.default_rng(3)
     X, y = rng.standard_normal((40, 3)), rng.integers(4, size=40)

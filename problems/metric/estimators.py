@@ -8,7 +8,16 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from problems.door import engine_name, file_path, kept_count, loss_named, near_zero, product, step_rule
+from problems.door import (
+    engine_name,
+    file_path,
+    kept_count,
+    loss_named,
+    natural_size,
+    near_zero,
+    product,
+    step_rule,
+)
 from problems.metric.base import TripletLearner
 from problems.triplets import NeighborTriplets
 from rmopt.core import InvalidInputError, Problem, Retraction
@@ -23,6 +32,8 @@ from rmopt.solvers import Checkpoint, CoordinateDescent, Recorder, Sampler
 from rmopt.solvers.coordinate_descent import ORDERS
 
 INITS = ("scaled", "identity")
+# Of rows of length 1.
+BETA = 1e-5
 
 
 @renamed(n_passes="n_epochs", n_steps_="n_iter_")
@@ -38,8 +49,10 @@ class CometMetric(TripletLearner):
     ----------
     n_epochs : float
         The budget, in steps over the number of features.
-    alpha, beta : float
-        Weights of the barrier and of ‖W‖²/2, relative to the mean loss; β must be positive.
+    alpha : float
+    beta : float or None
+        Weights of the barrier and of ‖W‖²/2, relative to the mean loss; β must be positive. None: 10⁻⁵ times the
+        square of the mean of ‖x‖², or with "distance" of ‖x − x̄‖², so that the scale of X changes nothing.
     kappa : float
         What is added to the diagonal of W in the barrier. Above 0 nothing keeps W inside the cone, and where the
         minimum lies at its boundary the descent can end well above it.
@@ -124,7 +137,7 @@ class CometMetric(TripletLearner):
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 8.0
     _: KW_ONLY
     alpha: Annotated[float, bounded(number, least=0)] = 1e-4
-    beta: Annotated[float, bounded(number, above=0)] = 1e-5
+    beta: Annotated[float | None, optional(bounded(number, above=0))] = None
     kappa: Annotated[float, bounded(number, least=0)] = 0.0
     sparsity: Annotated[float, bounded(number, least=0)] = 0.0
     loss: Annotated[Any, loss_named] = "logistic"
@@ -175,7 +188,11 @@ class CometMetric(TripletLearner):
 
     def problem(self, X: Any, triplets: Array) -> Problem:
         """Return the problem that is solved: the sum of the losses, with weights that grow with their number."""
-        scaled = {name: float(getattr(self, name)) * len(triplets) for name in ("alpha", "beta", "sparsity")}
+        # If the rows grow by a factor c, a W that gives the same scores shrinks by c².
+        centre = X.mean(axis=0) if self.compare == "distance" else 0.0
+        beta = natural_size(X, BETA, -2, centre=centre) if self.beta is None else self.beta
+        weights = {"alpha": self.alpha, "beta": beta, "sparsity": self.sparsity}
+        scaled = {name: float(weight) * len(triplets) for name, weight in weights.items()}
         loss = loss_named("loss", self.loss)
         cost = LogDetTriplet(X, triplets, loss, kappa=float(self.kappa), score=self.compare, **scaled)
         return Problem(PositiveDefinite(cost.n_blocks), cost)

@@ -21,6 +21,8 @@ from rmopt.linalg import symmetric
 DENSE_SHARE = 0.25
 # Numbers that an intermediate result may hold; and those of a matrix that is small enough to be an array anyway.
 CHUNK, SMALL = 4_000_000, 100_000
+# Of 2: a start that is nearly 0.
+LEAST_POWER = -200.0
 SCORES = ("similarity", "distance")
 
 
@@ -204,14 +206,18 @@ class LogDetTriplet(BlockCost):
         inner = self._inner(lambda rows: dense(self.X[rows]))
         targets, d = np.ones(len(inner)), self.n_blocks
 
-        def slope(scale: float) -> float:
+        def slope(power: float) -> float:
+            scale = 2.0**power
             barrier = self.alpha * d / (scale + self.kappa) if self.alpha > 0.0 else 0.0
             return float(inner @ self.loss.slopes(scale * inner, targets)) - barrier + self.beta * d * scale
 
-        low, high = 1e-12, 1.0
+        # Where no multiple is better than a smaller one, a small one.
+        low = high = 0.0
         while slope(high) < 0.0:
-            high *= 4.0
-        return (brentq(slope, low, high) if slope(low) < 0.0 else low) * np.eye(d)
+            high += 2.0
+        while slope(low) > 0.0 and low > LEAST_POWER:
+            low -= 2.0
+        return 2.0 ** (brentq(slope, low, high) if slope(low) <= 0.0 else low) * np.eye(d)
 
     def _shifted(self, point: Array) -> Array:
         return point + self.kappa * np.eye(len(point)) if self.kappa > 0.0 else point
