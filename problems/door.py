@@ -9,6 +9,7 @@ them through `seen`.
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
 
@@ -409,3 +410,14 @@ def positions(what: str, known: Array, names: Array, other: int | None = None) -
             cure = f"give names such as {known[:1].tolist()[0]!r}"
         raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; {cure}.")
     return np.array([numbers.get(name, other) for name in names.tolist()], dtype=np.int64)
+
+
+def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:
+    """Return a module of a package that is installed apart; an `InvalidInputError` tells how."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        raise InvalidInputError(
+            f"{name} cannot be imported ({error}); pip install {distribution or name}, or {instead}."
+        ) from error

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 
 from problems.door import classes, kept_count, near_zero, table_of_numbers
 from problems.kernels import nearest
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array, dense
+from rmopt.costs.rows import row_dots
 from rmopt.solvers import Sampler
 
 # Rows whose distances to all rows are there at a time.
@@ -140,7 +140,7 @@ class NeighborTriplets(Sampler):
         self._queries = np.flatnonzero(counts[codes] > 1)
         # Squares of very large and very small numbers are no numbers.
         X, n_own = X / (abs(X).max() or 1.0), counts[codes]
-        squares = np.asarray((X.multiply(X) if issparse(X) else X * X).sum(axis=1)).ravel()
+        squares = row_dots(X, X)
         self._sizes = np.minimum(n_own - 1, n_positives), np.minimum(len(codes) - n_own, n_negatives)
         self._near = tuple(np.zeros((len(codes), sizes.max()), dtype=np.int64) for sizes in self._sizes)
         for part in np.split(np.arange(len(codes)), range(BLOCK, len(codes), BLOCK)):

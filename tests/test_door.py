@@ -324,6 +324,10 @@ def ratings(**names: Any) -> Ratings:
         (lambda: BoostMetric(20).fit(load_iris().data * 1e-5, load_iris().target), "W would be zero"),
         (lambda: BoostMetric(20).fit(np.ones((20, 12)), np.arange(20) % 2), "W would be zero"),
         (
+            lambda: BoostMetric().fit_triplets([[0.0], [1.0], [5.0]], [[0, 2, 1]]),
+            "nearer along some direction",
+        ),
+        (
             lambda: (
                 ContrastiveSimilarity(2, n_epochs=1).fit(ROWS, CLASSES).set_params(rank=3).save("never.npz")
             ),

@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator
 
@@ -18,7 +17,7 @@ from problems.online import Lego
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, number, one_of
-from rmopt.costs import TripletSum
+from rmopt.costs import LogDetTriplet, TripletSum
 from rmopt.costs.log_det import DENSE_SHARE
 from rmopt.costs.rows import as_rows
 from rmopt.engines.log_det import samples_of
@@ -178,28 +177,31 @@ class BoostMetric(TripletLearner):
     random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        rows = as_rows(X, "X")
-        if rows.nnz and abs(rows.data).max() > LARGEST:
+        if abs(X).max() > LARGEST:
             raise InvalidInputError(
                 f"X holds numbers above {LARGEST:g}, whose squares are infinite; scale X."
             )
-        (n_rows, d), penalty = rows.shape, float(self.penalty)
-        q, p, n = triplets.T
+        # Its scores are ½⟨A_t, W⟩.
+        cost, penalty = LogDetTriplet(X, triplets, score="distance"), float(self.penalty)
+        (q, p, n), d = triplets.T, cost.n_blocks
         scores, W, start = np.zeros(len(q)), np.zeros((d, d)), np.ones(d)
         self.n_iter_ = 0
         for _ in range(self.max_iter):
             weights = np.exp(scores.min() - scores)
             weights /= weights.sum()
-            value, vector = _leading(rows, _spread(weights, q, p, n, n_rows), start)
+            value, vector = _leading(cost.X, cost.couplings(weights), start)
             if value <= penalty:
                 if not W.any():
+                    cure = "scale the features up, or take a smaller penalty"
+                    if value <= 0.0:
+                        cure = "give triplets whose positives are nearer along some direction"
                     raise InvalidInputError(
-                        f"no direction gains {value:.1e} or more, less than penalty = {penalty:g}, so that W would "
-                        "be zero: scale the features up, or take a smaller penalty."
+                        f"the best direction gains {value:.1e} on these triplets, not more than penalty = "
+                        f"{penalty:g}, so that W would be zero; {cure}."
                     )
                 break
             start = vector
-            place = np.asarray(rows @ vector)
+            place = np.asarray(cost.X @ vector)
             gain = (place[q] - place[n]) ** 2 - (place[q] - place[p]) ** 2
             size = _weight(weights, gain, penalty)
             if size == 0.0:
@@ -210,21 +212,13 @@ class BoostMetric(TripletLearner):
         return W
 
 
-def _spread(weights: Array, q: Array, p: Array, n: Array, count: int) -> Any:
-    """Return S, of shape (N, N), with Xᵀ S X = Σ_t p_t A_t: what is left of n nᵀ − p pᵀ − q(n − p)ᵀ − (n − p)qᵀ."""
-    diagonal = np.bincount(n, weights, count) - np.bincount(p, weights, count)
-    entries = (np.concatenate([weights, -weights]), (np.concatenate([q, q]), np.concatenate([p, n])))
-    cross = sp.csr_array(entries, shape=(count, count))
-    return sp.diags_array(diagonal).tocsr() + cross + cross.T
-
-
-def _leading(rows: Any, spread: Any, start: Array) -> tuple[float, Array]:
-    """Return the largest eigenvalue of Xᵀ S X with its eigenvector."""
-    d = rows.shape[1]
+def _leading(X: Any, couplings: Any, start: Array) -> tuple[float, Array]:
+    """Return the largest eigenvalue of 2 Xᵀ C X with its eigenvector."""
+    d = X.shape[1]
+    operator = LinearOperator((d, d), matvec=lambda x: 2.0 * (X.T @ (couplings @ (X @ x))), dtype=float)
     if d < 10:
-        values, vectors = np.linalg.eigh((rows.T @ (spread @ rows)).toarray())
+        values, vectors = np.linalg.eigh(operator @ np.eye(d))
         return float(values[-1]), vectors[:, -1]
-    operator = LinearOperator((d, d), matvec=lambda x: rows.T @ (spread @ (rows @ x)), dtype=float)
     if not (operator @ np.random.default_rng(0).standard_normal(d)).any():
         return 0.0, start
     values, vectors = lanczos_eigh(operator, 1, v0=start, tol=1e-6)

@@ -8,18 +8,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from problems.door import (
-    engine_name,
-    file_path,
-    kept_count,
-    loss_named,
-    natural_size,
-    near_zero,
-    product,
-    step_rule,
-)
+from problems.door import engine_name, file_path, kept_count, loss_named, natural_size, step_rule
 from problems.metric.base import TripletLearner
-from problems.triplets import NeighborTriplets
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, named, number, one_of, optional, shown
@@ -155,19 +145,13 @@ class CometMetric(TripletLearner):
     random_state: Any = None
     verbose: Annotated[bool, flag] = False
 
-    def _learn_classes(
-        self, X: Any, y: Array, sampler: Sampler, rng: np.random.Generator, count: int, seed: int
-    ) -> None:
+    def sampler(self, X: Any, y: Any) -> Sampler:
         if self.n_rounds != 1 and (self.triplets != "neighbors" or self.checkpoint is not None):
             raise InvalidInputError(
                 f"n_rounds = {shown(self.n_rounds)} draws near rows anew: it needs triplets = 'neighbors', and no "
                 "checkpoint, which holds one round."
             )
-        super()._learn_classes(X, y, sampler, rng, count, seed)
-        for _ in range(1, self.n_rounds):
-            done, nearer = self.n_iter_, NeighborTriplets(product(near_zero(X), self.components_.T), y)
-            self._finish(X, nearer.draw(rng, 0, count), seed, start=self.mahalanobis_)
-            self.n_iter_ += done
+        return super().sampler(X, y)
 
     def learn(
         self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None, start: Array | None = None
