@@ -82,6 +82,8 @@ def test_multitask_estimator_finds_the_shared_features() -> None:
     few = np.isin(tasks, list("abc"))
     fewer = MultitaskSubspace(2, random_state=0).fit(X[few], y[few], tasks=tasks[few])
     assert len(fewer.agents_) == 3
+    with pytest.raises(InvalidInputError, match="for one take a batch solver"):
+        fewer.fit(X, y, tasks=np.zeros(len(y)))
     with pytest.warns(ConvergenceWarning, match="1 steps.*raise max_iter"):
         fewer.set_params(solver="batch", max_iter=1).fit(X, y, tasks=tasks)
     assert not {"agents_", "agents_coef_", "agents_intercept_"} & set(vars(fewer))
