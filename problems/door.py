@@ -105,17 +105,14 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
     return rule
 
 
-def natural_size(
-    rows: Any, share: float, power: float, world: World = ONE_PROCESS, centre: Any = 0.0
-) -> float:
+def natural_size(rows: Any, share: float, power: float, world: World = ONE_PROCESS, mean: Any = 0.0) -> float:
     """Return the share over a power of the mean of ‖x‖²: a default in the units of the data, if it is a number.
 
-    The mean is that over the rows of all processes. Where distances count `centre` is the mean row, from which x is
-    measured.
+    The mean is that over the rows of all processes. Where distances count x is measured from `mean`, the mean row.
     """
     values = rows.data if sp.issparse(rows) else rows
     square, count = world.total(
-        [float(np.vdot(values, values) - rows.shape[0] * np.linalg.norm(centre) ** 2), rows.shape[0]]
+        [float(np.vdot(values, values) - rows.shape[0] * np.linalg.norm(mean) ** 2), rows.shape[0]]
     )
     # Rounding is no scale.
     mean_square = 1.0 if abs(square - count) < 1e-9 * count else float(square / count)

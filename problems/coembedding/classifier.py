@@ -32,18 +32,17 @@ PATH_TOL, PATH_ROUNDS = 1e-2, 5
 
 def _scored(scorer: Callable[..., Any], model: Any, X: Any, y: Array) -> float:
     """Return the score of a model, or say what is wrong with somebody's scorer."""
-    flaw: Any = None
     try:
         found = float(scorer(model, X, y))
+        if not np.isfinite(found):
+            raise ValueError(found)
     except RmoptError:
         raise
     except (TypeError, ValueError) as error:
-        found, flaw = np.nan, error
-    if not np.isfinite(found):
         raise InvalidInputError(
-            f"scoring = {shown(scorer)} gave no score ({flaw or found}); a scorer is called with a fitted model, X "
-            "and y, and returns a finite number."
-        ) from flaw
+            f"scoring = {shown(scorer)} gave no score ({error}); a scorer is called with a fitted model, X and y, "
+            "and returns a finite number."
+        ) from error
     return found
 
 

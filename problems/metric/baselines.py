@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self
 
@@ -10,7 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator
 
-from problems.door import admit, begin, count, finite, kept_count, labelled, seedable, step_rule
+from problems.door import admit, begin, count, finite, kept_count, labelled, package, seedable, step_rule
 from problems.metric import kernels
 from problems.metric.base import MahalanobisMetric, TripletLearner
 from problems.online import Lego
@@ -30,6 +29,7 @@ from rmopt.solvers import ShuffledEpochs
 LARGEST = 1e150
 # Iterations of HDSL between two looks at the diagonal of the gradient, and features that one tries.
 RENEW_EVERY, N_CANDIDATES = 25, 10
+METRIC_LEARN = "metric_learn", "metric-learn", "leave these methods out: LMNN, ITML and SCML"
 # The names of metric-learn's classes.
 OUTSIDE = {"lmnn": "LMNN", "itml": "ITML_Supervised", "scml": "SCML_Supervised"}
 
@@ -295,7 +295,9 @@ class HdslMetric(TripletLearner):
         rows = as_rows(X, "X")
         d = rows.shape[1]
         if d < 2:
-            raise InvalidInputError(f"HDSL moves pairs of features: it needs 2 features or more, got {d}.")
+            raise InvalidInputError(
+                f"HDSL moves pairs of features: it needs 2 features or more, got {d} feature(s)."
+            )
         samples = samples_of(rows, triplets, bool(rows.nnz > DENSE_SHARE * rows.shape[0] * d))
         draws = candidates(d, self.max_iter, seed)
         self.n_iter_ = len(draws)
@@ -331,7 +333,7 @@ class OutsideMetric(MahalanobisMetric):
         """
         seed = begin(self)
         X, y = labelled(self, X, y)
-        learner = getattr(metric_learn(), OUTSIDE[self.name])(random_state=seed % 2**32)
+        learner = getattr(package(*METRIC_LEARN), OUTSIDE[self.name])(random_state=seed % 2**32)
         try:
             learner.fit(X.toarray() if hasattr(X, "toarray") else X, y)
         except TypeError as error:
@@ -340,14 +342,3 @@ class OutsideMetric(MahalanobisMetric):
             ) from error
         self.mahalanobis_, self.components_ = finite(learner.get_mahalanobis_matrix()), learner.components_
         return self
-
-
-def metric_learn() -> Any:
-    """Return the package metric-learn, or say that it is not there."""
-    try:
-        return importlib.import_module("metric_learn")
-    except ImportError as error:
-        raise MissingCapabilityError(
-            f"LMNN, ITML and SCML come from the package metric-learn, which cannot be imported ({error}); install "
-            "it, with a scikit-learn that it supports, or leave these methods out."
-        ) from error

@@ -173,8 +173,8 @@ class CometMetric(TripletLearner):
     def problem(self, X: Any, triplets: Array) -> Problem:
         """Return the problem that is solved: the sum of the losses, with weights that grow with their number."""
         # If the rows grow by a factor c, a W that gives the same scores shrinks by c².
-        centre = X.mean(axis=0) if self.compare == "distance" else 0.0
-        beta = natural_size(X, BETA, -2, centre=centre) if self.beta is None else self.beta
+        mean = X.mean(axis=0) if self.compare == "distance" else 0.0
+        beta = natural_size(X, BETA, -2, mean=mean) if self.beta is None else self.beta
         weights = {"alpha": self.alpha, "beta": beta, "sparsity": self.sparsity}
         scaled = {name: float(weight) * len(triplets) for name, weight in weights.items()}
         loss = loss_named("loss", self.loss)

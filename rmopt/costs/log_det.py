@@ -21,8 +21,6 @@ from rmopt.linalg import symmetric
 DENSE_SHARE = 0.25
 # Numbers that an intermediate result may hold; and those of a matrix that is small enough to be an array anyway.
 CHUNK, SMALL = 4_000_000, 100_000
-# Of 2: a start that is nearly 0.
-LEAST_POWER = -200.0
 SCORES = ("similarity", "distance")
 
 
@@ -211,11 +209,11 @@ class LogDetTriplet(BlockCost):
             barrier = self.alpha * d / (scale + self.kappa) if self.alpha > 0.0 else 0.0
             return float(inner @ self.loss.slopes(scale * inner, targets)) - barrier + self.beta * d * scale
 
-        # Where no multiple is better than a smaller one, a small one.
+        # Where every smaller multiple is better one of 2⁻²⁰⁰.
         low = high = 0.0
         while slope(high) < 0.0:
             high += 2.0
-        while slope(low) > 0.0 and low > LEAST_POWER:
+        while slope(low) > 0.0 and low > -200.0:
             low -= 2.0
         return 2.0 ** (brentq(slope, low, high) if slope(low) <= 0.0 else low) * np.eye(d)
 
