@@ -130,8 +130,11 @@ def test_the_scale_of_the_data_changes_no_metric(how: dict[str, Any]) -> None:
     """Nor does what all rows have in common change one of distances."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 3)), rng.integers(2, size=40)
+    X[::3, 1] = 0.0
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     W = CometMetric(random_state=0, **how).fit(X, y).mahalanobis_
+    for form in (sp.csr_array(X), np.repeat(X, 2, axis=1)[:, ::2]):
+        assert np.array_equal(CometMetric(random_state=0, **how).fit(form, y).mahalanobis_, W)
     for scale in (1e-3, 1e-25, 1e25):
         scaled = CometMetric(random_state=0, **how).fit(scale * X, y).mahalanobis_
         np.testing.assert_allclose(scaled * scale**2, W, rtol=1e-6)

@@ -15,6 +15,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, named, number, one_of, optional, shown
 from rmopt.costs import LogDetTriplet
 from rmopt.costs.log_det import SCORES
+from rmopt.costs.rows import as_rows
 from rmopt.manifolds import PositiveDefinite
 from rmopt.renamed import renamed
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
@@ -173,8 +174,10 @@ class CometMetric(TripletLearner):
     def problem(self, X: Any, triplets: Array) -> Problem:
         """Return the problem that is solved: the sum of the losses, with weights that grow with their number."""
         # If the rows grow by a factor c, a W that gives the same scores shrinks by c².
-        mean = X.mean(axis=0) if self.compare == "distance" else 0.0
-        beta = natural_size(X, BETA, -2, mean=mean) if self.beta is None else self.beta
+        beta = self.beta
+        if beta is None:
+            rows = as_rows(X, "X")
+            beta = natural_size(rows, BETA, -2, mean=rows.mean(axis=0) if self.compare == "distance" else 0.0)
         weights = {"alpha": self.alpha, "beta": beta, "sparsity": self.sparsity}
         scaled = {name: float(weight) * len(triplets) for name, weight in weights.items()}
         loss = loss_named("loss", self.loss)
