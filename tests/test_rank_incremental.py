@@ -433,3 +433,5 @@ def test_growths_count_columns() -> None:
     cost.trace_weight = "x"
     with pytest.raises(InvalidInputError, match="trace_weight of"):
         RankIncremental().run(Problem(PSDFixedRank(6, 1), cost))
+    with pytest.raises(InvalidInputError, match="no trace term"):
+        certify(MetricRegression(np.eye(3)), np.eye(3))

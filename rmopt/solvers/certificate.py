@@ -110,7 +110,7 @@ def certify(
     Raises
     ------
     InvalidInputError
-        When the cost states no lower bound, or one that its value at YYᵀ contradicts.
+        When the cost has no trace term, or states no lower bound, or one that its value at YYᵀ contradicts.
 
     See Also
     --------
@@ -162,7 +162,12 @@ def certify(
 
 
 def checked_lower_bound(cost: ConvexCost) -> float:
-    """Return the lower bound that a cost states, or refuse a cost that states none."""
+    """Return the lower bound that a cost states, or refuse a cost that states none, or has no trace term."""
+    if not number(f"trace_weight of {cost}", cost.trace_weight, least=0) > 0.0:
+        raise InvalidInputError(
+            f"{type(cost).__name__} has no trace term, without which minima need not exist and nothing can be "
+            "certified; add Trace(beta)."
+        )
     if cost.lower_bound is None:
         raise InvalidInputError(
             f"{cost} states no lower bound, which a certificate of optimality rests on; set `lower_bound` on the "
