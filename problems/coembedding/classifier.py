@@ -214,10 +214,9 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     def predict(self, X: Any) -> Array:
         """Return indicators of labels, shape (n_samples, n_labels), or the nearest class of each sample."""
         scores = self.decision_function(X)
-        if not self._single:
-            return (scores > 0.0).astype(int)
-        which = (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self.classes_[which]
+        several = self._single and scores.ndim == 2
+        which = scores.argmax(axis=1) if several else (scores > 0.0).astype(int)
+        return self.classes_[which] if self._single else which
 
 
 def coembedding_path(

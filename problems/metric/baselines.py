@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator
 
-from problems.door import admit, begin, count, finite, kept_count, labelled, package, seedable, step_rule
+from problems.door import admit, begin, finite, in_range, kept_count, labelled, package, seedable, step_rule
 from problems.metric import kernels
 from problems.metric.base import MahalanobisMetric, TripletLearner
 from problems.online import Lego
@@ -25,8 +25,6 @@ from rmopt.manifolds import Euclidean
 from rmopt.renamed import renamed
 from rmopt.solvers import ShuffledEpochs
 
-# Its square times a number of features is finite.
-LARGEST = 1e150
 # Iterations of HDSL between two looks at the diagonal of the gradient, and features that one tries.
 RENEW_EVERY, N_CANDIDATES = 25, 10
 METRIC_LEARN = "metric_learn", "metric-learn", "leave these methods out: LMNN, ITML and SCML"
@@ -116,7 +114,7 @@ class LegoMetric(TripletLearner):
 
     step_size: Annotated[float, step_rule] = 1.0
     _: KW_ONLY
-    n_epochs: Annotated[int, bounded(count, 10**6)] = 1
+    n_epochs: Annotated[int, kept_count] = 1
     n_triplets: int | None = None
     triplets: str = "random"
     random_state: Any = None
@@ -169,7 +167,7 @@ class BoostMetric(TripletLearner):
     True
     """
 
-    max_iter: Annotated[int, count] = 100
+    max_iter: Annotated[int, kept_count] = 100
     _: KW_ONLY
     penalty: Annotated[float, bounded(number, above=0)] = 1e-7
     n_triplets: int | None = None
@@ -177,12 +175,8 @@ class BoostMetric(TripletLearner):
     random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        if abs(X).max() > LARGEST:
-            raise InvalidInputError(
-                f"X holds numbers above {LARGEST:g}, whose squares are infinite; scale X."
-            )
         # Its scores are ½⟨A_t, W⟩.
-        cost, penalty = LogDetTriplet(X, triplets, score="distance"), float(self.penalty)
+        cost, penalty = LogDetTriplet(in_range(X), triplets, score="distance"), float(self.penalty)
         (q, p, n), d = triplets.T, cost.n_blocks
         scores, W, start = np.zeros(len(q)), np.zeros((d, d)), np.ones(d)
         self.n_iter_ = 0

@@ -258,9 +258,7 @@ class LogDetTriplet(BlockCost):
         """Return C, of shape (N, N), with Xᵀ C X the gradient of the weighted sum of scores."""
         q, p, n = self.triplets.T
         count = self.rows.shape[0]
-        own = np.zeros(count)
-        if self.distance:
-            own = 0.5 * (np.bincount(n, weights, count) - np.bincount(p, weights, count))
+        own = 0.5 * self.distance * (np.bincount(n, weights, count) - np.bincount(p, weights, count))
         if count * count <= SMALL:
             flat = np.bincount(q * count + p, weights, count * count)
             flat -= np.bincount(q * count + n, weights, count * count)
