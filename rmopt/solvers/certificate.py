@@ -133,11 +133,8 @@ def certify(
     (False, [0.0, 1.0])
     """
     instance("cost", cost, ConvexCost, "a ConvexCost (rmopt.costs)")
-    floor, Y, n_candidates = (
-        checked_lower_bound(cost),
-        numbers("Y", Y, (cost.shape[0], *(np.shape(Y)[1:2] or (1,)))),
-        integer("n_candidates", n_candidates, 1),
-    )
+    floor, n_candidates = checked_lower_bound(cost), integer("n_candidates", n_candidates, 1)
+    Y = numbers("Y", Y, (cost.shape[0], *(np.shape(Y)[1:2] or (1,))))
     local = cost.at(Y)
     trace = float(np.vdot(Y, Y))
     excess = local.value - floor
