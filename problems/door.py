@@ -254,13 +254,11 @@ def in_range(X: Any, name: str = "X") -> Any:
 
 
 def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
-    """Return a table of finite numbers, not empty, as a C-contiguous array, or where `sparse` as a CSR array."""
+    """Return a table of finite numbers, not empty: a C-contiguous array, or of a sparse one where `sparse` CSR."""
     whole(name, X)
     try:
-        found = (
-            sound(name, X).tocsr().astype(float)
-            if sparse and sp.issparse(X)
-            else np.ascontiguousarray(X, dtype=float)
+        found: Any = (
+            sound(name, X).tocsr().astype(float) if sp.issparse(X) else np.ascontiguousarray(X, dtype=float)
         )
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} must be a table of finite numbers ({error}).") from None
@@ -272,7 +270,7 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
         raise InvalidInputError(
             f"{name} must be a table of finite numbers, got shape {found.shape}; remove or impute NaN or infinity."
         )
-    return found
+    return found if sparse or not sp.issparse(found) else found.toarray()
 
 
 def array_of(name: str, value: Any) -> Array:
