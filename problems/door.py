@@ -9,6 +9,7 @@ them through `seen`.
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
 
@@ -104,13 +105,15 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
     return rule
 
 
-def natural_step_size(rows: Any, share: float, power: float, world: World = ONE_PROCESS) -> float:
-    """Return the share over a power of the mean of ‖x‖²: a step size in the units of the data, if it is a number.
+def natural_size(rows: Any, share: float, power: float, world: World = ONE_PROCESS, mean: Any = 0.0) -> float:
+    """Return the share over a power of the mean of ‖x‖²: a default in the units of the data, if it is a number.
 
-    The mean is that over the rows of all processes.
+    The mean is that over the rows of all processes. Where distances count x is measured from `mean`, the mean row.
     """
     values = rows.data if sp.issparse(rows) else rows
-    square, count = world.total([float(np.vdot(values, values)), rows.shape[0]])
+    square, count = world.total(
+        [float(np.vdot(values, values) - rows.shape[0] * np.linalg.norm(mean) ** 2), rows.shape[0]]
+    )
     # Rounding is no scale.
     mean_square = 1.0 if abs(square - count) < 1e-9 * count else float(square / count)
     try:
@@ -120,8 +123,8 @@ def natural_step_size(rows: Any, share: float, power: float, world: World = ONE_
         size = 0.0
     if not 0.0 < size < np.inf:
         raise InvalidInputError(
-            f"the rows of X have a mean squared length of {mean_square:.1e}, out of reach of a default step size; "
-            "scale X, for example to rows of length 1."
+            f"the rows of X have a mean squared length of {mean_square:.1e}, out of reach of defaults in their "
+            "units; scale X, for example to rows of length 1."
         )
     return size
 
@@ -253,13 +256,11 @@ def in_range(X: Any, name: str = "X") -> Any:
 
 
 def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
-    """Return a table of finite numbers, not empty, as a C-contiguous array, or where `sparse` as a CSR array."""
+    """Return a table of finite numbers, not empty: a C-contiguous array, or of a sparse one where `sparse` CSR."""
     whole(name, X)
     try:
-        found = (
-            sound(name, X).tocsr().astype(float)
-            if sparse and sp.issparse(X)
-            else np.ascontiguousarray(X, dtype=float)
+        found: Any = (
+            sound(name, X).tocsr().astype(float) if sp.issparse(X) else np.ascontiguousarray(X, dtype=float)
         )
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} must be a table of finite numbers ({error}).") from None
@@ -267,7 +268,7 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     if not is_table or not np.isfinite(found.data if sp.issparse(found) else found).all():
         cure = "remove or impute NaN or infinity" if is_table else "give rows and columns, one row as [row]"
         raise InvalidInputError(f"{name} must be a table of finite numbers, got shape {found.shape}; {cure}.")
-    return found
+    return found if sparse or not sp.issparse(found) else found.toarray()
 
 
 def array_of(name: str, value: Any) -> Array:
@@ -402,3 +403,14 @@ def positions(what: str, known: Array, names: Array, other: int | None = None) -
             cure = f"give names such as {known[:1].tolist()[0]!r}"
         raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; {cure}.")
     return np.array([numbers.get(name, other) for name in names.tolist()], dtype=np.int64)
+
+
+def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:
+    """Return a module of a package that is installed apart; an `InvalidInputError` tells how."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        raise InvalidInputError(
+            f"{name} cannot be imported ({error}); pip install {distribution or name}, or {instead}."
+        ) from error

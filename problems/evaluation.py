@@ -13,6 +13,7 @@ from problems.kernels import add_products, average_precision, precisions_at
 from problems.threads import by_rows
 from rmopt.core.arguments import array, integer, sequence
 from rmopt.core.matrices import real_matrix, sound
+from rmopt.costs.rows import row_dots
 from rmopt.errors import InvalidInputError
 
 __all__ = ["Retrieval", "bilinear_scores", "cosine_scores", "evaluate_retrieval", "matrix_scores"]
@@ -269,8 +270,7 @@ def matrix_scores(W: Any, X: Any, *, distance: bool = False) -> ScoreBlock:
     lengths = np.zeros(X.shape[0])
     if distance:
         # −(q − d)ᵀ W (q − d) orders documents as qᵀ W d − ½ dᵀ W d does.
-        product = X.multiply(moved) if hasattr(X, "multiply") else X * moved
-        lengths = 0.5 * np.asarray(product.sum(axis=1)).ravel()
+        lengths = 0.5 * row_dots(X, moved)
     return lambda rows: np.asarray((X @ moved[rows].T).T) - lengths
 
 

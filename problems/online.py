@@ -13,6 +13,7 @@ from rmopt.core import FiniteSum, InvalidInputError, LowRankPoint, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer
 from rmopt.costs import TripletSum, hinge
+from rmopt.costs.rows import row_dots
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.bilinear import rows_of
 from rmopt.kernels import pending
@@ -255,6 +256,5 @@ def distance_targets(rows: object, pairs: int = 1000) -> tuple[float, float]:
     """Return the 5th and 95th percentile of the squared distances of random rows, drawn with a fixed seed."""
     first, second = np.random.default_rng(0).integers(rows.shape[0], size=(2, pairs))  # type: ignore[attr-defined]
     difference = rows[first] - rows[second]  # type: ignore[index]
-    squares = np.asarray(difference.multiply(difference).sum(axis=1)).ravel()
-    near, far = np.percentile(squares[first != second], [5, 95])
+    near, far = np.percentile(row_dots(difference, difference)[first != second], [5, 95])
     return float(near), float(far)

@@ -6,9 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from problems.door import classes, kept_count, near_zero, table_of_numbers
+from problems.kernels import nearest
 from rmopt.core import InvalidInputError
-from rmopt.core.ambient import Array
+from rmopt.core.ambient import Array, dense
+from rmopt.costs.rows import row_dots
 from rmopt.solvers import Sampler
+
+# Rows whose distances to all rows are there at a time.
+BLOCK = 64
 
 
 def classes_with_pairs(y: ArrayLike) -> tuple[Array, Array, Array]:
@@ -98,7 +103,7 @@ class NeighborTriplets(Sampler):
     y : array, shape (N,)
         Class labels.
     n_positives, n_negatives : int
-        The nearest rows of the query's class, and of all others, that are drawn from.
+        The nearest rows of the query's class, and of all others, that are drawn from; of equally near ones the first.
 
     Raises
     ------
@@ -133,36 +138,19 @@ class NeighborTriplets(Sampler):
                 f"X has {X.shape[0]} rows, and y {len(codes)} labels; give one for each row."
             )
         self._queries = np.flatnonzero(counts[codes] > 1)
-        self._positives: dict[int, Array] = {}
-        self._negatives: dict[int, Array] = {}
-        self._place = np.empty(len(codes), dtype=np.int64)
-        self._codes = codes
-        for code in np.flatnonzero(counts > 1).tolist():
-            own, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
-            self._place[own] = np.arange(len(own))
-            self._positives[code] = own[_nearest(X[own], None, min(n_positives, len(own) - 1))]
-            self._negatives[code] = others[_nearest(X[others], X[own], min(n_negatives, len(others)))]
+        # Squares of very large and very small numbers are no numbers.
+        X, n_own = X / (abs(X).max() or 1.0), counts[codes]
+        squares = row_dots(X, X)
+        self._sizes = np.minimum(n_own - 1, n_positives), np.minimum(len(codes) - n_own, n_negatives)
+        self._near = tuple(np.zeros((len(codes), sizes.max()), dtype=np.int64) for sizes in self._sizes)
+        for part in np.split(np.arange(len(codes)), range(BLOCK, len(codes), BLOCK)):
+            products = np.ascontiguousarray(dense(X[part]) @ X.T)
+            nearest(products, part[0], squares, codes, *(near[part[0] :] for near in self._near))
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         """Return the triplets of `size` steps, shape (size, 3)."""
-        triplets = np.empty((size, 3), dtype=np.int64)
-        triplets[:, 0] = query = self._queries[rng.integers(len(self._queries), size=size)]
-        chances = rng.random((2, size))
-        for code, positives in self._positives.items():
-            mine = np.flatnonzero(self._codes[query] == code)
-            place = self._place[query[mine]]
-            for column, near in ((1, positives), (2, self._negatives[code])):
-                triplets[mine, column] = near[place, (chances[column - 1, mine] * near.shape[1]).astype(int)]
-        return triplets
-
-
-def _nearest(rows: Any, queries: Any, count: int) -> Array:
-    """Return the numbers of the nearest rows of each query; without queries of each row, itself left out."""
-    # It is slow to import.
-    from sklearn.neighbors import NearestNeighbors
-
-    return (
-        NearestNeighbors(n_neighbors=count, algorithm="brute")
-        .fit(rows)
-        .kneighbors(queries, return_distance=False)
-    )
+        query = self._queries[rng.integers(len(self._queries), size=size)]
+        drawn = zip(self._near, self._sizes, rng.random((2, size)), strict=True)
+        return np.column_stack(
+            [query, *(near[query, (chance * sizes[query]).astype(int)] for near, sizes, chance in drawn)]
+        )

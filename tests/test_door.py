@@ -29,7 +29,7 @@ from problems.coembedding import (
 )
 from problems.data import Ratings
 from problems.data.text import information_gain
-from problems.door import natural_step_size
+from problems.door import natural_size
 from problems.evaluation import cosine_scores, evaluate_retrieval
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetric
 from problems.metric.base import TripletLearner
@@ -143,11 +143,11 @@ def test_passes_are_whole_and_positive() -> None:
     assert LegoMetric(n_triplets=11, step_size=lambda t: 0.0 * t).fit(X, LABELS).mahalanobis_[0, 0] == 1.0
 
 
-def test_default_step_sizes_stay_numbers() -> None:
+def test_defaults_in_the_units_of_the_data_stay_numbers() -> None:
     for scale in (1e-100, 1e100, 1e-160, 1e160, 1e-200):
-        with pytest.raises(InvalidInputError, match="out of reach of a default step size; scale X"):
+        with pytest.raises(InvalidInputError, match="out of reach of defaults in their units; scale X"):
             LoretaSimilarity(rank=2, max_iter=10).fit(X * scale, LABELS)
-    assert natural_step_size(sp.csr_array((3, 3)), 0.1, 1) == 0.1
+    assert natural_size(sp.csr_array((3, 3)), 0.1, 1) == 0.1
     model = LoretaSimilarity(rank=2, max_iter=10, random_state=0).fit(X, LABELS)
     with pytest.raises(InvalidInputError, match="too large for the model"):
         model.similarity(X * 1e200, X * 1e200)
@@ -323,6 +323,10 @@ def ratings(**names: Any) -> Ratings:
         ),
         (lambda: BoostMetric(20).fit(load_iris().data * 1e-5, load_iris().target), "W would be zero"),
         (lambda: BoostMetric(20).fit(np.ones((20, 12)), np.arange(20) % 2), "W would be zero"),
+        (
+            lambda: BoostMetric().fit_triplets([[0.0], [1.0], [5.0]], [[0, 2, 1]]),
+            "nearer along some direction",
+        ),
         (
             lambda: (
                 ContrastiveSimilarity(2, n_epochs=1).fit(ROWS, CLASSES).set_params(rank=3).save("never.npz")

@@ -29,7 +29,7 @@ from problems.metric.methods import METHODS, Trainee, neighbour_votes
 from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt import InvalidInputError
 from rmopt.cli import main
-from rmopt.core import MissingCapabilityError, StorageError
+from rmopt.core import StorageError
 from rmopt.core.streams import Stream, generator
 from rmopt.errors import DivergedError
 
@@ -125,6 +125,26 @@ def test_scores_rank_as_distances_do() -> None:
         assert np.allclose(matrix_scores(W, data)(rows), X @ W @ X.T)
 
 
+@pytest.mark.parametrize("how", [{}, {"compare": "distance", "triplets": "neighbors"}])
+def test_the_scale_of_the_data_changes_no_metric(how: dict[str, Any]) -> None:
+    """Nor does what all rows have in common change one of distances."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 3)), rng.integers(2, size=40)
+    X[::3, 1] = 0.0
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    W = CometMetric(random_state=0, **how).fit(X, y).mahalanobis_
+    for form in (sp.csr_array(X), np.repeat(X, 2, axis=1)[:, ::2]):
+        assert np.array_equal(CometMetric(random_state=0, **how).fit(form, y).mahalanobis_, W)
+    for scale in (1e-3, 1e-25, 1e25):
+        scaled = CometMetric(random_state=0, **how).fit(scale * X, y).mahalanobis_
+        np.testing.assert_allclose(scaled * scale**2, W, rtol=1e-6)
+    if how:
+        moved = CometMetric(random_state=0, **how).fit(sp.csr_array(X + 3.0), y).mahalanobis_
+        np.testing.assert_allclose(moved, W, rtol=1e-6)
+    else:
+        assert np.array_equal(W, CometMetric(random_state=0, beta=1e-5).fit(X, y).mahalanobis_)
+
+
 def test_neighbour_triplets_are_the_nearest_ones() -> None:
     rng = np.random.default_rng(3)
     X, y = rng.standard_normal((40, 3)), rng.integers(4, size=40)
@@ -146,6 +166,13 @@ def test_neighbour_triplets_are_the_nearest_ones() -> None:
     # Such as that of dates in seconds; rounded, so that it takes no digits away.
     offset = NeighborTriplets(np.round(X * 2**16) / 2**16 + 2.0**31, y, 2, 3)
     assert np.array_equal(again, offset.draw(np.random.default_rng(0), 0, 50))
+    # Of equally near rows the first, whatever computes the distances, and however small they are.
+    levels = rng.integers(0, 3, (90, 4)) / 3.0
+    first, *others = (
+        NeighborTriplets(form, y[np.arange(90) % 40]).draw(np.random.default_rng(0), 0, 200)
+        for form in (levels, sp.csr_array(levels), 1e-170 * levels)
+    )
+    assert all(np.array_equal(first, other) for other in others)
     for flawed, why in ((X[:-1], "rows, and y"), (X * np.nan, "finite numbers"), ("x", "finite numbers")):
         with pytest.raises(InvalidInputError, match=why):
             NeighborTriplets(flawed, y)
@@ -314,7 +341,7 @@ def test_outside_learners_need_their_package(capsys: pytest.CaptureFixture[str])
         import metric_learn  # noqa: F401
     except ImportError:
         for name in OUTSIDE:
-            with pytest.raises(MissingCapabilityError, match=r"metric-learn.*install"):
+            with pytest.raises(InvalidInputError, match="pip install metric-learn, or leave"):
                 OutsideMetric(name).fit(np.eye(4), [0, 0, 1, 1])
         with pytest.raises(SystemExit):
             main(["run", "metric", "--methods", "euclidean,lmnn"])

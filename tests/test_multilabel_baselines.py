@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import sklearn
 from coembedding_samples import samples
 from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.model_selection import GroupKFold, cross_val_predict
+from sklearn.model_selection import GroupKFold, cross_val_predict, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -177,9 +178,19 @@ def test_models_inside_get_frames_and_texts_as_they_are(kind: type) -> None:
         model.predict(rows[["more", "text"]])
 
 
-def test_folds_by_groups_are_asked_for_as_a_list() -> None:
+def test_folds_go_by_groups() -> None:
+    """Also in the folds of a search, to which metadata routing hands the groups."""
     X, Y, groups = np.eye(12)[:, :3] + 1.0, np.eye(2)[np.arange(12) % 2].astype(int), np.arange(12) % 3
-    for model in (LabelThresholds(OneVsRestClassifier(RidgeClassifier())), CoembeddingClassifierCV([0.1])):
-        with pytest.raises(InvalidInputError, match=r"list\(splitter.split\(X, Y, groups\)\)"):
-            model.set_params(cv=GroupKFold(3)).fit(X, Y)
-        model.set_params(cv=list(GroupKFold(3).split(X, Y, groups))).fit(X, Y)
+    folds = list(GroupKFold(3).split(X, Y, groups))
+    for model, found in (
+        (LabelThresholds(OneVsRestClassifier(RidgeClassifier())), "slopes_"),
+        (CoembeddingClassifierCV([0.1]), "scores_"),
+    ):
+        expected = getattr(model.set_params(cv=folds).fit(X, Y), found)
+        model.set_params(cv=GroupKFold(3)).fit(X, Y, groups=groups)
+        assert np.array_equal(getattr(model, found), expected)
+        with pytest.raises(InvalidInputError, match="by groups give fit groups="):
+            model.fit(X, Y)
+        with sklearn.config_context(enable_metadata_routing=True):
+            how = {"cv": GroupKFold(3), "params": {"groups": groups}, "error_score": "raise"}
+            assert len(cross_val_score(model.set_params(cv=GroupKFold(2)), X, Y, **how)) == 3

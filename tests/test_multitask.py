@@ -17,6 +17,7 @@ from problems.subspace import (
     MultitaskSubspace,
     alt_min,
 )
+from problems.subspace.multitask_experiment import _errors
 from problems.subspace.shares import low_rank_shares
 from rmopt.core import InvalidInputError
 from rmopt.manifolds import Euclidean, Grassmann
@@ -57,6 +58,14 @@ def test_multitask_is_equation_14_and_not_15() -> None:
     assert abs(printed - slopes[1]) > 1e-3
 
 
+def test_errors_of_tasks_with_one_test_row_have_no_variance_of_their_own() -> None:
+    X, y = np.eye(4), np.array([0.0, 2.0, 1.0, 1.0])
+    bundle = TaskBundle("pairs", "by hand", X, y, np.array([0, 0, 1, 1]))
+    found = _errors(bundle, np.array([True, False, True, False]), np.ones(2))
+    assert found["nmse"] == 1.0
+    assert np.isnan(found["nmse_test"])
+
+
 def test_multitask_estimator_finds_the_shared_features() -> None:
     rng = np.random.default_rng(2)
     X, tasks = (
@@ -82,6 +91,8 @@ def test_multitask_estimator_finds_the_shared_features() -> None:
     few = np.isin(tasks, list("abc"))
     fewer = MultitaskSubspace(2, random_state=0).fit(X[few], y[few], tasks=tasks[few])
     assert len(fewer.agents_) == 3
+    with pytest.raises(InvalidInputError, match="for one take a batch solver"):
+        fewer.fit(X, y, tasks=np.zeros(len(y)))
     with pytest.warns(ConvergenceWarning, match="1 steps.*raise max_iter"):
         fewer.set_params(solver="batch", max_iter=1).fit(X, y, tasks=tasks)
     assert not {"agents_", "agents_coef_", "agents_intercept_"} & set(vars(fewer))

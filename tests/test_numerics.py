@@ -14,7 +14,7 @@ from rmopt import Problem
 from rmopt.costs import BilinearSum, hinge
 from rmopt.engines.bilinear import SymmetricBilinearEngine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
-from rmopt.errors import DivergedError
+from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.steps import FINISHED, STEP_REFUSED
 from rmopt.manifolds import PSDFixedRank
 from rmopt.retractions import SecondOrderPSD
@@ -89,7 +89,9 @@ def test_the_affine_exponential_ends_short_of_singular_matrices(loss: str, seed:
 @pytest.mark.parametrize("scale", [1e-160, 1e100, 1e160])
 def test_numbers_out_of_range_end_with_one_sentence_or_a_metric(scale: float) -> None:
     X, y = load_iris(return_X_y=True)
-    metric = CometMetric(1, loss="squared_hinge", n_triplets=50, random_state=0)
+    with pytest.raises(InvalidInputError, match="out of reach of defaults in their units; scale X"):
+        CometMetric().fit(scale * X, y)
+    metric = CometMetric(1, beta=1e-5, loss="squared_hinge", n_triplets=50, random_state=0)
     if scale < 1.0:
         assert np.isfinite(metric.fit(scale * X, y).mahalanobis_).all()
     else:
@@ -101,7 +103,7 @@ def apart(loss: str, limit: float, steps: int, off: float = 1e-12) -> float:
     """Return how far two runs of COMET are apart whose starts differ by `off`, all relative to ‖W‖."""
     X, y = load_digits(return_X_y=True)
     triplets = ClassTriplets(y[:300]).draw(np.random.default_rng(0), 0, 6000)
-    problem = CometMetric(loss=loss).problem(X[:300] / 16.0, triplets)
+    problem = CometMetric(beta=1e-5, loss=loss).problem(X[:300] / 16.0, triplets)
     start = problem.cost.best_multiple_of_identity()  # type: ignore[attr-defined]
     change = np.random.default_rng(5).standard_normal(start.shape)
     change = (change + change.T) * (off * np.linalg.norm(start) / np.linalg.norm(change + change.T))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from regression_runs import Array, run
+from scipy.sparse import csr_array
 from tabled import each_row
 
 from problems.coembedding import MetricRegression, MultilabelCoembedding
@@ -68,6 +69,7 @@ def test_gaps_of_ill_conditioned_problems_end_near_rounding() -> None:
 
 def test_the_closed_form_is_a_minimum() -> None:
     X, cost, minimum = regression(6, 9, 40.0)
+    assert MetricRegression(csr_array(X)).value(2.0 * np.eye(6)) == MetricRegression(X).value(2.0 * np.eye(6))
     W, _ = closed_form(X, 40.0)
     values, vectors = np.linalg.eigh(W)
     Y = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -433,3 +435,5 @@ def test_growths_count_columns() -> None:
     cost.trace_weight = "x"
     with pytest.raises(InvalidInputError, match="trace_weight of"):
         RankIncremental().run(Problem(PSDFixedRank(6, 1), cost))
+    with pytest.raises(InvalidInputError, match="no trace term"):
+        certify(MetricRegression(np.eye(3)), np.eye(3))

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tabled import each_row
 
-from problems.door import natural_step_size
+from problems.door import natural_size
 from problems.similarity import ClassTriplets, FactoredGradientDescent, LoretaSimilarity, PassiveAggressive
 from problems.similarity.methods import CURVE_QUERIES, Cosine, mean_precision
 from problems.similarity.model import BilinearSimilarity
@@ -256,10 +256,10 @@ def test_the_scale_of_the_data_changes_no_score(digits: tuple[np.ndarray, np.nda
         np.testing.assert_array_equal(one, found[0])
 
 
-def test_natural_step_size_follows_the_scale(digits: tuple[np.ndarray, np.ndarray]) -> None:
+def test_natural_size_follows_the_scale(digits: tuple[np.ndarray, np.ndarray]) -> None:
     rows = sp.csr_array(digits[0])
-    assert natural_step_size(3 * rows, 1.0, 2) == pytest.approx(natural_step_size(rows, 1.0, 2) / 81)
-    assert natural_step_size(sp.csr_array(np.eye(4)), 1.0, 2) == 1.0
+    assert natural_size(3 * rows, 1.0, 2) == pytest.approx(natural_size(rows, 1.0, 2) / 81)
+    assert natural_size(sp.csr_array(np.eye(4)), 1.0, 2) == 1.0
 
 
 def factored_step(A: np.ndarray, B: np.ndarray, q: np.ndarray, d: np.ndarray, eta: float) -> None:

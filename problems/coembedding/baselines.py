@@ -33,8 +33,6 @@ BASES = {
 # The weights of the loss that cross-validation chooses from: for rows of length 1, and for longer ones.
 UNIT_CS = (0.1, 1.0, 10.0, 100.0)
 LONG_CS = (0.001, 0.01, 0.1, 1.0)
-
-
 _classifier = bounded(estimator_with, "predict", "LinearSVC()")
 
 

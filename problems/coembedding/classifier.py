@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,18 +32,17 @@ PATH_TOL, PATH_ROUNDS = 1e-2, 5
 
 def _scored(scorer: Callable[..., Any], model: Any, X: Any, y: Array) -> float:
     """Return the score of a model, or say what is wrong with somebody's scorer."""
-    flaw: Any = None
     try:
         found = float(scorer(model, X, y))
+        if not np.isfinite(found):
+            raise ValueError(found)
     except RmoptError:
         raise
     except (TypeError, ValueError) as error:
-        found, flaw = np.nan, error
-    if not np.isfinite(found):
         raise InvalidInputError(
-            f"scoring = {shown(scorer)} gave no score ({flaw or found}); a scorer is called with a fitted model, X "
-            "and y, and returns a finite number."
-        ) from flaw
+            f"scoring = {shown(scorer)} gave no score ({error}); a scorer is called with a fitted model, X and y, "
+            "and returns a finite number."
+        ) from error
     return found
 
 
@@ -65,14 +64,14 @@ def splitter(name: str, value: Any) -> Any:
     return check_cv(value)
 
 
-def folds_of(cv: Any, X: Any, Y: Array) -> list[tuple[Array, Array]]:
+def folds_of(cv: Any, X: Any, Y: Array, groups: Any) -> list[tuple[Array, Array]]:
     """Return the folds that `cv` makes of rows."""
     try:
-        return list(splitter("cv", cv).split(X, Y))
+        return list(splitter("cv", cv).split(X, Y, groups=groups))
     except ValueError as error:
         raise InvalidInputError(
-            f"cv cannot deal {len(Y)} rows into folds ({error}); take fewer, and where they go by groups "
-            "cv=list(splitter.split(X, Y, groups))."
+            f"cv cannot deal {len(Y)} rows into folds ({error}); take fewer, and where they go by groups give fit "
+            "groups=."
         ) from error
 
 
@@ -215,10 +214,9 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     def predict(self, X: Any) -> Array:
         """Return indicators of labels, shape (n_samples, n_labels), or the nearest class of each sample."""
         scores = self.decision_function(X)
-        if not self._single:
-            return (scores > 0.0).astype(int)
-        which = (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self.classes_[which]
+        several = self._single and scores.ndim == 2
+        which = scores.argmax(axis=1) if several else (scores > 0.0).astype(int)
+        return self.classes_[which] if self._single else which
 
 
 def coembedding_path(
@@ -314,6 +312,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     (True, (2, 2))
     """
 
+    __metadata_request__fit: ClassVar = {"groups": True}
     # Not a parameter here.
     _parameters = CertifiedEmbedder._parameters
     beta: float = field(init=False)
@@ -325,7 +324,16 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     path_iterations: Annotated[int, kept_count] = 200
 
     @one_blas_thread()
-    def fit(self, X: Any, Y: Any) -> Self:
+    def fit(self, X: Any, Y: Any, groups: Any = None) -> Self:
+        """Choose the weight, and fit the embeddings.
+
+        Parameters
+        ----------
+        X, Y : array
+            See `CoembeddingClassifier.fit`.
+        groups : array, shape (n_samples,), optional
+            What a `cv` that goes by groups keeps together.
+        """
         check_parameters(self, self._parameters)
         betas, scorer = checked_betas(self.betas), check_scoring(self, self.scoring)
         X, table = self._checked(X, Y)
@@ -344,7 +352,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
             models = one._path(X[train], given[train], betas, rough)
             return [_scored(scorer, model, X[test], given[test]) for model in models]
 
-        folds = folds_of(self.cv, X, given)
+        folds = folds_of(self.cv, X, given, groups)
         if len(folds) < 2:
             raise InvalidInputError(f"cross-validation needs 2 folds or more, got {len(folds)}.")
         found = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(scores)(*fold) for fold in folds)

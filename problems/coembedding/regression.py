@@ -21,7 +21,7 @@ class MetricRegression(EmbeddedCost):
 
     Parameters
     ----------
-    X : array, shape (n_features, n_samples)
+    X : array or sparse array, shape (n_features, n_samples)
 
     Raises
     ------

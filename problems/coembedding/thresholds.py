@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
@@ -79,25 +79,29 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     True
     """
 
+    __metadata_request__fit: ClassVar = {"groups": True}
+
     estimator: Annotated[Any, bounded(estimator_with, "decision_function", "CoembeddingClassifier()")]
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
     cv: Annotated[Any, folds_named] = 5
 
-    def fit(self, X: Any, Y: Any) -> Self:
+    def fit(self, X: Any, Y: Any, groups: Any = None) -> Self:
         """Fit the estimator on folds for the probabilities, and on all samples.
 
         Parameters
         ----------
         X : array, or what else the estimator takes: a frame, a sparse array, a list of texts
         Y : array or sparse array, shape (n_samples, n_labels)
+        groups : array, shape (n_samples,), optional
+            What a `cv` that goes by groups keeps together.
         """
         check_parameters(self, self._parameters)
         X = passed_on(self, X)
         learn_labels(self, Y)
         Y = table_of_labels(Y, _num_samples(X))
         scores, seen_once = np.zeros(Y.shape), np.zeros(len(Y), dtype=bool)
-        for train, test in folds_of(self.cv, X, Y):
+        for train, test in folds_of(self.cv, X, Y, groups):
             fitted = clone(self.estimator).fit(_safe_indexing(X, train), Y[train])
             scores[test] = self._scores(fitted, _safe_indexing(X, test))
             seen_once[test] = True

@@ -91,6 +91,9 @@ class TripletLearner(MahalanobisMetric):
     n_triplets: Annotated[int | None, optional(kept_count)]
     triplets: Annotated[str, bounded(one_of, TRIPLETS)] = "random"
     random_state: Annotated[Any, seedable]
+    # How often `fit` draws triplets and learns.
+    n_rounds = 1
+    n_iter_: int
 
     @abstractmethod
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
@@ -115,9 +118,13 @@ class TripletLearner(MahalanobisMetric):
         seed = begin(self)
         X, y = labelled(self, X, y, ensure_min_samples=3)
         count = TRIPLETS_PER_ROW * len(y) if self.n_triplets is None else int(self.n_triplets)
-        sampler = self.sampler(X, y)
+        rng, sampler = generator(seed, Stream.TRIPLETS), self.sampler(X, y)
         self.classes_ = np.unique(y)
-        self._learn_classes(X, y, sampler, generator(seed, Stream.TRIPLETS), count, seed)
+        self._finish(X, sampler.draw(rng, 0, count), seed)
+        for _ in range(1, self.n_rounds):
+            done, nearer = self.n_iter_, NeighborTriplets(product(near_zero(X), self.components_.T), y)
+            self._finish(X, nearer.draw(rng, 0, count), seed, start=self.mahalanobis_)
+            self.n_iter_ += done
         return self
 
     def sampler(self, X: Any, y: Any) -> Sampler:
@@ -136,11 +143,6 @@ class TripletLearner(MahalanobisMetric):
         seed, X = begin(self), admit(self, X)
         self.__dict__.pop("classes_", None)
         return self._finish(X, checked_triplets(triplets, X.shape[0], X.shape[0]), seed)
-
-    def _learn_classes(
-        self, X: Any, y: Array, sampler: Sampler, rng: np.random.Generator, count: int, seed: int
-    ) -> None:
-        self._finish(X, sampler.draw(rng, 0, count), seed)
 
     @one_blas_thread()
     def _finish(self, X: Any, triplets: Array, seed: int, **more: Any) -> Self:

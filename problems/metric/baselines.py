@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator
 
-from problems.door import admit, begin, count, finite, kept_count, labelled, seedable, step_rule
+from problems.door import admit, begin, finite, in_range, kept_count, labelled, package, seedable, step_rule
 from problems.metric import kernels
 from problems.metric.base import MahalanobisMetric, TripletLearner
 from problems.online import Lego
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, number, one_of
-from rmopt.costs import TripletSum
+from rmopt.costs import LogDetTriplet, TripletSum
 from rmopt.costs.log_det import DENSE_SHARE
 from rmopt.costs.rows import as_rows
 from rmopt.engines.log_det import samples_of
@@ -27,10 +25,9 @@ from rmopt.manifolds import Euclidean
 from rmopt.renamed import renamed
 from rmopt.solvers import ShuffledEpochs
 
-# Its square times a number of features is finite.
-LARGEST = 1e150
 # Iterations of HDSL between two looks at the diagonal of the gradient, and features that one tries.
 RENEW_EVERY, N_CANDIDATES = 25, 10
+METRIC_LEARN = "metric_learn", "metric-learn", "leave these methods out: LMNN, ITML and SCML"
 # The names of metric-learn's classes.
 OUTSIDE = {"lmnn": "LMNN", "itml": "ITML_Supervised", "scml": "SCML_Supervised"}
 
@@ -117,7 +114,7 @@ class LegoMetric(TripletLearner):
 
     step_size: Annotated[float, step_rule] = 1.0
     _: KW_ONLY
-    n_epochs: Annotated[int, bounded(count, 10**6)] = 1
+    n_epochs: Annotated[int, kept_count] = 1
     n_triplets: int | None = None
     triplets: str = "random"
     random_state: Any = None
@@ -170,7 +167,7 @@ class BoostMetric(TripletLearner):
     True
     """
 
-    max_iter: Annotated[int, count] = 100
+    max_iter: Annotated[int, kept_count] = 100
     _: KW_ONLY
     penalty: Annotated[float, bounded(number, above=0)] = 1e-7
     n_triplets: int | None = None
@@ -178,28 +175,27 @@ class BoostMetric(TripletLearner):
     random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
-        rows = as_rows(X, "X")
-        if rows.nnz and abs(rows.data).max() > LARGEST:
-            raise InvalidInputError(
-                f"X holds numbers above {LARGEST:g}, whose squares are infinite; scale X."
-            )
-        (n_rows, d), penalty = rows.shape, float(self.penalty)
-        q, p, n = triplets.T
+        # Its scores are ½⟨A_t, W⟩.
+        cost, penalty = LogDetTriplet(in_range(X), triplets, score="distance"), float(self.penalty)
+        (q, p, n), d = triplets.T, cost.n_blocks
         scores, W, start = np.zeros(len(q)), np.zeros((d, d)), np.ones(d)
         self.n_iter_ = 0
         for _ in range(self.max_iter):
             weights = np.exp(scores.min() - scores)
             weights /= weights.sum()
-            value, vector = _leading(rows, _spread(weights, q, p, n, n_rows), start)
+            value, vector = _leading(cost.X, cost.couplings(weights), start)
             if value <= penalty:
                 if not W.any():
+                    cure = "scale the features up, or take a smaller penalty"
+                    if value <= 0.0:
+                        cure = "give triplets whose positives are nearer along some direction"
                     raise InvalidInputError(
-                        f"no direction gains {value:.1e} or more, less than penalty = {penalty:g}, so that W would "
-                        "be zero: scale the features up, or take a smaller penalty."
+                        f"the best direction gains {value:.1e} on these triplets, not more than penalty = "
+                        f"{penalty:g}, so that W would be zero; {cure}."
                     )
                 break
             start = vector
-            place = np.asarray(rows @ vector)
+            place = np.asarray(cost.X @ vector)
             gain = (place[q] - place[n]) ** 2 - (place[q] - place[p]) ** 2
             size = _weight(weights, gain, penalty)
             if size == 0.0:
@@ -210,21 +206,13 @@ class BoostMetric(TripletLearner):
         return W
 
 
-def _spread(weights: Array, q: Array, p: Array, n: Array, count: int) -> Any:
-    """Return S, of shape (N, N), with Xᵀ S X = Σ_t p_t A_t: what is left of n nᵀ − p pᵀ − q(n − p)ᵀ − (n − p)qᵀ."""
-    diagonal = np.bincount(n, weights, count) - np.bincount(p, weights, count)
-    entries = (np.concatenate([weights, -weights]), (np.concatenate([q, q]), np.concatenate([p, n])))
-    cross = sp.csr_array(entries, shape=(count, count))
-    return sp.diags_array(diagonal).tocsr() + cross + cross.T
-
-
-def _leading(rows: Any, spread: Any, start: Array) -> tuple[float, Array]:
-    """Return the largest eigenvalue of Xᵀ S X with its eigenvector."""
-    d = rows.shape[1]
+def _leading(X: Any, couplings: Any, start: Array) -> tuple[float, Array]:
+    """Return the largest eigenvalue of 2 Xᵀ C X with its eigenvector."""
+    d = X.shape[1]
+    operator = LinearOperator((d, d), matvec=lambda x: 2.0 * (X.T @ (couplings @ (X @ x))), dtype=float)
     if d < 10:
-        values, vectors = np.linalg.eigh((rows.T @ (spread @ rows)).toarray())
+        values, vectors = np.linalg.eigh(operator @ np.eye(d))
         return float(values[-1]), vectors[:, -1]
-    operator = LinearOperator((d, d), matvec=lambda x: rows.T @ (spread @ (rows @ x)), dtype=float)
     if not (operator @ np.random.default_rng(0).standard_normal(d)).any():
         return 0.0, start
     values, vectors = lanczos_eigh(operator, 1, v0=start, tol=1e-6)
@@ -301,7 +289,9 @@ class HdslMetric(TripletLearner):
         rows = as_rows(X, "X")
         d = rows.shape[1]
         if d < 2:
-            raise InvalidInputError(f"HDSL moves pairs of features: it needs 2 features or more, got {d}.")
+            raise InvalidInputError(
+                f"HDSL moves pairs of features: it needs 2 features or more, got {d} feature(s)."
+            )
         samples = samples_of(rows, triplets, bool(rows.nnz > DENSE_SHARE * rows.shape[0] * d))
         draws = candidates(d, self.max_iter, seed)
         self.n_iter_ = len(draws)
@@ -337,7 +327,7 @@ class OutsideMetric(MahalanobisMetric):
         """
         seed = begin(self)
         X, y = labelled(self, X, y)
-        learner = getattr(metric_learn(), OUTSIDE[self.name])(random_state=seed % 2**32)
+        learner = getattr(package(*METRIC_LEARN), OUTSIDE[self.name])(random_state=seed % 2**32)
         try:
             learner.fit(X.toarray() if hasattr(X, "toarray") else X, y)
         except TypeError as error:
@@ -346,14 +336,3 @@ class OutsideMetric(MahalanobisMetric):
             ) from error
         self.mahalanobis_, self.components_ = finite(learner.get_mahalanobis_matrix()), learner.components_
         return self
-
-
-def metric_learn() -> Any:
-    """Return the package metric-learn, or say that it is not there."""
-    try:
-        return importlib.import_module("metric_learn")
-    except ImportError as error:
-        raise MissingCapabilityError(
-            f"LMNN, ITML and SCML come from the package metric-learn, which cannot be imported ({error}); install "
-            "it, with a scikit-learn that it supports, or leave these methods out."
-        ) from error

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from problems.door import engine_name, file_path, kept_count, loss_named, near_zero, product, step_rule
+from problems.door import engine_name, file_path, kept_count, loss_named, natural_size, step_rule
 from problems.metric.base import TripletLearner
-from problems.triplets import NeighborTriplets
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, named, number, one_of, optional, shown
 from rmopt.costs import LogDetTriplet
 from rmopt.costs.log_det import SCORES
+from rmopt.costs.rows import as_rows
 from rmopt.manifolds import PositiveDefinite
 from rmopt.renamed import renamed
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
@@ -23,6 +23,8 @@ from rmopt.solvers import Checkpoint, CoordinateDescent, Recorder, Sampler
 from rmopt.solvers.coordinate_descent import ORDERS
 
 INITS = ("scaled", "identity")
+# Of rows of length 1.
+BETA = 1e-5
 
 
 @renamed(n_passes="n_epochs", n_steps_="n_iter_")
@@ -38,8 +40,10 @@ class CometMetric(TripletLearner):
     ----------
     n_epochs : float
         The budget, in steps over the number of features.
-    alpha, beta : float
-        Weights of the barrier and of ‖W‖²/2, relative to the mean loss; β must be positive.
+    alpha : float
+    beta : float or None
+        Weights of the barrier and of ‖W‖²/2, relative to the mean loss; β must be positive. None: 10⁻⁵ times the
+        square of the mean of ‖x‖², or with "distance" of ‖x − x̄‖², so that the scale of X changes nothing.
     kappa : float
         What is added to the diagonal of W in the barrier. Above 0 nothing keeps W inside the cone, and where the
         minimum lies at its boundary the descent can end well above it.
@@ -124,7 +128,7 @@ class CometMetric(TripletLearner):
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 8.0
     _: KW_ONLY
     alpha: Annotated[float, bounded(number, least=0)] = 1e-4
-    beta: Annotated[float, bounded(number, above=0)] = 1e-5
+    beta: Annotated[float | None, optional(bounded(number, above=0))] = None
     kappa: Annotated[float, bounded(number, least=0)] = 0.0
     sparsity: Annotated[float, bounded(number, least=0)] = 0.0
     loss: Annotated[Any, loss_named] = "logistic"
@@ -142,19 +146,13 @@ class CometMetric(TripletLearner):
     random_state: Any = None
     verbose: Annotated[bool, flag] = False
 
-    def _learn_classes(
-        self, X: Any, y: Array, sampler: Sampler, rng: np.random.Generator, count: int, seed: int
-    ) -> None:
+    def sampler(self, X: Any, y: Any) -> Sampler:
         if self.n_rounds != 1 and (self.triplets != "neighbors" or self.checkpoint is not None):
             raise InvalidInputError(
                 f"n_rounds = {shown(self.n_rounds)} draws near rows anew: it needs triplets = 'neighbors', and no "
                 "checkpoint, which holds one round."
             )
-        super()._learn_classes(X, y, sampler, rng, count, seed)
-        for _ in range(1, self.n_rounds):
-            done, nearer = self.n_iter_, NeighborTriplets(product(near_zero(X), self.components_.T), y)
-            self._finish(X, nearer.draw(rng, 0, count), seed, start=self.mahalanobis_)
-            self.n_iter_ += done
+        return super().sampler(X, y)
 
     def learn(
         self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None, start: Array | None = None
@@ -175,7 +173,13 @@ class CometMetric(TripletLearner):
 
     def problem(self, X: Any, triplets: Array) -> Problem:
         """Return the problem that is solved: the sum of the losses, with weights that grow with their number."""
-        scaled = {name: float(getattr(self, name)) * len(triplets) for name in ("alpha", "beta", "sparsity")}
+        # If the rows grow by a factor c, a W that gives the same scores shrinks by c².
+        beta = self.beta
+        if beta is None:
+            rows = as_rows(X, "X")
+            beta = natural_size(rows, BETA, -2, mean=rows.mean(axis=0) if self.compare == "distance" else 0.0)
+        weights = {"alpha": self.alpha, "beta": beta, "sparsity": self.sparsity}
+        scaled = {name: float(weight) * len(triplets) for name, weight in weights.items()}
         loss = loss_named("loss", self.loss)
         cost = LogDetTriplet(X, triplets, loss, kappa=float(self.kappa), score=self.compare, **scaled)
         return Problem(PositiveDefinite(cost.n_blocks), cost)

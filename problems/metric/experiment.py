@@ -18,9 +18,10 @@ from problems.cells import Cell, Settings
 from problems.comparison import Comparison, averaged
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
+from problems.door import package
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.methods import chosen_methods
-from problems.metric.baselines import OutsideMetric, metric_learn
+from problems.metric.baselines import METRIC_LEARN, OutsideMetric
 from problems.metric.claims import metric_claims
 from problems.metric.estimators import CometMetric
 from problems.metric.figure import draw_convergence, draw_precision
@@ -116,7 +117,7 @@ def metric(
     bundle = _thinned(bundle, rows)
     published, seeds = own_split(run.say, data, bundle, seeds)
     if any(isinstance(one.estimator, OutsideMetric) for one in chosen.values()):
-        metric_learn()
+        package(*METRIC_LEARN)
     # Without more features than there are, all are kept.
     features = features if features < bundle.X.shape[1] else 0
     comparison = Comparison(

@@ -20,7 +20,7 @@ from problems.door import (
     finite,
     kept_count,
     learn_labels,
-    natural_step_size,
+    natural_size,
     seedable,
     seen,
     thread_count,
@@ -150,7 +150,7 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
         truth = indicators(Y, X.shape[0])
         learn_labels(self, Y)
         n, n_labels = X.shape[1], truth.shape[1]
-        scale = np.sqrt(natural_step_size(X, 1.0, 1))
+        scale = np.sqrt(natural_size(X, 1.0, 1))
         X = X * scale
         rank = min(int(self.rank), n, n_labels)
         cost = LogisticLabels(X, truth, share_left_out(X, self.dropout, WORDS), self.n_negatives)

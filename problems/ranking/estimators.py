@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.utils import Tags
 
-from problems.door import admit, begin, check_labels, count, finite, natural_step_size, seen
+from problems.door import admit, begin, check_labels, count, finite, natural_size, seen
 from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
 from problems.ranking.cost import indicators, label_scores
 from problems.ranking.measures import best_labels, mean_average_precision
@@ -279,8 +279,8 @@ class LoretaLabelRanker(Loreta):
         check_size((n_labels, n), rank, truth)
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
-        unit, step_size = natural_step_size(cost.X, 1.0, 0.5, world), self.step_size
-        step_size = natural_step_size(cost.X, 0.03, 1, world) if step_size is None else step_size
+        unit, step_size = natural_size(cost.X, 1.0, 0.5, world), self.step_size
+        step_size = natural_size(cost.X, 0.03, 1, world) if step_size is None else step_size
         steps = int(n_epochs) * int(world.total(cost.n_terms))
         solver = loreta_solver(step_size, steps, epochs(cost), retraction=self.retraction, engine=self.engine)
         first_size = float(solver.step_size(np.zeros(1, dtype=np.int64))[0])

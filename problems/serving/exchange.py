@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from problems.serving.graphs import package
+from problems.door import package
 from problems.serving.index import Searchable
 from rmopt.core import LowRankPoint
 from rmopt.core.arguments import shown

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Annotated, Any
 
 import numpy as np
 
+from problems.door import package
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, integer
-from rmopt.errors import InvalidInputError
 
 # Takes queries of float32 and k; gives numbers of items, shape (n_queries, k), negative where it found none.
 Search = Callable[[Array, int], Array]
@@ -85,7 +84,7 @@ class ByUsearch:
     """A search in a graph of usearch."""
 
     def __init__(self, items: Array, graph: Graph) -> None:
-        self.index, self.ef = package("usearch.index", "usearch").Index(
+        self.index, self.ef = package("usearch.index").Index(
             ndim=items.shape[1], metric="ip", dtype="f32", connectivity=graph.M,
             expansion_add=graph.ef_construction, expansion_search=graph.ef,
         ), graph.ef  # fmt: skip
@@ -105,7 +104,7 @@ class ByUsearch:
         return {"ef": self.ef, "index": bytes(self.index.save())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.index = package("usearch.index", "usearch").Index.restore(state["index"])
+        self.index = package("usearch.index").Index.restore(state["index"])
         self.ef = state["ef"]
 
 
@@ -113,14 +112,3 @@ class ByUsearch:
 GRAPHS: dict[str, Callable[[Array, Graph], Search]] = {
     "hnswlib": ByHnswlib, "faiss": ByFaiss, "usearch": ByUsearch,
 }  # fmt: skip
-
-
-def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:
-    """Return a module of a package that is installed apart; an `InvalidInputError` tells how."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        name = distribution or module
-        raise InvalidInputError(
-            f"{module} cannot be imported ({error}); pip install {name}, or {instead}."
-        ) from error

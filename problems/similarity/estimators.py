@@ -17,7 +17,7 @@ from problems.door import (
     count,
     labelled,
     loss_named,
-    natural_step_size,
+    natural_size,
     product,
     seen,
 )
@@ -336,8 +336,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         cost = TripletSum(X, X, loss_named("loss", self.loss))
         problem = Problem(manifold, cost)
         # If the rows grow by a factor c, a W that gives the same scores shrinks by c² and its gradient grows by c².
-        unit, step_size = natural_step_size(cost.rows[0], 1.0, 1, world), self.step_size
-        step_size = natural_step_size(cost.rows[0], 1.0, 2, world) if step_size is None else step_size
+        unit, step_size = natural_size(cost.rows[0], 1.0, 1, world), self.step_size
+        step_size = natural_size(cost.rows[0], 1.0, 2, world) if step_size is None else step_size
         alone = loreta_solver(
             step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
         )

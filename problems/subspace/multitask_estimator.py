@@ -68,10 +68,6 @@ class Prepared:
             for rows, mean, level in zip(members, self.means, self.levels, strict=True)
         ]
 
-    def rows(self, X: Array, task: Array) -> Array:
-        """Return other examples as their tasks' parts have them."""
-        return (X - self.middle) / self.spread - self.means[task]
-
     def regressions(self, A: Array) -> tuple[Array, Array]:
         """Return coefficients of features as they were given, and intercepts, for coefficients of the parts."""
         coef = A / self.spread
@@ -139,18 +135,16 @@ class TaskRegressions(Checked, RegressorMixin, BaseEstimator):
 
         predicted, tasks = self.predict(X, tasks), np.asarray(tasks)
         _, y = admit(self, X, y, sparse=False, y_numeric=True, reset=False)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, y)
-        names = [name for name in np.unique(tasks) if np.sum(tasks == name) > 1]
-        if not names:
-            raise InvalidInputError("no task has two rows, of which an R² could be told; give more rows.")
-
-        def one(part: Array) -> float:
-            return r2_score(
-                y[part], predicted[part], sample_weight=None if weights is None else weights[part]
-            )
-
+        weights = _check_sample_weight(sample_weight, y)
         with np.errstate(all="ignore"):
-            return float(finite(np.array([one(tasks == name) for name in names])).mean())
+            found = [
+                r2_score(y[part], predicted[part], sample_weight=weights[part])
+                for part in (tasks == name for name in np.unique(tasks))
+                if part.sum() > 1
+            ]
+            if not found:
+                raise InvalidInputError("no task has two rows, of which an R² could be told; give more rows.")
+            return float(finite(np.array(found)).mean())
 
     @staticmethod
     def _checked_tasks(tasks: Any, count: int) -> Array:

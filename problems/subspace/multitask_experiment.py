@@ -211,8 +211,10 @@ def _errors(bundle: TaskBundle, test: Array, predicted: Array) -> dict[str, floa
         error = float(np.mean((predicted[rows] - labels) ** 2))
         # Where all labels of a task are equal there is nothing to compare with.
         for found, variance in ((whole, bundle.y[bundle.task == task].var()), (part, labels.var())):
-            found.append(error / variance if variance > 0 else np.nan)
-    return {"nmse": float(np.nanmean(whole)), "nmse_test": float(np.nanmean(part))}
+            if variance > 0:
+                found.append(error / variance)
+    measured = {"nmse": whole, "nmse_test": part}
+    return {name: float(np.mean(found)) if found else np.nan for name, found in measured.items()}
 
 
 def shared_features_tasks(seed: int) -> tuple[list[tuple[Array, Array]], Array]:

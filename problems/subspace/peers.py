@@ -6,7 +6,6 @@ no ratings.
 
 from __future__ import annotations
 
-import importlib
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,11 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
+from problems.door import package
 from problems.subspace.als import BiasedALS
 from problems.subspace.pairs import checked_pairs
-from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.streams import seed_of
+
+# How to have these packages.
+BENCH = '"rmopt[bench]"', "leave them out"
 
 
 class Peer(BaseEstimator):
@@ -75,7 +77,7 @@ class CMFRec(Peer):
     max_iter: int = 25
 
     def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        self.model_ = _package("cmfrec").CMF(
+        self.model_ = package("cmfrec", *BENCH).CMF(
             k=self.rank, lambda_=self.lam, niter=self.max_iter, use_cg=False, nthreads=1, verbose=False,
             random_state=seed_of(self.random_state),
         )  # fmt: skip
@@ -105,7 +107,9 @@ class MyFM(Peer):
     implicit: bool = False
 
     def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        self.model_ = _package("myfm").MyFMRegressor(rank=self.rank, random_seed=seed_of(self.random_state))
+        self.model_ = package("myfm", *BENCH).MyFMRegressor(
+            rank=self.rank, random_seed=seed_of(self.random_state)
+        )
         known = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=self.shape_)
         self.tables_ = [self._one_hot(known), self._one_hot(known.T.tocsr())]
         groups = [size for table in (known, known.T) for size in table.shape[: 1 + self.implicit]]
@@ -126,7 +130,7 @@ class MyFM(Peer):
         return sp.csr_matrix(sp.hstack(parts))
 
     def _related(self, rows: Array, columns: Array) -> list[Any]:
-        block = _package("myfm").RelationBlock
+        block = package("myfm", *BENCH).RelationBlock
         return [block(which, table) for which, table in zip((rows, columns), self.tables_, strict=True)]
 
 
@@ -139,7 +143,7 @@ class LibMF(Peer):
     max_iter: int = 30
 
     def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        model = _package("libmf.mf").MF(
+        model = package("libmf.mf", *BENCH).MF(
             k=self.rank, nr_iters=self.max_iter, lambda_p2=self.lam, lambda_q2=self.lam, lambda_p1=0.0,
             lambda_q1=0.0, nr_threads=1, quiet=True,
         )  # fmt: skip
@@ -149,12 +153,3 @@ class LibMF(Peer):
     def _values(self, rows: Array, columns: Array) -> Array:
         P, Q = self.factors_
         return self.mean_ + np.einsum("ij,ij->i", P[rows], Q[columns])
-
-
-def _package(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise InvalidInputError(
-            f'{name.partition(".")[0]} cannot be imported ({error}); pip install "rmopt[bench]".'
-        ) from None

@@ -12,7 +12,7 @@ from rmopt.core.arguments import array, numbers
 from rmopt.core.cost import FiniteSum
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.costs.losses import MARGIN_LOSSES, Loss, as_loss, hinge
-from rmopt.costs.rows import as_rows, checked_matrix, in_fast_form
+from rmopt.costs.rows import as_rows, checked_matrix, in_fast_form, row_dots
 from rmopt.errors import InvalidInputError
 
 
@@ -291,9 +291,7 @@ def scores(point: Any, left: Any, right: Any) -> Array:
     """Return lᵢᵀ W rᵢ for the paired rows of two matrices, at a point that may be an array."""
     if not isinstance(point, np.ndarray):
         return np.asarray(point.bilinear(left, right))
-    if isinstance(right, np.ndarray):
-        return np.einsum("ij,ij->i", left @ point, right)
-    return np.asarray(right.multiply(left @ point).sum(axis=1)).ravel()
+    return row_dots(right, left @ point)
 
 
 def of_its_own(rows: Any, given: Any) -> Any:

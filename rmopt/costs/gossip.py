@@ -80,7 +80,9 @@ class GossipCost(FiniteSum):
                 f"{graph} does not fit the {tasks.n_terms} agents of {type(tasks).__name__}."
             )
         if graph.n < 2:
-            raise InvalidInputError("gossip needs at least two agents; minimise the cost of one by itself.")
+            raise InvalidInputError(
+                "gossip needs at least two agents, each with a task or column; for one take a batch solver."
+            )
         rows, wanted = getattr(tasks, "n_rows", None), getattr(manifold, "shape", (None,))[0]
         if None not in (rows, wanted) and rows != wanted:
             raise InvalidInputError(

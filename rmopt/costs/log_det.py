@@ -13,7 +13,7 @@ from rmopt.core.cost import BlockCost
 from rmopt.core.row_column import RowColumn
 from rmopt.costs.bilinear import checked_triplets, of_its_own
 from rmopt.costs.losses import Loss, as_loss, hinge
-from rmopt.costs.rows import as_rows
+from rmopt.costs.rows import as_rows, row_dots
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import symmetric
 
@@ -204,14 +204,18 @@ class LogDetTriplet(BlockCost):
         inner = self._inner(lambda rows: dense(self.X[rows]))
         targets, d = np.ones(len(inner)), self.n_blocks
 
-        def slope(scale: float) -> float:
+        def slope(power: float) -> float:
+            scale = 2.0**power
             barrier = self.alpha * d / (scale + self.kappa) if self.alpha > 0.0 else 0.0
             return float(inner @ self.loss.slopes(scale * inner, targets)) - barrier + self.beta * d * scale
 
-        low, high = 1e-12, 1.0
+        # Where every smaller multiple is better one of 2⁻²⁰⁰.
+        low = high = 0.0
         while slope(high) < 0.0:
-            high *= 4.0
-        return (brentq(slope, low, high) if slope(low) < 0.0 else low) * np.eye(d)
+            high += 2.0
+        while slope(low) > 0.0 and low > -200.0:
+            low -= 2.0
+        return 2.0 ** (brentq(slope, low, high) if slope(low) <= 0.0 else low) * np.eye(d)
 
     def _shifted(self, point: Array) -> Array:
         return point + self.kappa * np.eye(len(point)) if self.kappa > 0.0 else point
@@ -225,27 +229,20 @@ class LogDetTriplet(BlockCost):
         for part in np.split(order, range(size, len(order), size)):
             q, p, n = triplets[part].T
             rows, place = np.unique(q, return_inverse=True)
-            left, difference = moved(rows)[place], self.X[p] - self.X[n]
-            if sp.issparse(difference):
-                scores[part] = np.asarray(difference.multiply(left).sum(axis=1)).ravel()
-            else:
-                scores[part] = np.einsum("ij,ij->i", left, difference)
+            scores[part] = row_dots(self.X[p] - self.X[n], moved(rows)[place])
         if self.distance:
             # ½ (‖q − n‖² − ‖q − p‖²) = qᵀW(p − n) − ½ pᵀWp + ½ nᵀWn.
             rows, place = np.unique(triplets[:, 1:], return_inverse=True)
             squares = np.empty(len(rows))
             for part in np.split(np.arange(len(rows)), range(size, len(rows), size)):
-                left, right = moved(rows[part]), self.X[rows[part]]
-                squares[part] = np.asarray(
-                    right.multiply(left).sum(axis=1) if sp.issparse(right) else (right * left).sum(axis=1)
-                )
+                squares[part] = row_dots(self.X[rows[part]], moved(rows[part]))
             p, n = squares[place.reshape(-1, 2)].T
             scores -= 0.5 * (p - n)
         return scores
 
     def _pulled(self, weights: Array, k: int | None = None) -> Array:
         """Return the gradient of the weighted sum of scores, or its column k."""
-        couplings = self._couplings(weights)
+        couplings = self.couplings(weights)
         if k is not None:
             return np.asarray(self.X.T @ (couplings @ self.rows[:, [k]].toarray())).ravel()
         if not sp.issparse(self.X):
@@ -257,13 +254,11 @@ class LogDetTriplet(BlockCost):
             pulled[:, part] = self.X.T @ (couplings @ self.X[:, part].toarray())
         return pulled
 
-    def _couplings(self, weights: Array) -> Any:
+    def couplings(self, weights: Array) -> Any:
         """Return C, of shape (N, N), with Xᵀ C X the gradient of the weighted sum of scores."""
         q, p, n = self.triplets.T
         count = self.rows.shape[0]
-        own = np.zeros(count)
-        if self.distance:
-            own = 0.5 * (np.bincount(n, weights, count) - np.bincount(p, weights, count))
+        own = 0.5 * self.distance * (np.bincount(n, weights, count) - np.bincount(p, weights, count))
         if count * count <= SMALL:
             flat = np.bincount(q * count + p, weights, count * count)
             flat -= np.bincount(q * count + n, weights, count * count)

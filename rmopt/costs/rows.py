@@ -50,6 +50,13 @@ def in_fast_form(rows: Any) -> Any:
     return rows.toarray() if is_full else rows
 
 
+def row_dots(rows: Any, others: Any) -> Any:
+    """Return the inner products of rows, of an array or sparse, with as many others."""
+    if sp.issparse(rows):
+        return np.asarray(rows.multiply(others).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", rows, others)
+
+
 def _in_csr(matrix: Any, name: str) -> sp.csr_array:
     rows = sp.csr_array(matrix)
     if max(rows.nnz, *rows.shape) > np.iinfo(np.int32).max:

@@ -110,7 +110,7 @@ def certify(
     Raises
     ------
     InvalidInputError
-        When the cost states no lower bound, or one that its value at YYᵀ contradicts.
+        When the cost has no trace term, or states no lower bound, or one that its value at YYᵀ contradicts.
 
     See Also
     --------
@@ -133,11 +133,8 @@ def certify(
     (False, [0.0, 1.0])
     """
     instance("cost", cost, ConvexCost, "a ConvexCost (rmopt.costs)")
-    floor, Y, n_candidates = (
-        checked_lower_bound(cost),
-        numbers("Y", Y, (cost.shape[0], *(np.shape(Y)[1:2] or (1,)))),
-        integer("n_candidates", n_candidates, 1),
-    )
+    floor, n_candidates = checked_lower_bound(cost), integer("n_candidates", n_candidates, 1)
+    Y = numbers("Y", Y, (cost.shape[0], *(np.shape(Y)[1:2] or (1,))))
     local = cost.at(Y)
     trace = float(np.vdot(Y, Y))
     excess = local.value - floor
@@ -162,7 +159,12 @@ def certify(
 
 
 def checked_lower_bound(cost: ConvexCost) -> float:
-    """Return the lower bound that a cost states, or refuse a cost that states none."""
+    """Return the lower bound that a cost states, or refuse a cost that states none, or has no trace term."""
+    if not number(f"trace_weight of {cost}", cost.trace_weight, least=0) > 0.0:
+        raise InvalidInputError(
+            f"{type(cost).__name__} has no trace term, without which minima need not exist and nothing can be "
+            "certified; add Trace(beta)."
+        )
     if cost.lower_bound is None:
         raise InvalidInputError(
             f"{cost} states no lower bound, which a certificate of optimality rests on; set `lower_bound` on the "

@@ -170,11 +170,6 @@ class RankIncremental(Solver):
                 f"RankIncremental cannot run {type(cost).__name__} on {manifold}: it needs a ConvexCost "
                 "(rmopt.costs) on PSDFixedRank or PolarPSD."
             )
-        if not number(f"trace_weight of {cost}", cost.trace_weight, least=0) > 0.0:
-            raise InvalidInputError(
-                f"{type(cost).__name__} has no trace term, without which minima need not exist and nothing can be "
-                "certified; add Trace(beta)."
-            )
         checked_lower_bound(cost)
         size = manifold.shape[0]
         limit = size if self.max_rank is None else min(self.max_rank, size)

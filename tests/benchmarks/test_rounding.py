@@ -23,7 +23,7 @@ def test_starts_that_differ_by_rounding(loss: str, limit: float) -> None:
     """Digits, d = 64, a start off by 1e-15 of its length: a search that ends early keeps runs together."""
     X, y = load_digits(return_X_y=True)
     triplets = ClassTriplets(y[:ROWS]).draw(np.random.default_rng(0), 0, 20 * ROWS)
-    problem = CometMetric(loss=loss).problem(X[:ROWS] / 16.0, triplets)
+    problem = CometMetric(beta=1e-5, loss=loss).problem(X[:ROWS] / 16.0, triplets)
     start = problem.cost.best_multiple_of_identity()  # type: ignore[attr-defined]
     change = np.random.default_rng(5).standard_normal(start.shape)
     change = (change + change.T) * (1e-15 * np.linalg.norm(start) / np.linalg.norm(change + change.T))
