@@ -30,8 +30,8 @@ Learn = Callable[[Any, Any, int], object]
 # Chunks between two saves of several processes.
 CHUNKS = 10
 
-# What a checkpoint does not depend on.
-NO_IDENTITY = ("checkpoint", "verbose", "random_state", "warm_start")
+# Parameters on which no bit of a checkpoint depends, or which the seed stands for.
+NO_IDENTITY = ("checkpoint", "verbose", "random_state", "warm_start", "max_iter", "threshold")
 AGAIN = "an iterator must give the same chunks again, or remove the checkpoint to begin afresh"
 
 
@@ -279,16 +279,30 @@ class _Run:
 
 def _identity(model: Any, seed: int, about: dict[str, Any]) -> dict[str, Any]:
     """Return what a run depends on: names and values or fingerprints."""
-    parts = {name: one for name, one in model.get_params(deep=False).items() if name not in NO_IDENTITY}
-    # All cores are as many as a machine has.
-    parts["n_jobs"] = threads_of(model.n_jobs)
     begun = model._has_learned()
     return {
-        "model": type(model).__name__, "random_state": "drawn" if model.random_state is None else seed,
-        **{name: spelled(one, name) for name, one in {**parts, **about}.items()},
+        **_given(model, "drawn" if model.random_state is None else seed),
+        **{name: spelled(one, name) for name, one in about.items()},
         "initial point": fingerprint(arrays_of(model.model_.point)) if begun else "afresh",
         "first step": model.n_iter_ if begun else 0,
     }  # fmt: skip
+
+
+def _given(model: Any, random_state: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator on which its run depends, as they are written."""
+    parts = {name: one for name, one in model.get_params(deep=False).items() if name not in NO_IDENTITY}
+    if "n_jobs" in parts:
+        # All cores are as many as a machine has.
+        parts["n_jobs"] = threads_of(parts["n_jobs"])
+    written = {name: spelled(one, name) for name, one in parts.items()}
+    return {"model": type(model).__name__, "random_state": random_state, **written}
+
+
+def checkpoint_of(model: Any, seed: int) -> Checkpoint | None:
+    """Return where an estimator saves its run, which it names by its parameters."""
+    if model.checkpoint is None:
+        return None
+    return Checkpoint(model.checkpoint, given=_given(model, seed))
 
 
 def _plain(value: Any) -> Any:

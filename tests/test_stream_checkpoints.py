@@ -123,7 +123,8 @@ def test_a_stream_is_resumed_from_where_it_started(tmp_path: Path) -> None:
 def test_all_cores_are_as_many_as_a_machine_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("problems.threads.cpu_count", lambda: 2)
     model(n_jobs=-1, checkpoint=tmp_path / "run.npz").fit_stream(chunks(1))
-    model(n_jobs=2, checkpoint=tmp_path / "run.npz").fit_stream(chunks(2))
+    # Steps are as many as rows ask for.
+    model(n_jobs=2, max_iter=7, checkpoint=tmp_path / "run.npz").fit_stream(chunks(2))
     monkeypatch.setattr("problems.threads.cpu_count", lambda: 1)
     with pytest.raises(InvalidInputError, match="its n_jobs is 2, not 1"):
         model(n_jobs=-1, checkpoint=tmp_path / "run.npz").fit_stream(chunks(3))

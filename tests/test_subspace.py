@@ -213,6 +213,10 @@ def test_gossip_on_other_graphs_with_own_clocks_and_a_checkpoint(tmp_path: Path)
     assert path.is_file()
     again = clone(saved).fit(ratings)
     assert np.array_equal(again.components_, saved.components_)
+    # Both change how far it is to agreement, rho in the cost, which nobody gave.
+    for name, value in {"lam": 0.02, "n_agents": 3}.items():
+        with pytest.raises(InvalidInputError, match=f"another run: its {name} is .*, not {value}"):
+            clone(saved).set_params(**{name: value}).fit(ratings)
 
 
 def test_d_lmafit_converges_and_gossip_is_ahead_of_it() -> None:

@@ -281,10 +281,11 @@ class MPIWorld(World):
         self._others = [process for process in range(self.size) if process != self.rank]
         # Messages of others cannot be taken for ours. There are few communicators to have, so all worlds of one share
         # two: the second is where a process says that it ends.
-        own = given.Get_attr(_own_communicators(MPI))
-        self.communicator, self._ends = own or (given.Dup(), given.Dup())
-        if own is None:
-            given.Set_attr(_own_communicators(MPI), (self.communicator, self._ends))
+        known: Any = given.Get_attr(_own_communicators(MPI))
+        own: Any = known or (given.Dup(), given.Dup())
+        self.communicator, self._ends = own
+        if known is None:
+            given.Set_attr(_own_communicators(MPI), own)
             if self.size > 1:
                 # Where one process fails outside of `guard`, the others would wait for it forever.
                 sys.excepthook = partial(self._end_all, sys.excepthook)
