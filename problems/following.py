@@ -233,23 +233,17 @@ class _Run:
         """Write what the model is and how far it is, where there is a checkpoint."""
         if self.saving is None:
             return
-        names = dict.fromkeys((*self.model._kept, *self.model._seen))
-        known = {name: getattr(self.model, name) for name in names if hasattr(self.model, name)}
-        kept = {name: np.asarray(_plain(one)) for name, one in known.items()}
+        model = self.model
+        arrays = {f"run.{name}": one for name, one in model._continued.pack().items()}
+        for name in (*model._kept, *model._seen):
+            if hasattr(model, name):
+                arrays[f"kept.{name}"] = np.asarray(_plain(getattr(model, name)))
         row = {
-            "step": self.model.n_iter_, "chunks": self.count, "rows": self.rows, "seed": self.seed,
+            "step": model.n_iter_, "chunks": self.count, "rows": self.rows, "seed": self.seed,
             "place": self._where(), "ended": self.ended,
         }  # fmt: skip
-        arrays = {f"run.{name}": one for name, one in self.model._continued.pack().items()}
-        self.saving.save(
-            {**arrays, **{f"kept.{name}": one for name, one in kept.items()}},
-            {
-                "identity": self.identity,
-                "step": self.model.n_iter_,
-                "seconds": self.elapsed(),
-                "rows": [row],
-            },
-        )
+        about = {"identity": self.identity, "step": model.n_iter_, "seconds": self.elapsed(), "rows": [row]}
+        self.saving.save(arrays, about)
         self.saved_at = time.monotonic()
 
     def _resume(self, saving: Saving) -> None:

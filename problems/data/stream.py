@@ -151,9 +151,7 @@ class ChunkStream:
     @property
     def state(self) -> dict[str, Any]:
         """The place behind the last chunk that was given, as JSON takes it; `seek` goes there."""
-        place = {
-            name: list(one) if isinstance(one, tuple) else one for name, one in vars(self._place).items()
-        }
+        place = dict(vars(self._place))
         return {"place": place, "seed": self._seed, "settings": self._settings(), "files": self._known_files}
 
     def seek(self, state: Mapping[str, Any]) -> None:
@@ -188,8 +186,8 @@ class ChunkStream:
             if before.get(name) != now.get(name) and not repaired:
                 what = "is gone" if name not in now else "is new" if name not in before else "has changed"
                 raise InvalidInputError(
-                    f"{self._root / name} {what} since the checkpoint; bring the files back as they were, or begin "
-                    "afresh without the checkpoint."
+                    f"{self._root / name} {what} since the checkpoint; bring the files back as they were (one of "
+                    "which no row was learned may be repaired), or begin afresh without the checkpoint."
                 )
         if place["epoch"] >= self._n_epochs:
             raise InvalidInputError(
@@ -348,12 +346,9 @@ class ChunkStream:
         spare = -(-self._batch_size // 2)
         with closing(self._pieces(place)) as pieces:
             for piece, begun, share in pieces:
-                kind = "sparse" if sp.issparse(piece.X) else "dense", piece.X.shape[1]
-                form = (
-                    *kind,
-                    piece.names,
-                    "U" if not sp.issparse(piece.y) and piece.y.dtype.kind == "U" else "",
-                )
+                kind = "sparse" if sp.issparse(piece.X) else "dense"
+                text = not sp.issparse(piece.y) and piece.y.dtype.kind == "U"
+                form = kind, piece.X.shape[1], piece.names, text
                 known = known or form
                 if form != known:
                     file = self._files[self._order(place.epoch)[begun.file]]
@@ -572,14 +567,8 @@ def _other(form: tuple[Any, ...], known: tuple[Any, ...]) -> str:
             "must have as many, in one form."
         )
     if form[2] != known[2]:
-        at = next(
-            (
-                n
-                for n, pair in enumerate(zip(form[2] or (), known[2] or (), strict=False))
-                if pair[0] != pair[1]
-            ),
-            0,
-        )
+        pairs = zip(form[2] or (), known[2] or (), strict=False)
+        at = next((n for n, (one, other) in enumerate(pairs) if one != other), 0)
         found, before = (names[at] if names else "no names" for names in (form[2], known[2]))
         return (
             f"names its features otherwise than files before it: {found} where they have {before}; bring the columns "
