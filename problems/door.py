@@ -114,7 +114,7 @@ def natural_step_size(rows: Any, share: float, power: float, world: World = ONE_
     # Rounding is no scale.
     mean_square = 1.0 if abs(square - count) < 1e-9 * count else float(square / count)
     try:
-        size = share / mean_square**power if square else share
+        size = share / mean_square**power if square or np.any(values) else share
     except ArithmeticError:
         size = 0.0
     if not 0.0 < size < np.inf:

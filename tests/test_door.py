@@ -144,7 +144,7 @@ def test_passes_are_whole_and_positive() -> None:
 
 
 def test_default_step_sizes_stay_numbers() -> None:
-    for scale in (1e-100, 1e100, 1e-160, 1e160):
+    for scale in (1e-100, 1e100, 1e-160, 1e160, 1e-200):
         with pytest.raises(InvalidInputError, match="out of reach of a default step size; scale X"):
             LoretaSimilarity(rank=2, max_iter=10).fit(X * scale, LABELS)
     assert natural_step_size(sp.csr_array((3, 3)), 0.1, 1) == 0.1
