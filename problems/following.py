@@ -98,13 +98,7 @@ class _Run:
     """A model that follows a stream, how far it is, and where that is kept."""
 
     def __init__(
-        self,
-        model: Any,
-        chunks: Any,
-        saving: Saving | None,
-        seed: int,
-        about: dict[str, Any],
-        world: World,
+        self, model: Any, chunks: Any, saving: Saving | None, seed: int, about: dict[str, Any], world: World
     ) -> None:
         self.model, self.chunks, self.saving, self.seed, self.world = model, chunks, saving, seed, world
         # Whether chunks can be taken up at a place, as those of `problems.data.stream`.
@@ -294,9 +288,7 @@ def _given(model: Any, random_state: Any) -> dict[str, Any]:
 
 def checkpoint_of(model: Any, seed: int) -> Checkpoint | None:
     """Return where an estimator saves its run, which it names by its parameters."""
-    if model.checkpoint is None:
-        return None
-    return Checkpoint(model.checkpoint, given=_given(model, seed))
+    return None if model.checkpoint is None else Checkpoint(model.checkpoint, given=_given(model, seed))
 
 
 def _plain(value: Any) -> Any:
