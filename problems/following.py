@@ -30,8 +30,9 @@ Learn = Callable[[Any, Any, int], object]
 # Chunks between two saves of several processes.
 CHUNKS = 10
 
-# Parameters on which no bit of a checkpoint depends, or which the seed stands for.
-NO_IDENTITY = ("checkpoint", "verbose", "random_state", "warm_start", "max_iter", "threshold")
+# Parameters on which no bit of a checkpoint depends, or which the seed stands for; and those of `fit` alone.
+NO_IDENTITY = ("checkpoint", "verbose", "random_state", "warm_start", "max_iter", "threshold", "top_k")
+OF_FIT = ("n_epochs", "tol", "n_iter_no_change", "validation_fraction")
 AGAIN = "an iterator must give the same chunks again, or remove the checkpoint to begin afresh"
 
 
@@ -267,9 +268,9 @@ class _Run:
 
 def _identity(model: Any, seed: int, about: dict[str, Any]) -> dict[str, Any]:
     """Return what a run depends on: names and values or fingerprints."""
-    begun = model._has_learned()
+    begun, given = model._has_learned(), _given(model, "drawn" if model.random_state is None else seed)
     return {
-        **_given(model, "drawn" if model.random_state is None else seed),
+        **{name: one for name, one in given.items() if name not in OF_FIT},
         **{name: spelled(one, name) for name, one in about.items()},
         "initial point": fingerprint(arrays_of(model.model_.point)) if begun else "afresh",
         "first step": model.n_iter_ if begun else 0,
