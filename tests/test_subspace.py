@@ -22,6 +22,7 @@ from problems.subspace import (
     GossipMatrixCompletion,
     MatrixCompletion,
     MultitaskFeatures,
+    agree,
     entries,
 )
 from problems.subspace.baselines import _renewed
@@ -415,6 +416,9 @@ def test_bad_input_is_told_in_a_sentence() -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidInputError):
             GossipMatrixCompletion(2, **{"n_agents": 3, **options}).fit(ratings)
+    # Nothing is said of checkpoints where there is none.
+    with pytest.raises(InvalidInputError, match="must be pairs of integers"):
+        agree(MatrixCompletion(ratings, 3), 2, 0, graph=(pair for pair in [(0, 1)]))  # type: ignore[arg-type]
     model = RTRMC(2, max_iter=1).fit(ratings)
     for rows, columns in (([40], [0]), ([0], [60]), ([-1], [0]), ([0.5], [1]), ([0, 1], [1])):
         with pytest.raises(InvalidInputError, match=r"rows|columns"):

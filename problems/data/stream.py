@@ -176,10 +176,8 @@ class ChunkStream:
             )
         before, now = dict(state["files"]), dict(self._known_files)
         place, self._seed = state["place"], state["seed"]
-        later: set[str] = set()
-        if place["epoch"] == 0 and not self._texts:
-            unread = self._order(0)[place["reached"] + 1 :]
-            later = {name for number in unread for name in self._names(self._files[number])}
+        unread = self._order(0)[place["reached"] + 1 :] if place["epoch"] == 0 and not self._texts else ()
+        later = {name for number in unread for name in self._names(self._files[number])}
         for name in sorted(before.keys() | now.keys()):
             # A line that cannot be read may be repaired, if no row of its file was given.
             repaired = name in later and name in before

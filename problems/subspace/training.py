@@ -391,13 +391,15 @@ def agree(
 def _check_alike(world: World, tasks: AgentSum, checkpoint: Any, **about: Any) -> dict[str, str]:
     """Refuse processes of which one was told otherwise than the others, who would wait for each other.
 
-    Returns what a run was told, as it is written.
+    Returns what a run was told, as it is written, where others or a checkpoint ask for it.
     """
+    if world.size == 1 and checkpoint is None:
+        return {}
     sizes = {"n_rows": tasks.n_rows, "n_agents": tasks.n_terms}  # type: ignore[attr-defined]
     told = {name: spelled(one, name) for name, one in (sizes | about).items()}
     world.check_alike({**told, "checkpoint": checkpoint is not None})
-    weights = (one for one in vars(tasks).items() if one[0][0] != "_" and isinstance(one[1], int | float))
-    return told | {name: spelled(one) for name, one in weights}
+    held = getattr(tasks, "__dict__", {}).items()
+    return told | {name: repr(one) for name, one in held if name[0] != "_" and type(one) in (int, float)}
 
 
 def _grassmann(tasks: AgentSum, rank: int) -> Grassmann:
