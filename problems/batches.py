@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from problems.loreta import EstimatorCheckpoint, with_workers
+from problems.following import checkpoint_of
+from problems.loreta import with_workers
 from rmopt.core import FiniteSum, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
@@ -114,5 +115,5 @@ def run_batches(model: Any, cost: RowBatches, start: Array, seed: int, least_ste
         start,
         random_state=seed,
         recorder=Recorder(progress=model.verbose),
-        checkpoint=None if model.checkpoint is None else EstimatorCheckpoint(model.checkpoint),
+        checkpoint=checkpoint_of(model, seed),
     )

@@ -32,8 +32,9 @@ Learn = Callable[[Any, Any, int], object]
 # Chunks between two saves of several processes.
 CHUNKS = 10
 
-# What a checkpoint does not depend on.
-NO_IDENTITY = ("checkpoint", "verbose", "random_state", "warm_start")
+# Parameters on which no bit of a checkpoint depends, or which the seed stands for; and those of `fit` alone.
+NO_IDENTITY = ("checkpoint", "verbose", "random_state", "warm_start", "max_iter", "threshold", "top_k")
+OF_FIT = ("n_epochs", "tol", "n_iter_no_change", "validation_fraction")
 AGAIN = "an iterator must give the same chunks again, or remove the checkpoint to begin afresh"
 
 
@@ -99,13 +100,7 @@ class _Run:
     """A model that follows a stream, how far it is, and where that is kept."""
 
     def __init__(
-        self,
-        model: Any,
-        chunks: Any,
-        saving: Saving | None,
-        seed: int,
-        about: dict[str, Any],
-        world: World,
+        self, model: Any, chunks: Any, saving: Saving | None, seed: int, about: dict[str, Any], world: World
     ) -> None:
         self.model, self.chunks, self.saving, self.seed, self.world = model, chunks, saving, seed, world
         # Whether chunks can be taken up at a place, as those of `problems.data.stream`.
@@ -244,23 +239,17 @@ class _Run:
         """Write what the model is and how far it is, where there is a checkpoint."""
         if self.saving is None:
             return
-        names = dict.fromkeys((*self.model._kept, *self.model._seen))
-        known = {name: getattr(self.model, name) for name in names if hasattr(self.model, name)}
-        kept = {name: np.asarray(_plain(one)) for name, one in known.items()}
+        model = self.model
+        arrays = {f"run.{name}": one for name, one in model._continued.pack().items()}
+        for name in (*model._kept, *model._seen):
+            if hasattr(model, name):
+                arrays[f"kept.{name}"] = np.asarray(_plain(getattr(model, name)))
         row = {
-            "step": self.model.n_iter_, "chunks": self.count, "rows": self.rows, "seed": self.seed,
+            "step": model.n_iter_, "chunks": self.count, "rows": self.rows, "seed": self.seed,
             "place": self._where(), "ended": self.ended,
         }  # fmt: skip
-        arrays = {f"run.{name}": one for name, one in self.model._continued.pack().items()}
-        self.saving.save(
-            {**arrays, **{f"kept.{name}": one for name, one in kept.items()}},
-            {
-                "identity": self.identity,
-                "step": self.model.n_iter_,
-                "seconds": self.elapsed(),
-                "rows": [row],
-            },
-        )
+        about = {"identity": self.identity, "step": model.n_iter_, "seconds": self.elapsed(), "rows": [row]}
+        self.saving.save(arrays, about)
         self.saved_at = time.monotonic()
 
     def _resume(self, saving: Saving) -> None:
@@ -290,16 +279,28 @@ class _Run:
 
 def _identity(model: Any, seed: int, about: dict[str, Any]) -> dict[str, Any]:
     """Return what a run depends on: names and values or fingerprints."""
-    parts = {name: one for name, one in model.get_params(deep=False).items() if name not in NO_IDENTITY}
-    # All cores are as many as a machine has.
-    parts["n_jobs"] = threads_of(model.n_jobs)
-    begun = model._has_learned()
+    begun, given = model._has_learned(), _given(model, "drawn" if model.random_state is None else seed)
     return {
-        "model": type(model).__name__, "random_state": "drawn" if model.random_state is None else seed,
-        **{name: spelled(one, name) for name, one in {**parts, **about}.items()},
+        **{name: one for name, one in given.items() if name not in OF_FIT},
+        **{name: spelled(one, name) for name, one in about.items()},
         "initial point": fingerprint(arrays_of(model.model_.point)) if begun else "afresh",
         "first step": model.n_iter_ if begun else 0,
     }  # fmt: skip
+
+
+def _given(model: Any, random_state: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator on which its run depends, as they are written."""
+    parts = {name: one for name, one in model.get_params(deep=False).items() if name not in NO_IDENTITY}
+    if "n_jobs" in parts:
+        # All cores are as many as a machine has.
+        parts["n_jobs"] = threads_of(parts["n_jobs"])
+    written = {name: spelled(one, name) for name, one in parts.items()}
+    return {"model": type(model).__name__, "random_state": random_state, **written}
+
+
+def checkpoint_of(model: Any, seed: int) -> Checkpoint | None:
+    """Return where an estimator saves its run, which it names by its parameters."""
+    return None if model.checkpoint is None else Checkpoint(model.checkpoint, given=_given(model, seed))
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.door import begin, engine_name, file_path, seedable, step_rule, thread_count
-from problems.following import Learn, follow
+from problems.following import Learn, checkpoint_of, follow
 from problems.saving import load_point, made_with, names_to_store, plain, save_point
 from problems.threads import threads_of
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
@@ -24,7 +23,7 @@ from rmopt.costs import Loss
 from rmopt.files import reading
 from rmopt.renamed import renamed
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
-from rmopt.solvers import SGD, Checkpoint, Parallel, Recorder, Result, Sampler, ScheduledSolver
+from rmopt.solvers import SGD, Parallel, Recorder, Result, Sampler, ScheduledSolver
 from rmopt.solvers.continued import Continued, with_zero_rows
 from rmopt.solvers.world import ONE_PROCESS, World
 
@@ -57,24 +56,6 @@ def with_workers(
         return solver
     factor, beyond = max(1.0, LONGER * min(workers, MANY)), max(1.0, workers / MANY)
     return Parallel(solver, workers, step_factor=factor, outer_step=beyond, world=world, **meetings)
-
-
-class EstimatorCheckpoint(Checkpoint):
-    """A checkpoint that names what differs as the user of an estimator does: its parameters and data."""
-
-    _given_as: ClassVar[dict[str, str]] = {
-        "manifold": "kind of matrix", "shape": "rank or number of columns", "cost": "sampling", "left": "X",
-        "rows": "X", "sampler": "y or triplets", "step_size": "step_size or n_epochs", "solver": "n_jobs",
-        "first_step": "number of steps before",
-    }  # fmt: skip
-
-    def load(self, identity: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        try:
-            return super().load(identity)
-        except InvalidInputError as error:
-            text, given = str(error), self._given_as
-            text = re.sub(r"(?<=another run: its )(\w+\.)*(\w+)", lambda one: given.get(one[2], one[2]), text)
-            raise InvalidInputError(text) from None
 
 
 def check_size(sides: tuple[int, ...], rank: int, truth: Any = None) -> None:
@@ -342,7 +323,7 @@ class Loreta(LoretaRun, BaseEstimator):
             start() if afresh else self.model_.point,
             random_state=seed,
             recorder=recorder,
-            checkpoint=None if self.checkpoint is None else EstimatorCheckpoint(self.checkpoint),
+            checkpoint=checkpoint_of(self, seed),
             stop=stop,
             first_step=done,
         )

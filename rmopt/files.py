@@ -110,11 +110,14 @@ def set_aside(path: Path) -> Path | None:
 
 
 @contextmanager
-def reading(path: Path | str) -> Iterator[None]:
-    """Turn whatever goes wrong in a with block, while a file is read and understood, into one `StorageError`."""
+def reading(path: Path | str, told: type[Exception] = StorageError) -> Iterator[None]:
+    """Turn whatever goes wrong in a with block, while a file is read and understood, into one `StorageError`.
+
+    Errors that name their own cause, which are `told`, stay as they are.
+    """
     try:
         yield
-    except (StorageError, NameError):
+    except (StorageError, NameError, told):
         raise
     except FileNotFoundError as error:
         raise StorageError(f"{path} does not exist; check the path.") from error

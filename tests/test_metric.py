@@ -332,6 +332,9 @@ def test_comet_resumes(digits: Any, tmp_path: Path) -> None:
     assert checkpoint.exists()
     for metric in (first, again):
         assert np.array_equal(metric.mahalanobis_, whole.mahalanobis_)
+    # What depends on the number of triplets, as alpha in the cost, is not what was changed.
+    with pytest.raises(InvalidInputError, match="another run: its n_triplets is None, not 50"):
+        CometMetric(checkpoint=checkpoint, n_triplets=50, **settings).fit(X, y)
 
 
 def test_outside_learners_need_their_package(capsys: pytest.CaptureFixture[str]) -> None:

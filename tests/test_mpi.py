@@ -36,6 +36,7 @@ from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import MPIWorld, OneProcess
 
 world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
+assert sys.argv[1] == "one" or world.communicator == MPIWorld().communicator
 shares = low_rank_shares(40, 240, 2, 6, world, seed=3)
 out = {}
 for variant in ("stochastic", "precon-parallel"):

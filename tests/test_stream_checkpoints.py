@@ -129,6 +129,18 @@ def test_all_cores_are_as_many_as_a_machine_has(tmp_path: Path, monkeypatch: pyt
         model(n_jobs=-1, checkpoint=tmp_path / "run.npz").fit_stream(chunks(3))
 
 
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [(LoretaSimilarity, {"max_iter": 7, "tol": 0.5}), (LoretaLabelRanker, {"n_epochs": 7, "top_k": 1})],
+)
+def test_parameters_of_fit_alone_do_not_matter_to_a_stream(kind: Any, other: Any, tmp_path: Path) -> None:
+    shown = [(part, labels if kind is LoretaSimilarity else np.eye(3)[labels]) for part, labels in chunks(2)]
+    kind(2, random_state=0, checkpoint=tmp_path / "run.npz").fit_stream(shown[:1])
+    resumed = kind(2, random_state=0, checkpoint=tmp_path / "run.npz", **other).fit_stream(shown)
+    whole = kind(2, random_state=0).fit_stream(shown)
+    assert resumed.model_.point.U.tobytes() == whole.model_.point.U.tobytes()
+
+
 WORDS = np.array(["ape", "bee", "cat"])[y]
 
 

@@ -22,6 +22,7 @@ from problems.subspace import (
     GossipMatrixCompletion,
     MatrixCompletion,
     MultitaskFeatures,
+    agree,
     entries,
 )
 from problems.subspace.baselines import _renewed
@@ -213,6 +214,10 @@ def test_gossip_on_other_graphs_with_own_clocks_and_a_checkpoint(tmp_path: Path)
     assert path.is_file()
     again = clone(saved).fit(ratings)
     assert np.array_equal(again.components_, saved.components_)
+    # Both change how far it is to agreement, rho in the cost, which nobody gave.
+    for name, value in {"lam": 0.02, "n_agents": 3}.items():
+        with pytest.raises(InvalidInputError, match=f"another run: its {name} is .*, not {value}"):
+            clone(saved).set_params(**{name: value}).fit(ratings)
 
 
 def test_d_lmafit_converges_and_gossip_is_ahead_of_it() -> None:
@@ -413,6 +418,9 @@ def test_bad_input_is_told_in_a_sentence() -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidInputError):
             GossipMatrixCompletion(2, **{"n_agents": 3, **options}).fit(ratings)
+    # Nothing is said of checkpoints where there is none.
+    with pytest.raises(InvalidInputError, match="must be pairs of integers"):
+        agree(MatrixCompletion(ratings, 3), 2, 0, graph=(pair for pair in [(0, 1)]))  # type: ignore[arg-type]
     model = RTRMC(2, max_iter=1).fit(ratings)
     for rows, columns in (([40], [0]), ([0], [60]), ([-1], [0]), ([0.5], [1]), ([0, 1], [1])):
         with pytest.raises(InvalidInputError, match=r"rows|columns"):

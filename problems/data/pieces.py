@@ -8,8 +8,8 @@ import gzip
 import lzma
 import re
 import zipfile
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -99,19 +99,6 @@ class Piece:
 Pieces = Generator[Piece, None, None]
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into a `StorageError`, but for what names its own cause."""
-    said = None
-    with reading(path):
-        try:
-            yield
-        except InvalidInputError as error:
-            said = error
-    if said is not None:
-        raise said
-
-
 def svmlight_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
     """Read lines ``label index:value …``, also compressed; a mark is a place in the text, and its line."""
     if how.n_features is None:
@@ -120,7 +107,7 @@ def svmlight_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
         )
     place, line = mark or [0, 0]
     size = path.stat().st_size
-    with _reading(path), OPENERS.get(path.suffix.lower(), open)(path, "rb") as stream:
+    with reading(path, InvalidInputError), OPENERS.get(path.suffix.lower(), open)(path, "rb") as stream:
         stream.seek(place)
         rest = b""
         while True:
@@ -327,7 +314,7 @@ class _SparseMember:
 
 def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
     """Read rows of X (or its CSR parts) with y, or with indicators Y; a mark is the number of a row."""
-    with _reading(path), zipfile.ZipFile(path) as archive, ExitStack() as opened:
+    with reading(path, InvalidInputError), zipfile.ZipFile(path) as archive, ExitStack() as opened:
         names = {name.removesuffix(".npy") for name in archive.namelist()}
         X, Y = (_part(archive, opened, names, one) for one in "XY")
         candidates = [name for name in sorted(names) if name.lower() in KNOWN["label"] and name != "Y"]
@@ -399,7 +386,7 @@ def _part(archive: zipfile.ZipFile, opened: ExitStack, names: set[str], name: st
 
 def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
     """Read numbers with commas between, below a line of names of which one is that of the label."""
-    with _reading(path), path.open("rb") as stream:
+    with reading(path, InvalidInputError), path.open("rb") as stream:
         [head] = _texts(path, [stream.readline()], how)
         names = [name.strip() for name in cells_of(path, 1, head)]
         _check_names(path, names, how)
@@ -506,7 +493,12 @@ def mtx_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
     """
     [beside] = beside_it(path)
     opened = OPENERS.get(path.suffix.lower(), open)
-    with _reading(beside), beside.open("rb") as labels, _reading(path), opened(path, "rb") as stream:
+    with (
+        reading(beside, InvalidInputError),
+        beside.open("rb") as labels,
+        reading(path, InvalidInputError),
+        opened(path, "rb") as stream,
+    ):
         yield from _mtx_rows(path, how, mark, stream, beside, labels)
 
 

@@ -152,9 +152,7 @@ class ChunkStream:
     @property
     def state(self) -> dict[str, Any]:
         """The place behind the last chunk that was given, as JSON takes it; `seek` goes there."""
-        place = {
-            name: list(one) if isinstance(one, tuple) else one for name, one in vars(self._place).items()
-        }
+        place = dict(vars(self._place))
         return {"place": place, "seed": self._seed, "settings": self._settings(), "files": self._known_files}
 
     def seek(self, state: Mapping[str, Any]) -> None:
@@ -179,18 +177,16 @@ class ChunkStream:
             )
         before, now = dict(state["files"]), dict(self._known_files)
         place, self._seed = state["place"], state["seed"]
-        later: set[str] = set()
-        if place["epoch"] == 0 and not self._texts:
-            unread = self._order(0)[place["reached"] + 1 :]
-            later = {name for number in unread for name in self._names(self._files[number])}
+        unread = self._order(0)[place["reached"] + 1 :] if place["epoch"] == 0 and not self._texts else ()
+        later = {name for number in unread for name in self._names(self._files[number])}
         for name in sorted(before.keys() | now.keys()):
             # A line that cannot be read may be repaired, if no row of its file was given.
             repaired = name in later and name in before
             if before.get(name) != now.get(name) and not repaired:
                 what = "is gone" if name not in now else "is new" if name not in before else "has changed"
                 raise InvalidInputError(
-                    f"{self._root / name} {what} since the checkpoint; bring the files back as they were, or begin "
-                    "afresh without the checkpoint."
+                    f"{self._root / name} {what} since the checkpoint; bring the files back as they were (one of "
+                    "which no row was learned may be repaired), or begin afresh without the checkpoint."
                 )
         if place["epoch"] >= self._n_epochs:
             raise InvalidInputError(

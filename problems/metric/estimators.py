@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from problems.door import engine_name, file_path, kept_count, loss_named, natural_size, step_rule
+from problems.following import checkpoint_of
 from problems.metric.base import TripletLearner
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.ambient import Array
@@ -19,7 +20,7 @@ from rmopt.costs.rows import as_rows
 from rmopt.manifolds import PositiveDefinite
 from rmopt.renamed import renamed
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
-from rmopt.solvers import Checkpoint, CoordinateDescent, Recorder, Sampler
+from rmopt.solvers import CoordinateDescent, Recorder, Sampler
 from rmopt.solvers.coordinate_descent import ORDERS
 
 INITS = ("scaled", "identity")
@@ -166,7 +167,7 @@ class CometMetric(TripletLearner):
             self._start(problem.cost) if start is None else start,
             random_state=seed,
             recorder=recorder,
-            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
+            checkpoint=checkpoint_of(self, seed),
         )
         self.n_iter_, self.history_, self.stopped_by_ = result.steps, result.history, result.stopped_by
         return result.point

@@ -127,7 +127,9 @@ class MatrixCompletion(OwnedData):
         parts = ratings if isinstance(ratings, Mapping) else dealt(ratings, n_agents)
         self.parts = {agent: known_entries(part) for agent, part in parts.items()}
         if not self.parts:
-            raise InvalidInputError("ratings holds no agent; give each agent of this process its entries.")
+            raise InvalidInputError(
+                "ratings holds no agent; give some to each process, and start no more than those."
+            )
         self.n_rows = next(iter(self.parts.values())).shape[0]
         for agent, part in self.parts.items():
             if part.shape[0] != self.n_rows or not 0 <= agent < n_agents:

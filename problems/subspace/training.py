@@ -230,9 +230,8 @@ def gossip(
     with world.guard():
         instance("plan", plan, GossipPlan, "a GossipPlan")
         manifold, rng = _grassmann(tasks, rank), generator(seed_number("seed", seed), Stream.START)
-        saves = checkpoint is not None
-        _check_alike(
-            world, tasks, rank=rank, seed=seed, start=start, flat=flat, checkpoint=saves, **vars(plan)
+        given = _check_alike(
+            world, tasks, checkpoint, rank=rank, seed=seed, start=start, flat=flat, **vars(plan)
         )
         n = tasks.n_terms
         graph = as_graph(plan.graph, n)
@@ -269,7 +268,7 @@ def gossip(
         budget = planned(step_size=1.0).budget(problem)
         # An agent's own clock counts its updates, two for each edge where it has two neighbours.
         steps = budget if plan.clock == "shared" else plan.n_epochs * graph.degrees.mean()
-        saving = _saving(checkpoint, max(1, budget // SAVES), world)
+        saving = _saving(checkpoint, max(1, budget // SAVES), world, given)
         rate = plan.decay / max(1.0, steps)
         rule = Constant(plan.step_size) if rate == 0.0 else InverseTime(plan.step_size, rate)
         result = planned(step_size=rule).run(
@@ -359,9 +358,9 @@ def agree(
     )
     with world.guard():
         manifold = _grassmann(tasks, rank)
-        _check_alike(
-            world, tasks, rank=rank, seed=seed, graph=graph, messages=messages, grow=grow, max_iter=max_iter, tol=tol,
-            checkpoint=checkpoint is not None,
+        given = _check_alike(
+            world, tasks, checkpoint, rank=rank, seed=seed, graph=graph, messages=messages, grow=grow,
+            max_iter=max_iter, tol=tol,
         )  # fmt: skip
         columns = manifold.random_point(generator(seed_number("seed", seed), Stream.START))
         _try_out(tasks, [columns] * tasks.n_terms, world)
@@ -379,7 +378,7 @@ def agree(
             solver = LBFGS(memory=30, max_iter=max_iter, tol=GROWN)
             if k == rank:
                 solver = solver.with_gradient_norm(enough)
-            saving = _saving(_beside(checkpoint, k, rank), max(1, max_iter // SAVES), world)
+            saving = _saving(_beside(checkpoint, k, rank), max(1, max_iter // SAVES), world, given)
             measured = recorder if k == rank else None
             result = solver.run(problem, point, random_state=seed, recorder=measured, checkpoint=saving)
             point, steps, updates = result.point, steps + result.steps, updates + result.updates
@@ -389,11 +388,18 @@ def agree(
         return Gossiped(points, point, 0.0, 0.0, messages_sent, bytes_sent, result)
 
 
-def _check_alike(world: World, tasks: AgentSum, **about: Any) -> None:
-    """Refuse processes of which one was told otherwise than the others, who would wait for each other."""
-    if world.size > 1:
-        sizes = {"n_rows": tasks.n_rows, "n_agents": tasks.n_terms}  # type: ignore[attr-defined]
-        world.check_alike(sizes | {name: spelled(one, name) for name, one in about.items()})
+def _check_alike(world: World, tasks: AgentSum, checkpoint: Any, **about: Any) -> dict[str, str]:
+    """Refuse processes of which one was told otherwise than the others, who would wait for each other.
+
+    Returns what a run was told, as it is written, where others or a checkpoint ask for it.
+    """
+    if world.size == 1 and checkpoint is None:
+        return {}
+    sizes = {"n_rows": tasks.n_rows, "n_agents": tasks.n_terms}  # type: ignore[attr-defined]
+    told = {name: spelled(one, name) for name, one in (sizes | about).items()}
+    world.check_alike({**told, "checkpoint": checkpoint is not None})
+    held = getattr(tasks, "__dict__", {}).items()
+    return told | {name: repr(one) for name, one in held if name[0] != "_" and type(one) in (int, float)}
 
 
 def _grassmann(tasks: AgentSum, rank: int) -> Grassmann:
@@ -428,13 +434,13 @@ def _beside(path: Path | str | None, k: int, rank: int) -> Path | str | None:
     return Path(path).with_name(f"{Path(path).stem}-{k}{Path(path).suffix}")
 
 
-def _saving(path: Path | str | None, every_steps: int, world: World) -> Saving | None:
+def _saving(path: Path | str | None, every_steps: int, world: World, given: dict[str, str]) -> Saving | None:
     """Return how a run saves its state: now and then, or with others at the same steps."""
     if path is None:
         return None
-    return (
-        Checkpoint(path) if world.size == 1 else SharedCheckpoint(path, every_steps=every_steps, world=world)
-    )
+    if world.size == 1:
+        return Checkpoint(path, given=given)
+    return SharedCheckpoint(path, every_steps, world, given)
 
 
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:

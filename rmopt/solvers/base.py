@@ -22,7 +22,7 @@ from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
 from rmopt.renamed import renamed
-from rmopt.solvers.checkpoint import Saving, saving
+from rmopt.solvers.checkpoint import GIVEN, Saving, saving
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder, numbers_for
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
@@ -618,6 +618,7 @@ class _Run:
         """Return what a checkpoint belongs to: names and values or fingerprints."""
         problem, seed, first = self.problem, self.seed, self.first
         return {
+            GIVEN: getattr(self.checkpoint, GIVEN, None),
             "seed": seed,
             "first_step": first,
             **fingerprints(problem.manifold, "manifold"),

@@ -13,15 +13,18 @@ from typing import Annotated, Any, cast
 
 from rmopt.arrays import load_arrays, read_arrays, save_arrays
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number
+from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, optional
 from rmopt.core.identity import fingerprint
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
 from rmopt.solvers.world import ONE_PROCESS, World
 
 _named = bounded(instance, (str, Path), "the name of a file")
+_texts = optional(bounded(instance, dict, "a dict of texts by names"))
 # Of the files; another number for another layout.
 FORMAT = 2
+# What a run was given, beside its identity.
+GIVEN = "given"
 
 
 class Saving(ABC):
@@ -71,6 +74,8 @@ class Checkpoint(CheckedValue, Saving):
         The file; ``.npz`` by custom.
     every_seconds : float
         Least time between two saves.
+    given : dict of str, optional
+        What made the run, such as the parameters of an estimator: a refusal names what differs among these.
 
     See Also
     --------
@@ -94,6 +99,7 @@ class Checkpoint(CheckedValue, Saving):
 
     path: Annotated[Path | str, _named]
     every_seconds: Annotated[float, bounded(number, least=0)] = 30.0
+    given: Annotated[dict[str, str] | None, _texts] = None
 
     def pause_after(self, step: int) -> float:
         return math.inf
@@ -148,6 +154,8 @@ class SharedCheckpoint(CheckedValue, Saving):
         Steps between two saves.
     world : World
         The processes.
+    given : dict of str, optional
+        As of `Checkpoint`.
 
     See Also
     --------
@@ -176,6 +184,7 @@ class SharedCheckpoint(CheckedValue, Saving):
     path: Annotated[Path | str, _named]
     every_steps: Annotated[int, bounded(integer, 1)] = 1000
     world: Annotated[World, bounded(instance, World, "a World")] = ONE_PROCESS
+    given: Annotated[dict[str, str] | None, _texts] = None
 
     def pause_after(self, step: int) -> float:
         return (step // self.every_steps + 1) * self.every_steps
@@ -260,13 +269,19 @@ def _seed_in(path: Path) -> int | None:
 
 
 def _refuse_another(path: Path, saved: dict[str, Any], identity: dict[str, Any]) -> None:
-    """Refuse a file of a run with another identity."""
-    for key in (*identity, *saved):
-        if saved.get(key) != identity.get(key):
-            raise InvalidInputError(
-                f"the checkpoint {path} belongs to another run: its {key} is {saved.get(key)}, not "
-                f"{identity.get(key)}. Delete it or choose another path."
-            )
+    """Refuse a file of a run with another identity; what was given says best in what it differs."""
+    if all(saved.get(key) == identity.get(key) for key in {*identity, *saved} - {GIVEN}):
+        return
+    before, now = saved.get(GIVEN), identity.get(GIVEN)
+    if not (isinstance(before, dict) and isinstance(now, dict)):
+        before, now = (saved, identity) if before is now else ({}, {})
+    name = next((name for name in (*now, *before) if before.get(name) != now.get(name)), None)
+    why = "it has other data, or began otherwise (fit, fit_stream, a warm start)"
+    if name is not None:
+        why = f"its {name} is {before.get(name)}, not {now.get(name)}"
+    raise InvalidInputError(
+        f"the checkpoint {path} belongs to another run: {why}. Delete it or choose another path."
+    )
 
 
 def _save(path: Path, arrays: dict[str, Array], about: dict[str, Any]) -> None:

@@ -99,8 +99,8 @@ class TreeSum(Cost):
     graph : Graph
         Who talks to whom.
     world : World, optional
-        Where the agents are. All processes give the same start, or none. A criterion that sees a clock, as
-        `MaxSeconds`, may then stop one process and not another, which waits forever.
+        Where the agents are. All processes give the same start, or none. A criterion of your own that sees a clock
+        may then stop one process and not another, which waits forever; `MaxSeconds` is refused.
     messages : {"float64", "float32", "int8"}
         Of gradients; "float32" halves what is sent, for a relative error of 1e-7 in each sum. "int8" sends an eighth:
         differences to what was sent before, which get exact as a run settles; sums then depend on what was asked

@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -228,6 +228,12 @@ class OneProcess(World):
 ONE_PROCESS = OneProcess()
 
 
+@cache
+def _own_communicators(mpi: Any) -> int:
+    """Return the key under which a communicator keeps those of its worlds."""
+    return int(mpi.Comm.Create_keyval())
+
+
 class MPIWorld(World):
     """The processes of an MPI communicator.
 
@@ -270,16 +276,20 @@ class MPIWorld(World):
                 f'agents on separate processes need mpi4py and an MPI library ({error}); pip install "rmopt[mpi]".'
             ) from error
         self._mpi = MPI
-        # A communicator of our own: messages of others cannot be taken for ours.
-        self.communicator = (MPI.COMM_WORLD if communicator is None else communicator).Dup()
-        self.rank, self.size = self.communicator.Get_rank(), self.communicator.Get_size()
+        given = MPI.COMM_WORLD if communicator is None else communicator
+        self.rank, self.size = given.Get_rank(), given.Get_size()
         self._others = [process for process in range(self.size) if process != self.rank]
-        if self.size > 1:
-            # Where one process fails outside of `guard`, the others would wait for it forever.
-            sys.excepthook = partial(self._end_all, sys.excepthook)
-            # Here a process says that it ends.
-            self._ends = self.communicator.Dup()
-            atexit.register(self._leave)
+        # Messages of others cannot be taken for ours. There are few communicators to have, so all worlds of one share
+        # two: the second is where a process says that it ends.
+        known: Any = given.Get_attr(_own_communicators(MPI))
+        own: Any = known or (given.Dup(), given.Dup())
+        self.communicator, self._ends = own
+        if known is None:
+            given.Set_attr(_own_communicators(MPI), own)
+            if self.size > 1:
+                # Where one process fails outside of `guard`, the others would wait for it forever.
+                sys.excepthook = partial(self._end_all, sys.excepthook)
+                atexit.register(self._leave)
 
     def __repr__(self) -> str:
         return f"MPIWorld({self.size} processes)"
