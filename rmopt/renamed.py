@@ -5,8 +5,6 @@ module holds, `MODULES` and `MERGED` for modules. Pickles with old names are rea
 written with the first name that a thing had, so that files of both versions are of one run.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import sys

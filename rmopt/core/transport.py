@@ -1,7 +1,5 @@
 """Vector transports: how a tangent vector is carried to the tangent space at another point."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Coordinate descent: the definition, for any manifold with blocks, any cost and any retraction with a velocity."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any

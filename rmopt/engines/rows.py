@@ -1,7 +1,5 @@
 """Steps of AdaGrad on matrices that touch only the rows where a gradient is not zero."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

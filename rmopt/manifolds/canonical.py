@@ -1,7 +1,5 @@
 """Logarithms of frames with the canonical metric, for which no closed form is known."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rmopt.core.ambient import Array

@@ -1,7 +1,5 @@
 """Means of points: the weighted sum in the space around a manifold, and the nearest point to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Logarithms of frames with the Euclidean metric, for most of which no closed form is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

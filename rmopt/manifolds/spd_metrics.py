@@ -1,7 +1,5 @@
 """Three metrics of symmetric positive definite matrices, each by coordinates in which it is that of flat space."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Frames, matrices with orthonormal columns, and rotations; both also in batches."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Symmetric positive definite matrices, also in batches, with one of three metrics."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Each knows the velocity of its curve, which an exact line search needs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

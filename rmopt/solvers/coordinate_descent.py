@@ -1,7 +1,5 @@
 """Coordinate descent over the blocks of a manifold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Compiled engines of stochastic steps that remember earlier gradients, on matrices of one rank."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, ClassVar, cast

@@ -1,7 +1,5 @@
 """How workers come to the mean of their points: as points, or as the factors that compiled engines keep."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Several workers that learn one model: local steps in threads or processes, and every so many steps their mean."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace

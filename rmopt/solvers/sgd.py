@@ -1,7 +1,5 @@
 """Stochastic gradient descent on manifolds, plain, with momentum, adaptive, and with reduced variance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

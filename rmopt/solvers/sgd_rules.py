@@ -1,7 +1,5 @@
 """Stochastic steps along what is remembered of earlier gradients: momentum, Adam, variance reduction, averages."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

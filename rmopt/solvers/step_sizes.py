@@ -1,7 +1,5 @@
 """Step-size rules: functions of the number of the step."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

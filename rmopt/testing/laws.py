@@ -1,7 +1,5 @@
 """Tests for pytest, made of the parts that they hold against the laws."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
