@@ -19,21 +19,10 @@ if TYPE_CHECKING:
     from rmopt.checks.catalogue import Instance
 
 __all__ = [
-    "Check",
-    "check_block_engine",
-    "check_cost",
-    "check_engine",
-    "check_gradient",
-    "check_hessian",
-    "check_instance",
-    "check_manifold",
-    "check_retraction",
-    "check_sampler",
-    "check_solver",
-    "check_step_size",
-    "report",
-    "run_catalogue",
-]
+    "Check", "check_block_engine", "check_cost", "check_engine", "check_gradient", "check_hessian",
+    "check_instance", "check_manifold", "check_retraction", "check_sampler", "check_solver",
+    "check_step_size", "report", "run_catalogue",
+]  # fmt: skip
 
 # A kink near the point bends a Taylor expansion: losses with one in the value, and in the slope.
 KINKED = ("hinge", "absolute")

@@ -260,11 +260,5 @@ def as_transport(name: str, transport: Transport | str | None) -> Transport | No
 
 
 __all__ = [
-    "TRANSPORTS",
-    "ByManifold",
-    "ByProjection",
-    "Isometric",
-    "OfRetraction",
-    "Transport",
-    "as_transport",
-]
+    "TRANSPORTS", "ByManifold", "ByProjection", "Isometric", "OfRetraction", "Transport", "as_transport",
+]  # fmt: skip

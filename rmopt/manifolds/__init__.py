@@ -17,26 +17,8 @@ from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 
 __all__ = [
-    "ArrayManifold",
-    "BoundedRank",
-    "Elliptope",
-    "Euclidean",
-    "FixedRankEmbedded",
-    "FixedRankFactors",
-    "Grassmann",
-    "Hyperbolic",
-    "Oblique",
-    "PSDFactors",
-    "PSDFixedRank",
-    "PolarPSD",
-    "PositiveDefinite",
-    "Power",
-    "Product",
-    "Simplex",
-    "SpecialOrthogonal",
-    "Sphere",
-    "Stiefel",
-    "SymmetricPositiveDefinite",
-    "frechet_mean",
-    "projected_mean",
-]
+    "ArrayManifold", "BoundedRank", "Elliptope", "Euclidean", "FixedRankEmbedded", "FixedRankFactors",
+    "Grassmann", "Hyperbolic", "Oblique", "PSDFactors", "PSDFixedRank", "PolarPSD", "PositiveDefinite",
+    "Power", "Product", "Simplex", "SpecialOrthogonal", "Sphere", "Stiefel", "SymmetricPositiveDefinite",
+    "frechet_mean", "projected_mean",
+]  # fmt: skip
