@@ -11,7 +11,6 @@ from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.engines.reference import ReferenceEngine
-from rmopt.engines.rows import RowAdaGrad
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds import Euclidean
 from rmopt.renamed import renamed
@@ -24,6 +23,7 @@ from rmopt.solvers.sgd_rules import (
     DirectedEngine,
     Momentum,
     Plain,
+    RowAdaGrad,
     StepRule,
     VarianceReduced,
 )
