@@ -107,7 +107,7 @@ class Check:
             raise InvalidInputError(
                 f"the check {self.name!r} of {self.subject} has no picture; plot checks whose `steps` are there."
             )
-        from rmopt.drawing import draw
+        from rmopt.files import draw
 
         draw(Path(path), (5.0, 4.0), _fill, self)
 
