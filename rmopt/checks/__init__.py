@@ -1,7 +1,5 @@
 """Laws as measurements: slopes and errors of manifolds, retractions, costs, engines, samplers and step sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +56,7 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0, dtype: Any = None) -
             yield from check_instance(instance, seed, dtype)
 
 
-def check_instance(instance: Instance, seed: int = 0, dtype: Any = None) -> Iterator[Check]:
+def check_instance(instance: "Instance", seed: int = 0, dtype: Any = None) -> Iterator[Check]:
     """Check a manifold with the retractions, problems and engines that belong to it.
 
     Parameters

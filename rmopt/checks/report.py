@@ -1,7 +1,5 @@
 """Laws, the outcome of holding something against them, and slopes in log-log plots."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -292,7 +290,7 @@ def _short(number: float) -> str:
     return "exact" if number == np.inf else f"{number:.4g}"
 
 
-def _fill(figure: Figure, check: Check) -> None:
+def _fill(figure: "Figure", check: Check) -> None:
     figure.set_layout_engine("constrained")
     axes = figure.subplots()
     assert check.steps is not None

@@ -19,13 +19,7 @@ from rmopt.core.problem import Problem
 from rmopt.core.product import BlockDiagonal, Parts
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import HasVelocity, Retraction
-from rmopt.errors import (
-    DivergedError,
-    InvalidInputError,
-    MissingCapabilityError,
-    RmoptError,
-    StorageError,
-)
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
 from rmopt.renamed import former_names
 
 __all__ = [

@@ -5,8 +5,6 @@ products of factors, sums, and pairs of functions. Projections use nothing but t
 n × m array is formed for a gradient that is not one already.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -185,13 +183,13 @@ class Factored(Operator):
         return self.left.shape[0], self.right.shape[0]
 
     @property
-    def T(self) -> Factored:
+    def T(self) -> "Factored":
         return Factored(self.right, self.left)
 
     def __matmul__(self, other: Array) -> Array:
         return self.left @ (self.right.T @ other)
 
-    def _times(self, scalar: float) -> Factored:
+    def _times(self, scalar: float) -> "Factored":
         return Factored(self.left * scalar, self.right)
 
 
@@ -233,7 +231,7 @@ class Sum(Operator):
         return tuple(self.terms[0].shape)
 
     @property
-    def T(self) -> Sum:
+    def T(self) -> "Sum":
         turned = [term.T for term in self.terms]
         return self if all(a is b for a, b in zip(turned, self.terms, strict=True)) else Sum(*turned)
 
@@ -244,7 +242,7 @@ class Sum(Operator):
     def __add__(self, other: Any) -> Any:
         return Sum(*self.terms, other) if hasattr(other, "shape") else NotImplemented
 
-    def _times(self, scalar: float) -> Sum:
+    def _times(self, scalar: float) -> "Sum":
         return Sum(*(term * scalar for term in self.terms))  # type: ignore[operator, arg-type]
 
 
@@ -282,7 +280,7 @@ class Actions(Operator):
         return self._shape
 
     @property
-    def T(self) -> Actions:
+    def T(self) -> "Actions":
         if self._apply == self._apply_transposed:
             return self
         return Actions(self._shape[::-1], self._apply_transposed, self._apply)
@@ -323,7 +321,7 @@ class RowColumn(Operator):
     u: Array
 
     @classmethod
-    def from_column(cls, k: int, column: Array) -> RowColumn:
+    def from_column(cls, k: int, column: Array) -> Self:
         """Return the direction with this column k (and this row k)."""
         u = np.array(column, dtype=real_type(column))
         u[k] *= 0.5
@@ -334,7 +332,7 @@ class RowColumn(Operator):
         return len(self.u), len(self.u)
 
     @property
-    def T(self) -> RowColumn:
+    def T(self) -> Self:
         return self
 
     @property
@@ -350,7 +348,7 @@ class RowColumn(Operator):
         result[self.k] += self.u @ other
         return result
 
-    def _times(self, scalar: float) -> RowColumn:
+    def _times(self, scalar: float) -> "RowColumn":
         return RowColumn(self.k, scalar * self.u)
 
     def toarray(self) -> Array:

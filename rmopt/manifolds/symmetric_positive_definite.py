@@ -77,11 +77,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
     default_transport: Transport = ByProjection()
 
     def __init__(
-        self,
-        d: int,
-        k: int = 1,
-        metric: str = "affine-invariant",
-        retraction: Retraction | str | None = None,
+        self, d: int, k: int = 1, metric: str = "affine-invariant", retraction: Retraction | str | None = None
     ) -> None:
         self.d, self.k = integer("d", d, 1), integer("k", k, 1)
         self.shape = (self.d, self.d) if k == 1 else (self.k, self.d, self.d)

@@ -1,7 +1,5 @@
 """Matrix completion by stochastic steps on rows of factors, in a metric that no change of their scales alters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -144,7 +142,7 @@ class ScaledSGD(Solver):
                     "FixedRankEmbedded for other vectors."
                 )
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> DealtEntries:
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> "DealtEntries":
         terms: Any = problem.cost.cost  # type: ignore[attr-defined]
         manifold: Any = problem.manifold
         found = terms.left.indices, terms.right.indices, terms.targets
@@ -156,7 +154,7 @@ class ScaledSGD(Solver):
         size = START * (np.abs(values).max() or 1.0) ** 0.5
         return Parts([size * rng.standard_normal((count, manifold.rank)) for count in manifold.sizes])  # type: ignore[attr-defined]
 
-    def begin(self, work: DealtEntries, point: Any) -> EntryState:
+    def begin(self, work: "DealtEntries", point: Any) -> "EntryState":
         A, B = point
         grams = [side.T @ side for side in (A.astype(np.float64), B.astype(np.float64))]
         if not np.vdot(*grams) > 0.0:
@@ -169,12 +167,12 @@ class ScaledSGD(Solver):
         still = np.zeros(work.width, A.dtype), np.ones(work.width, A.dtype), A.dtype.type(0)
         return EntryState(A, B, work.pass_over(padded(A), padded(B), *still, 0))
 
-    def point(self, work: DealtEntries, state: EntryState) -> Parts:
+    def point(self, work: "DealtEntries", state: "EntryState") -> Parts:
         A, B = np.empty_like(state.A), np.empty_like(state.B)
         A[work.row_order], B[work.column_order] = state.A, state.B
         return Parts([A, B])
 
-    def advance(self, work: DealtEntries, state: EntryState, steps: int) -> EntryState:
+    def advance(self, work: "DealtEntries", state: "EntryState", steps: int) -> "EntryState":
         """Return the state after one pass, or the same one for 0 steps."""
         if not steps:
             return state
