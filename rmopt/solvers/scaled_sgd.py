@@ -1,6 +1,5 @@
 """Matrix completion by stochastic steps on rows of factors, in a metric that no change of their scales alters."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from rmopt.kernels.compiled import thread_count
 from rmopt.kernels.vectors import LANES
 from rmopt.manifolds import BoundedRank, FixedRankFactors
 from rmopt.solvers.base import Solver
-from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
+from rmopt.solvers.step_sizes import StepSizeLike, as_step_size, watched
 from rmopt.solvers.threads import one_blas_thread
 
 # Bytes of the rows that the entries of a block move: they stay in a core's own cache.
@@ -104,12 +103,7 @@ class ScaledSGD(Solver):
     keeps_single = True
 
     def __init__(
-        self,
-        step_size: float | StepSize | Callable[[Array], Array] = 5.0,
-        *,
-        n_epochs: int = 20,
-        penalty: float = 0.0,
-        damping: float = 3.0,
+        self, step_size: StepSizeLike = 5.0, *, n_epochs: int = 20, penalty: float = 0.0, damping: float = 3.0
     ) -> None:
         self.step_size, self.n_epochs = as_step_size(step_size), integer("n_epochs", n_epochs)
         self.penalty, self.damping = number("penalty", penalty, least=0), number("damping", damping, least=0)

@@ -53,6 +53,10 @@ class StepSize(ABC):
         return f"{type(self).__name__}()"
 
 
+# What solvers take for one (see `as_step_size`).
+StepSizeLike = float | StepSize | Callable[[Array], Array]
+
+
 class _Checked(CheckedValue, StepSize):
     """A rule whose numbers are checked when it is made."""
 
@@ -349,7 +353,7 @@ class FromFunction(StepSize):
         return etas
 
 
-def as_step_size(rule: float | StepSize | Callable[[Array], Array], searches: bool = False) -> StepSize:
+def as_step_size(rule: StepSizeLike, searches: bool = False) -> StepSize:
     """Return a rule: a number becomes `Constant`, a function `FromFunction`; some solvers also take searches."""
     if isinstance(rule, StepSize):
         if rule.search != FIXED and not searches:
