@@ -142,7 +142,9 @@ class Parallel(ScheduledSolver):
     def engine(self, problem: Problem) -> Engine:
         here = self.world.mine(self.workers)
         own = tuple(self.solver.engine(one) for one in self._shares(problem, here))
-        meeting, first = meeting_of(own, problem.manifold), min(self.first, self.every)
+        manifold, first = problem.manifold, min(self.first, self.every)
+        gauged = all(isinstance(one, GaugedEngine) for one in own)
+        meeting = AtFactors(own[0].gauge, manifold.rank) if gauged else AtPoints(manifold)  # type: ignore[attr-defined]
         sizes = self._sizes(problem)
         return ParallelEngine(
             own, meeting, first, self.every, self.outer_step, self.workers, self.world, sizes
@@ -279,13 +281,6 @@ class AtFactors(AtPoints):
 
     def point(self, mean: Any) -> Any:
         return self.gauge.point_of(mean, self.rank)
-
-
-def meeting_of(engines: Sequence[Engine], manifold: Any) -> AtPoints:
-    """Return how the workers of some engines meet."""
-    if all(isinstance(engine, GaugedEngine) for engine in engines):
-        return AtFactors(engines[0].gauge, manifold.rank)  # type: ignore[attr-defined]
-    return AtPoints(manifold)
 
 
 @dataclass

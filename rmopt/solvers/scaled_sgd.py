@@ -281,12 +281,9 @@ def balanced(A: Array, B: Array) -> tuple[Array, Array, Array]:
         (root_A, across_A), (root_B, across_B) = sides(_root, (A, B))
         U, values, Vt = np.linalg.svd(root_A.T @ root_B)
         scale = np.sqrt(values)
-        A, B = sides(_changed, (A, B), (across_A @ U * scale, across_B @ Vt.T * scale))
+        turns = across_A @ U * scale, across_B @ Vt.T * scale
+        A, B = sides(lambda factor, turn: factor @ turn.astype(factor.dtype), (A, B), turns)
     return A, B, values
-
-
-def _changed(factor: Array, by: Array) -> Array:
-    return factor @ by.astype(factor.dtype)
 
 
 def _root(factor: Array) -> tuple[Array, Array]:
