@@ -13,7 +13,7 @@ from problems.loreta import with_workers
 from rmopt.core import FiniteSum, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
-from rmopt.costs.rows import as_rows
+from rmopt.core.matrices import as_rows
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import AdaGrad, Cosine, Recorder, Result, ShuffledEpochs
 

@@ -12,8 +12,7 @@ from problems.door import classes, near_zero, table_of_numbers, unit_rows
 from problems.kernels import add_products, average_precision, precisions_at
 from problems.threads import by_rows
 from rmopt.core.arguments import array, integer, sequence
-from rmopt.core.matrices import real_matrix, sound
-from rmopt.costs.rows import row_dots
+from rmopt.core.matrices import real_matrix, row_dots, sound
 from rmopt.errors import InvalidInputError
 
 __all__ = ["Retrieval", "bilinear_scores", "cosine_scores", "evaluate_retrieval", "matrix_scores"]

@@ -12,8 +12,8 @@ from problems import kernels
 from rmopt.core import FiniteSum, InvalidInputError, LowRankPoint, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer
+from rmopt.core.matrices import row_dots
 from rmopt.costs import TripletSum, hinge
-from rmopt.costs.rows import row_dots
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.bilinear import rows_of
 from rmopt.kernels import pending

@@ -9,7 +9,7 @@ from problems.door import classes, kept_count, near_zero, table_of_numbers
 from problems.kernels import nearest
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array, dense
-from rmopt.costs.rows import row_dots
+from rmopt.core.matrices import row_dots
 from rmopt.solvers import Sampler
 
 # Rows whose distances to all rows are there at a time.

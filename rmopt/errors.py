@@ -1,7 +1,5 @@
 """The exceptions of rmopt: each carries one sentence that names the cause and the remedy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

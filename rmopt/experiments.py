@@ -23,8 +23,8 @@ from typing import Any
 
 from rich.console import Console
 
-from rmopt.drawing import draw
 from rmopt.errors import StorageError
+from rmopt.files import draw
 
 __all__ = ["Claim", "Outcome", "Run"]
 

@@ -18,6 +18,7 @@ except ImportError:  # pragma: no cover (Windows has no such locks)
     fcntl = None  # type: ignore[assignment]
 
 TEMPORARY = ".rmopt"
+DOTS_PER_INCH = 150
 
 
 def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
@@ -95,6 +96,18 @@ def write_json(path: Path | str, content: Mapping[str, Any]) -> None:
     """Write a mapping as indented JSON, atomically."""
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
     write_atomically(path, lambda stream: stream.write(text.encode()))
+
+
+def draw(path: Path, size: tuple[float, float], fill: Callable[..., None], *arguments: Any) -> None:
+    """Save the picture that ``fill(figure, *arguments)`` draws into an empty figure of a size in inches.
+
+    No display is needed, and an older file is replaced as a whole.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size)
+    fill(figure, *arguments)
+    write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=DOTS_PER_INCH))
 
 
 def set_aside(path: Path) -> Path | None:

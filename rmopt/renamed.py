@@ -5,8 +5,6 @@ module holds, `MODULES` and `MERGED` for modules. Pickles with old names are rea
 written with the first name that a thing had, so that files of both versions are of one run.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import sys
@@ -57,6 +55,7 @@ MERGED = {
     "problems.tags": "problems.data.sets",
     "problems.tasks": "problems.data.sets",
     "problems.text": "problems.data.text",
+    "rmopt.core.row_column": "rmopt.core.ambient",
     "rmopt.costs.autodiff": "rmopt.costs.automatic",
     "rmopt.costs.pairwise": "rmopt.costs.embedded",
     "rmopt.engines.batch": "rmopt.engines.bilinear",
@@ -66,12 +65,14 @@ MERGED = {
     "rmopt.engines.mpi": "rmopt.solvers.world",
     "rmopt.engines.spectrum": "rmopt.solvers.certificate",
     "rmopt.interop.foreign": "rmopt.interop.pymanopt",
+    "rmopt.manifolds.frechet": "rmopt.manifolds.means",
     "rmopt.manifolds.polar": "rmopt.manifolds.psd_fixed_rank",
     "rmopt.manifolds.psd_matrices": "rmopt.manifolds.psd_fixed_rank",
     "rmopt.retractions.euclidean": "rmopt.retractions.positive_definite",
     "rmopt.retractions.psd_fixed_rank": "rmopt.retractions.fixed_rank",
     "rmopt.solvers.factor": "rmopt.solvers.line_search",
     "rmopt.solvers.newton": "rmopt.solvers",
+    "rmopt.testing.laws": "rmopt.testing",
 }
 
 # Modules that numba's caches of version 0.1 name: they are read, without a word, before numba sees that they are old.

@@ -27,13 +27,13 @@ FLOORS = {
     "rmopt.manifolds": 3, "rmopt.costs": 3,
     "rmopt.engines": 4,
     "rmopt.solvers": 5, "rmopt.checks": 5, "rmopt.interop": 5,
-    "rmopt.drawing": 5, "rmopt.testing": 6, "rmopt.experiments": 6, "rmopt.cli": 6,
+    "rmopt.testing": 6, "rmopt.experiments": 6, "rmopt.cli": 6,
     "problems": 7,
 }  # fmt: skip
 # Within a floor: files name errors; costs and manifolds are neighbours that do not meet; checks use solvers.
 ALLOWED = {
     ("rmopt.files", "rmopt.errors"),
-    ("rmopt.checks", "rmopt.solvers"), ("rmopt.checks", "rmopt.drawing"),
+    ("rmopt.checks", "rmopt.solvers"),
     ("rmopt.interop", "rmopt.solvers"), ("rmopt.cli", "rmopt.experiments"),
 }  # fmt: skip
 

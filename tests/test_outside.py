@@ -19,7 +19,7 @@ from rmopt import InvalidInputError, Problem, autograd_cost, jax_cost
 from rmopt.core import Cost, DivergedError
 from rmopt.core.outside import found_outside, remembered, same
 from rmopt.costs import BilinearSum, Loss, squared
-from rmopt.kernels import batch_sgd, bilinear_sgd, directed_sgd, reduced_sgd
+from rmopt.kernels import batch_sgd, bilinear_sgd, directed_sgd
 from rmopt.manifolds import FixedRankEmbedded, Sphere
 from rmopt.solvers import SGD, SVRG, GradientDescent
 
@@ -275,7 +275,7 @@ def test_losses_of_ones_own_share_a_loop_and_raise_their_own_errors(make: Any) -
         return z - y
 
     first = run(lambda z, y: 1.0 if z > y else 0.0)
-    loops = (bilinear_sgd.run, batch_sgd.run, directed_sgd.run, reduced_sgd.run)
+    loops = (bilinear_sgd.run, batch_sgd.run, directed_sgd.run, directed_sgd.run_reduced)
     known = [len(loop.signatures) for loop in loops]
     np.testing.assert_array_equal(run(lambda z, y: 1 if z > y else 0), first)
     np.testing.assert_array_equal(run(lambda z, y: z > y), first)

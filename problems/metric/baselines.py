@@ -16,9 +16,9 @@ from problems.online import Lego
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, number, one_of
+from rmopt.core.matrices import as_rows
 from rmopt.costs import LogDetTriplet, TripletSum
 from rmopt.costs.log_det import DENSE_SHARE
-from rmopt.costs.rows import as_rows
 from rmopt.engines.log_det import samples_of
 from rmopt.linalg import lanczos_eigh
 from rmopt.manifolds import Euclidean

@@ -14,9 +14,9 @@ from problems.metric.base import TripletLearner
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, named, number, one_of, optional, shown
+from rmopt.core.matrices import as_rows
 from rmopt.costs import LogDetTriplet
 from rmopt.costs.log_det import SCORES
-from rmopt.costs.rows import as_rows
 from rmopt.manifolds import PositiveDefinite
 from rmopt.renamed import renamed
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS

@@ -31,7 +31,7 @@ from problems.ranking.measures import best_labels, mean_average_precision
 from problems.saving import Saved
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, check_parameters, flag, integer, number, optional
-from rmopt.costs.rows import as_rows
+from rmopt.core.matrices import as_rows
 from rmopt.solvers.threads import one_blas_thread
 
 # Batches that small collections need, and the share of the words that is left out of a row.

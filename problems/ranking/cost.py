@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from problems.door import label_array
 from rmopt.core import Factored, FiniteSum, InvalidInputError, LowRankPoint
 from rmopt.core.ambient import Array
-from rmopt.core.matrices import sound
-from rmopt.costs.rows import as_rows
+from rmopt.core.matrices import as_rows, sound
 
 # Rows that are scored at a time.
 BLOCK = 512

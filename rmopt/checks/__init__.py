@@ -1,7 +1,5 @@
 """Laws as measurements: slopes and errors of manifolds, retractions, costs, engines, samplers and step sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,21 +17,10 @@ if TYPE_CHECKING:
     from rmopt.checks.catalogue import Instance
 
 __all__ = [
-    "Check",
-    "check_block_engine",
-    "check_cost",
-    "check_engine",
-    "check_gradient",
-    "check_hessian",
-    "check_instance",
-    "check_manifold",
-    "check_retraction",
-    "check_sampler",
-    "check_solver",
-    "check_step_size",
-    "report",
-    "run_catalogue",
-]
+    "Check", "check_block_engine", "check_cost", "check_engine", "check_gradient", "check_hessian",
+    "check_instance", "check_manifold", "check_retraction", "check_sampler", "check_solver",
+    "check_step_size", "report", "run_catalogue",
+]  # fmt: skip
 
 # A kink near the point bends a Taylor expansion: losses with one in the value, and in the slope.
 KINKED = ("hinge", "absolute")
@@ -69,7 +56,7 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0, dtype: Any = None) -
             yield from check_instance(instance, seed, dtype)
 
 
-def check_instance(instance: Instance, seed: int = 0, dtype: Any = None) -> Iterator[Check]:
+def check_instance(instance: "Instance", seed: int = 0, dtype: Any = None) -> Iterator[Check]:
     """Check a manifold with the retractions, problems and engines that belong to it.
 
     Parameters

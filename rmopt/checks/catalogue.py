@@ -39,7 +39,7 @@ from rmopt.manifolds import (
     Stiefel,
     SymmetricPositiveDefinite,
 )
-from rmopt.manifolds.spd_metrics import METRICS
+from rmopt.manifolds.symmetric_positive_definite import METRICS
 from rmopt.retractions import (
     FIXED_RANK_RETRACTIONS,
     GRASSMANN_RETRACTIONS,

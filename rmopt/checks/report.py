@@ -1,7 +1,5 @@
 """Laws, the outcome of holding something against them, and slopes in log-log plots."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -108,7 +106,7 @@ class Check:
             raise InvalidInputError(
                 f"the check {self.name!r} of {self.subject} has no picture; plot checks whose `steps` are there."
             )
-        from rmopt.drawing import draw
+        from rmopt.files import draw
 
         draw(Path(path), (5.0, 4.0), _fill, self)
 
@@ -289,7 +287,7 @@ def _fitted_slope(x: Array, y: Array) -> float:
     return fits[0]
 
 
-def _fill(figure: Figure, check: Check) -> None:
+def _fill(figure: "Figure", check: Check) -> None:
     figure.set_layout_engine("constrained")
     axes = figure.subplots()
     assert check.steps is not None

@@ -1,7 +1,5 @@
 """The laws of solvers: where runs end, and that they can be repeated, cut off and gone on with."""
 
-from __future__ import annotations
-
 import copy
 import tempfile
 from dataclasses import dataclass

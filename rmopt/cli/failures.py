@@ -1,7 +1,5 @@
 """Errors that a user can mend are told in one sentence; errors in the program keep their traceback."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shlex
@@ -50,7 +48,7 @@ def signals_raise() -> Iterator[None]:
 
 @contextmanager
 def told_in_a_sentence(
-    folder: OutputFolder | None = None, *, left: str = "nothing was saved.", resumable: bool = False
+    folder: "OutputFolder | None" = None, *, left: str = "nothing was saved.", resumable: bool = False
 ) -> Iterator[None]:
     """Turn an error of rmopt, a signal, or an error of the output, into one line and an exit status.
 
@@ -82,14 +80,14 @@ def told_in_a_sentence(
             folder.close()
 
 
-def _left(folder: OutputFolder | None, resumable: bool) -> str:
+def _left(folder: "OutputFolder | None", resumable: bool) -> str:
     kept = folder.written() if folder is not None else []
     more = f" and {len(kept) - 4} more" if len(kept) > 4 else ""
     on = f"; go on with --resume --out {shlex.quote(str(folder))}" if resumable else ""
     return f"what was saved is in {folder}: {', '.join(kept[:4])}{more}{on}." if kept else ""
 
 
-def _tell_of_output(error: OSError, folder: OutputFolder | None) -> None:
+def _tell_of_output(error: OSError, folder: "OutputFolder | None") -> None:
     """Exit when standard output or the output folder does not take what is written; return otherwise."""
     try:
         if error.filename is None:

@@ -1,6 +1,6 @@
 """The words of rmopt: manifold, retraction, ambient operator, cost, problem, errors."""
 
-from rmopt.core.ambient import Actions, Ambient, Factored, Operator, Sum
+from rmopt.core.ambient import Actions, Ambient, Factored, Operator, RowColumn, Sum
 from rmopt.core.cost import (
     AgentSum,
     BlockCost,
@@ -19,14 +19,7 @@ from rmopt.core.problem import Problem
 from rmopt.core.product import BlockDiagonal, Parts
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import HasVelocity, Retraction
-from rmopt.core.row_column import RowColumn
-from rmopt.errors import (
-    DivergedError,
-    InvalidInputError,
-    MissingCapabilityError,
-    RmoptError,
-    StorageError,
-)
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
 from rmopt.renamed import former_names
 
 __all__ = [

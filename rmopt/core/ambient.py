@@ -5,17 +5,16 @@ products of factors, sums, and pairs of functions. Projections use nothing but t
 n × m array is formed for a gradient that is not one already.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError
-from rmopt.precision import matched
+from rmopt.precision import matched, real_type
 
 Array = np.ndarray
 Action = Callable[[Array], Array]
@@ -184,13 +183,13 @@ class Factored(Operator):
         return self.left.shape[0], self.right.shape[0]
 
     @property
-    def T(self) -> Factored:
+    def T(self) -> "Factored":
         return Factored(self.right, self.left)
 
     def __matmul__(self, other: Array) -> Array:
         return self.left @ (self.right.T @ other)
 
-    def _times(self, scalar: float) -> Factored:
+    def _times(self, scalar: float) -> "Factored":
         return Factored(self.left * scalar, self.right)
 
 
@@ -232,7 +231,7 @@ class Sum(Operator):
         return tuple(self.terms[0].shape)
 
     @property
-    def T(self) -> Sum:
+    def T(self) -> "Sum":
         turned = [term.T for term in self.terms]
         return self if all(a is b for a, b in zip(turned, self.terms, strict=True)) else Sum(*turned)
 
@@ -243,7 +242,7 @@ class Sum(Operator):
     def __add__(self, other: Any) -> Any:
         return Sum(*self.terms, other) if hasattr(other, "shape") else NotImplemented
 
-    def _times(self, scalar: float) -> Sum:
+    def _times(self, scalar: float) -> "Sum":
         return Sum(*(term * scalar for term in self.terms))  # type: ignore[operator, arg-type]
 
 
@@ -281,13 +280,83 @@ class Actions(Operator):
         return self._shape
 
     @property
-    def T(self) -> Actions:
+    def T(self) -> "Actions":
         if self._apply == self._apply_transposed:
             return self
         return Actions(self._shape[::-1], self._apply_transposed, self._apply)
 
     def __matmul__(self, other: Array) -> Array:
         return self._apply(other)
+
+
+@dataclass(frozen=True, eq=False)
+class RowColumn(Operator):
+    """The symmetric matrix H = u e_kᵀ + e_k uᵀ.
+
+    Attributes
+    ----------
+    k : int
+        The row and column.
+    u : array, shape (d,)
+        H_jk for j ≠ k, and half of H_kk.
+
+    See Also
+    --------
+    rmopt.manifolds.PositiveDefinite : coordinate descent moves along these.
+
+    References
+    ----------
+    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
+
+    Examples
+    --------
+    >>> from rmopt.core import RowColumn
+    >>> RowColumn.from_column(1, [2.0, 5.0, 0.0]).toarray()
+    array([[0., 2., 0.],
+           [2., 5., 0.],
+           [0., 0., 0.]])
+    """
+
+    k: int
+    u: Array
+
+    @classmethod
+    def from_column(cls, k: int, column: Array) -> Self:
+        """Return the direction with this column k (and this row k)."""
+        u = np.array(column, dtype=real_type(column))
+        u[k] *= 0.5
+        return cls(k, u)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.u), len(self.u)
+
+    @property
+    def T(self) -> Self:
+        return self
+
+    @property
+    def column(self) -> Array:
+        """Column k of H."""
+        column = self.u.copy()
+        column[self.k] *= 2.0
+        return column
+
+    def __matmul__(self, other: Array) -> Array:
+        other = np.asarray(other)
+        result = np.multiply.outer(self.u, other[self.k])
+        result[self.k] += self.u @ other
+        return result
+
+    def _times(self, scalar: float) -> "RowColumn":
+        return RowColumn(self.k, scalar * self.u)
+
+    def toarray(self) -> Array:
+        """Return H as an array."""
+        H = np.zeros(self.shape, self.u.dtype)
+        H[:, self.k] += self.u
+        H[self.k] += self.u
+        return H
 
 
 def dense(ambient: Any, like: Any = None) -> Array:

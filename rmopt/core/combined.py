@@ -1,7 +1,5 @@
 """Costs that add and scale: ``cost + 0.1 * other``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 

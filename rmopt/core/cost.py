@@ -1,7 +1,5 @@
 """Costs: what is minimised. A cost knows values and ambient gradients, nothing of the manifold's metric."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial

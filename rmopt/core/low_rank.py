@@ -1,7 +1,5 @@
 """Points and tangent vectors of the embedded manifold of rank-k matrices, as factors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,7 +115,7 @@ class LowRankTangent(Vector):
     Up: Array
     Vp: Array
 
-    def inner(self, other: LowRankTangent) -> float:
+    def inner(self, other: "LowRankTangent") -> float:
         """Return the Frobenius inner product with another tangent vector at the same point."""
         return float(np.vdot(self.M, other.M) + np.vdot(self.Up, other.Up) + np.vdot(self.Vp, other.Vp))
 

@@ -1,7 +1,5 @@
 """The abstract manifold, in pymanopt's words, and the capabilities that some manifolds add."""
 
-from __future__ import annotations
-
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,12 +1,15 @@
-"""What a sparse matrix must hold before compiled loops may read it: numbers of rows and columns that exist."""
+"""Matrices of data: checked as they were given, and their rows in the one form that compiled loops read."""
 
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from rmopt.core.arguments import numbers
+from rmopt.core.arguments import array, numbers
 from rmopt.errors import InvalidInputError
+
+# Arrays are multiplied faster than CSR where at least this share of their numbers is not zero.
+DENSE_FROM = 0.5
 
 
 def sound(name: str, matrix: Any) -> Any:
@@ -42,6 +45,60 @@ def real_matrix(name: str, matrix: Any, shape: tuple[int, int]) -> Any:
     rows = sp.csr_array(matrix, dtype=float)
     numbers(name, rows.data)
     return rows
+
+
+def as_rows(matrix: Any, name: str) -> sp.csr_array:
+    """Return a dense or sparse matrix as a CSR array: float64, int32 indices, sorted, no duplicates.
+
+    Anything that is not a matrix of finite real numbers raises an `InvalidInputError` that calls it by the name.
+    """
+    return _in_csr(checked_matrix(matrix, name), name)
+
+
+def checked_matrix(matrix: Any, name: str) -> Any:
+    """Return a matrix of finite real numbers: an array of float64 where it is full, and else as `as_rows` does."""
+    if not sp.issparse(sound(name, matrix)):
+        matrix = array(name, matrix)
+        if matrix.dtype == object or (not np.issubdtype(matrix.dtype, np.number) and matrix.dtype != bool):
+            raise InvalidInputError(f"{name} must hold numbers, got an array of {matrix.dtype}.")
+    if len(matrix.shape) != 2:
+        raise InvalidInputError(f"{name} must be a matrix (2 dimensions), got shape {matrix.shape}.")
+    if np.issubdtype(matrix.dtype, np.complexfloating):
+        raise InvalidInputError(f"{name} must be real, got complex data.")
+    if not sp.issparse(matrix) and np.count_nonzero(matrix) >= max(DENSE_FROM * matrix.size, 1):
+        rows = values = np.asarray(matrix, dtype=np.float64)
+    else:
+        rows = sp.csr_array(matrix, dtype=np.float64)
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+        values = rows.data
+    if not np.isfinite(values).all():
+        raise InvalidInputError(f"{name} holds NaN or infinity; remove or impute those values first.")
+    return rows if values is rows else _in_csr(rows, name)
+
+
+def in_fast_form(rows: Any) -> Any:
+    """Return a CSR array as an array where that is multiplied faster; an array is one already."""
+    is_full = sp.issparse(rows) and rows.nnz >= max(DENSE_FROM * rows.shape[0] * rows.shape[1], 1)
+    return rows.toarray() if is_full else rows
+
+
+def row_dots(rows: Any, others: Any) -> Any:
+    """Return the inner products of rows, of an array or sparse, with as many others."""
+    if sp.issparse(rows):
+        return np.asarray(rows.multiply(others).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", rows, others)
+
+
+def _in_csr(matrix: Any, name: str) -> sp.csr_array:
+    rows = sp.csr_array(matrix)
+    if max(rows.nnz, *rows.shape) > np.iinfo(np.int32).max:
+        raise InvalidInputError(f"{name} is too large for 32-bit indices ({rows.nnz} non-zeros); split it.")
+    if rows.indices.dtype == np.int32 and rows.data.flags.writeable:
+        return rows
+    parts = (rows.data.copy(), rows.indices.astype(np.int32), rows.indptr.astype(np.int32))
+    return sp.csr_array(parts, shape=rows.shape)
 
 
 def _flaw(matrix: Any) -> str | None:

@@ -1,7 +1,5 @@
 """What was computed at the latest points."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

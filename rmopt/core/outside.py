@@ -1,7 +1,5 @@
 """What a function finds outside of itself: compiled functions hold it as it was when they were compiled."""
 
-from __future__ import annotations
-
 import copyreg
 import functools
 import threading

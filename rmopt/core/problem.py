@@ -1,7 +1,5 @@
 """A problem: a cost to minimise on a manifold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Points, tangent vectors and gradients of product manifolds: one part per factor."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -111,7 +109,7 @@ class BlockDiagonal(Operator):
         return sum(n for n, _ in self.shapes), sum(m for _, m in self.shapes)
 
     @cached_property
-    def T(self) -> BlockDiagonal:
+    def T(self) -> "BlockDiagonal":
         # Kept, for the transpose of a sparse block takes scipy as long as a product with few columns.
         return BlockDiagonal(
             [(m, n) for n, m in self.shapes], {i: block.T for i, block in self.blocks.items()}
@@ -125,7 +123,7 @@ class BlockDiagonal(Operator):
             result[rows[i] : rows[i + 1]] = part
         return result
 
-    def _times(self, scalar: float) -> BlockDiagonal:
+    def _times(self, scalar: float) -> "BlockDiagonal":
         return BlockDiagonal(self.shapes, {i: block * scalar for i, block in self.blocks.items()})
 
     def toarray(self) -> Array:

@@ -1,7 +1,5 @@
 """Points and tangent vectors of the manifold of positive semidefinite matrices of rank k, as factors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,7 +124,7 @@ class PSDTangent(Vector):
     M: Array
     Qp: Array
 
-    def inner(self, other: PSDTangent) -> float:
+    def inner(self, other: "PSDTangent") -> float:
         """Return the Frobenius inner product with another tangent vector at the same point."""
         return float(np.vdot(self.M, other.M) + 2.0 * np.vdot(self.Qp, other.Qp))
 

@@ -1,7 +1,5 @@
 """Vector transports: how a tangent vector is carried to the tangent space at another point."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -262,11 +260,5 @@ def as_transport(name: str, transport: Transport | str | None) -> Transport | No
 
 
 __all__ = [
-    "TRANSPORTS",
-    "ByManifold",
-    "ByProjection",
-    "Isometric",
-    "OfRetraction",
-    "Transport",
-    "as_transport",
-]
+    "TRANSPORTS", "ByManifold", "ByProjection", "Isometric", "OfRetraction", "Transport", "as_transport",
+]  # fmt: skip

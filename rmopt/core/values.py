@@ -1,7 +1,5 @@
 """Objects that are values: two of the same class and parameters are equal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

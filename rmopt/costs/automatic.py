@@ -1,7 +1,5 @@
 """Costs by automatic differentiation: of arrays, of the factors of W = A Bᵀ, and of the parts of products."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import sys

@@ -1,7 +1,5 @@
 """Libraries of automatic differentiation behind three functions: join blocks, first and second derivatives."""
 
-from __future__ import annotations
-
 import importlib
 import warnings
 from abc import ABC, abstractmethod

@@ -11,8 +11,8 @@ from rmopt.core.ambient import Array, Factored, dense
 from rmopt.core.arguments import array, numbers
 from rmopt.core.cost import FiniteSum
 from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.matrices import as_rows, checked_matrix, in_fast_form, row_dots
 from rmopt.costs.losses import MARGIN_LOSSES, Loss, as_loss, hinge
-from rmopt.costs.rows import as_rows, checked_matrix, in_fast_form, row_dots
 from rmopt.errors import InvalidInputError
 
 

@@ -1,7 +1,5 @@
 """Constraints as costs: problems that have them, and the augmented Lagrangian that stands for both."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

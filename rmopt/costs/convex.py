@@ -3,8 +3,6 @@
 Nothing here is of size p × p: a cost sees the p × d factor, and its gradient ∇f(W) is an operator.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce

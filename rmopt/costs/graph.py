@@ -1,10 +1,8 @@
 """Who talks to whom: connected graphs of agents, and the rounds in which all can talk at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -145,32 +143,32 @@ class Graph:
         return weights
 
     @classmethod
-    def path(cls, n: int) -> Graph:
+    def path(cls, n: int) -> Self:
         """Return agents in a line, as in the paper."""
         n = integer("n", n, 1)
         return cls(n, [(i, i + 1) for i in range(n - 1)], "path")
 
     @classmethod
-    def ring(cls, n: int) -> Graph:
+    def ring(cls, n: int) -> Self:
         """Return agents in a circle."""
         n = integer("n", n, 1)
         closing = [(0, n - 1)] if n > 2 else []
         return cls(n, [(i, i + 1) for i in range(n - 1)] + closing, "ring")
 
     @classmethod
-    def star(cls, n: int) -> Graph:
+    def star(cls, n: int) -> Self:
         """Return agent 0 joined to all others."""
         n = integer("n", n, 1)
         return cls(n, [(0, i) for i in range(1, n)], "star")
 
     @classmethod
-    def complete(cls, n: int) -> Graph:
+    def complete(cls, n: int) -> Self:
         """Return every agent joined to every other."""
         n = integer("n", n, 1)
         return cls(n, [(i, j) for i in range(n) for j in range(i + 1, n)], "complete graph")
 
     @classmethod
-    def grid(cls, n: int) -> Graph:
+    def grid(cls, n: int) -> Self:
         """Return n agents in rows as square as can be; the last row may be shorter."""
         n = integer("n", n, 1)
         width = max(1, round(n**0.5))
@@ -178,7 +176,7 @@ class Graph:
         return cls(n, across + [(i, i + width) for i in range(n - width)], "grid")
 
     @classmethod
-    def erdos_renyi(cls, n: int, p: float | None = None, seed: int = 0) -> Graph:
+    def erdos_renyi(cls, n: int, p: float | None = None, seed: int = 0) -> Self:
         """Return a random graph: each pair is joined with probability p; drawn again until it is connected.
 
         Parameters

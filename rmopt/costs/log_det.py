@@ -7,13 +7,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 
-from rmopt.core.ambient import Array, dense
+from rmopt.core.ambient import Array, RowColumn, dense
 from rmopt.core.arguments import bounded, number, one_of
 from rmopt.core.cost import BlockCost
-from rmopt.core.row_column import RowColumn
+from rmopt.core.matrices import as_rows, row_dots
 from rmopt.costs.bilinear import checked_triplets, of_its_own
 from rmopt.costs.losses import Loss, as_loss, hinge
-from rmopt.costs.rows import as_rows, row_dots
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import symmetric
 

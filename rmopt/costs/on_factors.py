@@ -1,7 +1,5 @@
 """Any cost of matrices of low rank as a cost of their factors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

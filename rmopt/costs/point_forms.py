@@ -1,7 +1,5 @@
 """What points are made of, as automatic derivatives see them: arrays, and matrices by their factors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,7 +46,7 @@ class Derivative(Operator):
         return self._shape
 
     @property
-    def T(self) -> Derivative:
+    def T(self) -> "Derivative":
         return Derivative(
             self._shape[::-1],
             lambda X, Y: self._act(Y, X)[::-1],

@@ -1,7 +1,5 @@
 """Sums of squared residuals, whose curvature is nearly that of their linear parts: for Levenberg–Marquardt."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any

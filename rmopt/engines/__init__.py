@@ -11,23 +11,10 @@ from rmopt.engines.reference import ReferenceEngine
 from rmopt.renamed import former_names
 
 __all__ = [
-    "ENGINES",
-    "GREEDY",
-    "BatchEngine",
-    "BilinearEngine",
-    "CoordinateDescentEngine",
-    "CoordinateReference",
-    "DeferredEngine",
-    "Engine",
-    "GaugedEngine",
-    "GaugedState",
-    "LogDetEngine",
-    "ReferenceEngine",
-    "SymmetricBilinearEngine",
-    "choose_coordinate_engine",
-    "choose_engine",
-    "register",
-]
+    "ENGINES", "GREEDY", "BatchEngine", "BilinearEngine", "CoordinateDescentEngine", "CoordinateReference",
+    "DeferredEngine", "Engine", "GaugedEngine", "GaugedState", "LogDetEngine", "ReferenceEngine",
+    "SymmetricBilinearEngine", "choose_coordinate_engine", "choose_engine", "register",
+]  # fmt: skip
 
 __getattr__ = former_names(
     __name__,

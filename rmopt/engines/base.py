@@ -1,7 +1,5 @@
 """The one verb of every engine: advance a state along a schedule."""
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence

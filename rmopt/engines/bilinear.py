@@ -1,7 +1,5 @@
 """The compiled engines of LORETA: bilinear costs, one sparse rank-one term a step or several."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 

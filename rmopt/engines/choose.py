@@ -1,7 +1,5 @@
 """The choice between the engines: compiled twins say what they run, and the first that fits is taken."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from rmopt.core.arguments import one_of

@@ -1,7 +1,5 @@
 """Coordinate descent: the definition, for any manifold with blocks, any cost and any retraction with a velocity."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +7,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from rmopt.core.ambient import Array, dense
+from rmopt.core.ambient import Array, RowColumn, dense
 from rmopt.core.cost import BlockCost, Cost, HasProximalStep
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import ambient_at
 from rmopt.core.retraction import Retraction
-from rmopt.core.row_column import RowColumn
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.kernels.row_column import BEYOND, CLIP, EXACT, FIXED
 from rmopt.linalg import symmetric

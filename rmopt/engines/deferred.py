@@ -1,9 +1,7 @@
 """The compiled engine of LORETA-1 on dense examples: blocks of steps by matrix products."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -48,7 +46,7 @@ class OpenBlock:
     count: Array
 
     @classmethod
-    def empty(cls, size: int, k: int) -> OpenBlock:
+    def empty(cls, size: int, k: int) -> Self:
         """Return a block without steps."""
         left, plus, minus = (np.full(size, -1) for _ in range(3))
         return cls(left, plus, minus, np.zeros((size, k)), np.zeros((size, k)), np.zeros(1, dtype=np.int64))

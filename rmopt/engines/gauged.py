@@ -1,7 +1,5 @@
 """What every compiled engine on lifted factors shares: a gauge that is made from a point, watched and renewed."""
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The compiled engine of coordinate descent on `LogDetTriplet`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 

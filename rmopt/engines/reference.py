@@ -1,7 +1,5 @@
 """The reference engine: the definition of Riemannian stochastic gradient descent, in plain Python."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Flower: clients learn a model of low rank from data that they keep, and the server averages on the manifold."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """pymanopt, both ways: its optimizers on rmopt's manifolds, and its manifolds of single arrays as rmopt manifolds."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -71,7 +69,7 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     return _watched(problem, Watch(problem, Recorder(), None))
 
 
-def _watched(problem: Problem, watch: Watch) -> pymanopt.Problem:
+def _watched(problem: Problem, watch: "Watch") -> pymanopt.Problem:
     manifold, cost = problem.manifold, problem.cost
     wrap = pymanopt.function.numpy(manifold)
     parts: dict[str, Any] = {"euclidean_gradient": wrap(watch.counted("gradients", watch.gradient))}
@@ -366,7 +364,7 @@ def _has(foreign: Any, method: str) -> bool:
 def _as_there(method: str) -> Any:
     """Return a method that does what pymanopt's does, where it has it."""
 
-    def asked(self: FromPymanopt, *arguments: Any) -> Any:
+    def asked(self: "FromPymanopt", *arguments: Any) -> Any:
         if not _has(self.foreign, method):
             raise MissingCapabilityError(
                 f"{self} has no `{method}`; choose a manifold or a solver that needs none."

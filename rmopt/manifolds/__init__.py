@@ -6,9 +6,8 @@ from rmopt.manifolds.elliptope import Elliptope
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.factors import BoundedRank, FixedRankFactors, PSDFactors
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
-from rmopt.manifolds.frechet import frechet_mean
 from rmopt.manifolds.grassmann import Grassmann
-from rmopt.manifolds.means import projected_mean
+from rmopt.manifolds.means import frechet_mean, projected_mean
 from rmopt.manifolds.positive_definite import PositiveDefinite
 from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PolarPSD, PSDFixedRank
@@ -17,26 +16,8 @@ from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 
 __all__ = [
-    "ArrayManifold",
-    "BoundedRank",
-    "Elliptope",
-    "Euclidean",
-    "FixedRankEmbedded",
-    "FixedRankFactors",
-    "Grassmann",
-    "Hyperbolic",
-    "Oblique",
-    "PSDFactors",
-    "PSDFixedRank",
-    "PolarPSD",
-    "PositiveDefinite",
-    "Power",
-    "Product",
-    "Simplex",
-    "SpecialOrthogonal",
-    "Sphere",
-    "Stiefel",
-    "SymmetricPositiveDefinite",
-    "frechet_mean",
-    "projected_mean",
-]
+    "ArrayManifold", "BoundedRank", "Elliptope", "Euclidean", "FixedRankEmbedded", "FixedRankFactors",
+    "Grassmann", "Hyperbolic", "Oblique", "PSDFactors", "PSDFixedRank", "PolarPSD", "PositiveDefinite",
+    "Power", "Product", "Simplex", "SpecialOrthogonal", "Sphere", "Stiefel", "SymmetricPositiveDefinite",
+    "frechet_mean", "projected_mean",
+]  # fmt: skip

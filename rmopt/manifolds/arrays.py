@@ -1,7 +1,5 @@
 """What manifolds of arrays share that take over the inner product of the space around them."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arrays whose columns lie in hyperbolic space or are probabilities, with metrics of their own."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any
 

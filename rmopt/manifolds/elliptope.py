@@ -1,7 +1,5 @@
 """Correlation matrices of low rank, by factors with rows of length 1."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Matrices of low rank by their factors: quotient geometries, in which the rank may fall."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 import numpy as np

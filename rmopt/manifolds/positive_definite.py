@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from rmopt.core.ambient import Ambient, Array, dense
+from rmopt.core.ambient import Ambient, Array, RowColumn, dense
 from rmopt.core.retraction import Retraction
-from rmopt.core.row_column import RowColumn
 from rmopt.kernels import row_column
 from rmopt.linalg import leading_eigh
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite

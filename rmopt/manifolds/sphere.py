@@ -1,7 +1,5 @@
 """Arrays of unit length, and matrices whose columns have it."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any
 

@@ -1,7 +1,6 @@
 """Frames, matrices with orthonormal columns, and rotations; both also in batches."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -26,14 +25,20 @@ from rmopt.linalg import (
     symmetric,
     versine,
 )
-from rmopt.manifolds import canonical, shooting
 from rmopt.manifolds.arrays import ArrayManifold
-from rmopt.precision import slack
+from rmopt.precision import coarseness, slack
 from rmopt.retractions.arrays import CANONICAL_RETRACTIONS, FRAME_RETRACTIONS, CanonicalCayley
 from rmopt.retractions.grassmann import Exponential, Polar
 
 # Rotations of ℝ³ from where on all entries at once take less time than products of matrices one by one.
 MANY = 200
+# Steps or shots towards a geodesic with the canonical metric: three for near points, some dozens at 0.8 π; with the
+# Euclidean one: ten for near points, up to eighty at 0.95 π. Beyond, some pairs have none that come nearer.
+MAX_STEPS = 500
+# Where along a geodesic what a shot misses is carried back to its start, as parts of its length.
+STAGES = np.array([1.0, 2.0 / 3.0, 1.0 / 3.0])[:, None, None]
+
+Move = Callable[[Array, Array], Array]
 
 
 class Stiefel(ArrayManifold):
@@ -158,7 +163,7 @@ class Stiefel(ArrayManifold):
 
     def _log_of_one(self, point_a: Array, point_b: Array) -> Array:
         # Geodesics and projections are the same for frames of any number of rows, without batches.
-        return shooting.log(point_a, point_b, partial(Stiefel.exp, self), partial(Stiefel.projection, self))
+        return _euclidean_log(point_a, point_b, partial(Stiefel.exp, self), partial(Stiefel.projection, self))
 
     def dist(self, point_a: Array, point_b: Array) -> float:
         """Return the length of that geodesic; errors are those of `log`."""
@@ -217,7 +222,7 @@ class CanonicalStiefel(Stiefel):
         return orthonormalised(frame @ rotation(core)[..., : self.p])
 
     def _log_of_one(self, point_a: Array, point_b: Array) -> Array:
-        return canonical.log(point_a, point_b)
+        return _canonical_log(point_a, point_b)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along by the Cayley transform from one point to the other.
@@ -338,6 +343,98 @@ class SpecialOrthogonal(Stiefel):
         point = super().random_point(rng)
         point[..., 0] *= np.linalg.det(point)[..., None]
         return in_precision(orthonormalised(point), dtype)
+
+
+def _euclidean_log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
+    """Return the initial velocity of a geodesic from X to Y, by shots (Bryner 2017; Zimmermann and Hüper 2022).
+
+    Single columns and square matrices have closed forms, at all distances. Otherwise each geodesic ends beside Y;
+    what is missing is carried back along it, by projections that keep its length, and added to the velocity. All of
+    that is in the space of X and Y, so a shot costs O(p³). `exp` and `projection` are those of frames with p columns,
+    and as many rows as X and Y span dimensions or more; `exp` of several at once.
+    """
+    p = X.shape[1]
+    M = X.T @ Y
+    Q = np.linalg.qr(np.hstack([X, Y - X @ M]))[0][:, p:]
+    if not Q.size:
+        if np.linalg.det(M) < 0.0:
+            raise MissingCapabilityError(
+                "there is no geodesic between square frames with determinants of different signs; turn one column."
+            )
+        # Rotations: their geodesics are those of the group.
+        return X @ rotation_log(M)
+    goal = np.vstack([M, Q.T @ Y])
+    if p == 1:
+        # A great circle.
+        return Q * np.arctan2(goal[1], goal[0])
+    start = np.eye(*goal.shape, dtype=goal.dtype)
+    velocity = projection(start, goal - start)
+    velocity *= np.linalg.norm(goal - start) / max(float(np.linalg.norm(velocity)), 1e-30)
+    enough = 3e-14 * coarseness(goal) * p**0.5
+    starts, stages = np.broadcast_to(start, (len(STAGES), *start.shape)), STAGES.astype(goal.dtype)
+    for _ in range(MAX_STEPS):
+        places = exp(starts, velocity * stages)
+        missing = goal - places[0]
+        gap = float(np.linalg.norm(missing))
+        for place in (*places, start):
+            missing = projection(place, missing)
+            carried = float(np.linalg.norm(missing))
+            missing *= gap / max(carried, 1e-30)
+        velocity = velocity + missing
+        if gap <= enough:
+            return X @ velocity[:p] + Q @ velocity[p:]
+    raise _too_far("shots")
+
+
+def _canonical_log(X: Array, Y: Array) -> Array:
+    """Return the initial velocity of a geodesic from X to Y (Zimmermann 2017; Zimmermann and Hüper 2022, section 3).
+
+    In the space of X and Y a rotation that leads from X to Y is wanted whose logarithm is [[A, −Bᵀ], [B, 0]]. It is
+    free in how it turns what is orthogonal to X, by which the last block C is brought to zero.
+
+    Parameters
+    ----------
+    X, Y : array, shape (n, p)
+
+    Raises
+    ------
+    MissingCapabilityError
+        When C stays: the points are far apart. And for square matrices of which one is no rotation of the other.
+    """
+    n, p = X.shape
+    M = X.T @ Y
+    Q = np.linalg.qr(np.hstack([X, Y - X @ M]))[0][:, p:]
+    V = np.vstack([M, Q.T @ Y])
+    V = np.hstack([V, np.linalg.qr(V, mode="complete")[0][:, p:]])
+    # The nearest to the identity in its last block, for a start.
+    left, _, right = np.linalg.svd(V[p:, p:])
+    V[:, p:] = V[:, p:] @ right.T
+    if np.linalg.det(V) * np.linalg.det(left) < 0.0:
+        if n == p:
+            raise MissingCapabilityError(
+                "no geodesic leads from one point to the other: one of the square matrices has determinant 1, "
+                "the other −1. Take points of the same determinant."
+            )
+        V[:, -1] *= -1.0
+    V[:, p:] = V[:, p:] @ left.T
+    for _ in range(MAX_STEPS):
+        generator = rotation_log(V)
+        B, C = generator[p:, :p], generator[p:, p:]
+        if np.linalg.norm(C) <= 1e-13 * coarseness(C):
+            return X @ generator[:p, :p] + Q @ B
+        # To third order in B the block C moves by S Γ + Γ S with S = BBᵀ/12 − I/2, which far off is no guide.
+        squares, vectors = np.linalg.eigh(B @ B.T)
+        pull = np.maximum(0.5 - squares / 12.0, 0.02)
+        turn = vectors @ ((vectors.T @ C @ vectors) / (pull[:, None] + pull)) @ vectors.T
+        V[:, p:] = V[:, p:] @ rotation(0.5 * (turn.T - turn))
+    raise _too_far("steps")
+
+
+def _too_far(tried: str) -> MissingCapabilityError:
+    return MissingCapabilityError(
+        f"no geodesic was found between two frames in {MAX_STEPS} {tried}: they are about π or more apart. Use a "
+        "solver that needs no logarithm, or points that are closer."
+    )
 
 
 def _log_in_space(Q: Array) -> Array:

@@ -1,21 +1,64 @@
-"""Symmetric positive definite matrices, also in batches, with one of three metrics."""
+"""Symmetric positive definite matrices, also in batches; and three metrics, by coordinates in which each is flat."""
 
-from __future__ import annotations
-
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer, one_of
 from rmopt.core.points import in_precision
-from rmopt.core.retraction import Retraction
+from rmopt.core.retraction import Retraction, by_name
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError
-from rmopt.linalg import symmetric
+from rmopt.linalg import exp_differences, lyapunov, symmetric, whitened
 from rmopt.manifolds.arrays import ArrayManifold
-from rmopt.manifolds.spd_metrics import METRICS, Metric
 from rmopt.precision import matched, slack
+from rmopt.retractions.grassmann import Exponential
+from rmopt.retractions.positive_definite import Congruence, SchurExponential, SecondOrderPD
+
+
+class Metric(ABC):
+    """A Riemannian metric of symmetric positive definite matrices W, shape (..., d, d).
+
+    `flat` and `bent` map tangent vectors at W to symmetric matrices and back such that ⟨ξ, η⟩ = tr(flat ξ · flat η);
+    gradients, lengths and a transport that keeps them follow.
+    """
+
+    retractions: ClassVar[Mapping[str, Retraction]]
+
+    @abstractmethod
+    def flat(self, W: Array, *vectors: Array) -> list[Array]:
+        """Return the coordinates of tangent vectors."""
+
+    @abstractmethod
+    def bent(self, W: Array, coordinates: Array) -> Array:
+        """Return the tangent vector of these coordinates."""
+
+    def gradient(self, W: Array, G: Array) -> Array:
+        """Return the gradient for a symmetric Euclidean one."""
+        return self.bent(W, self.bent(W, G))
+
+    @abstractmethod
+    def hessian(self, W: Array, G: Array, H: Array, xi: Array) -> Array:
+        """Return the Hessian along ξ for a symmetric Euclidean gradient and its derivative along ξ."""
+
+    @abstractmethod
+    def exp(self, W: Array, xi: Array) -> Array:
+        """Follow the geodesic."""
+
+    @abstractmethod
+    def log(self, A: Array, B: Array) -> Array:
+        """Return the initial velocity of the geodesic from A to B."""
+
+    def dist(self, A: Array, B: Array) -> float:
+        """Return the distance."""
+        return float(np.linalg.norm(self.flat(A, self.log(A, B))[0]))
+
+    def transport(self, A: Array, B: Array, xi: Array) -> Array:
+        """Carry a tangent vector along; lengths and angles stay."""
+        return self.bent(B, self.flat(A, xi)[0])
 
 
 class SymmetricPositiveDefinite(ArrayManifold):
@@ -79,11 +122,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
     default_transport: Transport = ByProjection()
 
     def __init__(
-        self,
-        d: int,
-        k: int = 1,
-        metric: str = "affine-invariant",
-        retraction: Retraction | str | None = None,
+        self, d: int, k: int = 1, metric: str = "affine-invariant", retraction: Retraction | str | None = None
     ) -> None:
         self.d, self.k = integer("d", d, 1), integer("k", k, 1)
         self.shape = (self.d, self.d) if k == 1 else (self.k, self.d, self.d)
@@ -178,3 +217,243 @@ class SymmetricPositiveDefinite(ArrayManifold):
         return in_precision(
             symmetric((Q * rng.uniform(0.5, 1.5, (*self.shape[:-2], 1, self.d))) @ Q.mT), dtype
         )
+
+
+# Below this ratio of eigenvalues the least one has lost half of its digits.
+LEAST_RATIO = 1e-8
+
+
+class AffineInvariant(Metric):
+    """tr(W⁻¹ξ W⁻¹η): no change of basis alters it (Bhatia 2007, chapter 6)."""
+
+    retractions: ClassVar[Mapping[str, Retraction]] = by_name(SecondOrderPD(), Exponential())
+
+    def flat(self, W: Array, *vectors: Array) -> list[Array]:
+        factor = cholesky(W)
+        return [whitened(factor, vector) for vector in vectors]
+
+    def bent(self, W: Array, coordinates: Array) -> Array:
+        factor = cholesky(W)
+        return symmetric(factor @ coordinates @ factor.mT)
+
+    def gradient(self, W: Array, G: Array) -> Array:
+        """Return W G W."""
+        return symmetric(W @ G @ W)
+
+    def hessian(self, W: Array, G: Array, H: Array, xi: Array) -> Array:
+        """Return W H W + sym(ξ G W)."""
+        return symmetric(W @ H @ W + xi @ G @ W)
+
+    def exp(self, W: Array, xi: Array) -> Array:
+        """Return W exp(W⁻¹ξ)."""
+        factor = cholesky(W)
+        values, vectors = np.linalg.eigh(whitened(factor, xi))
+        return _squared((factor @ vectors) * np.exp(0.5 * values)[..., None, :])
+
+    def log(self, A: Array, B: Array) -> Array:
+        factor, values, vectors = self._relative(A, B)
+        return _composed(factor @ vectors, np.log(values))
+
+    def dist(self, A: Array, B: Array) -> float:
+        """Return the length of the logarithms of the eigenvalues of A⁻¹B."""
+        values = np.linalg.eigvalsh(whitened(cholesky(A), B))
+        return float(np.linalg.norm(np.log(self._relative(A, B)[1] if _is_wide(values) else values)))
+
+    def transport(self, A: Array, B: Array, xi: Array) -> Array:
+        """Carry a tangent vector along the geodesic, in parallel: E ξ Eᵀ with E = (B A⁻¹)^½."""
+        factor, values, vectors = self._relative(A, B)
+        carried = vectors.mT @ whitened(factor, xi) @ vectors
+        spread = (factor @ vectors) * np.sqrt(values)[..., None, :]
+        return symmetric(spread @ carried @ spread.mT)
+
+    @staticmethod
+    def _relative(A: Array, B: Array) -> tuple[Array, Array, Array]:
+        """Return L, Λ, U with A = L Lᵀ and B = L U Λ Uᵀ Lᵀ."""
+        factor = cholesky(A)
+        values, vectors = np.linalg.eigh(whitened(factor, B))
+        if _is_wide(values):
+            # Singular values of L⁻¹ times the factor of B keep the digits that small eigenvalues lose.
+            vectors, singular, _ = np.linalg.svd(np.linalg.solve(factor, cholesky(B)))
+            values = singular**2
+        return factor, values, vectors
+
+
+class LogEuclidean(Metric):
+    """That of the matrix logarithm in flat space: ⟨ξ, η⟩ = tr(D log[ξ] D log[η]) (Arsigny et al. 2007)."""
+
+    retractions: ClassVar[Mapping[str, Retraction]] = by_name(Exponential(), SchurExponential())
+
+    def flat(self, W: Array, *vectors: Array) -> list[Array]:
+        logarithms, basis = _log_spectrum(W)
+        return [_entrywise(basis, vector, 1.0 / exp_differences(logarithms)) for vector in vectors]
+
+    def bent(self, W: Array, coordinates: Array) -> Array:
+        logarithms, basis = _log_spectrum(W)
+        return _entrywise(basis, coordinates, exp_differences(logarithms))
+
+    def hessian(self, W: Array, G: Array, H: Array, xi: Array) -> Array:
+        """Return the second derivative of S ↦ f(exp S) along σ = D log[ξ], carried to W.
+
+        It is D exp[D exp[H] + D² exp[σ, G]].
+        """
+        logarithms, basis = _log_spectrum(W)
+        once = exp_differences(logarithms)
+        turned, along, slope = (basis.mT @ part @ basis for part in (G, xi, H))
+        along = along / once
+        twice = exp_differences(logarithms, order=2)
+        curved = np.einsum("...ikj,...ik,...kj->...ij", twice, along, turned)
+        return _in_basis(basis, once * (once * slope + curved + curved.mT))
+
+    def exp(self, W: Array, xi: Array) -> Array:
+        """Return exp(log W + D log[ξ])."""
+        values, vectors = np.linalg.eigh(self._log(W) + self.flat(W, xi)[0])
+        # From wider a spectrum no logarithm finds its way back.
+        if (values[..., -1] - values[..., 0] > -np.log(8.0 * W.shape[-1] * np.finfo(W.dtype).eps)).any():
+            raise outside()
+        return _squared(vectors * np.exp(0.5 * values)[..., None, :])
+
+    def log(self, A: Array, B: Array) -> Array:
+        return self.bent(A, self._log(B) - self._log(A))
+
+    def dist(self, A: Array, B: Array) -> float:
+        """Return the distance of the logarithms."""
+        return float(np.linalg.norm(self._log(B) - self._log(A)))
+
+    @staticmethod
+    def _log(W: Array) -> Array:
+        logarithms, basis = _log_spectrum(W)
+        return _composed(basis, logarithms)
+
+
+class BuresWasserstein(Metric):
+    """½ tr(L η) with L W + W L = ξ, that of optimal transport between normal distributions.
+
+    Geodesics reach singular matrices after finite length, where I + L is singular (Bhatia, Jain and Lim 2019).
+    """
+
+    retractions: ClassVar[Mapping[str, Retraction]] = by_name(Congruence(), Exponential())
+
+    def flat(self, W: Array, *vectors: Array) -> list[Array]:
+        values, basis = _spectrum(W)
+        return [_entrywise(basis, vector, (2.0 * _sums(values)) ** -0.5) for vector in vectors]
+
+    def bent(self, W: Array, coordinates: Array) -> Array:
+        values, basis = _spectrum(W)
+        return _entrywise(basis, coordinates, (2.0 * _sums(values)) ** 0.5)
+
+    def gradient(self, W: Array, G: Array) -> Array:
+        """Return 2 (G W + W G)."""
+        return 4.0 * symmetric(G @ W)
+
+    def hessian(self, W: Array, G: Array, H: Array, xi: Array) -> Array:
+        """Return the Hessian of Han, Mishra, Jawanpuria and Gao (2021, section 3)."""
+        L = lyapunov(W, xi)
+        gradient = self.gradient(W, G)
+        bent = 4.0 * symmetric(H @ W) + 2.0 * symmetric(G @ xi)
+        return bent + 4.0 * symmetric(W @ symmetric(G @ L)) - symmetric(L @ gradient)
+
+    def exp(self, W: Array, xi: Array) -> Array:
+        """Return (I + L) W (I + L).
+
+        Raises
+        ------
+        InvalidInputError
+            When the geodesic leaves the positive definite matrices on the way.
+        """
+        L = lyapunov(W, xi)
+        least = float(np.linalg.eigvalsh(L).min())
+        if not least > -1.0 and np.isfinite(least):
+            raise InvalidInputError(
+                f"the geodesic of the Bures–Wasserstein metric meets a singular matrix after {-1.0 / least:.3g} of "
+                "the tangent vector; take a shorter one, or the retraction 'congruence', which goes on behind."
+            )
+        moved = L + np.eye(W.shape[-1], dtype=W.dtype)
+        return symmetric(moved @ W @ moved)
+
+    def log(self, A: Array, B: Array) -> Array:
+        """Return T A + A T − 2 A for the optimal transport map T, with T A T = B."""
+        factor = cholesky(A)
+        values, vectors = np.linalg.eigh(symmetric(factor.mT @ B @ factor))
+        root = _composed(vectors, np.sqrt(np.maximum(values, 0.0)))
+        # T = F⁻ᵀ (FᵀBF)^½ F⁻¹, so that T A is F⁻ᵀ (FᵀBF)^½ Fᵀ.
+        moved = np.linalg.solve(factor.mT, root - factor.mT @ factor) @ factor.mT
+        return moved + moved.mT
+
+    def dist(self, A: Array, B: Array) -> float:
+        """Return the distance of Cholesky factors, turned to each other: exact also between close points."""
+        factor, other = cholesky(A), cholesky(B)
+        left, _, right = np.linalg.svd(factor.mT @ other)
+        return float(np.linalg.norm(factor @ left - other @ right.mT))
+
+
+METRICS: dict[str, Metric] = {
+    "affine-invariant": AffineInvariant(), "log-euclidean": LogEuclidean(), "bures-wasserstein": BuresWasserstein(),
+}  # fmt: skip
+
+
+def _is_wide(values: Array) -> bool:
+    """Return whether a spectrum is so wide that its small end is rounding."""
+    return not bool((values[..., 0] > LEAST_RATIO * values[..., -1]).all())
+
+
+def cholesky(W: Array) -> Array:
+    """Return the Cholesky factors, or say that a point is not positive definite.
+
+    Parameters
+    ----------
+    W : array, shape (..., d, d)
+
+    Raises
+    ------
+    InvalidInputError
+        When there are none.
+    """
+    try:
+        return np.linalg.cholesky(W)
+    except np.linalg.LinAlgError:
+        raise outside() from None
+
+
+def outside() -> InvalidInputError:
+    """Return what to say of a point that is not positive definite."""
+    return InvalidInputError(
+        "the point is not positive definite to machine precision: a step led to the boundary of the cone. Take "
+        "smaller steps, or scale the data."
+    )
+
+
+def _composed(basis: Array, values: Array) -> Array:
+    """Return E Λ Eᵀ."""
+    return symmetric((basis * values[..., None, :]) @ basis.mT)
+
+
+def _squared(half: Array) -> Array:
+    """Return H Hᵀ, which is positive definite by construction."""
+    return symmetric(half @ half.mT)
+
+
+def _in_basis(basis: Array, inner: Array) -> Array:
+    """Return V M Vᵀ."""
+    return symmetric(basis @ inner @ basis.mT)
+
+
+def _entrywise(basis: Array, matrix: Array, weights: Array) -> Array:
+    """Multiply the entries of a matrix in a basis."""
+    return _in_basis(basis, weights * (basis.mT @ matrix @ basis))
+
+
+def _spectrum(W: Array) -> tuple[Array, Array]:
+    """Return eigenvalues and eigenvectors, or say that a point is not positive definite."""
+    values, basis = np.linalg.eigh(W)
+    if not (values > 0.0).all():
+        raise outside()
+    return values, basis
+
+
+def _log_spectrum(W: Array) -> tuple[Array, Array]:
+    values, basis = _spectrum(W)
+    return np.log(values), basis
+
+
+def _sums(values: Array) -> Array:
+    return values[..., :, None] + values[..., None, :]

@@ -1,7 +1,5 @@
 """Retractions of arrays of unit length, of probabilities, and of frames: matrices with orthonormal columns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Retractions of subspaces, given by orthonormal bases."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,17 +3,14 @@
 Each knows the velocity of its curve, which an exact line search needs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
-from rmopt.core.ambient import Array, dense
+from rmopt.core.ambient import Array, RowColumn, dense
 from rmopt.core.manifold import HasStepBound
 from rmopt.core.retraction import Retraction, by_name
-from rmopt.core.row_column import RowColumn
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import row_column
 from rmopt.linalg import lyapunov, symmetric, whitened

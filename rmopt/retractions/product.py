@@ -1,7 +1,5 @@
 """Retractions of product manifolds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

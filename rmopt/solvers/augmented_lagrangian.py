@@ -1,7 +1,5 @@
 """Constraints on manifolds: the augmented Lagrangian method over any solver of whole gradients."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Annotated, Any, NamedTuple

@@ -1,7 +1,5 @@
 """The solver's loop, which exists once, and what it returns."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +7,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -210,7 +208,7 @@ class Solver(Value, ABC):
         """Return what the other methods work with: the problem, or what is made of it once for a run."""
         return problem
 
-    def beside(self, stop: StopRule | None) -> Solver:
+    def beside(self, stop: StopRule | None) -> Self:
         """Return the solver as it runs beside a criterion."""
         return self
 

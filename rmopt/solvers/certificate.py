@@ -1,7 +1,5 @@
 """How far from the global minimum a point of the cone can be at most."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

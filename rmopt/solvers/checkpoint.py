@@ -1,7 +1,5 @@
 """Checkpoints: a run that is killed at any moment goes on from its last one."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,10 +1,8 @@
 """A run whose data come in chunks: between them it stays in the form that its engine works on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -75,7 +73,7 @@ class Continued:
         seed: int,
         steps: int = 0,
         updates: int = 0,
-    ) -> Continued:
+    ) -> Self:
         """Return a run that stands at a start, where `steps` steps were done before.
 
         Raises
@@ -121,7 +119,7 @@ class Continued:
             )
         return point
 
-    def grown(self, rows: int) -> Continued:
+    def grown(self, rows: int) -> Self:
         """Return the run with so many more rows of its matrix, which are zero; where it is symmetric, columns too."""
         state = self.state
         if isinstance(state, GaugedState):
@@ -135,7 +133,7 @@ class Continued:
         return packed(self)
 
     @classmethod
-    def unpack(cls, arrays: Mapping[str, Array]) -> Continued:
+    def unpack(cls, arrays: Mapping[str, Array]) -> Self:
         """Return the run that `pack` took apart; the arrays become its own.
 
         Raises

@@ -1,11 +1,8 @@
 """Coordinate descent over the blocks of a manifold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
-from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number, one_of, optional
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
@@ -14,7 +11,7 @@ from rmopt.engines.coordinate import CoordinateDescentEngine
 from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Cyclic, GaussSouthwell, Sampler, ShuffledEpochs, Uniform, as_order
 from rmopt.solvers.scheduled import Schedule, ScheduledSolver
-from rmopt.solvers.step_sizes import ExactLineSearch, StepSize, as_step_size
+from rmopt.solvers.step_sizes import ExactLineSearch, StepSizeLike, as_step_size
 from rmopt.solvers.stop import Converged
 
 ORDERS: dict[str, Callable[[int], Sampler]] = {
@@ -80,7 +77,7 @@ class CoordinateDescent(ScheduledSolver):
         self,
         n_epochs: float = 8.0,
         *,
-        step_size: StepSize | float | Callable[[Array], Array] | None = None,
+        step_size: StepSizeLike | None = None,
         order: str | Sampler | Callable[..., Any] = "uniform",
         retraction: Retraction | None = None,
         tol: float = 0.0,

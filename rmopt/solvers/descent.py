@@ -1,7 +1,5 @@
 """Descent by whole gradients: a direction, a step length along it, and again; on every manifold."""
 
-from __future__ import annotations
-
 import copy
 from abc import abstractmethod
 from collections.abc import Callable

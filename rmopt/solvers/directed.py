@@ -1,9 +1,7 @@
 """Compiled engines of stochastic steps that remember earlier gradients, on matrices of one rank."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -17,7 +15,7 @@ from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import with_slope
 from rmopt.engines.base import Engine, checked, diverged, unlike
 from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine, rows_of
-from rmopt.kernels import directed_sgd, reduced_sgd
+from rmopt.kernels import directed_sgd
 from rmopt.kernels.directed_sgd import Cores, Rule, Side
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, Rows, StepRows
 from rmopt.manifolds import PSDFixedRank
@@ -94,13 +92,13 @@ class CompiledEngine(Engine):
         resolved = self._cost.resolve(schedule.ravel())
         return StepRows(*resolved, np.ascontiguousarray(etas, dtype=float))
 
-    def _finished(self, module: ModuleType, counts: Array, etas: Array, *arguments: Any) -> None:
-        """Do steps by the loop of a kernel module, which counts them."""
+    def _finished(self, run: Callable[..., Any], counts: Array, etas: Array, *arguments: Any) -> None:
+        """Do steps by a compiled loop, which counts them."""
         first = counts[0]
 
         def loop(*given: Any) -> tuple[int, int]:
             try:
-                return cast(tuple[int, int], module.run(*given))
+                return cast(tuple[int, int], run(*given))
             except (ValueError, np.linalg.LinAlgError):
                 # A core is singular, or numbers are not finite any more.
                 return max(counts[0] - first - 1, 0), NOT_FINITE
@@ -130,7 +128,7 @@ class SpannedEngine(CompiledEngine):
         mean = reference.retraction if average_from < 0 else reference.manifold.default_retraction
         kinds = reference.retraction.kernel, mean.kernel
         self._finished(
-            directed_sgd, state.counts, etas, constants(reference.rule), kinds, state.sides, state.cores,
+            directed_sgd.run, state.counts, etas, constants(reference.rule), kinds, state.sides, state.cores,
             state.squares, state.counts, *self._rows, terms, reference.batch_size, average_from, 0,
         )  # fmt: skip
         return state
@@ -190,7 +188,7 @@ class SpannedEngine(CompiledEngine):
 
 @dataclass(frozen=True)
 class ReducedEngine(CompiledEngine):
-    """Steps with reduced variance; whole gradients are those of the cost (`rmopt.kernels.reduced_sgd`)."""
+    """Steps with reduced variance; whole gradients are those of the cost (`rmopt.kernels.directed_sgd`)."""
 
     rules: ClassVar[tuple[type[StepRule], ...]] = (VarianceReduced,)
 
@@ -221,11 +219,11 @@ class ReducedEngine(CompiledEngine):
         point, base, (M, *outside) = ([part.copy() for part in arrays_of(one)] for one in given)
         # One side stands for both.
         sides = [(one[0], one[1], one[0 if symmetric else 2]) for one in (point, base)]
-        known = reduced_sgd.Known(*sides[1], M, outside[0], outside[-1])
+        known = directed_sgd.Known(*sides[1], M, outside[0], outside[-1])
         counts = np.array([state.steps, state.updates])
         self._finished(
-            reduced_sgd, counts, etas, rule.recursive, reference.retraction.kernel, sides[0], known, symmetric,
-            counts, *self._rows, terms, reference.batch_size,
+            directed_sgd.run_reduced, counts, etas, rule.recursive, reference.retraction.kernel, sides[0], known,
+            symmetric, counts, *self._rows, terms, reference.batch_size,
         )  # fmt: skip
         reached, there, gradient = map(rebuilt, given, (point, base, [M, *outside]))
         steps, updates = map(int, counts)

@@ -1,7 +1,5 @@
 """Descent directions: steepest descent, conjugate gradients, L-BFGS."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Gossip between agents."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +22,7 @@ from rmopt.manifolds import Power
 from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, Uniform, as_order
 from rmopt.solvers.scheduled import ScheduledSolver
-from rmopt.solvers.step_sizes import StepSize, as_step_size
+from rmopt.solvers.step_sizes import StepSizeLike, as_step_size
 from rmopt.solvers.world import ONE_PROCESS, OneProcess, World
 
 Rule = Callable[[Array], Array]
@@ -285,7 +283,7 @@ class Gossip(ScheduledSolver):
 
     def __init__(
         self,
-        step_size: float | StepSize | Callable[[Array], Array],
+        step_size: StepSizeLike,
         *,
         n_epochs: float = 200.0,
         order: str | Sampler | Callable[..., Any] = "stochastic",

@@ -1,7 +1,5 @@
 """How many columns a rank-incremental solver adds in each round."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 

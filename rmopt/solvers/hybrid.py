@@ -1,7 +1,5 @@
 """L-BFGS from afar, trust regions when it is near."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 

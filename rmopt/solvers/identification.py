@@ -1,7 +1,5 @@
 """Manifold identification: steps on the manifold alternate with steps inside the present column and row space."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, cast

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM, put off until the state of a run is whole and saved."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from types import FrameType

@@ -1,7 +1,5 @@
 """Line search methods: gradient descent, conjugate gradients, L-BFGS; a direction and a step length, chosen apart."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 

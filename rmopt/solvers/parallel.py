@@ -1,8 +1,6 @@
 """Several workers that learn one model: local steps in threads or processes, and every so many steps their mean."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,13 +10,14 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number
 from rmopt.core.identity import fingerprint, fingerprints
+from rmopt.core.manifold import Manifold
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.engines.base import Engine
-from rmopt.engines.gauged import GaugedState
+from rmopt.engines.gauged import Each, Gauge, GaugedEngine, GaugedState, Pairs
 from rmopt.errors import InvalidInputError
+from rmopt.manifolds.means import mean_on
 from rmopt.solvers.base import Result
-from rmopt.solvers.meeting import AtPoints, meeting_of
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.shards import Shards
@@ -143,7 +142,9 @@ class Parallel(ScheduledSolver):
     def engine(self, problem: Problem) -> Engine:
         here = self.world.mine(self.workers)
         own = tuple(self.solver.engine(one) for one in self._shares(problem, here))
-        meeting, first = meeting_of(own, problem.manifold), min(self.first, self.every)
+        manifold, first = problem.manifold, min(self.first, self.every)
+        gauged = all(isinstance(one, GaugedEngine) for one in own)
+        meeting = AtFactors(own[0].gauge, manifold.rank) if gauged else AtPoints(manifold)  # type: ignore[attr-defined]
         sizes = self._sizes(problem)
         return ParallelEngine(
             own, meeting, first, self.every, self.outer_step, self.workers, self.world, sizes
@@ -234,6 +235,52 @@ class Stretched(StepSize):
 
     def __call__(self, t: Array) -> Array:
         return self.factor * self.rule(self.workers * np.asarray(t))
+
+
+class AtPoints:
+    """Workers bring the points of their engines, and the mean is that of the manifold (see `projected_mean`)."""
+
+    def __init__(self, manifold: Manifold) -> None:
+        self.mean: Callable[[list[Any], Array], Any] = mean_on(manifold)
+
+    def brought(self, engine: Engine, state: Any) -> Any:
+        """Return what a worker brings; its state may be used up."""
+        return engine.dump(state)
+
+    def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each = map) -> Iterable[Any]:
+        """Return the means of pairs; `each` maps functions, in threads say."""
+        return each(lambda task: self.mean(*task), list(zip(pairs, weights, strict=True)))
+
+    def taken(self, engine: Engine, state: Any, mean: Any) -> Any:
+        """Return the state in which a worker goes on from the mean."""
+        return engine.moved(state, mean)
+
+    def point(self, mean: Any) -> Any:
+        """Return the point that a mean is."""
+        return mean
+
+
+class AtFactors(AtPoints):
+    """Workers bring factors with the inverses of their Gram matrices, and leave with such: nothing is factorised."""
+
+    def __init__(self, gauge: Gauge, rank: int) -> None:
+        self.gauge, self.rank = gauge, rank
+
+    def brought(self, engine: Engine, state: Any) -> Any:
+        return engine.handed_over(state).factors
+
+    def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each = map) -> Iterable[Any]:
+        return self.gauge.merged(pairs, weights, self.rank, each) if pairs else []
+
+    def taken(self, engine: Engine, state: Any, mean: Any) -> Any:
+        for own, part in zip(state.factors, mean, strict=True):
+            np.copyto(own, part)
+        counters = self.gauge.fresh_counters(mean)
+        counters.counts[0] = state.updates
+        return engine.taken_over(GaugedState(state.factors, counters, state.steps, state.renewals + 1))
+
+    def point(self, mean: Any) -> Any:
+        return self.gauge.point_of(mean, self.rank)
 
 
 @dataclass

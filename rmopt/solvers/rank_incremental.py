@@ -1,7 +1,5 @@
 """Minimisation over the positive semidefinite cone by factors that grow: ILA, with a certificate."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 

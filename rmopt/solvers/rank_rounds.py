@@ -1,7 +1,5 @@
 """Rounds of rank-incremental optimisation over the positive semidefinite cone."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import ClassVar

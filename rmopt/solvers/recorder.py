@@ -1,7 +1,5 @@
 """The recorder: measures a run at chosen steps, with the clock stopped, and tells what it saw."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping

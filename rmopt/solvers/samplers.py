@@ -5,8 +5,6 @@ seed of the run and the number of the block, so that a resumed run draws what th
 would have drawn.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,8 +1,5 @@
 """Matrix completion by stochastic steps on rows of factors, in a metric that no change of their scales alters."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +17,7 @@ from rmopt.kernels.compiled import thread_count
 from rmopt.kernels.vectors import LANES
 from rmopt.manifolds import BoundedRank, FixedRankFactors
 from rmopt.solvers.base import Solver
-from rmopt.solvers.step_sizes import StepSize, as_step_size, watched
+from rmopt.solvers.step_sizes import StepSizeLike, as_step_size, watched
 from rmopt.solvers.threads import one_blas_thread
 
 # Bytes of the rows that the entries of a block move: they stay in a core's own cache.
@@ -106,12 +103,7 @@ class ScaledSGD(Solver):
     keeps_single = True
 
     def __init__(
-        self,
-        step_size: float | StepSize | Callable[[Array], Array] = 5.0,
-        *,
-        n_epochs: int = 20,
-        penalty: float = 0.0,
-        damping: float = 3.0,
+        self, step_size: StepSizeLike = 5.0, *, n_epochs: int = 20, penalty: float = 0.0, damping: float = 3.0
     ) -> None:
         self.step_size, self.n_epochs = as_step_size(step_size), integer("n_epochs", n_epochs)
         self.penalty, self.damping = number("penalty", penalty, least=0), number("damping", damping, least=0)
@@ -144,7 +136,7 @@ class ScaledSGD(Solver):
                     "FixedRankEmbedded for other vectors."
                 )
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> DealtEntries:
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> "DealtEntries":
         terms: Any = problem.cost.cost  # type: ignore[attr-defined]
         manifold: Any = problem.manifold
         found = terms.left.indices, terms.right.indices, terms.targets
@@ -156,7 +148,7 @@ class ScaledSGD(Solver):
         size = START * (np.abs(values).max() or 1.0) ** 0.5
         return Parts([size * rng.standard_normal((count, manifold.rank)) for count in manifold.sizes])  # type: ignore[attr-defined]
 
-    def begin(self, work: DealtEntries, point: Any) -> EntryState:
+    def begin(self, work: "DealtEntries", point: Any) -> "EntryState":
         A, B = point
         grams = [side.T @ side for side in (A.astype(np.float64), B.astype(np.float64))]
         if not np.vdot(*grams) > 0.0:
@@ -169,12 +161,12 @@ class ScaledSGD(Solver):
         still = np.zeros(work.width, A.dtype), np.ones(work.width, A.dtype), A.dtype.type(0)
         return EntryState(A, B, work.pass_over(padded(A), padded(B), *still, 0))
 
-    def point(self, work: DealtEntries, state: EntryState) -> Parts:
+    def point(self, work: "DealtEntries", state: "EntryState") -> Parts:
         A, B = np.empty_like(state.A), np.empty_like(state.B)
         A[work.row_order], B[work.column_order] = state.A, state.B
         return Parts([A, B])
 
-    def advance(self, work: DealtEntries, state: EntryState, steps: int) -> EntryState:
+    def advance(self, work: "DealtEntries", state: "EntryState", steps: int) -> "EntryState":
         """Return the state after one pass, or the same one for 0 steps."""
         if not steps:
             return state
@@ -289,12 +281,9 @@ def balanced(A: Array, B: Array) -> tuple[Array, Array, Array]:
         (root_A, across_A), (root_B, across_B) = sides(_root, (A, B))
         U, values, Vt = np.linalg.svd(root_A.T @ root_B)
         scale = np.sqrt(values)
-        A, B = sides(_changed, (A, B), (across_A @ U * scale, across_B @ Vt.T * scale))
+        turns = across_A @ U * scale, across_B @ Vt.T * scale
+        A, B = sides(lambda factor, turn: factor @ turn.astype(factor.dtype), (A, B), turns)
     return A, B, values
-
-
-def _changed(factor: Array, by: Array) -> Array:
-    return factor @ by.astype(factor.dtype)
 
 
 def _root(factor: Array) -> tuple[Array, Array]:

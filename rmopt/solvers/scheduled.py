@@ -1,7 +1,5 @@
 """Solvers that follow a schedule: a sampler draws terms, a rule draws step sizes, an engine does the steps."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,11 +1,8 @@
 """Stochastic gradient descent on manifolds, plain, with momentum, adaptive, and with reduced variance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
-from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, integer, number, one_of, sequence
 from rmopt.core.cost import HasRowGradient, as_sum
 from rmopt.core.problem import Problem
@@ -13,7 +10,6 @@ from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.engines.reference import ReferenceEngine
-from rmopt.engines.rows import RowAdaGrad
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds import Euclidean
 from rmopt.renamed import renamed
@@ -26,10 +22,11 @@ from rmopt.solvers.sgd_rules import (
     DirectedEngine,
     Momentum,
     Plain,
+    RowAdaGrad,
     StepRule,
     VarianceReduced,
 )
-from rmopt.solvers.step_sizes import StepSize, as_step_size
+from rmopt.solvers.step_sizes import StepSizeLike, as_step_size
 
 
 @renamed(n_steps="max_iter")
@@ -90,7 +87,7 @@ class SGD(ScheduledSolver):
 
     def __init__(
         self,
-        step_size: float | StepSize | Callable[[Array], Array],
+        step_size: StepSizeLike,
         *,
         max_iter: int = 10_000,
         batch_size: int | None = None,
@@ -184,7 +181,7 @@ class Adam(SGD):
 
     def __init__(
         self,
-        step_size: float | StepSize | Callable[[Array], Array] = 1e-3,
+        step_size: StepSizeLike = 1e-3,
         *,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -248,13 +245,7 @@ class AdaGrad(SGD):
     True
     """
 
-    def __init__(
-        self,
-        step_size: float | StepSize | Callable[[Array], Array] = 0.05,
-        *,
-        eps: float = 1e-8,
-        **options: Any,
-    ) -> None:
+    def __init__(self, step_size: StepSizeLike = 0.05, *, eps: float = 1e-8, **options: Any) -> None:
         super().__init__(step_size, **options)
         if self.momentum > 0.0:
             raise InvalidInputError("AdaGrad has no momentum; leave it out, or take Adam.")
@@ -324,13 +315,7 @@ class SVRG(SGD):
 
     _recursive = False
 
-    def __init__(
-        self,
-        step_size: float | StepSize | Callable[[Array], Array],
-        *,
-        period: int | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, step_size: StepSizeLike, *, period: int | None = None, **options: Any) -> None:
         super().__init__(step_size, **options)
         if self.momentum > 0.0:
             raise InvalidInputError(f"{type(self).__name__} has no momentum; leave it out, or take SGD.")

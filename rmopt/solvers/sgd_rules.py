@@ -1,7 +1,5 @@
 """Stochastic steps along what is remembered of earlier gradients: momentum, Adam, variance reduction, averages."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,7 +15,7 @@ from rmopt.core.problem import ambient_at, unchanged
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged, read_only
-from rmopt.errors import MissingCapabilityError
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds import Euclidean, Power, Product
 from rmopt.manifolds.arrays import ArrayManifold
 
@@ -311,3 +309,59 @@ def towards(manifold: Manifold) -> Callable[[Any, Any], Any]:
             f"the points of {manifold} cannot be averaged, for it has no logarithm (`log`); leave out `average`."
         )
     return lambda a, b: manifold.projection(a, manifold.embed_point(b) - manifold.embed_point(a))  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class RowState:
+    """A matrix, the sums of the squares of its gradients, and counters."""
+
+    matrix: Array
+    squares: Array
+    steps: int = 0
+    updates: int = 0
+
+
+@dataclass(frozen=True)
+class RowAdaGrad(Engine):
+    """AdaGrad in a flat space, for a cost with `row_gradient`: a step costs what its rows cost."""
+
+    cost: Any
+    batch_size: int
+    eps: float
+
+    def load(self, point: Array) -> RowState:
+        return RowState(point.copy(), np.full(point.shape, self.eps))
+
+    # Overflow is reported once, by the gradient.
+    @np.errstate(all="ignore")
+    def advance(self, state: RowState, schedule: Array, etas: Array) -> RowState:
+        schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
+        matrix, squares, updates = state.matrix, state.squares, state.updates
+        for number, (terms, eta) in enumerate(zip(schedule, etas, strict=True)):
+            rows, gradient = self.cost.row_gradient(matrix, terms)
+            _hold_rows(rows, gradient, matrix)
+            if not np.isfinite(gradient).all():
+                raise diverged(state.steps + number, eta)
+            if gradient.any():
+                of_rows = squares[rows] + gradient * gradient
+                squares[rows] = of_rows
+                matrix[rows] -= eta * (gradient / np.sqrt(of_rows))
+                updates += 1
+        return replace(state, steps=state.steps + len(schedule), updates=updates)
+
+    def dump(self, state: RowState) -> Array:
+        return state.matrix.copy()
+
+    def moved(self, state: RowState, point: Array) -> RowState:
+        return replace(state, matrix=point.copy())
+
+
+def _hold_rows(rows: Array, gradient: Array, matrix: Array) -> None:
+    """Refuse rows that come twice, of which one would be lost, and gradients of other rows."""
+    # Most are in order, and that is soon seen.
+    different = len(rows) if np.less(rows[:-1], rows[1:]).all() else len(np.unique(rows))
+    if different < len(rows) or gradient.shape != (len(rows), matrix.shape[1]):
+        raise InvalidInputError(
+            f"row_gradient must return row numbers, each once, and a gradient of {matrix.shape[1]} columns; got "
+            f"{len(rows)} numbers, {different} of them different, and a gradient of shape {gradient.shape}."
+        )

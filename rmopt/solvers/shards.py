@@ -1,7 +1,5 @@
 """Data that were dealt to several workers: each has a cost of its own, and no process needs those of others."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Step lengths: how far to go along a direction."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from math import isfinite
 from typing import Any, NamedTuple
@@ -55,7 +53,7 @@ class Trial:
 
     __slots__ = ("_ambient", "_gradient", "cost", "curve", "point", "t")
 
-    def __init__(self, curve: Curve, t: float) -> None:
+    def __init__(self, curve: "Curve", t: float) -> None:
         self.curve, self.t = curve, t
         self.point, self.cost, self._ambient = curve.work.reached(curve.start.point, curve.direction, t)
         self._gradient: Any = None

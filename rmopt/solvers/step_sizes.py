@@ -1,7 +1,5 @@
 """Step-size rules: functions of the number of the step."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,6 +51,10 @@ class StepSize(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+# What solvers take for one (see `as_step_size`).
+StepSizeLike = float | StepSize | Callable[[Array], Array]
 
 
 class _Checked(CheckedValue, StepSize):
@@ -351,7 +353,7 @@ class FromFunction(StepSize):
         return etas
 
 
-def as_step_size(rule: float | StepSize | Callable[[Array], Array], searches: bool = False) -> StepSize:
+def as_step_size(rule: StepSizeLike, searches: bool = False) -> StepSize:
     """Return a rule: a number becomes `Constant`, a function `FromFunction`; some solvers also take searches."""
     if isinstance(rule, StepSize):
         if rule.search != FIXED and not searches:

@@ -1,11 +1,9 @@
 """When a run ends: criteria that look at the rows of its history, and combine by ``|`` and ``&``."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from rmopt.core.arguments import CheckedValue, bounded, callable_of, flag, integer, number, shown
 from rmopt.errors import InvalidInputError
@@ -37,7 +35,7 @@ class Converged(str):
     ('near enough', True)
     """
 
-    def __new__(cls, reason: str) -> Converged:
+    def __new__(cls, reason: str) -> Self:
         return super().__new__(cls, reason)
 
 
@@ -77,16 +75,16 @@ class Stop(ABC):
         """Return whether it, or a part of it, sets a bound for a number of the rows."""
         return False
 
-    def __or__(self, other: Any) -> Stop:
+    def __or__(self, other: Any) -> "Stop":
         return Either(self, other)
 
-    def __and__(self, other: Any) -> Stop:
+    def __and__(self, other: Any) -> "Stop":
         return Both(self, other)
 
-    def __ror__(self, other: Any) -> Stop:
+    def __ror__(self, other: Any) -> "Stop":
         return Either(other, self)
 
-    def __rand__(self, other: Any) -> Stop:
+    def __rand__(self, other: Any) -> "Stop":
         return Both(other, self)
 
     def __bool__(self) -> bool:

@@ -1,7 +1,5 @@
 """BLAS threads: one, because how many share a sum decides how it is rounded, and pools fight over few cores."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

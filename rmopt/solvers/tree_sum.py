@@ -1,7 +1,5 @@
 """A sum over agents that keep their data, exact: partial sums travel along a tree."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

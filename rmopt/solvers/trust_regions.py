@@ -1,7 +1,5 @@
 """Second-order methods: trust regions, also of linearised residuals, and adaptive cubic regularisation."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Where agents live: all in one process, or spread over several, where only points travel, between neighbours."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import sys

@@ -1,7 +1,5 @@
 """Strategies for hypothesis: points, also ill-conditioned ones, tangent vectors, and problems on a manifold."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
