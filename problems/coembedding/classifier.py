@@ -16,9 +16,15 @@ from sklearn.model_selection import KFold, check_cv
 from sklearn.utils.multiclass import type_of_target, unique_labels
 from sklearn.utils.validation import column_or_1d
 
-from problems.coembedding.certified import CertifiedEmbedder, LabelTables, weight
 from problems.coembedding.cost import MultilabelCoembedding
-from problems.coembedding.training import BETAS, checked_betas, minimise
+from problems.coembedding.training import (
+    BETAS,
+    CertifiedEmbedder,
+    LabelTables,
+    checked_betas,
+    minimise,
+    weight,
+)
 from problems.door import admit, finite, in_order, in_range, kept_count, learn_labels, thread_count
 from rmopt.core import InvalidInputError, RmoptError
 from rmopt.core.ambient import Array

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics import roc_auc_score
 
-from problems.coembedding.certified import CertifiedEmbedder, weight
 from problems.coembedding.cost import LinkPrediction
+from problems.coembedding.training import CertifiedEmbedder, weight
 from problems.door import admit, array_of, finite, in_range, one_each, seedable
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array

@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from problems.coembedding import kernels
-from problems.coembedding.certified import Certified, gap, weight
 from problems.coembedding.cost import TagRanking
+from problems.coembedding.training import Certified, gap, weight
 from problems.door import array_of, check_columns, column_of_names, count, kept_count, positions, seedable
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array

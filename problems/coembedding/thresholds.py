@@ -14,8 +14,8 @@ from sklearn.metrics import f1_score
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from problems.coembedding.certified import LabelTables, estimator_with
 from problems.coembedding.classifier import folds_named, folds_of
+from problems.coembedding.training import LabelTables, estimator_with
 from problems.door import learn_labels, passed_on, table_of_labels
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from problems.door import admit, begin, count, finite, kept_count, labelled, seedable, step_rule
 from problems.metric import kernels
-from problems.metric.base import MahalanobisMetric, TripletLearner
+from problems.metric.estimators import MahalanobisMetric, TripletLearner
 from problems.online import Lego
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core.ambient import Array

@@ -33,6 +33,7 @@ from problems.options import (
     whole_numbers,
 )
 from problems.ranking.claims import ranking_claims
+from problems.ranking.estimators import INITS
 from problems.ranking.figure import draw_ranking
 from problems.ranking.measures import (
     mean_average_precision,
@@ -42,7 +43,6 @@ from problems.ranking.measures import (
     propensity_scored_precision_at,
 )
 from problems.ranking.methods import MEASURED_BY, METHODS, LabelLearner, scores_of
-from problems.ranking.training import INITS
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run

@@ -33,8 +33,15 @@ from problems.options import (
 )  # fmt: skip
 from problems.subspace.claims import case_claims, table_claims
 from problems.subspace.figure import draw_completed, draw_errors, draw_traces
-from problems.subspace.methods import METHODS, Completion, CompletionRuns
-from problems.subspace.shares import OVERSAMPLING, Shares, low_rank_shares, shares_of
+from problems.subspace.methods import (
+    METHODS,
+    OVERSAMPLING,
+    Completion,
+    CompletionRuns,
+    Shares,
+    low_rank_shares,
+    shares_of,
+)
 from problems.subspace.training import VARIANTS, GossipPlan
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number, one_of
