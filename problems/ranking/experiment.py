@@ -10,28 +10,11 @@ import numpy as np
 from sklearn.model_selection import KFold
 from typer import Option
 
+from problems import options
 from problems.cells import Cell, Settings
 from problems.comparison import Comparison, averaged, crossed, trained
 from problems.data import MultilabelBundle
 from problems.methods import chosen_methods
-from problems.options import (
-    Data,
-    DataHome,
-    Folds,
-    Jobs,
-    OwnMethods,
-    Resume,
-    SeedsOrPublished,
-    Select,
-    check_options,
-    chosen_from,
-    loaded,
-    methods_option,
-    own_split,
-    rank_option,
-    ranks_within,
-    whole_numbers,
-)
 from problems.ranking.claims import ranking_claims
 from problems.ranking.estimators import INITS
 from problems.ranking.figure import draw_ranking
@@ -57,27 +40,27 @@ CURVE_ROWS = 500
 def ranking(
     run: Run,
     *,
-    data: Annotated[Data, MultilabelBundle] = "scipy-parameters",
-    data_home: DataHome = None,
-    rank: Annotated[str | None, rank_option(USUAL_RANKS)] = None,
+    data: Annotated[options.Data, MultilabelBundle] = "scipy-parameters",
+    data_home: options.DataHome = None,
+    rank: Annotated[str | None, options.rank_option(USUAL_RANKS)] = None,
     epochs: Annotated[int, Option(help="Passes over the training rows.")] = 10,
-    seeds: SeedsOrPublished = 5,
-    methods: Annotated[str, methods_option(METHODS)] = ",".join(METHODS),
-    method: OwnMethods = None,
-    select: Select = "first",
-    folds: Folds = 5,
+    seeds: options.SeedsOrPublished = 5,
+    methods: Annotated[str, options.methods_option(METHODS)] = ",".join(METHODS),
+    method: options.OwnMethods = None,
+    select: options.Select = "first",
+    folds: options.Folds = 5,
     inits: Annotated[str, Option(help=f"Starts of the methods with a rank: any of {', '.join(INITS)}.")] = (
         "zero,identity"
     ),
-    n_jobs: Jobs = 1,
-    resume: Resume = False,
+    n_jobs: options.Jobs = 1,
+    resume: options.Resume = False,
 ) -> Outcome:
     """Rank labels: LORETA-1 with different starts, and with WARP sampling, beside its paper's other methods.
 
     Each example has several true labels, which should be ranked before the others (Shalit et al. 2012,
     section 7.2). Step sizes are chosen at the middle rank.
     """
-    whole_numbers(USUAL_RANKS if rank is None else rank, "--rank")
+    options.whole_numbers(USUAL_RANKS if rank is None else rank, "--rank")
     chosen = chosen_methods(METHODS, methods, method, "ranking", MEASURED_BY)
     packages = {
         name: getattr(one.estimator, "package", None)
@@ -91,13 +74,13 @@ def ranking(
         raise InvalidInputError(
             f"--methods {methods!r}: not installed: {', '.join(missing)}; pip install 'rmopt[bench]'."
         )
-    starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
-    check_options(locals(), epochs=1, seeds=0, folds=2)
-    bundle = loaded(run, data, data_home, MultilabelBundle)
-    published, seeds = own_split(run.say, data, bundle, seeds)
+    starts = list(options.chosen_from({name: name for name in INITS}, inits, "--inits"))
+    options.check_options(locals(), epochs=1, seeds=0, folds=2)
+    bundle = options.loaded(run, data, data_home, MultilabelBundle)
+    published, seeds = options.own_split(run.say, data, bundle, seeds)
     n_labels, n = bundle.Y.shape[1], bundle.X.shape[1]
     # Each subgradient sums to zero over the labels, so from zero one direction of them is not reached.
-    widths = ranks_within(run.say, rank, USUAL_RANKS, min(n_labels - ("zero" in starts), n))
+    widths = options.ranks_within(run.say, rank, USUAL_RANKS, min(n_labels - ("zero" in starts), n))
     if missing:
         run.say(f"Left out, for they are not installed: {', '.join(missing)} (pip install 'rmopt[bench]').")
     run.say(

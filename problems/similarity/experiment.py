@@ -9,28 +9,12 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from problems import options
 from problems.cells import Cell, Settings, digest
 from problems.comparison import Comparison, Kept, averaged
 from problems.data import ClassBundle
 from problems.data.bundles import holds_counts
 from problems.methods import Method, chosen_methods
-from problems.options import (
-    Data,
-    DataHome,
-    Folds,
-    Jobs,
-    OwnMethods,
-    Resume,
-    SeedsOrPublished,
-    Select,
-    check_options,
-    loaded,
-    methods_option,
-    own_split,
-    rank_option,
-    ranks_within,
-    whole_numbers,
-)  # fmt: skip
 from problems.processes import launched
 from problems.saving import save_point
 from problems.similarity.claims import similarity_claims
@@ -54,22 +38,22 @@ HEADINGS = {
 def similarity(
     run: Run,
     *,
-    data: Annotated[Data, ClassBundle] = "scipy-docs",
-    data_home: DataHome = None,
+    data: Annotated[options.Data, ClassBundle] = "scipy-docs",
+    data_home: options.DataHome = None,
     features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 0,
     sublinear: Annotated[
         bool, Option("--sublinear", help="Take 1 + log(count) for the counts of words.")
     ] = False,
-    rank: Annotated[str | None, rank_option(USUAL_RANK)] = None,
+    rank: Annotated[str | None, options.rank_option(USUAL_RANK)] = None,
     budget: Annotated[
         int, Option(help="Features times rank, the same for all ranks, in the place of --features; 0: none.")
     ] = 0,
     triplets: Annotated[int, Option(help="Training triplets for each model.")] = 50_000,
-    seeds: SeedsOrPublished = 5,
-    methods: Annotated[str, methods_option(METHODS)] = "cosine,svm,naive-gd,pa,loreta,contrastive",
-    method: OwnMethods = None,
-    select: Select = "first",
-    folds: Folds = 5,
+    seeds: options.SeedsOrPublished = 5,
+    methods: Annotated[str, options.methods_option(METHODS)] = "cosine,svm,naive-gd,pa,loreta,contrastive",
+    method: options.OwnMethods = None,
+    select: options.Select = "first",
+    folds: options.Folds = 5,
     steps: Annotated[
         str,
         Option(
@@ -89,8 +73,8 @@ def similarity(
         Option(help="Features for the methods of full rank, with commas between, where there is a --budget."),
     ] = "",
     full_triplets: Annotated[int, Option(help="Triplets for those; 0: as many as for the others.")] = 0,
-    n_jobs: Jobs = 1,
-    resume: Resume = False,
+    n_jobs: options.Jobs = 1,
+    resume: options.Resume = False,
 ) -> Outcome:
     """Learn a similarity of documents: LORETA beside the cosine and what its paper compares it with.
 
@@ -100,9 +84,9 @@ def similarity(
     """
     world = launched()
     run = replace(run, out=world.first(run.out))
-    check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
-    ranks = whole_numbers(USUAL_RANK if rank is None else rank, "--rank")
-    widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
+    options.check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
+    ranks = options.whole_numbers(USUAL_RANK if rank is None else rank, "--rank")
+    widths = options.whole_numbers(full_features, "--full-features", 2) if full_features else []
     chosen = chosen_methods(METHODS, methods, method, "similarity", MEASURED_BY)
     variants = _variants(compare, {"retraction": retraction, "engine": engine, "init": init})
     sizes = _step_sizes(chosen, steps)
@@ -123,7 +107,7 @@ def similarity(
             "--full-features and --full-triplets need a method of full rank among --methods: "
             f"{', '.join(name for name, one in METHODS.items() if _is_full(one))}."
         )
-    bundle = loaded(run, data, data_home, ClassBundle)
+    bundle = options.loaded(run, data, data_home, ClassBundle)
     if sublinear and not holds_counts(bundle.X):
         raise InvalidInputError(
             f"--sublinear weighs counts of words, and {bundle.name} has none; leave it out."
@@ -131,8 +115,8 @@ def similarity(
     integer("--features", features, 0, bundle.X.shape[1])
     integer("--full-features", max(widths, default=0), 0, bundle.X.shape[1])
     if not budget:
-        ranks = ranks_within(run.say, rank, USUAL_RANK, features or bundle.X.shape[1])
-    published, seeds = own_split(run.say, data, bundle, seeds)
+        ranks = options.ranks_within(run.say, rank, USUAL_RANK, features or bundle.X.shape[1])
+    published, seeds = options.own_split(run.say, data, bundle, seeds)
 
     # A few are kept: methods of one split and number of features share their data.
     bench_of = Kept(lambda features, seed: Bench(bundle, features, seed, published, sublinear), 8)

@@ -10,27 +10,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from typer import Option
 
+from problems import options
 from problems.cells import Cell, Settings, mean_and_sem
 from problems.comparison import Kept, averaged
 from problems.data import Ratings
 from problems.methods import Method, chosen_methods
-from problems.options import (
-    Data,
-    DataHome,
-    Folds,
-    Jobs,
-    OwnMethods,
-    Resume,
-    Seeds,
-    Select,
-    Selection,
-    check_options,
-    loaded,
-    number_or_auto,
-    rank_option,
-    ranks_within,
-    whole_numbers,
-)  # fmt: skip
 from problems.subspace.claims import case_claims, table_claims
 from problems.subspace.figure import draw_completed, draw_errors, draw_traces
 from problems.subspace.methods import (
@@ -84,12 +68,12 @@ CASES = {
 def completion(
     run: Run,
     *,
-    data: Annotated[Data, Ratings] = "picture",
-    data_home: DataHome = None,
+    data: Annotated[options.Data, Ratings] = "picture",
+    data_home: options.DataHome = None,
     case: Annotated[int, Option(help="A synthetic case of the paper, 1 to 4, instead of data; 5: ml1m.")] = 0,
     scale: Annotated[float, Option(help="Size of a synthetic case; 1: as in the paper.")] = 0.1,
     agents: Annotated[str, Option(help="Numbers of agents, or mpi: as many as mpiexec started.")] = "6",
-    rank: Annotated[str, rank_option("10 (20 of the picture)")] = "",
+    rank: Annotated[str, options.rank_option("10 (20 of the picture)")] = "",
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto.")] = "auto",
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
     lam: Annotated[float, Option(help="Draws entries that are not known to 0; cases: 0.")] = 0.005,
@@ -101,13 +85,13 @@ def completion(
     hidden: Annotated[
         float, Option(help="Share of the entries that is held out; 0: the usual one; not with --case.")
     ] = 0.0,
-    seeds: Seeds = 1,
+    seeds: options.Seeds = 1,
     methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}; empty: the usual ones.")] = "",
-    method: OwnMethods = None,
-    select: Select = "none",
-    folds: Folds = 5,
-    n_jobs: Jobs = 1,
-    resume: Resume = False,
+    method: options.OwnMethods = None,
+    select: options.Select = "none",
+    folds: options.Folds = 5,
+    n_jobs: options.Jobs = 1,
+    resume: options.Resume = False,
 ) -> Outcome:
     """Complete a matrix: least squares with all entries in one place, and gossip between agents that share none.
 
@@ -120,7 +104,7 @@ def completion(
     # Several BLAS threads would stand in the way of other processes, and of the compiled passes.
     with world.guard(), threadpool_limits(1, user_api="blas"):
         integer("--case", case, 0, 5)
-        check_options(locals(), seeds=1, iterations=1, folds=2)
+        options.check_options(locals(), seeds=1, iterations=1, folds=2)
         for option, value in (("--scale", scale), ("--updates", updates), ("--step-size", step_size)):
             number(option, value, above=0)
         number("--decay", decay, least=0)
@@ -143,11 +127,11 @@ def completion(
             raise InvalidInputError(
                 "--agents mpi needs two or more processes: mpiexec -n 6 rmopt run completion --agents mpi"
             )
-        counts = [world.size] if agents == "mpi" else whole_numbers(agents, "--agents", 2)
+        counts = [world.size] if agents == "mpi" else options.whole_numbers(agents, "--agents", 2)
         for count in counts:
             as_graph(graph, count)
         one_of("--clock", clock, ("shared", "own"))
-        weight = number_or_auto(rho, "--rho")
+        weight = options.number_or_auto(rho, "--rho")
         plan = GossipPlan(
             weight, graph=graph, step_size=step_size, decay=decay, n_epochs=updates, clock=clock,
             init="independent",
@@ -160,16 +144,16 @@ def completion(
                 "--seeds, and give one number of --agents."
             )
         usual_rank = "20" if data == "picture" else "10"
-        whole_numbers(rank or usual_rank, "--rank")
+        options.whole_numbers(rank or usual_rank, "--rank")
         if case:
             return _case(run, world, plan, chosen, case, scale, counts, rho != "auto", select, folds, resume)
-        bundle = loaded(run, data, data_home, Ratings)
+        bundle = options.loaded(run, data, data_home, Ratings)
         if bundle.values.min() == bundle.values.max():
             raise InvalidInputError(
                 f"all entries of {bundle.source} are {bundle.values[0]:g}: there is nothing to predict; rmopt fit "
                 "completion FILE --model implicit learns who has what."
             )
-        ranks = ranks_within(run.say, rank, usual_rank, min(bundle.shape) - 1)
+        ranks = options.ranks_within(run.say, rank, usual_rank, min(bundle.shape) - 1)
         if agents != "mpi" and counts[-1] > bundle.shape[1]:
             counts = sorted({min(count, bundle.shape[1]) for count in counts})
             run.say(f"--agents is {','.join(map(str, counts))}: there are no more columns to deal to them.")
@@ -195,7 +179,7 @@ def _case(
     scale: float,
     counts: list[int],
     fixed: bool,
-    select: Selection,
+    select: options.Selection,
     folds: int,
     resume: bool,
 ) -> Outcome:
@@ -232,7 +216,12 @@ def _case(
 
 
 def _table(
-    runs: CompletionRuns, bundle: Ratings, counts: list[int], ranks: list[int], select: Selection, folds: int
+    runs: CompletionRuns,
+    bundle: Ratings,
+    counts: list[int],
+    ranks: list[int],
+    select: options.Selection,
+    folds: int,
 ) -> Outcome:
     """Train every method for every number of agents and every rank, with every seed."""
     run, world, hidden, lam = runs.run, runs.world, runs.settings["hidden"], runs.settings["lam"]
