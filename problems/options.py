@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from typer import Option
 
+from rmopt.cli.run import RANKS
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
+from rmopt.solvers import MPIWorld, World
+from rmopt.solvers.world import ONE_PROCESS
 
 if TYPE_CHECKING:
     from problems.data import Bundle
@@ -177,3 +181,11 @@ def chosen_from(table: Mapping[str, T], names: str, option: str) -> dict[str, T]
         flaw = f": {', '.join(unknown)} is not known" if unknown else " names none"
         raise InvalidInputError(f"{option} {names!r}{flaw}; choose from {', '.join(table)}.")
     return {name: table[name] for name in chosen}
+
+
+def launched() -> World:
+    """Return the processes of the launcher of MPI that started this one; this process alone where none did.
+
+    They are those that ``mpirun rmopt run`` and ``mpirun rmopt fit`` share their work among.
+    """
+    return MPIWorld() if any(name in os.environ for name in RANKS) else ONE_PROCESS

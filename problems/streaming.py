@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from problems.data import stream
 from problems.loreta import Loreta
-from problems.processes import launched
+from problems.options import launched
 from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
 from rmopt.core import InvalidInputError
@@ -39,6 +39,7 @@ Shuffle = Annotated[
 OneBased = Annotated[bool, Option("--one-based", help="Features of .svmlight files count from 1.")]
 Jobs = Annotated[int, Option("--n-jobs", help="Threads that learn one model; -1: all cores.")]
 Resume = Annotated[bool, Option("--resume", help="Go on from the checkpoint in the --out folder.")]
+READ_BY = ("n_features", "epochs", "batch_size", "shuffle_buffer", "one_based")
 
 
 def similarity(
@@ -67,11 +68,7 @@ def similarity(
     files, of which there must be as many or more, and learn the one model together.
     """
     model = LoretaSimilarity(rank, step_size=step_size, psd=psd, init=init, n_jobs=n_jobs)
-    asked = {
-        "n_features": n_features, "epochs": epochs, "batch_size": batch_size, "shuffle_buffer": shuffle_buffer,
-        "one_based": one_based,
-    }  # fmt: skip
-    return _fitted(run, model, files, asked, resume, steps_per_row=steps_per_row)
+    return _fitted(run, model, files, locals(), resume, steps_per_row=steps_per_row)
 
 
 def ranking(
@@ -98,15 +95,12 @@ def ranking(
     many or more, and learn the one model together.
     """
     model = LoretaLabelRanker(rank, step_size=step_size, n_jobs=n_jobs)
-    asked = {
-        "n_features": n_features, "epochs": epochs, "batch_size": batch_size, "shuffle_buffer": shuffle_buffer,
-        "one_based": one_based,
-    }  # fmt: skip
-    return _fitted(run, model, files, asked, resume)
+    return _fitted(run, model, files, locals(), resume)
 
 
-def _fitted(run: Run, model: Loreta, files: Path, asked: dict[str, Any], resume: bool, **how: Any) -> Outcome:
+def _fitted(run: Run, model: Loreta, files: Path, given: dict[str, Any], resume: bool, **how: Any) -> Outcome:
     """Learn files from the checkpoint of the output folder on, and write the model there."""
+    asked = {name: given[name] for name in READ_BY}
     together = launched()
     chunks = stream(
         files, n_features=asked["n_features"], batch_size=asked["batch_size"], n_epochs=asked["epochs"],

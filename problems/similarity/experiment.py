@@ -15,7 +15,6 @@ from problems.comparison import Comparison, Kept, averaged
 from problems.data import ClassBundle
 from problems.data.bundles import holds_counts
 from problems.methods import Method, chosen_methods
-from problems.processes import launched
 from problems.saving import save_point
 from problems.similarity.claims import similarity_claims
 from problems.similarity.figure import draw_learning_curves, draw_ranks
@@ -82,7 +81,7 @@ def similarity(
     document then ranks the others. With several ranks, and a --budget, this is figure 3 of the paper. Under mpirun
     the models are dealt to the processes.
     """
-    world = launched()
+    world = options.launched()
     run = replace(run, out=world.first(run.out))
     options.check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
     ranks = options.whole_numbers(USUAL_RANK if rank is None else rank, "--rank")
