@@ -3,10 +3,8 @@
 # Adds the compiled engine to those that solvers try.
 import problems.ranking.engine  # noqa: F401
 from problems.ranking.baselines import GroupPerceptron, MatrixPerceptron, PassiveAggressive
-from problems.ranking.classifier import LowRankLogisticRegression
-from problems.ranking.cost import LabelRanking, WarpRanking
-from problems.ranking.estimators import LoretaLabelRanker
-from problems.ranking.logistic import LogisticLabels
+from problems.ranking.cost import LabelRanking, LogisticLabels, WarpRanking
+from problems.ranking.estimators import LoretaLabelRanker, LowRankLogisticRegression
 from problems.ranking.measures import (
     mean_average_precision,
     ndcg_at,

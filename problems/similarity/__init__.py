@@ -2,9 +2,7 @@
 
 from problems.online import Lego, Oasis
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
-from problems.similarity.contrastive import ContrastiveSimilarity
-from problems.similarity.estimators import LoretaSimilarity
-from problems.similarity.model import BilinearSimilarity
+from problems.similarity.estimators import BilinearSimilarity, ContrastiveSimilarity, LoretaSimilarity
 from problems.triplets import ClassTriplets
 
 __all__ = [
