@@ -58,6 +58,7 @@ MERGED = {
     "problems.ranking.logistic": "problems.ranking.cost",
     "problems.ranking.model": "problems.ranking.estimators",
     "problems.ratings": "problems.data.sets",
+    "problems.serving.page": "problems.serving.web",
     "problems.similarity.contrastive": "problems.similarity.estimators",
     "problems.similarity.model": "problems.similarity.estimators",
     "problems.subspace.agents": "problems.subspace.cost",

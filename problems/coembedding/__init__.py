@@ -13,16 +13,7 @@ from problems.coembedding.estimators import (
 )
 
 __all__ = [
-    "CalibratedLabelRanking",
-    "CoembeddingClassifier",
-    "CoembeddingClassifierCV",
-    "LabelThresholds",
-    "LinkPrediction",
-    "LinkPredictor",
-    "MetricRegression",
-    "MultilabelCoembedding",
-    "PairwiseInteractionTags",
-    "TagRanking",
-    "TagRecommender",
-    "coembedding_path",
-]
+    "CalibratedLabelRanking", "CoembeddingClassifier", "CoembeddingClassifierCV", "LabelThresholds",
+    "LinkPrediction", "LinkPredictor", "MetricRegression", "MultilabelCoembedding", "PairwiseInteractionTags",
+    "TagRanking", "TagRecommender", "coembedding_path",
+]  # fmt: skip

@@ -75,11 +75,8 @@ def tagging(
     models: list[Settings] = []
     for name, kind in chosen.items():
         one: Settings = {
-            "method": name,
-            "code": fingerprint(kind.estimator),
-            "rank": rank * kind.ranked,
-            "beta": 0.0,
-        }
+            "method": name, "code": fingerprint(kind.estimator), "rank": rank * kind.ranked, "beta": 0.0,
+        }  # fmt: skip
         embeds = isinstance(kind.estimator, TagRecommender)
         grown = {"growth": growth, "columns": columns, "tol": tol}
         models += [one | grown | {"beta": beta} for beta in weights] if embeds else [one]

@@ -95,11 +95,8 @@ class Samples(Bundle):
         n, m = self.X.shape
         stored = self.X.nnz if issparse(self.X) else int(np.count_nonzero(self.X))
         return {
-            "samples": n,
-            "features": m,
-            "density": round(stored / (n * m), 6),
-            "sparse": issparse(self.X),
-        }
+            "samples": n, "features": m, "density": round(stored / (n * m), 6), "sparse": issparse(self.X),
+        }  # fmt: skip
 
     def odd(self) -> list[str]:
         high, low = self.X.max(axis=0), self.X.min(axis=0)

@@ -14,17 +14,7 @@ from problems.ranking.measures import (
 )
 
 __all__ = [
-    "GroupPerceptron",
-    "LabelRanking",
-    "LogisticLabels",
-    "LoretaLabelRanker",
-    "LowRankLogisticRegression",
-    "MatrixPerceptron",
-    "PassiveAggressive",
-    "WarpRanking",
-    "mean_average_precision",
-    "ndcg_at",
-    "precision_at",
-    "propensities",
-    "propensity_scored_precision_at",
-]
+    "GroupPerceptron", "LabelRanking", "LogisticLabels", "LoretaLabelRanker", "LowRankLogisticRegression",
+    "MatrixPerceptron", "PassiveAggressive", "WarpRanking", "mean_average_precision", "ndcg_at", "precision_at",
+    "propensities", "propensity_scored_precision_at",
+]  # fmt: skip

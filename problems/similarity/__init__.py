@@ -6,13 +6,6 @@ from problems.similarity.estimators import BilinearSimilarity, ContrastiveSimila
 from problems.triplets import ClassTriplets
 
 __all__ = [
-    "BilinearSimilarity",
-    "ClassTriplets",
-    "ContrastiveSimilarity",
-    "FactoredGradientDescent",
-    "Lego",
-    "LoretaSimilarity",
-    "Oasis",
-    "PSDGradientDescent",
-    "PassiveAggressive",
-]
+    "BilinearSimilarity", "ClassTriplets", "ContrastiveSimilarity", "FactoredGradientDescent", "Lego",
+    "LoretaSimilarity", "Oasis", "PSDGradientDescent", "PassiveAggressive",
+]  # fmt: skip

@@ -140,11 +140,8 @@ def similarity(
         # By all of its settings: what another run left is not of this one.
         saved = Path(run.path("checkpoints") / f"{stem}-{one['seed']}-{digest(one)}.npz")
         found = bench.trained(
-            model,
-            checkpoint=Checkpoint(saved),
-            progress=run.progress and n_jobs == 1,
-            description=label_of(one),
-        )
+            model, checkpoint=Checkpoint(saved), progress=run.progress and n_jobs == 1, description=label_of(one),
+        )  # fmt: skip
         if isinstance(model, SimilarityLearner) and found["map"] is not None and one["seed"] == run.seed:
             form = "metric" if model.metric else "similarity"
             about = {"updates": found["updates"], "settings": digest(one)}
@@ -192,27 +189,17 @@ def similarity(
         f"{times}; {bundle.X.shape[1]:,} features, {bundle.n_classes} classes"
     )
     comparison = Comparison(
-        run,
-        resume,
-        seeds=seeds,
-        n_jobs=n_jobs,
-        world=world,
-        data=fingerprint(bundle),
-        published=published,
+        run, resume, seeds=seeds, n_jobs=n_jobs, world=world, data=fingerprint(bundle), published=published,
         sublinear=sublinear,
-    )
+    )  # fmt: skip
     # Parameters are chosen at the middle rank.
     models: list[Settings] = []
     for one, own in lines:
         kind, size = chosen[one["method"]], one["fixed"]
         found = comparison.selected(
-            [one | own[len(own) // 2]],
-            chosen,
-            "none" if size is not None else select,
-            choose,
-            label_of,
+            [one | own[len(own) // 2]], chosen, "none" if size is not None else select, choose, label_of,
             folds=folds,
-        )
+        )  # fmt: skip
         fixed = {} if size is None else {"parameters": _parameters(kind, size)}
         models += [each | place | fixed for each in found for place in own]
     models.sort(key=itemgetter("seed"))

@@ -145,8 +145,9 @@ def completion(
             )
         usual_rank = "20" if data == "picture" else "10"
         options.whole_numbers(rank or usual_rank, "--rank")
+        how: dict[str, Any] = {"select": select, "folds": folds, "resume": resume}
         if case:
-            return _case(run, world, plan, chosen, case, scale, counts, rho != "auto", select, folds, resume)
+            return _case(run, world, plan, chosen, case, scale, counts, rho != "auto", **how)
         bundle = options.loaded(run, data, data_home, Ratings)
         if bundle.values.min() == bundle.values.max():
             raise InvalidInputError(
@@ -159,10 +160,10 @@ def completion(
             run.say(f"--agents is {','.join(map(str, counts))}: there are no more columns to deal to them.")
         share = hidden or (0.6 if data == "picture" else 0.2)
         runs = CompletionRuns(
-            run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, resume=resume, data=fingerprint(bundle), lam=lam,
-            keep_subspaces=data == "picture", hidden=share,
+            run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), lam=lam,
+            keep_subspaces=data == "picture", hidden=share, **how,
         )  # fmt: skip
-        return _table(runs, bundle, counts, ranks, select, folds)
+        return _table(runs, bundle, counts, ranks)
 
 
 def _row(found: list[Cell]) -> dict[str, Any]:
@@ -179,9 +180,7 @@ def _case(
     scale: float,
     counts: list[int],
     fixed: bool,
-    select: options.Selection,
-    folds: int,
-    resume: bool,
+    **how: Any,
 ) -> Outcome:
     """Train on a synthetic case, at its own weights or at a fixed one, and keep the traces."""
     case, (agents,) = CASES[number], counts
@@ -192,9 +191,9 @@ def _case(
     run.say(
         f"case {number}: {case.about}; {m:,} × {n:,} of rank {RANK}, oversampling {OVERSAMPLING:g}, {agents} agents"
     )
-    runs = CompletionRuns(run, world, plan, chosen, seeds=1, n_jobs=1, resume=resume, case=number, m=m, n=n)
+    runs = CompletionRuns(run, world, plan, chosen, case=number, m=m, n=n, **how)
     shares = low_rank_shares(m, n, RANK, agents, world, condition=case.condition, seed=run.seed)
-    found = runs.results([RANK], counts, rhos, select, folds, lambda one: shares)
+    found = runs.results([RANK], counts, rhos, lambda one: shares)
     labels = {
         key: runs.methods[key[0]].label + (f", ρ = {key[-1]:g}" if len(rhos) > 1 else "") for key in found
     }
@@ -215,14 +214,7 @@ def _case(
     )
 
 
-def _table(
-    runs: CompletionRuns,
-    bundle: Ratings,
-    counts: list[int],
-    ranks: list[int],
-    select: options.Selection,
-    folds: int,
-) -> Outcome:
+def _table(runs: CompletionRuns, bundle: Ratings, counts: list[int], ranks: list[int]) -> Outcome:
     """Train every method for every number of agents and every rank, with every seed."""
     run, world, hidden, lam = runs.run, runs.world, runs.settings["hidden"], runs.settings["lam"]
     seeds = len(runs.comparison.seeds)
@@ -237,21 +229,15 @@ def _table(
     def shares_at(one: Settings) -> Shares:
         return shares_of(bundle, held_out(one["seed"]), one["agents"], lam, world, one["rank"])
 
-    found = runs.results(ranks, counts, [runs.plan.rho], select, folds, shares_at)
+    found = runs.results(ranks, counts, [runs.plan.rho], shares_at)
     labels = {key: runs.label(dict(zip(("method", "agents", "rank"), key, strict=False))) for key in found}
     # A batch solver has no trace.
     traces = {labels[key]: cells[0]["trace"] for key, cells in found.items() if cells[0]["trace"]}
     if world.rank == 0:
         if max(len(ranks), len(counts)) > 1:
             across = "rank" if len(ranks) > 1 else "number of agents"
-            run.draw(
-                "errors.png",
-                draw_errors,
-                _curves(runs.methods, found, ranks),
-                bundle.name,
-                across,
-                size=(6.4, 4.4),
-            )
+            curves = _curves(runs.methods, found, ranks)
+            run.draw("errors.png", draw_errors, curves, bundle.name, across, size=(6.4, 4.4))
         if traces:
             run.draw("traces.png", draw_traces, traces, bundle.name, size=(9.0, 4.0))
         # Of each method the last; those that were known have left theirs.
@@ -270,7 +256,7 @@ def _table(
     return Outcome(
         data=bundle.name,
         parameters=runs.settings
-        | {"seeds": seeds, "select": select, "folds": folds, "agents": counts, "ranks": ranks}
+        | {"seeds": seeds, "select": runs.select, "folds": runs.folds, "agents": counts, "ranks": ranks}
         | {"used": {labels[key]: [cell["used"] for cell in cells] for key, cells in found.items()}},
         rows=[
             {

@@ -434,6 +434,8 @@ class CompletionRuns:
     plan : GossipPlan
     methods : mapping
         By name; a user's estimators among them.
+    select, folds
+        See `Comparison.selected`.
     seeds, n_jobs, resume
         See `Comparison`.
     keep_subspaces : bool
@@ -449,13 +451,16 @@ class CompletionRuns:
         plan: GossipPlan,
         methods: Mapping[str, Method],
         *,
-        seeds: int,
-        n_jobs: int,
+        select: Selection,
+        folds: int,
         resume: bool,
+        seeds: int = 1,
+        n_jobs: int = 1,
         keep_subspaces: bool = False,
         **about: Any,
     ) -> None:
         self.run, self.world, self.plan, self.keep_subspaces = run, world, plan, keep_subspaces
+        self.select, self.folds = select, folds
         self.methods = {
             name: method if isinstance(method.estimator, Completion)
             else _wrapped(method)
@@ -487,8 +492,6 @@ class CompletionRuns:
         ranks: Sequence[int],
         counts: Sequence[int],
         rhos: Sequence[float | str],
-        select: Selection,
-        folds: int,
         shares_at: Callable[[Settings], Shares],
     ) -> dict[Any, list[Cell]]:
         """Return what is measured of models, listed by method, number of agents, rank and weight.
@@ -503,13 +506,9 @@ class CompletionRuns:
             if kind.ranked == bool(one["rank"]) and (kind.decentral or one["agents"] == counts[0])
         ]
         models = self.comparison.selected(
-            models,
-            self.methods,
-            select,
-            lambda one: self._selected(one, shares_at(one)),
-            self.label,
-            folds=folds,
-        )
+            models, self.methods, self.select, lambda one: self._selected(one, shares_at(one)), self.label,
+            folds=self.folds,
+        )  # fmt: skip
         by = ("method", "agents", "rank", "rho")
         return self.comparison.results(models, lambda one: self._trained(one, shares_at(one)), by)
 
