@@ -254,18 +254,14 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     """Return a table of finite numbers, not empty, as a C-contiguous array, or where `sparse` as a CSR array."""
     whole(name, X)
     try:
-        found = (
-            sound(name, X).tocsr().astype(float)
-            if sparse and sp.issparse(X)
-            else np.ascontiguousarray(X, dtype=float)
-        )
+        if sparse and sp.issparse(X):
+            found = sound(name, X).tocsr().astype(float)
+            values = found.data
+        else:
+            found = values = np.ascontiguousarray(X, dtype=float)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} must be a table of finite numbers ({error}).") from None
-    if (
-        len(found.shape) != 2
-        or 0 in found.shape
-        or not np.isfinite(found.data if sp.issparse(found) else found).all()
-    ):
+    if len(found.shape) != 2 or 0 in found.shape or not np.isfinite(values).all():
         raise InvalidInputError(
             f"{name} must be a table of finite numbers, got shape {found.shape}; remove or impute NaN or infinity."
         )

@@ -161,8 +161,5 @@ def _nearest(rows: Any, queries: Any, count: int) -> Array:
     # It is slow to import.
     from sklearn.neighbors import NearestNeighbors
 
-    return (
-        NearestNeighbors(n_neighbors=count, algorithm="brute")
-        .fit(rows)
-        .kneighbors(queries, return_distance=False)
-    )
+    found = NearestNeighbors(n_neighbors=count, algorithm="brute").fit(rows)
+    return found.kneighbors(queries, return_distance=False)

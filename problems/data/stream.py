@@ -207,12 +207,8 @@ class ChunkStream:
             ends = np.cumsum(sizes)
             for number in range(place.given, len(sizes)):
                 rows = slice(ends[number] - sizes[number], ends[number])
-                self._place = replace(
-                    place,
-                    given=number + 1,
-                    chunks=self._place.chunks + 1,
-                    rows=self._place.rows + int(sizes[number]),
-                )
+                chunks, n_rows = self._place.chunks + 1, self._place.rows + int(sizes[number])
+                self._place = replace(place, given=number + 1, chunks=chunks, rows=n_rows)
                 self.share, self.feature_names = share, piece.names
                 yield (piece.X, piece.y) if len(sizes) == 1 else (piece.X[rows], piece.y[rows])
         self._ended = True
@@ -348,12 +344,8 @@ class ChunkStream:
         spare = -(-self._batch_size // 2)
         with closing(self._pieces(place)) as pieces:
             for piece, begun, share in pieces:
-                kind = "sparse" if sp.issparse(piece.X) else "dense", piece.X.shape[1]
-                form = (
-                    *kind,
-                    piece.names,
-                    "U" if not sp.issparse(piece.y) and piece.y.dtype.kind == "U" else "",
-                )
+                kind = "sparse" if sp.issparse(piece.X) else "dense"
+                form = kind, piece.X.shape[1], piece.names, piece.y.dtype.kind == "U"
                 known = known or form
                 if form != known:
                     file = self._files[self._order(place.epoch)[begun.file]]
@@ -572,14 +564,8 @@ def _other(form: tuple[Any, ...], known: tuple[Any, ...]) -> str:
             "must have as many, in one form."
         )
     if form[2] != known[2]:
-        at = next(
-            (
-                n
-                for n, pair in enumerate(zip(form[2] or (), known[2] or (), strict=False))
-                if pair[0] != pair[1]
-            ),
-            0,
-        )
+        pairs = zip(form[2] or (), known[2] or (), strict=False)
+        at = next((n for n, (one, other) in enumerate(pairs) if one != other), 0)
         found, before = (names[at] if names else "no names" for names in (form[2], known[2]))
         return (
             f"names its features otherwise than files before it: {found} where they have {before}; bring the columns "

@@ -110,12 +110,8 @@ def metric(
         run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), features=features, triplets=triplets,
         passes=passes, scaling=scaling, components=components, published=published,
     )  # fmt: skip
-    parts = {
-        seed: _prepared(
-            bundle if published else bundle.resplit(seed, TEST_FRACTION), features, scaling, components
-        )
-        for seed in comparison.seeds
-    }
+    splits = {seed: bundle if published else bundle.resplit(seed, TEST_FRACTION) for seed in comparison.seeds}
+    parts = {seed: _prepared(one, features, scaling, components) for seed, one in splits.items()}
     first = parts[run.seed]
     n_train, n_features = int(first.train.sum()), first.X.shape[1]
     count = triplets or 20 * n_train
@@ -149,14 +145,10 @@ def metric(
     def train(one: Settings) -> Cell:
         return _trained(parts[one["seed"]], trainee(one, one["parameters"]), one["rank_by"])
 
-    models = [
-        {
-            "method": name,
-            "code": fingerprint(one.estimator),
-            "rank_by": getattr(one.estimator, "ranks_by", "distance") if rank_by == "auto" else rank_by,
-        }
-        for name, one in chosen.items()
-    ]
+    models = []
+    for name, one in chosen.items():
+        ranks_by = getattr(one.estimator, "ranks_by", "distance") if rank_by == "auto" else rank_by
+        models.append({"method": name, "code": fingerprint(one.estimator), "rank_by": ranks_by})
     models = comparison.selected(
         models, chosen, select, choose, lambda one: labels[one["method"]], folds=folds, rankings=list(rankings),
         select_by=select_by,

@@ -62,11 +62,8 @@ def ranking(
     """
     options.whole_numbers(USUAL_RANKS if rank is None else rank, "--rank")
     chosen = chosen_methods(METHODS, methods, method, "ranking", MEASURED_BY)
-    packages = {
-        name: getattr(one.estimator, "package", None)
-        for name, one in chosen.items()
-        if one in METHODS.values()
-    }
+    ours = {name: one.estimator for name, one in chosen.items() if one in METHODS.values()}
+    packages = {name: getattr(one, "package", None) for name, one in ours.items()}
     missing = [
         chosen.pop(name).label for name, package in packages.items() if package and find_spec(package) is None
     ]

@@ -146,11 +146,8 @@ def _one_pass(
 
 def excluded_pairs(exclude: Any, n_queries: int, n_items: int) -> tuple[Array, Array]:
     """Return numbers of queries, rising, and of items that these must not get."""
-    lists = (
-        [[]] * n_queries
-        if exclude is None
-        else [sequence("each of exclude", one) for one in sequence("exclude", exclude)]
-    )
+    given = [[]] * n_queries if exclude is None else sequence("exclude", exclude)
+    lists = [sequence("each of exclude", one) for one in given]
     if len(lists) != n_queries:
         raise InvalidInputError(
             f"exclude must have a sequence of item numbers for each of {n_queries} queries, got {len(lists)}."

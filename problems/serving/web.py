@@ -308,20 +308,14 @@ class TextSearch(Searcher):
         texts = [index.texts[row] for row in indices[0]]
         parts = index.contributions(x, index.vectorizer.transform(texts))
         results = []
-        for place, (row, score, text) in enumerate(
-            zip(indices[0].tolist(), scores[0].tolist(), texts, strict=True)
-        ):
-            columns, values = (
-                one[parts.indptr[place] : parts.indptr[place + 1]] for one in (parts.indices, parts.data)
-            )
+        ends, found = parts.indptr, zip(indices[0].tolist(), scores[0].tolist(), texts, strict=True)
+        for begin, end, (row, score, text) in zip(ends[:-1], ends[1:], found, strict=True):
+            columns, values = parts.indices[begin:end], parts.data[begin:end]
             most = [at for at in np.argsort(-values, kind="stable")[:REASONS] if values[at] > 0.0]
+            about = ((int(columns[at]), float(values[at])) for at in most)
             why = [
-                {
-                    "term": str(terms[columns[at]]),
-                    "contribution": float(values[at]),
-                    "shared": int(columns[at]) in asked,
-                }
-                for at in most
+                {"term": str(terms[column]), "contribution": value, "shared": column in asked}
+                for column, value in about
             ]
             told = {"row": row, "name": index.names[row], "score": score, "text": excerpt(text), "why": why}
             results.append(Result(told, {"similar": {"like": row}}))

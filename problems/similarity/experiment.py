@@ -209,14 +209,9 @@ def similarity(
         if (left := run.path("checkpoints")).is_dir() and not any(left.iterdir()):
             left.rmdir()
         # What was known was not trained again, and its model may be of other options.
-        for one in models:
+        for one in (one for one in models if resume and one["seed"] == run.seed):
             path = Path(run.path(f"{stem_of(one)}.npz"))
-            if (
-                resume
-                and one["seed"] == run.seed
-                and path.exists()
-                and load_arrays(path)[1].get("settings") != digest(comparison.about | one)
-            ):
+            if path.exists() and load_arrays(path)[1].get("settings") != digest(comparison.about | one):
                 run.say(
                     f"{path.name} is of other options than these results; a run without --resume writes it anew."
                 )

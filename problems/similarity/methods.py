@@ -75,12 +75,10 @@ class SimilarityLearner(Learner):
         manifold: Any = self.manifold(X.shape[1], self.rank)
         sampler = ClassTriplets(y)
         solver = self.solver(self.step_size, max_iter=self.max_iter, sampler=sampler, **self.choices or {})
-        start = (
-            np.eye(*manifold.shape)
-            if self.full_rank
-            else initial_point(manifold, self.init, self.random_state)
-        )
-        return solver, Problem(manifold, TripletSum(X, X)), start
+        problem = Problem(manifold, TripletSum(X, X))
+        if self.full_rank:
+            return solver, problem, np.eye(*manifold.shape)
+        return solver, problem, initial_point(manifold, self.init, self.random_state)
 
     def try_out(self, X: Any, y: Array) -> None:
         """Refuse what cannot run."""

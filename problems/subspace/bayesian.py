@@ -348,10 +348,8 @@ class BayesianCompletion(CompletionModel):
         self.column_samples_ = np.empty((samples, n + 1, d), np.float32)
         self.column_means_ = np.empty((samples, n + 1, d), np.float32)
         self.column_links_ = np.empty((samples, q, d), np.float32)
-        self.column_prior_means_, self.column_prior_precisions_ = (
-            np.empty((samples, d)),
-            np.empty((samples, d, d)),
-        )
+        self.column_prior_means_ = np.empty((samples, d))
+        self.column_prior_precisions_ = np.empty((samples, d, d))
         self.noise_precisions_ = np.empty(samples)
         for _ in range(self.burn_in):
             sampler.sweep()

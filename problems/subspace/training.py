@@ -347,11 +347,8 @@ def agree(
     >>> bool(tasks.value(found.mean) < 1e-12)
     True
     """
-    world, grow, tol = (
-        OneProcess() if world is None else world,
-        flag("grow", grow),
-        number("tol", tol, least=0),
-    )
+    world = OneProcess() if world is None else world
+    grow, tol = flag("grow", grow), number("tol", tol, least=0)
     with world.guard():
         manifold = _grassmann(tasks, rank)
         _check_alike(
