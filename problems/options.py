@@ -41,21 +41,10 @@ OwnMethods = Annotated[
         help="A method of your own beside the others, or FILE.py:ESTIMATOR; may be repeated.",
     ),
 ]
-Seeds = Annotated[
-    int,
-    Option(
-        "--seeds", "--splits", min=1,
-        help="Repetitions, each with a random split and random choices of its own, seeded from --seed on.",
-    ),
-]  # fmt: skip
-SeedsOrPublished = Annotated[
-    int,
-    Option(
-        "--seeds", "--splits", min=0,
-        help="Repetitions, each with a random split and random choices of its own, seeded from --seed on; "
-        "0: the split of the data set, published or said by test=COLUMN, once.",
-    ),
-]  # fmt: skip
+_REPETITIONS = "Repetitions, each with a random split and random choices of its own, seeded from --seed on"
+_OWN = "0: the split of the data set, published or said by test=COLUMN, once"
+Seeds = Annotated[int, Option("--seeds", "--splits", min=1, help=f"{_REPETITIONS}.")]
+SeedsOrPublished = Annotated[int, Option("--seeds", "--splits", min=0, help=f"{_REPETITIONS}; {_OWN}.")]
 Selection = Literal["none", "first", "each"]
 Select = Annotated[
     Selection,

@@ -102,10 +102,8 @@ def ranking(
         kind, part = chosen[one["method"]], parts[one["seed"]]
         cv = KFold(folds, shuffle=True, random_state=one["seed"])
         X, Y = part.X[part.train], part.Y[part.train]
-        found = comparison.search(
-            kind.label, model_of(one, {}), kind.grid, X, Y, cv, {"map": _mean_precision}
-        )
-        return {"parameters": found[0]}
+        ways = {"map": lambda model, X, Y: mean_average_precision(scores_of(model, X), Y)}
+        return {"parameters": comparison.search(kind.label, model_of(one, {}), kind.grid, X, Y, cv, ways)[0]}
 
     def train(one: Settings) -> Cell:
         return _trained(parts[one["seed"]], model_of(one, one["parameters"]), one["seed"])
@@ -143,10 +141,6 @@ def ranking(
         },
         claims=ranking_claims(results, labels),
     )  # fmt: skip
-
-
-def _mean_precision(model: Any, X: Any, Y: Any) -> float:
-    return mean_average_precision(scores_of(model, X), Y)
 
 
 def _trained(part: MultilabelBundle, model: Any, seed: int) -> Cell:

@@ -133,7 +133,8 @@ def similarity(
     def stem_of(one: Settings) -> str:
         """Return the name of the files of a model."""
         width = one["rank"] if len(ranks) > 1 and one["rank"] else one["features"] if len(widths) > 1 else ""
-        return "-".join(map(str, filter(None, (_slug(label_of(one)), width))))
+        words = label_of(one).lower().replace(",", "").split()
+        return "-".join(map(str, filter(None, (*words, width))))
 
     def train(one: Settings) -> Cell:
         model, bench, stem = model_of(one), bench_of(one["features"], one["seed"]), stem_of(one)
@@ -273,10 +274,6 @@ def _starts(method: Method) -> bool:
 
 def _parameters(method: Method, step_size: float | None) -> Settings:
     return method.defaults if step_size is None else {"step_size": step_size}
-
-
-def _slug(label: str) -> str:
-    return "-".join(label.lower().replace(",", "").split())
 
 
 def _step_sizes(chosen: dict[str, Method], steps: str) -> dict[str, float]:
