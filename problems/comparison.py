@@ -245,7 +245,8 @@ class Comparison:
                 if select != "none" and method.grid and (number == 0 or select == "each"):
                     choice = self.cell(one | about | {"select": list(method.grid), "seed": seed}, choose)
                     chosen = choice["parameters"]
-                    values = ", ".join(f"{key} = {shown_value(value)}" for key, value in chosen.items())
+                    said = {key: f"{one:g}" if isinstance(one, float) else one for key, one in chosen.items()}
+                    values = ", ".join(f"{key} = {value}" for key, value in said.items())
                     edge = ", at the edge of the grid" * (
                         len(method.grid) > 2 and chosen in (method.grid[0], method.grid[-1])
                     )
@@ -342,11 +343,6 @@ class Kept:
 
     def __reduce__(self) -> Any:
         return Kept, self.made_of
-
-
-def shown_value(value: Any) -> str:
-    """Return a parameter as it is said to people."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 class _Trial(BaseEstimator):

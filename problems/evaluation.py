@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
 from problems.door import classes, near_zero, table_of_numbers, unit_rows
-from problems.kernels import add_products, average_precision, precisions_at
+from problems.kernels import average_precision, precisions_at
 from problems.threads import by_rows
 from rmopt.core.arguments import array, integer, sequence
 from rmopt.core.matrices import real_matrix, row_dots, sound
@@ -317,19 +317,8 @@ def _sparse_cosines(features: csr_array) -> ScoreBlock:
     stored = np.diff(features.indptr)
     features.data /= np.repeat(_or_one(abs(features).max(axis=1).toarray()), stored)
     features.data /= np.repeat(_or_one(np.sqrt((features**2).sum(axis=1))), stored)
-    by_term = features.tocsc()
-
-    def score_block(rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        query = features[rows]
-        scores = np.zeros((len(rows), features.shape[0]))
-        add_products(
-            *(query.indptr, query.indices, query.data),
-            *(by_term.indptr, by_term.indices, by_term.data),
-            scores,
-        )
-        return scores
-
-    return score_block
+    by_term = features.T.tocsr()
+    return lambda rows: (features[rows] @ by_term).toarray()
 
 
 def _precise(values: NDArray[Any]) -> NDArray[np.floating]:

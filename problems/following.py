@@ -312,13 +312,9 @@ def _digest(X: Any, y: Any) -> int:
     """Return a checksum of a chunk."""
     check = 0
     for part in (X, y):
-        rows = part.tocsr() if sp.issparse(part) else None
-        arrays = (
-            (np.asarray(part),)
-            if rows is None
-            else (rows.data, rows.indices, rows.indptr, np.array(rows.shape))
-        )
-        for array in arrays:
+        rows: Any = part.tocsr() if sp.issparse(part) else None
+        arrays = [part] if rows is None else [rows.data, rows.indices, rows.indptr, rows.shape]
+        for array in map(np.asarray, arrays):
             # An array of objects holds where they lie in memory.
             content = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
             check = zlib.crc32(content, check)

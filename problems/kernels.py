@@ -10,27 +10,6 @@ from rmopt.kernels.vectors import square, subtract_rows
 
 
 @njit(cache=True, nogil=True)
-def add_products(
-    query_start: NDArray[np.int32],
-    query_term: NDArray[np.int32],
-    query_weight: NDArray[np.float64],
-    term_start: NDArray[np.int32],
-    document: NDArray[np.int32],
-    document_weight: NDArray[np.float64],
-    scores: NDArray[np.float64],
-) -> None:
-    """Add to scores[q, d] the inner product of query q (CSR) and document d (CSC: a list for each term).
-
-    Three times as fast as a sparse product, whose result would be nearly full.
-    """
-    for query in range(scores.shape[0]):
-        for at in range(query_start[query], query_start[query + 1]):
-            term = query_term[at]
-            for entry in range(term_start[term], term_start[term + 1]):
-                scores[query, document[entry]] += query_weight[at] * document_weight[entry]
-
-
-@njit(cache=True, nogil=True)
 def average_precision(
     ranked: NDArray[np.float64],  # (n,) ascending scores of all ranked documents
     relevant: NDArray[np.float64],  # (r,) ascending scores of those of the class

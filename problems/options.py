@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from typer import Option
 
+from rmopt.cli.run import RANKS
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
+from rmopt.solvers import MPIWorld, World
+from rmopt.solvers.world import ONE_PROCESS
 
 if TYPE_CHECKING:
     from problems.data import Bundle
@@ -37,21 +41,10 @@ OwnMethods = Annotated[
         help="A method of your own beside the others, or FILE.py:ESTIMATOR; may be repeated.",
     ),
 ]
-Seeds = Annotated[
-    int,
-    Option(
-        "--seeds", "--splits", min=1,
-        help="Repetitions, each with a random split and random choices of its own, seeded from --seed on.",
-    ),
-]  # fmt: skip
-SeedsOrPublished = Annotated[
-    int,
-    Option(
-        "--seeds", "--splits", min=0,
-        help="Repetitions, each with a random split and random choices of its own, seeded from --seed on; "
-        "0: the split of the data set, published or said by test=COLUMN, once.",
-    ),
-]  # fmt: skip
+_REPETITIONS = "Repetitions, each with a random split and random choices of its own, seeded from --seed on"
+_OWN = "0: the split of the data set, published or said by test=COLUMN, once"
+Seeds = Annotated[int, Option("--seeds", "--splits", min=1, help=f"{_REPETITIONS}.")]
+SeedsOrPublished = Annotated[int, Option("--seeds", "--splits", min=0, help=f"{_REPETITIONS}; {_OWN}.")]
 Selection = Literal["none", "first", "each"]
 Select = Annotated[
     Selection,
@@ -177,3 +170,11 @@ def chosen_from(table: Mapping[str, T], names: str, option: str) -> dict[str, T]
         flaw = f": {', '.join(unknown)} is not known" if unknown else " names none"
         raise InvalidInputError(f"{option} {names!r}{flaw}; choose from {', '.join(table)}.")
     return {name: table[name] for name in chosen}
+
+
+def launched() -> World:
+    """Return the processes of the launcher of MPI that started this one; this process alone where none did.
+
+    They are those that ``mpirun rmopt run`` and ``mpirun rmopt fit`` share their work among.
+    """
+    return MPIWorld() if any(name in os.environ for name in RANKS) else ONE_PROCESS

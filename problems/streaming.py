@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from problems.data import stream
 from problems.loreta import Loreta
-from problems.processes import launched
+from problems.options import launched
 from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
 from rmopt.core import InvalidInputError

@@ -30,24 +30,13 @@ def in_pieces(work: Callable[[int, int, int], Any], cuts: Any, products: int) ->
 
     There are as many threads as numba has, where so many products are worth them.
     """
-    firsts, stops = cuts[:-1].tolist(), cuts[1:].tolist()
-    found: list[Any] = [None] * len(firsts)
-    threads = min(compiled.thread_count(), len(found)) if products >= WORTH_THREADS else 1
-
-    def share(thread: int) -> None:
-        for i in range(thread, len(found), threads):
-            found[i] = work(i, firsts[i], stops[i])
-
+    pieces = range(len(cuts) - 1), cuts[:-1].tolist(), cuts[1:].tolist()
+    threads = min(compiled.thread_count(), len(cuts) - 1) if products >= WORTH_THREADS else 1
     if threads == 1:
-        share(0)
-        return found
+        return list(map(work, *pieces))
     # Of Python's threads those without work sleep; numba's spin, and take the cores from who needs them.
-    with ThreadPoolExecutor(threads - 1) as pool:
-        others = [pool.submit(share, thread) for thread in range(1, threads)]
-        share(0)
-        for other in others:
-            other.result()
-    return found
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, *pieces))
 
 
 def by_rows(work: Callable[[slice], Any], n_rows: int, block: int, n_jobs: int | None) -> list[Any]:

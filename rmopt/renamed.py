@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 # Modules that went elsewhere: the old name, and the new one.
 MODULES: dict[str, str] = {
+    "problems.coembedding.classifier": "problems.coembedding.estimators",
     "problems.coembedding.rivals": "problems.coembedding.baselines",
     "problems.metric.comet": "problems.metric.estimators",
     "problems.metric.rivals": "problems.metric.baselines",
@@ -38,20 +39,32 @@ MODULES: dict[str, str] = {
 # Modules that are part of another one, which was there before.
 MERGED = {
     "problems.arrays": "problems.saving",
+    "problems.coembedding.certified": "problems.coembedding.training",
+    "problems.coembedding.links": "problems.coembedding.estimators",
     "problems.coembedding.multilabel": "problems.coembedding.cost",
     "problems.coembedding.optima": "problems.coembedding.training",
+    "problems.coembedding.recommender": "problems.coembedding.estimators",
+    "problems.coembedding.regression": "problems.coembedding.cost",
     "problems.coembedding.tagging": "problems.coembedding.cost",
+    "problems.coembedding.thresholds": "problems.coembedding.estimators",
     "problems.full_matrix": "problems.online",
     "problems.images": "problems.data.sets",
+    "problems.metric.base": "problems.metric.estimators",
     "problems.metric.outside": "problems.metric.baselines",
     "problems.multilabel": "problems.data.sets",
+    "problems.ranking.classifier": "problems.ranking.estimators",
+    "problems.ranking.logistic": "problems.ranking.cost",
     "problems.ranking.model": "problems.ranking.estimators",
     "problems.ratings": "problems.data.sets",
+    "problems.serving.page": "problems.serving.web",
+    "problems.similarity.contrastive": "problems.similarity.estimators",
+    "problems.similarity.model": "problems.similarity.estimators",
     "problems.subspace.agents": "problems.subspace.cost",
     "problems.subspace.completion": "problems.subspace.cost",
     "problems.subspace.completion_estimator": "problems.subspace.estimators",
     "problems.subspace.lmafit": "problems.subspace.baselines",
     "problems.subspace.multitask": "problems.subspace.cost",
+    "problems.subspace.peers": "problems.subspace.baselines",
     "problems.tags": "problems.data.sets",
     "problems.tasks": "problems.data.sets",
     "problems.text": "problems.data.text",
@@ -105,8 +118,21 @@ ELSEWHERE = {
     "maxiter": "it is max_iter",
 }  # fmt: skip
 
+# What of these modules results and checkpoints tell the names of.
+TOLD = {
+    "problems.coembedding.links": ("LinkPredictor",),
+    "problems.coembedding.recommender": ("PairwiseInteractionTags", "TagRecommender"),
+    "problems.coembedding.regression": ("MetricRegression",),
+    "problems.coembedding.thresholds": ("LabelThresholds",),
+    "problems.ranking.classifier": ("LowRankLogisticRegression",),
+    "problems.ranking.logistic": ("LogisticLabels",),
+    "problems.similarity.contrastive": ("ContrastiveSimilarity",),
+    "problems.similarity.model": ("BilinearSimilarity",),
+    "problems.subspace.peers": ("Biases", "CMFRec", "LibMF", "MyFM"),
+}
+
 # Of classes and functions that were renamed: module and name, and the first ones.
-_FIRST: dict[tuple[str, str], tuple[str, str]] = {}
+_FIRST = {(MERGED[old], name): (old, name) for old, names in TOLD.items() for name in names}
 
 
 def renamed(**names: str) -> Callable[[T], T]:

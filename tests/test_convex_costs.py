@@ -7,8 +7,8 @@ import pytest
 from regression_runs import Array, run
 
 from problems.coembedding import MetricRegression
+from problems.coembedding.cost import closed_form
 from problems.coembedding.instances import convex_costs
-from problems.coembedding.regression import closed_form
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import MissingCapabilityError

@@ -32,7 +32,7 @@ from problems.data.text import information_gain
 from problems.door import natural_size
 from problems.evaluation import cosine_scores, evaluate_retrieval
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetric
-from problems.metric.base import TripletLearner
+from problems.metric.estimators import TripletLearner
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, mean_average_precision
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import BayesianCompletion, BiasedALS, MultitaskSubspace

@@ -29,9 +29,9 @@ from problems.subspace import (
     TimeSplit,
     entries,
 )
+from problems.subspace.als import Side
+from problems.subspace.bayesian import FactorPrior, GibbsSampler, Sample, drawn
 from problems.subspace.cost import KnownEntries, known_entries
-from problems.subspace.gibbs import FactorPrior, GibbsSampler, Sample, drawn
-from problems.subspace.half_sweeps import Side
 from rmopt.core import InvalidInputError
 
 Array = np.ndarray

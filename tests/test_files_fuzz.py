@@ -20,7 +20,7 @@ from problems.data import MultilabelBundle, Ratings, TagBundle, TaskBundle, load
 from problems.data.sets import BACKGROUND
 from problems.ranking.estimators import LabelScores
 from problems.similarity import LoretaSimilarity
-from problems.similarity.model import BilinearSimilarity
+from problems.similarity.estimators import BilinearSimilarity
 from rmopt.arrays import load_arrays, read_arrays, save_arrays
 from rmopt.core import InvalidInputError, LowRankPoint, PSDPoint, StorageError
 

@@ -26,7 +26,7 @@ from problems.ranking import (
     propensities,
     propensity_scored_precision_at,
 )
-from problems.ranking.logistic import first_step
+from problems.ranking.cost import first_step
 from rmopt import InvalidInputError, Problem
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import AdaGrad, Checkpoint, MaxSteps

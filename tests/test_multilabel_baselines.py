@@ -24,8 +24,8 @@ from problems.coembedding import (
     LabelThresholds,
 )
 from problems.coembedding.baselines import Guarded, multilabel
+from problems.coembedding.estimators import _half_of_largest_f1
 from problems.coembedding.methods import MEASURES, METHODS, PRINTED, SCORERS, measures
-from problems.coembedding.thresholds import _half_of_largest_f1
 from rmopt.core import InvalidInputError
 
 

@@ -13,8 +13,8 @@ from scipy.sparse import csr_array
 from tabled import each_row
 
 from problems.coembedding import MetricRegression, MultilabelCoembedding
+from problems.coembedding.cost import closed_form
 from problems.coembedding.instances import convex_costs
-from problems.coembedding.regression import closed_form
 from problems.coembedding.training import minimise
 from rmopt import Problem
 from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost

@@ -26,8 +26,8 @@ from problems.ranking import (
 )
 from problems.ranking.cost import _Splitmix
 from problems.ranking.engine import RankingEngine
+from problems.ranking.estimators import epochs, starting_point
 from problems.ranking.kernels import below
-from problems.ranking.training import epochs, starting_point
 from rmopt import InvalidInputError, Problem
 from rmopt.core import MissingCapabilityError, Retraction
 from rmopt.engines import choose_engine

@@ -15,9 +15,10 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 
+from problems.coembedding import CoembeddingClassifier
 from problems.metric import CometMetric
 from problems.ranking import LoretaLabelRanker
-from problems.similarity import LoretaSimilarity
+from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import RTRMC, MultitaskSubspace
 from rmopt import renamed
 from rmopt.core import Problem
@@ -182,7 +183,9 @@ def test_an_old_module_is_found_by_a_process_that_imports_nothing_before() -> No
 @pytest.mark.parametrize(
     ("module", "name"),
     [
+        ("problems.coembedding.classifier", "CoembeddingClassifier"),
         ("problems.ranking.model", "LabelScores"),
+        ("problems.similarity.model", "BilinearSimilarity"),
         ("problems.images", "mnist"),
         ("problems.multilabel", "scene"),
         ("problems.ratings", "Ratings"),
@@ -217,6 +220,8 @@ def test_an_engine_that_names_its_parts_as_before_is_asked_for_them() -> None:
 def test_what_was_renamed_is_the_same_run() -> None:
     """The digest of a growth as the version before found it, and attributes by their first names."""
     assert fingerprint(Doubling(8)) == "69f72cae109f9c5f99f11ce3"
+    assert fingerprint(ContrastiveSimilarity) == "3446e659468f4d5488ac2692"
+    assert fingerprint(CoembeddingClassifier) == "3466480939654e8833c1ce62"
     assert set(fingerprints(Value(), "solver")) == {"solver", "solver.rate", "solver.n_rounds"}
 
 

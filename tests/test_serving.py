@@ -31,9 +31,9 @@ from sklearn.pipeline import make_pipeline
 
 from problems.metric import EuclideanMetric
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
-from problems.serving import Found, Result, Searcher, SimilarityIndex, make_server, search, to_onnx, top_k
-from problems.serving.page import TextSearch
-from problems.serving.web import answer
+from problems.serving import Found, Result, Searcher, SimilarityIndex, make_server, to_onnx, top_k
+from problems.serving import index as search
+from problems.serving.web import TextSearch, answer
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from rmopt import InvalidInputError
 from rmopt.errors import StorageError

@@ -16,8 +16,8 @@ from tabled import each_row
 
 from problems.door import natural_size
 from problems.similarity import ClassTriplets, FactoredGradientDescent, LoretaSimilarity, PassiveAggressive
+from problems.similarity.estimators import BilinearSimilarity
 from problems.similarity.methods import CURVE_QUERIES, Cosine, mean_precision
-from problems.similarity.model import BilinearSimilarity
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import StorageError
 from rmopt.costs import TripletSum

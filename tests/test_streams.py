@@ -23,7 +23,7 @@ from stream_parts import formatted, write_folder
 
 from problems.data import stream
 from problems.ranking import LoretaLabelRanker
-from problems.ranking.training import epochs, ranking_cost
+from problems.ranking.estimators import epochs, ranking_cost
 from problems.similarity import LoretaSimilarity
 from rmopt import InvalidInputError
 from rmopt.cli import main

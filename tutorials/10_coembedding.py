@@ -76,7 +76,7 @@ print(
 # does not matter: the run goes through all of them. Here equation 12 of the paper, whose minimum is known.
 
 from problems.coembedding import MetricRegression
-from problems.coembedding.regression import closed_form
+from problems.coembedding.cost import closed_form
 from rmopt import Problem
 from rmopt.costs import Trace
 from rmopt.interop import PymanoptSolver

@@ -19,7 +19,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from problems.coembedding.certified import LabelTables, estimator_with
+from problems.coembedding.training import LabelTables, estimator_with
 from problems.data.bundles import holds_counts, scaling
 from problems.door import learn_labels, passed_on, table_of_labels
 from rmopt.core.ambient import Array

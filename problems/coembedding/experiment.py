@@ -8,9 +8,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from typer import Option
 
+from problems import options
 from problems.cells import Cell, Settings
 from problems.coembedding.claims import optima_claims, table_claims, threshold_claims
 from problems.coembedding.cost import MultilabelCoembedding
+from problems.coembedding.estimators import AIMS
 from problems.coembedding.figure import draw_optima, draw_scores
 from problems.coembedding.methods import (
     MEASURES,
@@ -22,25 +24,10 @@ from problems.coembedding.methods import (
     indicators,
     measures,
 )  # fmt: skip
-from problems.coembedding.thresholds import AIMS
 from problems.coembedding.training import BETAS, checked_betas, local_optima, minimise
 from problems.comparison import Comparison, averaged, trained
 from problems.data import MultilabelBundle
 from problems.methods import chosen_methods
-from problems.options import (
-    Data,
-    DataHome,
-    Folds,
-    Jobs,
-    OwnMethods,
-    Resume,
-    SeedsOrPublished,
-    check_options,
-    loaded,
-    methods_option,
-    own_split,
-    positive_numbers,
-)  # fmt: skip
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.arguments import integer, number, one_of
 from rmopt.core.identity import fingerprint
@@ -60,14 +47,14 @@ GRID = ",".join(f"{beta:g}" for beta in BETAS)
 def coembedding(
     run: Run,
     *,
-    data: Annotated[Data, MultilabelBundle] = "digits-labels",
-    data_home: DataHome = None,
+    data: Annotated[options.Data, MultilabelBundle] = "digits-labels",
+    data_home: options.DataHome = None,
     rows: Annotated[int, Option(help="Training rows; 0: 1,000, or two thirds of the smaller sets.")] = 0,
     betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = GRID,
-    seeds: SeedsOrPublished = 3,
-    methods: Annotated[str, methods_option(METHODS)] = ",".join(METHODS),
-    method: OwnMethods = None,
-    folds: Folds = 5,
+    seeds: options.SeedsOrPublished = 3,
+    methods: Annotated[str, options.methods_option(METHODS)] = ",".join(METHODS),
+    method: options.OwnMethods = None,
+    folds: options.Folds = 5,
     select_by: Annotated[str, Option(help=f"What it maximises: {', '.join(SCORERS)}.")] = "f1_micro",
     thresholds: Annotated[
         bool, Option(help="Measure methods also with thresholds for F1 and for the Hamming score.")
@@ -75,8 +62,8 @@ def coembedding(
     starts: Annotated[int, Option(help="Random starts for the picture of local optima; 0: none.")] = 200,
     optima_rows: Annotated[int, Option(help="Training rows in that picture; 0: all.")] = 200,
     optima_beta: Annotated[float, Option(help="Weight of the trace in that picture.")] = 1.0,
-    n_jobs: Jobs = 1,
-    resume: Resume = False,
+    n_jobs: options.Jobs = 1,
+    resume: options.Resume = False,
 ) -> Outcome:
     """Classify with several labels: co-embedding beside binary relevance, label ranking and chains.
 
@@ -85,12 +72,12 @@ def coembedding(
     d columns from many random places, and looks at how the spread of the optima shrinks as d grows.
     """
     chosen = chosen_methods(METHODS, methods, method, "coembedding", ("predict",))
-    weights = checked_betas(positive_numbers(betas, "--betas"))
-    check_options(locals(), seeds=0, rows=0, folds=2, starts=0, optima_rows=0)
+    weights = checked_betas(options.positive_numbers(betas, "--betas"))
+    options.check_options(locals(), seeds=0, rows=0, folds=2, starts=0, optima_rows=0)
     one_of("--select-by", select_by, SCORERS)
     number("--optima-beta", optima_beta, above=0)
-    bundle = loaded(run, data, data_home, MultilabelBundle)
-    published, seeds = own_split(run.say, data, bundle, seeds)
+    bundle = options.loaded(run, data, data_home, MultilabelBundle)
+    published, seeds = options.own_split(run.say, data, bundle, seeds)
     if published and rows:
         raise InvalidInputError("--seeds 0 takes the training rows of the data set; leave out --rows.")
     n = bundle.X.shape[0]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from problems.coembedding.cost import LinkPrediction, MultilabelCoembedding, TagRanking
-from problems.coembedding.regression import MetricRegression
+from problems.coembedding.cost import LinkPrediction, MetricRegression, MultilabelCoembedding, TagRanking
 from rmopt.checks.catalogue import Instance
 from rmopt.core import Manifold, Problem, Retraction
 from rmopt.costs import EmbeddedCost, Trace

@@ -16,8 +16,13 @@ from sklearn.metrics import f1_score, hamming_loss, make_scorer
 from threadpoolctl import threadpool_limits
 
 from problems.coembedding.baselines import searched, unit_scaling
-from problems.coembedding.classifier import CoembeddingClassifier, CoembeddingClassifierCV
-from problems.coembedding.thresholds import AIMS, LabelThresholds, calibrated_f1
+from problems.coembedding.estimators import (
+    AIMS,
+    CoembeddingClassifier,
+    CoembeddingClassifierCV,
+    LabelThresholds,
+    calibrated_f1,
+)
 from problems.coembedding.training import BETAS
 from problems.methods import Method, rows_of
 from rmopt.core import InvalidInputError

@@ -12,8 +12,8 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems.cells import Cell, Settings
+from problems.coembedding.cost import MetricRegression, closed_form
 from problems.coembedding.figure import draw_curves
-from problems.coembedding.regression import MetricRegression, closed_form
 from problems.comparison import Comparison, crossed
 from problems.options import Resume, check_options, chosen_from, methods_option, whole_numbers
 from rmopt.core import InvalidInputError, Problem

@@ -10,26 +10,15 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from typer import Option
 
+from problems import options
 from problems.cells import Cell, Settings
 from problems.coembedding.cost import TagRanking
+from problems.coembedding.estimators import PairwiseInteractionTags, TagModel, TagRecommender, posts_f1
 from problems.coembedding.figure import draw_curves
-from problems.coembedding.recommender import PairwiseInteractionTags, TagModel, TagRecommender, posts_f1
 from problems.coembedding.training import checked_betas, minimise
 from problems.comparison import Comparison, Difference, averaged, near
 from problems.data import TagBundle
 from problems.methods import Method, chosen_methods, rows_of
-from problems.options import (
-    Data,
-    DataHome,
-    Jobs,
-    OwnMethods,
-    Resume,
-    Seeds,
-    check_options,
-    loaded,
-    methods_option,
-    positive_numbers,
-)  # fmt: skip
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.arguments import number, one_of
 from rmopt.core.identity import fingerprint
@@ -54,30 +43,30 @@ TOP = 5
 def tagging(
     run: Run,
     *,
-    data: Annotated[Data, TagBundle] = "toy-tags",
-    data_home: DataHome = None,
+    data: Annotated[options.Data, TagBundle] = "toy-tags",
+    data_home: options.DataHome = None,
     betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.1,1,10,100",
     growth: Annotated[str, Option(help="Columns of each round: linear or exponential.")] = "linear",
     columns: Annotated[int, Option(help="Columns of the first round.")] = 4,
     tol: Annotated[float, Option(help="Relative gap to the global minimum.")] = 1e-2,
     rank: Annotated[int, Option("--rank", "--factors", help="Rank of pairwise interactions.")] = 64,
-    seeds: Seeds = 3,
-    methods: Annotated[str, methods_option(METHODS)] = ",".join(METHODS),
-    method: OwnMethods = None,
-    n_jobs: Jobs = 1,
-    resume: Resume = False,
+    seeds: options.Seeds = 3,
+    methods: Annotated[str, options.methods_option(METHODS)] = ",".join(METHODS),
+    method: options.OwnMethods = None,
+    n_jobs: options.Jobs = 1,
+    resume: options.Resume = False,
 ) -> Outcome:
     """Recommend tags: users, items and tags in one space, beside the pairwise-interaction factor model.
 
     One post of each user is held out. F1 of the five best tags and the training objective are watched while the rank
     grows towards that of the global minimum.
     """
-    weights = checked_betas(positive_numbers(betas, "--betas"))
+    weights = checked_betas(options.positive_numbers(betas, "--betas"))
     chosen = chosen_methods(METHODS, methods, method, "tagging", ("predict",))
     one_of("--growth", growth, GROWTHS)
-    check_options(locals(), columns=1, seeds=1, rank=1)
+    options.check_options(locals(), columns=1, seeds=1, rank=1)
     number("--tol", tol, above=0)
-    bundle = loaded(run, data, data_home, TagBundle)
+    bundle = options.loaded(run, data, data_home, TagBundle)
     users, items, tags = bundle.counts
     run.say(
         f"{bundle.name} ({bundle.source}): {users} users, {items} items, {tags} tags, {len(bundle.triples):,} "

@@ -1,18 +1,23 @@
-"""Training of a co-embedding with one weight of the trace, and from random starts at a fixed rank."""
+"""Training of co-embeddings, and what the estimators that minimise over growing factors have in common."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 
+from problems.door import Embedder, check_labels, in_order, kept_count, label_array, product, seen
 from rmopt.core import InvalidInputError, Problem, PSDPoint
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import number, shown
+from rmopt.core.arguments import Checked, bounded, flag, number, optional, shown
 from rmopt.costs import ConvexCost, Trace
 from rmopt.manifolds import PSDFactors, PSDFixedRank
-from rmopt.solvers import LBFGS, CertifiedResult, RankIncremental, Recorder
+from rmopt.solvers import LBFGS, CertifiedResult, Growth, RankIncremental, Recorder
 
 # The paper's weights, and larger ones, which standardised rows of length 1 need.
 BETAS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
@@ -88,3 +93,108 @@ def local_optima(
         return value
 
     return {rank: np.array([optimum(rank, start) for start in range(n_starts)]) for rank in ranks}
+
+
+gap = bounded(number, least=0)
+# Below the least, what certifies a minimum is no number.
+weight = bounded(number, least=1e-100)
+
+
+def estimator_with(name: str, value: Any, method: str, example: str) -> Any:
+    """Return an estimator, and no class, that has a method beside `fit`."""
+    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, method)):
+        raise InvalidInputError(
+            f"{name} = {shown(value)} must be an estimator with fit and {method}, for example {example}."
+        )
+    return value
+
+
+def _growth(name: str, value: Any) -> Any:
+    if isinstance(value, type):
+        raise InvalidInputError(f"{name} = {value.__name__} is a class; give {value.__name__}().")
+    return RankIncremental(value).growth
+
+
+@dataclass(eq=False, repr=False)
+class Certified(Checked, BaseEstimator):
+    """An estimator whose parameters say how its convex cost is minimised, and whose attributes say how well.
+
+    They are described in `problems.coembedding.CoembeddingClassifier`.
+    """
+
+    _: KW_ONLY
+    growth: Annotated[Growth | None, _growth] = None
+    max_rank: Annotated[int | None, optional(kept_count)] = None
+    tol: Annotated[float, gap] = 1e-4
+    verbose: Annotated[bool, flag] = False
+
+    def solver(self) -> RankIncremental:
+        """Return the solver that the parameters describe."""
+        return RankIncremental(self.growth, tol=self.tol, max_rank=self.max_rank)
+
+    def _minimised(self, loss: ConvexCost, beta: float) -> Any:
+        """Return the factor that minimises loss + β trace, shape (p, rank); keep what certifies it."""
+        recorder = Recorder(progress=self.verbose, description="rounds")
+        factor = self._keep(minimise(loss, float(beta), self.solver(), recorder=recorder))
+        if not self.rank_:
+            warnings.warn(
+                f"beta = {beta:g} is so large that the model is empty (rank 0), and says the same of everything; try "
+                "a tenth.",
+                stacklevel=3,
+            )
+        return factor
+
+    def _keep(self, result: CertifiedResult, warn: bool = True) -> Any:
+        """Return the factor of a result; keep what certifies it, and warn where nothing does."""
+        # Who limits the rank does not ask for the minimum over all ranks.
+        if warn and not result.is_global and self.max_rank is None:
+            warnings.warn(
+                f"tol = {self.tol:g} was not reached ({result.stopped_by}): the objective "
+                f"{result.certificate.objective:.3g} may be {result.gap:.1e} above the minimum; choose a larger beta "
+                "or tol, or scale the data.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.rank_, self.n_iter_ = result.point.rank, max(result.steps, 1)
+        self.objective_, self.gap_ = result.certificate.objective, result.gap
+        self.is_global_, self.history_ = result.is_global, result.history
+        return result.point.factor()
+
+
+class CertifiedEmbedder(Embedder, Certified):
+    """A certified estimator that embeds rows x at U x, where `components_` is Uᵀ."""
+
+    n_features_in_: int
+    threshold_embedding_: np.ndarray
+
+    def _embedded(self, X: Any) -> np.ndarray:
+        return product(seen(self, X), self.components_.T)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the embeddings of rows, shape (n_samples, rank)."""
+        return self._embedded(X)
+
+
+class LabelTables(ClassifierMixin):
+    """A classifier of several labels from dense or sparse rows."""
+
+    # Whether there may also be one class for each sample.
+    takes_classes: ClassVar[bool] = False
+    decision_function: Any
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return indicators of the labels whose scores are above 0, shape (n_samples, n_labels)."""
+        return (self.decision_function(X) > 0.0).astype(int)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of samples whose labels are all right."""
+        check_labels(self, y)
+        # A frame whose columns may lack values is read as numbers, too.
+        y = label_array(y) if hasattr(y, "columns") and len(y.columns) > 1 else in_order("y", y)
+        return super().score(X, y, sample_weight)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_class = self.takes_classes
+        return tags

@@ -6,15 +6,6 @@ from problems.data.registry import data_folder, load
 from problems.data.stream import ChunkStream, stream
 
 __all__ = [
-    "Bundle",
-    "ChunkStream",
-    "ClassBundle",
-    "MultilabelBundle",
-    "Ratings",
-    "TagBundle",
-    "TaskBundle",
-    "data_folder",
-    "load",
-    "read_texts",
-    "stream",
-]
+    "Bundle", "ChunkStream", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "data_folder",
+    "load", "read_texts", "stream",
+]  # fmt: skip

@@ -95,18 +95,13 @@ class Samples(Bundle):
         n, m = self.X.shape
         stored = self.X.nnz if issparse(self.X) else int(np.count_nonzero(self.X))
         return {
-            "samples": n,
-            "features": m,
-            "density": round(stored / (n * m), 6),
-            "sparse": issparse(self.X),
-        }
+            "samples": n, "features": m, "density": round(stored / (n * m), 6), "sparse": issparse(self.X),
+        }  # fmt: skip
 
     def odd(self) -> list[str]:
         high, low = self.X.max(axis=0), self.X.min(axis=0)
         high, low = (one.toarray().ravel() if issparse(one) else one for one in (high, low))
-        constant = np.flatnonzero(high == low)
-        names = constant if self.feature_names is None else [self.feature_names[n] for n in constant]
-        return super().odd() + some("feature", "constant", names)
+        return super().odd() + some("feature", "constant", high == low, self.feature_names)
 
     def _flaw_of_names(self, **counts: int) -> str | None:
         """Return which names are not as many as what they name: features, and what `counts` has."""
@@ -192,9 +187,9 @@ class ClassBundle(Split):
         return super().summary() | {"classes": self.n_classes, "class sizes": spread(sizes)}
 
     def odd(self) -> list[str]:
-        lonely = np.flatnonzero(np.bincount(self.y) == 1)
-        names = lonely if self.class_names is None else [self.class_names[n] for n in lonely]
-        return super().odd() + some("class", "of one sample, which no split can hold out", names)
+        lonely = np.bincount(self.y) == 1
+        how = "of one sample, which no split can hold out"
+        return super().odd() + some("class", how, lonely, self.class_names)
 
     @property
     def n_classes(self) -> int:
@@ -290,9 +285,7 @@ class MultilabelBundle(Split):
 
     def odd(self) -> list[str]:
         counts, bare = self.Y.sum(axis=0), int((self.Y.sum(axis=1) == 0).sum())
-        unused = np.flatnonzero(counts == 0)
-        names = unused if self.label_names is None else [self.label_names[n] for n in unused]
-        said = super().odd() + some("label", "without a sample", names)
+        said = super().odd() + some("label", "without a sample", counts == 0, self.label_names)
         return said + ([f"{bare:,} sample{'s have' if bare > 1 else ' has'} no label."] if bare else [])
 
     def _flaw(self) -> str | None:
@@ -651,14 +644,11 @@ def spread(sizes: Array) -> str:
     return f"{sizes.min():,} to {sizes.max():,}"
 
 
-def some(what: str, how: str, names: Sequence[Any] | Array) -> list[str]:
+def some(what: str, how: str, odd: Array, known: Sequence[str] | None) -> list[str]:
     """Return a sentence that counts what is odd and names the first few, or none."""
-    if not len(names):
+    names = [str(number) if known is None else known[number] for number in np.flatnonzero(odd).tolist()]
+    if not names:
         return []
-    first = ", ".join(str(name) for name in names[:5]) + (", …" if len(names) > 5 else "")
-    many = (
-        f"{len(names):,} {what}{'es' if what.endswith('s') else 's'} are"
-        if len(names) > 1
-        else f"1 {what} is"
-    )
-    return [f"{many} {how}: {first}."]
+    more = f"{len(names):,} {what}{'es' if what.endswith('s') else 's'} are"
+    many = more if len(names) > 1 else f"1 {what} is"
+    return [f"{many} {how}: {', '.join(names[:5])}{', …' * (len(names) > 5)}."]

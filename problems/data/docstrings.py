@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-from collections import Counter, deque
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -29,8 +28,6 @@ HEADING = re.compile(r"^Parameters\n-+\n.*?(?=^\w+\n-+\n|\Z)", re.MULTILINE | re
 # Not scipy's own words: code that others wrote, and an interface that repeats another.
 LEFT_OUT = ("_lib", "fftpack", "_external")
 TEST_FRACTION, SPLIT_SEED = 0.35, 0
-# Where statements have statements.
-BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 
 
 @dataclass(frozen=True)
@@ -81,22 +78,13 @@ def _docstrings() -> tuple[Document, ...]:
         subpackage, *inner = file.relative_to(root).parts
         if not inner or subpackage in LEFT_OUT or "tests" in inner:
             continue
-        for node in _statements(ast.parse(file.read_bytes())):
+        for node in ast.walk(ast.parse(file.read_bytes())):
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 text = ast.get_docstring(node) or ""
                 if len(text.split()) >= SHORTEST:
                     name = f"scipy.{subpackage}.{node.name}"
                     found.append(Document(name, subpackage, text, _parameters(node)))
     return tuple(found)
-
-
-def _statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the statements in the order of `ast.walk`, which looks into all expressions, too."""
-    waiting: deque[ast.AST] = deque([tree])
-    while waiting:
-        node = waiting.popleft()
-        waiting.extend(one for name in BLOCKS for one in getattr(node, name, ()))
-        yield node
 
 
 def _parameters(node: ast.FunctionDef | ast.ClassDef) -> tuple[str, ...]:

@@ -325,11 +325,8 @@ def _npz(path: Path) -> Table:
             "for each sample; repair them."
         ) from None
     parts = {f"{one}{part}" for one in whole for part in ("", "_data", "_indices", "_indptr", "_shape")}
-    n = (
-        whole["X"].shape[0]
-        if "X" in whole
-        else max((len(a) for a in arrays.values() if a.ndim == 1), default=0)
-    )
+    longest = max((len(a) for a in arrays.values() if a.ndim == 1), default=0)
+    n = whole["X"].shape[0] if "X" in whole else longest
     names: dict[str, tuple[str, ...]] = {}
     for name in {"feature_names", "label_names", "class_names"} & set(arrays):
         names[name] = tuple(map(str, arrays.pop(name).ravel().tolist()))
@@ -391,12 +388,7 @@ def _mtx(path: Path) -> Table:
             raise ValueError(f"its entries must be {width} numbers")
         row, column = (known[:, side].astype(np.int64) for side in (0, 1))
         places = np.column_stack([row, column])
-        if (
-            len(known) != count
-            or (places != known[:, :2]).any()
-            or (places < 1).any()
-            or (places > (m, n)).any()
-        ):
+        if len(known) != count or ((places != known[:, :2]) | (places < 1) | (places > (m, n))).any():
             raise ValueError(f"it must hold {count} entries within {m} rows and {n} columns")
         values = np.ones(count) if width == 2 else known[:, 2]
     if "symmetric" in head or "skew-symmetric" in head:

@@ -215,12 +215,8 @@ def loader(
     where, missing = "Nothing is read; a folder that is given must exist all the same.", ""
     if files:
         where = f"A folder with ``{'`` or ``'.join(files)}``; see `problems.data.data_folder`."
-        gone = (
-            "damaged, or there is neither a file nor a network connection"
-            if can_fetch
-            else "missing or damaged"
-        )
-        missing = f"\nStorageError\n    When the file is {gone}."
+        gone = "damaged, or there is neither a file nor a network connection"
+        missing = f"\nStorageError\n    When the file is {gone if can_fetch else 'missing or damaged'}."
     elsewhere = (
         f"or pass as --data-home (or set RMOPT_DATA_HOME to) a folder that holds {' or '.join(files)}."
     )

@@ -321,11 +321,7 @@ def ratings(table: Table, roles: Roles) -> Ratings:
         kept = np.sort(kept)
         rows, columns, values = rows[kept], columns[kept], values[kept]
         times = None if times is None else times[kept]
-    return Ratings(
-        table.name, table.source, rows.astype(np.int32), columns.astype(np.int32), values,
-        (len(items), len(users)), (float(values.min()), float(values.max())),
-        row_names=items, column_names=users, times=times, notes=tuple(table.notes),
-    )  # fmt: skip
+    return _entries(table, rows, columns, values, items, users, times=times)
 
 
 def views(table: Table, roles: Roles) -> Ratings:
@@ -336,10 +332,16 @@ def views(table: Table, roles: Roles) -> Ratings:
         "No ratings: the values are how often a user has an item. ImplicitALS learns from such."
     )
     rows, columns = np.divmod(cells, len(users))
+    return _entries(table, rows, columns, counts.astype(float), items, users)
+
+
+def _entries(
+    table: Table, rows: Array, columns: Array, values: Array, items: Array, users: Array, **more: Any
+) -> Ratings:
     return Ratings(
-        table.name, table.source, rows.astype(np.int32), columns.astype(np.int32), counts.astype(float),
-        (len(items), len(users)), (float(counts.min()), float(counts.max())),
-        row_names=items, column_names=users, notes=tuple(table.notes),
+        table.name, table.source, rows.astype(np.int32), columns.astype(np.int32), values,
+        (len(items), len(users)), (float(values.min()), float(values.max())),
+        row_names=items, column_names=users, notes=tuple(table.notes), **more,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,15 @@ NEWS20_FULL_FILE = "news20_bydate_fullvocab_derived.npz"
 NEWS20_OWN, NEWS20_FULL_OWN = "news20_scikit-learn.npz", "news20-full_scikit-learn.npz"
 NEWSGROUPS = "http://qwone.com/~jason/20Newsgroups/"
 CALTECH_FILE, MNIST_FILE = "caltech101_bow1000_derived.npz", "mnist.npz"
+MNIST = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
+MNIST_DIGEST = "sha256:731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 CALTECH_CLASSES, CALTECH_IMAGES = 50, 65
 BACKGROUND = "BACKGROUND_Google"
 _LABELS: Layout = {"y": (int, ("n",)), "class_names": (str, ("classes",))}
 PICTURE = "china.jpg"
 GROUPLENS = "https://files.grouplens.org/datasets/movielens"
 MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan/43f6389095ad71984264db4387a8074b22bc7d4a/data/multi-label"
+ML10M = f"{GROUPLENS}/ml-10m.zip"
 ML10M_FILE, ML10M_TEXT = "ml10m_tags.npz", "ml-10M100K/tags.dat"
 # The level of the post core that is nearest in size to the data of the ECML/PKDD challenge 2009.
 ML10M_CORE = 15
@@ -217,18 +221,7 @@ def caltech101(path: Path) -> ClassBundle:
     return ClassBundle("caltech101", CALTECH_FILE, csr_array(X[np.concatenate(members)]), labels, test)
 
 
-@loader(
-    Source(
-        (MNIST_FILE,),
-        "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",
-        (
-            (
-                "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",
-                "sha256:731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1",
-            ),
-        ),
-    )
-)
+@loader(Source((MNIST_FILE,), MNIST, ((MNIST, MNIST_DIGEST),)))
 def mnist(path: Path) -> ClassBundle:
     """Load the 70000 handwritten digits of MNIST: 784 pixel values in [0, 1], 10000 images held out.
 
@@ -293,11 +286,14 @@ def digits_labels() -> MultilabelBundle:
     return MultilabelBundle("digits-labels", bundle.source, bundle.X, csr_array(Y.astype(float)), bundle.test)
 
 
-def _mulan(name: str, *digests: str) -> Source:
-    """Return where a set of Mulan comes from: ``name.npz``, or the files for training and for tests."""
+def _mulan(
+    name: str, *digests: str
+) -> Callable[[Callable[..., MultilabelBundle]], Callable[..., MultilabelBundle]]:
+    """Make a loader of a set of Mulan, from ``name.npz``, or the files for training and for tests."""
     addresses = (f"{MULAN}/{name}/{name}-{part}.arff" for part in ("test", "train"))
     downloads = tuple((address, f"sha256:{one}") for address, one in zip(addresses, digests, strict=True))
-    return Source((f"{name}.npz", f"{name}-train.arff"), "https://github.com/tsoumakas/mulan", downloads)
+    files = f"{name}.npz", f"{name}-train.arff"
+    return loader(Source(files, "https://github.com/tsoumakas/mulan", downloads))
 
 
 def _read_mulan(name: str, path: Path, n_labels: int) -> MultilabelBundle:
@@ -311,12 +307,10 @@ def _read_mulan(name: str, path: Path, n_labels: int) -> MultilabelBundle:
     return MultilabelBundle(name, path.name, X, Y, np.arange(X.shape[0]) >= n_train)
 
 
-@loader(
-    _mulan(
-        "delicious",
-        "2dfb01723a819914b0ca83361177ed413ce3f2169851d9f228d4692915d63944",
-        "030186cdb542ebdd32052fcdbb1ebe30115b3a22518c1b4b198c45eb827aebe1",
-    )
+@_mulan(
+    "delicious",
+    "2dfb01723a819914b0ca83361177ed413ce3f2169851d9f228d4692915d63944",
+    "030186cdb542ebdd32052fcdbb1ebe30115b3a22518c1b4b198c45eb827aebe1",
 )
 def delicious(path: Path) -> MultilabelBundle:
     """Load Delicious: 16105 web pages, 500 words, 983 tags (19 a page), the first 12920 pages for training.
@@ -339,12 +333,10 @@ def delicious(path: Path) -> MultilabelBundle:
     return _read_mulan("delicious", path, n_labels=983)
 
 
-@loader(
-    _mulan(
-        "bibtex",
-        "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922",
-        "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174",
-    )
+@_mulan(
+    "bibtex",
+    "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922",
+    "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174",
 )
 def bibtex(path: Path) -> MultilabelBundle:
     """Load Bibtex: 7395 references, 1836 words, 159 tags.
@@ -368,12 +360,10 @@ def bibtex(path: Path) -> MultilabelBundle:
     return _read_mulan("bibtex", path, n_labels=159)
 
 
-@loader(
-    _mulan(
-        "enron",
-        "2f3aad54a8f54caaab4ab01246fe9dd385ba944a2633028f52747b57eac5474e",
-        "2988cefc1cdf7a8004a20ef84615cc8fa1b5d7434c16687283b41454e2d9d194",
-    )
+@_mulan(
+    "enron",
+    "2f3aad54a8f54caaab4ab01246fe9dd385ba944a2633028f52747b57eac5474e",
+    "2988cefc1cdf7a8004a20ef84615cc8fa1b5d7434c16687283b41454e2d9d194",
 )
 def enron(path: Path) -> MultilabelBundle:
     """Load Enron: 1702 letters, 1001 words, 53 labels.
@@ -396,12 +386,10 @@ def enron(path: Path) -> MultilabelBundle:
     return _read_mulan("enron", path, n_labels=53)
 
 
-@loader(
-    _mulan(
-        "emotions",
-        "f13d4b746b7b5c8eb484bd751d6ac463d4560dff998a93516a5c1fe35daf6c8f",
-        "bbe704106c79bb8fb99c1d1d2e9bde081d6a2daeb01f100862f11fd91a3c1f98",
-    )
+@_mulan(
+    "emotions",
+    "f13d4b746b7b5c8eb484bd751d6ac463d4560dff998a93516a5c1fe35daf6c8f",
+    "bbe704106c79bb8fb99c1d1d2e9bde081d6a2daeb01f100862f11fd91a3c1f98",
 )
 def emotions(path: Path) -> MultilabelBundle:
     """Load Emotions: 593 pieces of music, 72 features, 6 labels.
@@ -423,12 +411,10 @@ def emotions(path: Path) -> MultilabelBundle:
     return _read_mulan("emotions", path, n_labels=6)
 
 
-@loader(
-    _mulan(
-        "scene",
-        "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
-        "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
-    )
+@_mulan(
+    "scene",
+    "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
+    "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
 )
 def scene(path: Path) -> MultilabelBundle:
     """Load Scene: 2407 images, 294 features, 6 labels.
@@ -451,9 +437,11 @@ def scene(path: Path) -> MultilabelBundle:
     return _read_mulan("scene", path, n_labels=6)
 
 
-def _movielens(name: str, published: str, digest: str) -> Source:
+def _movielens(
+    name: str, published: str, digest: str
+) -> Callable[[Callable[..., Ratings]], Callable[..., Ratings]]:
     address = f"{GROUPLENS}/{Path(published).parent}.zip"
-    return Source((f"{name}.npz", published), address, ((address, digest),))
+    return loader(Source((f"{name}.npz", published), address, ((address, f"sha256:{digest}"),)))
 
 
 def _read_movielens(name: str, path: Path, separator: str) -> Ratings:
@@ -475,11 +463,7 @@ def _read_movielens(name: str, path: Path, separator: str) -> Ratings:
     )  # fmt: skip
 
 
-@loader(
-    _movielens(
-        "ml100k", "ml-100k/u.data", "sha256:50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229"
-    )
-)
+@_movielens("ml100k", "ml-100k/u.data", "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229")
 def ml100k(path: Path) -> Ratings:
     """Load MovieLens-100K: 1682 films (rows), 943 users (columns), 100000 dated ratings from 1 to 5.
 
@@ -501,11 +485,7 @@ def ml100k(path: Path) -> Ratings:
     return _read_movielens("ml100k", path, "\t")
 
 
-@loader(
-    _movielens(
-        "ml1m", "ml-1m/ratings.dat", "sha256:a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20"
-    )
-)
+@_movielens("ml1m", "ml-1m/ratings.dat", "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20")
 def ml1m(path: Path) -> Ratings:
     """Load MovieLens-1M: 3706 films (rows), 6040 users (columns), 1000209 ratings from 1 to 5.
 
@@ -601,11 +581,7 @@ def parkinsons(path: Path) -> TaskBundle:
 
 
 @loader(
-    Source(
-        (ML10M_FILE, "tags.dat", ML10M_TEXT),
-        f"{GROUPLENS}/ml-10m.zip",
-        ((f"{GROUPLENS}/ml-10m.zip", "md5:ce571fd55effeba0271552578f2648bd"),),
-    )
+    Source((ML10M_FILE, "tags.dat", ML10M_TEXT), ML10M, ((ML10M, "md5:ce571fd55effeba0271552578f2648bd"),))
 )
 def ml10m_tags(path: Path) -> TagBundle:
     """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import queue
-import threading
 import warnings
 import zlib
+from collections import deque
 from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
@@ -204,12 +204,8 @@ class ChunkStream:
             ends = np.cumsum(sizes)
             for number in range(place.given, len(sizes)):
                 rows = slice(ends[number] - sizes[number], ends[number])
-                self._place = replace(
-                    place,
-                    given=number + 1,
-                    chunks=self._place.chunks + 1,
-                    rows=self._place.rows + int(sizes[number]),
-                )
+                chunks, n_rows = self._place.chunks + 1, self._place.rows + int(sizes[number])
+                self._place = replace(place, given=number + 1, chunks=chunks, rows=n_rows)
                 self.share, self.feature_names = share, piece.names
                 yield (piece.X, piece.y) if len(sizes) == 1 else (piece.X[rows], piece.y[rows])
         self._ended = True
@@ -598,40 +594,13 @@ def _widest(piece: Piece, n_labels: int) -> int:
 
 def _ahead(found: Generator[Any, None, None], count: int) -> Iterator[Any]:
     """Yield what an iterator gives, which runs in a thread, ahead by so many at the most."""
-    waiting: queue.Queue[tuple[str, Any]] = queue.Queue(count)
-    closed = threading.Event()
-
-    def put(kind: str, one: Any) -> bool:
-        while not closed.is_set():
-            try:
-                waiting.put((kind, one), timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def work() -> None:
+    with closing(found), ThreadPoolExecutor(1, "read ahead") as pool:
+        waiting = deque(pool.submit(next, found, None) for _ in range(count + 1))
         try:
-            for one in found:
-                if not put("one", one):
-                    return
-            put("end", None)
-        except BaseException as error:
-            put("error", error)
+            while (one := waiting.popleft().result()) is not None:
+                waiting.append(pool.submit(next, found, None))
+                yield one
+                del one
         finally:
-            found.close()
-
-    thread = threading.Thread(target=work, daemon=True, name="read ahead")
-    thread.start()
-    try:
-        while True:
-            kind, one = waiting.get()
-            if kind == "end":
-                return
-            if kind == "error":
-                raise one
-            yield one
-            del one
-    finally:
-        closed.set()
-        thread.join()
+            for other in waiting:
+                other.cancel()

@@ -303,12 +303,8 @@ def informative_unit_rows(
 
 def _as_counts(X: Any) -> csr_array:
     """Return X as canonical CSR in float64 without stored zeros; the argument is left as it is."""
-    if (
-        not (issparse(sound("X", X)) or isinstance(X, np.ndarray))
-        or X.ndim != 2
-        or X.dtype.kind not in "buif"
-        or 0 in X.shape
-    ):
+    known = issparse(sound("X", X)) or isinstance(X, np.ndarray)
+    if not known or X.ndim != 2 or X.dtype.kind not in "buif" or 0 in X.shape:
         raise InvalidInputError(
             "X must be a two-dimensional array or sparse array of term counts, not empty."
         )

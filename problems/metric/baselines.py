@@ -11,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from problems.door import admit, begin, finite, in_range, kept_count, labelled, package, seedable, step_rule
 from problems.metric import kernels
-from problems.metric.base import MahalanobisMetric, TripletLearner
+from problems.metric.estimators import MahalanobisMetric, TripletLearner
 from problems.online import Lego
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core.ambient import Array

@@ -14,6 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from typer import Option
 
+from problems import options
 from problems.cells import Cell, Settings
 from problems.comparison import Comparison, averaged
 from problems.data import ClassBundle
@@ -26,20 +27,6 @@ from problems.metric.claims import metric_claims
 from problems.metric.estimators import CometMetric
 from problems.metric.figure import draw_convergence, draw_precision
 from problems.metric.methods import MEASURED_BY, METHODS, USUAL, Trainee, neighbour_votes, scores_of
-from problems.options import (
-    Data,
-    DataHome,
-    Folds,
-    Jobs,
-    OwnMethods,
-    Resume,
-    SeedsOrPublished,
-    Select,
-    check_options,
-    loaded,
-    methods_option,
-    own_split,
-)
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, one_of
@@ -66,8 +53,8 @@ HEADINGS = {
 def metric(
     run: Run,
     *,
-    data: Annotated[Data, ClassBundle] = "scipy-docs",
-    data_home: DataHome = None,
+    data: Annotated[options.Data, ClassBundle] = "scipy-docs",
+    data_home: options.DataHome = None,
     features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 100,
     rows: Annotated[int, Option(help="Rows to keep, with the shares of the classes; 0: all.")] = 0,
     scaling: Annotated[
@@ -82,11 +69,11 @@ def metric(
     ] = 0,
     triplets: Annotated[int, Option(help="Training triplets, the same for all methods; 0: 20 a row.")] = 0,
     passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0,
-    seeds: SeedsOrPublished = 3,
-    methods: Annotated[str, methods_option(METHODS)] = ",".join(USUAL),
-    method: OwnMethods = None,
-    select: Select = "none",
-    folds: Folds = 5,
+    seeds: options.SeedsOrPublished = 3,
+    methods: Annotated[str, options.methods_option(METHODS)] = ",".join(USUAL),
+    method: options.OwnMethods = None,
+    select: options.Select = "none",
+    folds: options.Folds = 5,
     select_by: Annotated[
         str, Option(help="What it maximises: precision at 10, or votes of the nearest training rows.")
     ] = "precision",
@@ -97,8 +84,8 @@ def metric(
             "without it what a method's cost speaks of."
         ),
     ] = "auto",
-    n_jobs: Jobs = 1,
-    resume: Resume = False,
+    n_jobs: options.Jobs = 1,
+    resume: options.Resume = False,
 ) -> Outcome:
     """Learn a metric: COMET beside LEGO, BoostMetric, HDSL and the plain Euclidean distance.
 
@@ -106,16 +93,16 @@ def metric(
     the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5).
     """
     chosen = chosen_methods(METHODS, methods, method, "metric", MEASURED_BY)
-    check_options(locals(), features=0, rows=0, components=0, triplets=0, seeds=0, folds=2)
+    options.check_options(locals(), features=0, rows=0, components=0, triplets=0, seeds=0, folds=2)
     one_of("--scaling", scaling, SCALINGS), one_of("--select-by", select_by, MEASURES)
     number("--passes", passes, above=0)
     one_of("--rank-by", rank_by, ("auto", *RANKINGS))
-    bundle = loaded(run, data, data_home, ClassBundle)
+    bundle = options.loaded(run, data, data_home, ClassBundle)
     for what, asked, most in zip(("rows", "features"), (rows, features), bundle.X.shape, strict=True):
         if asked > most:
             run.say(f"--{what} is {most}: {bundle.name} has no more.")
     bundle = _thinned(bundle, rows)
-    published, seeds = own_split(run.say, data, bundle, seeds)
+    published, seeds = options.own_split(run.say, data, bundle, seeds)
     if any(isinstance(one.estimator, OutsideMetric) for one in chosen.values()):
         package(*METRIC_LEARN)
     # Without more features than there are, all are kept.
@@ -124,12 +111,8 @@ def metric(
         run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), features=features, triplets=triplets,
         passes=passes, scaling=scaling, components=components, published=published,
     )  # fmt: skip
-    parts = {
-        seed: _prepared(
-            bundle if published else bundle.resplit(seed, TEST_FRACTION), features, scaling, components
-        )
-        for seed in comparison.seeds
-    }
+    splits = {seed: bundle if published else bundle.resplit(seed, TEST_FRACTION) for seed in comparison.seeds}
+    parts = {seed: _prepared(one, features, scaling, components) for seed, one in splits.items()}
     first = parts[run.seed]
     n_train, n_features = int(first.train.sum()), first.X.shape[1]
     count = triplets or 20 * n_train
@@ -163,14 +146,10 @@ def metric(
     def train(one: Settings) -> Cell:
         return _trained(parts[one["seed"]], trainee(one, one["parameters"]), one["rank_by"])
 
-    models = [
-        {
-            "method": name,
-            "code": fingerprint(one.estimator),
-            "rank_by": getattr(one.estimator, "ranks_by", "distance") if rank_by == "auto" else rank_by,
-        }
-        for name, one in chosen.items()
-    ]
+    models = []
+    for name, one in chosen.items():
+        ranks_by = getattr(one.estimator, "ranks_by", "distance") if rank_by == "auto" else rank_by
+        models.append({"method": name, "code": fingerprint(one.estimator), "rank_by": ranks_by})
     models = comparison.selected(
         models, chosen, select, choose, lambda one: labels[one["method"]], folds=folds, rankings=list(rankings),
         select_by=select_by,

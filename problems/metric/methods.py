@@ -16,8 +16,8 @@ from problems.comparison import crossed
 from problems.evaluation import ScoreBlock, matrix_scores
 from problems.methods import Method, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.base import TRIPLETS, MahalanobisMetric, TripletLearner, factor
 from problems.metric.baselines import OUTSIDE, OutsideMetric
+from problems.metric.estimators import TRIPLETS, MahalanobisMetric, TripletLearner, factor
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import numbers

@@ -3,10 +3,8 @@
 # Adds the compiled engine to those that solvers try.
 import problems.ranking.engine  # noqa: F401
 from problems.ranking.baselines import GroupPerceptron, MatrixPerceptron, PassiveAggressive
-from problems.ranking.classifier import LowRankLogisticRegression
-from problems.ranking.cost import LabelRanking, WarpRanking
-from problems.ranking.estimators import LoretaLabelRanker
-from problems.ranking.logistic import LogisticLabels
+from problems.ranking.cost import LabelRanking, LogisticLabels, WarpRanking
+from problems.ranking.estimators import LoretaLabelRanker, LowRankLogisticRegression
 from problems.ranking.measures import (
     mean_average_precision,
     ndcg_at,
@@ -16,17 +14,7 @@ from problems.ranking.measures import (
 )
 
 __all__ = [
-    "GroupPerceptron",
-    "LabelRanking",
-    "LogisticLabels",
-    "LoretaLabelRanker",
-    "LowRankLogisticRegression",
-    "MatrixPerceptron",
-    "PassiveAggressive",
-    "WarpRanking",
-    "mean_average_precision",
-    "ndcg_at",
-    "precision_at",
-    "propensities",
-    "propensity_scored_precision_at",
-]
+    "GroupPerceptron", "LabelRanking", "LogisticLabels", "LoretaLabelRanker", "LowRankLogisticRegression",
+    "MatrixPerceptron", "PassiveAggressive", "WarpRanking", "mean_average_precision", "ndcg_at", "precision_at",
+    "propensities", "propensity_scored_precision_at",
+]  # fmt: skip

@@ -10,30 +10,14 @@ import numpy as np
 from sklearn.model_selection import KFold
 from typer import Option
 
+from problems import options
 from problems.cells import Cell, Settings
 from problems.comparison import Comparison, averaged, crossed, trained
 from problems.data import MultilabelBundle
 from problems.methods import chosen_methods
-from problems.options import (
-    Data,
-    DataHome,
-    Folds,
-    Jobs,
-    OwnMethods,
-    Resume,
-    SeedsOrPublished,
-    Select,
-    check_options,
-    chosen_from,
-    loaded,
-    methods_option,
-    own_split,
-    rank_option,
-    ranks_within,
-    whole_numbers,
-)
 from problems.ranking.baselines import LabelTrees
 from problems.ranking.claims import ranking_claims
+from problems.ranking.estimators import INITS
 from problems.ranking.figure import draw_ranking
 from problems.ranking.measures import (
     mean_average_precision,
@@ -43,7 +27,6 @@ from problems.ranking.measures import (
     propensity_scored_precision_at,
 )
 from problems.ranking.methods import MEASURED_BY, METHODS, LabelLearner, scores_of
-from problems.ranking.training import INITS
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
@@ -58,27 +41,27 @@ CURVE_ROWS = 500
 def ranking(
     run: Run,
     *,
-    data: Annotated[Data, MultilabelBundle] = "scipy-parameters",
-    data_home: DataHome = None,
-    rank: Annotated[str | None, rank_option(USUAL_RANKS)] = None,
+    data: Annotated[options.Data, MultilabelBundle] = "scipy-parameters",
+    data_home: options.DataHome = None,
+    rank: Annotated[str | None, options.rank_option(USUAL_RANKS)] = None,
     epochs: Annotated[int, Option(help="Passes over the training rows.")] = 10,
-    seeds: SeedsOrPublished = 5,
-    methods: Annotated[str, methods_option(METHODS)] = ",".join(METHODS),
-    method: OwnMethods = None,
-    select: Select = "first",
-    folds: Folds = 5,
+    seeds: options.SeedsOrPublished = 5,
+    methods: Annotated[str, options.methods_option(METHODS)] = ",".join(METHODS),
+    method: options.OwnMethods = None,
+    select: options.Select = "first",
+    folds: options.Folds = 5,
     inits: Annotated[str, Option(help=f"Starts of the methods with a rank: any of {', '.join(INITS)}.")] = (
         "zero,identity"
     ),
-    n_jobs: Jobs = 1,
-    resume: Resume = False,
+    n_jobs: options.Jobs = 1,
+    resume: options.Resume = False,
 ) -> Outcome:
     """Rank labels: LORETA-1 with different starts, and with WARP sampling, beside its paper's other methods.
 
     Each example has several true labels, which should be ranked before the others (Shalit et al. 2012,
     section 7.2). Step sizes are chosen at the middle rank.
     """
-    whole_numbers(USUAL_RANKS if rank is None else rank, "--rank")
+    options.whole_numbers(USUAL_RANKS if rank is None else rank, "--rank")
     chosen = chosen_methods(METHODS, methods, method, "ranking", MEASURED_BY)
     missing = [
         chosen.pop(name).label
@@ -89,14 +72,16 @@ def ranking(
         raise InvalidInputError(
             f"--methods {methods!r}: not installed: {', '.join(missing)}; pip install 'rmopt[bench]'."
         )
-    starts = list(chosen_from({name: name for name in INITS}, inits, "--inits"))
+    starts = list(options.chosen_from({name: name for name in INITS}, inits, "--inits"))
     started = {name for name, one in chosen.items() if one.ranked and isinstance(one.estimator, LabelLearner)}
-    check_options(locals(), epochs=1, seeds=0, folds=2)
-    bundle = loaded(run, data, data_home, MultilabelBundle)
-    published, seeds = own_split(run.say, data, bundle, seeds)
+    options.check_options(locals(), epochs=1, seeds=0, folds=2)
+    bundle = options.loaded(run, data, data_home, MultilabelBundle)
+    published, seeds = options.own_split(run.say, data, bundle, seeds)
     n_labels, n = bundle.Y.shape[1], bundle.X.shape[1]
     # Each subgradient sums to zero over the labels, so from zero one direction of them is not reached.
-    widths = ranks_within(run.say, rank, USUAL_RANKS, min(n_labels - bool(started and "zero" in starts), n))
+    widths = options.ranks_within(
+        run.say, rank, USUAL_RANKS, min(n_labels - bool(started and "zero" in starts), n)
+    )
     if missing:
         run.say(f"Left out, for they are not installed: {', '.join(missing)} (pip install 'rmopt[bench]').")
     run.say(
@@ -121,10 +106,8 @@ def ranking(
         kind, part = chosen[one["method"]], parts[one["seed"]]
         cv = KFold(folds, shuffle=True, random_state=one["seed"])
         X, Y = part.X[part.train], part.Y[part.train]
-        found = comparison.search(
-            kind.label, model_of(one, {}), kind.grid, X, Y, cv, {"map": _mean_precision}
-        )
-        return {"parameters": found[0]}
+        ways = {"map": lambda model, X, Y: mean_average_precision(scores_of(model, X), Y)}
+        return {"parameters": comparison.search(kind.label, model_of(one, {}), kind.grid, X, Y, cv, ways)[0]}
 
     def train(one: Settings) -> Cell:
         return _trained(parts[one["seed"]], model_of(one, one["parameters"]), one["seed"])
@@ -162,10 +145,6 @@ def ranking(
         },
         claims=ranking_claims(results, labels),
     )  # fmt: skip
-
-
-def _mean_precision(model: Any, X: Any, Y: Any) -> float:
-    return mean_average_precision(scores_of(model, X), Y)
 
 
 def _trained(part: MultilabelBundle, model: Any, seed: int) -> Cell:

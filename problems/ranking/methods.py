@@ -22,9 +22,13 @@ from problems.ranking.baselines import (
     PassiveAggressive,
     RidgeScores,
 )
-from problems.ranking.classifier import LowRankLogisticRegression
-from problems.ranking.estimators import LabelScores
-from problems.ranking.training import epochs, ranking_cost, starting_point
+from problems.ranking.estimators import (
+    LabelScores,
+    LowRankLogisticRegression,
+    epochs,
+    ranking_cost,
+    starting_point,
+)
 from rmopt.core import Problem
 from rmopt.core.ambient import Array
 from rmopt.manifolds import Euclidean, FixedRankEmbedded

@@ -2,19 +2,10 @@
 
 from problems.online import Lego, Oasis
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
-from problems.similarity.contrastive import ContrastiveSimilarity
-from problems.similarity.estimators import LoretaSimilarity
-from problems.similarity.model import BilinearSimilarity
+from problems.similarity.estimators import BilinearSimilarity, ContrastiveSimilarity, LoretaSimilarity
 from problems.triplets import ClassTriplets
 
 __all__ = [
-    "BilinearSimilarity",
-    "ClassTriplets",
-    "ContrastiveSimilarity",
-    "FactoredGradientDescent",
-    "Lego",
-    "LoretaSimilarity",
-    "Oasis",
-    "PSDGradientDescent",
-    "PassiveAggressive",
-]
+    "BilinearSimilarity", "ClassTriplets", "ContrastiveSimilarity", "FactoredGradientDescent", "Lego",
+    "LoretaSimilarity", "Oasis", "PSDGradientDescent", "PassiveAggressive",
+]  # fmt: skip

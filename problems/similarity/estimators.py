@@ -1,34 +1,44 @@
-"""LORETA as a scikit-learn estimator."""
+"""Similarities as scikit-learn estimators: by LORETA, and from batches of documents with all their classes."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import KW_ONLY, dataclass
-from functools import partial
-from typing import Annotated, Any, Self
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from problems.batches import run_batches, share_left_out
 from problems.door import (
     Embedder,
     admit,
     begin,
     count,
+    file_path,
+    kept_count,
     labelled,
     loss_named,
     natural_size,
     product,
+    seedable,
     seen,
+    thread_count,
+    unit_rows,
 )
 from problems.evaluation import bilinear_scores, evaluate_retrieval
-from problems.loreta import Loreta, check_size, loreta_solver, with_workers
+from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
+from problems.saving import Saved
 from problems.serving.index import Searchable
-from problems.similarity.model import INITS, BilinearSimilarity, initial_point, warn_of_identity
-from problems.triplets import ClassTriplets
-from rmopt.core import InvalidInputError, Problem, PSDPoint
+from problems.similarity.cost import ContrastiveSum
+from problems.triplets import ClassTriplets, classes_with_pairs
+from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, flag, instance, integer, number, one_of, optional
+from rmopt.core.arguments import Checked, bounded, flag, instance, integer, number, one_of, optional
+from rmopt.core.streams import Stream, generator
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.kernels.lifted import SymmetricFactors
@@ -36,7 +46,99 @@ from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.renamed import renamed
 from rmopt.retractions import SecondOrder, SecondOrderPSD
 from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs, World
+from rmopt.solvers.threads import one_blas_thread
 from rmopt.solvers.world import ONE_PROCESS
+
+INITS = ("identity", "gaussian")
+# The length of the first embeddings decides how fast the first steps turn them.
+START = 0.03
+# Batches that small collections need, and the share of the terms that is left out of a document.
+LEAST_STEPS, WORDS = 500, 0.3
+
+
+def initial_point(
+    manifold: FixedRankEmbedded | PSDFixedRank, init: str, seed: int | None, unit: float = 1.0
+) -> LowRankPoint | PSDPoint:
+    """Return the start: `unit` times "identity" (zero-padded) or "gaussian" (a random point)."""
+    identity = one_of("init", init, INITS) == "identity"
+    point = manifold.identity() if identity else manifold.random_point(np.random.default_rng(seed))
+    return replace(point, S=unit * point.S)
+
+
+def warn_of_identity(point: LowRankPoint | PSDPoint, stacklevel: int) -> None:
+    """Warn where most of the ones of the "identity" start are left, as where their features are 0 in all rows.
+
+    Row and column of W are still those of the identity: the same number on all diagonals, and the length of both.
+    Of a single number that is always so.
+    """
+    k, (A, B) = point.rank, point.balanced_factors()
+    diagonal, rows, columns = (
+        np.einsum("ij,jl,il->i", one[:k], gram, other[:k])
+        for one, gram, other in ((A, np.eye(k), B), (A, B.T @ B, A), (B, A.T @ A, B))
+    )
+    unit = np.median(diagonal)
+    off = np.abs([diagonal / unit, rows / unit**2, columns / unit**2] - np.ones((3, 1)))
+    left = int((off.max(axis=0) < 1e-9).sum())
+    if 2 * left > k and point.shape[0] > 1:
+        warnings.warn(
+            f"{left} of the {k} directions of the model are those of init = 'identity' still: no step moved them. "
+            f"Where their features, of the first {k}, are 0 in all rows, as hashed words and pixels can be, give "
+            "init = 'gaussian', or put frequent features first.",
+            stacklevel=stacklevel,
+        )
+
+
+@dataclass(frozen=True)
+class BilinearSimilarity(SavedMatrix):
+    """The similarity qᵀ W d of a query and a document.
+
+    Attributes
+    ----------
+    point : LowRankPoint, PSDPoint or array
+        W, of shape (n_features, n_features).
+    about : dict
+        JSON-able parameters that are saved with it.
+
+    See Also
+    --------
+    LoretaSimilarity : learns one, and keeps it as ``model_``.
+    problems.serving.SimilarityIndex : searches many documents by it.
+
+    References
+    ----------
+    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+    https://jmlr.org/papers/v13/shalit12a.html.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.similarity import BilinearSimilarity
+    >>> similarity = BilinearSimilarity(np.diag([1.0, 2.0, 0.0]))
+    >>> similarity.similarity([[1.0, 1.0, 1.0]], np.eye(3)).tolist()
+    [[1.0, 2.0, 0.0]]
+    """
+
+    kind = "similarity"
+    columns = "n"
+
+    @cached_property
+    def factors(self) -> tuple[Array, Array]:
+        """A and B with W = A Bᵀ; AᵀA = BᵀB where W has a rank, and B = I where it is an array."""
+        if isinstance(self.point, np.ndarray):
+            return self.point, np.eye(self.point.shape[1])
+        return self.point.balanced_factors()
+
+    def embed_queries(self, X: Any) -> Array:
+        """Return X A, shape (len(X), rank)."""
+        return np.asarray(X @ self.factors[0])
+
+    def embed_documents(self, X: Any) -> Array:
+        """Return X B, shape (len(X), rank)."""
+        return np.asarray(X @ self.factors[1])
+
+    def similarity(self, queries: Any, documents: Any) -> Array:
+        """Return the scores of all pairs, shape (len(queries), len(documents))."""
+        return self.embed_queries(queries) @ self.embed_documents(documents).T
 
 
 @renamed(n_triplets="max_iter")
@@ -384,3 +486,127 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
 def _map_of(model: BilinearSimilarity, X: Any, y: Array, n_jobs: int | None = None) -> float:
     queries, documents = (product(X, factor) for factor in model.factors)
     return evaluate_retrieval(bilinear_scores(queries, documents), y, ks=(), n_jobs=n_jobs).map
+
+
+@dataclass(eq=False, repr=False)
+class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator):
+    """A similarity of documents: the cosine of linear embeddings, learned from the classes of whole batches.
+
+    Each document of a batch is a query, and the documents of its class are to be found among all others by a softmax
+    over their cosines. It sees all triplets of a batch at once, where `LoretaSimilarity` sees one triplet a step.
+    Not from a paper on low-rank matrices: the loss is that of Khosla et al. (2020), the step AdaGrad's, which touches
+    the rows of the terms that occur in the batch.
+
+    Parameters
+    ----------
+    rank : int
+        Numbers in an embedding.
+    temperature : float
+        What cosines are divided by in the softmax; smaller ones look at the nearest documents.
+    dropout : float or None
+        The share of terms that is left out of a document, anew each time; from 0 to below 1. None: 0.3 where fewer
+        than a tenth of the entries of X are not zero, as with words, and otherwise 0.
+    batch_size : int
+        Documents in a batch; fewer where there are not as many.
+    n_epochs : int or None
+        Passes over the documents. None: 10, or for small collections as many as make 500 batches.
+    step_size : float
+        Of AdaGrad; it falls to zero along a cosine.
+    checkpoint : path or None
+        Save the state there every half minute, and resume from it when the file exists.
+    random_state : int, RandomState or None
+        Equal integers give equal bits.
+    n_jobs : int or None
+        Threads that learn one model, each with batches of its own; they meet at their mean, so the result depends on
+        their number. None: one, -1: all cores.
+    verbose : bool
+        Draw a progress bar on standard error.
+
+    Attributes
+    ----------
+    components_ : array, shape (rank, n_features)
+        The embedding of x is ``components_ @ x``, divided by its length.
+    classes_ : array
+    n_features_in_ : int
+    n_iter_ : int
+        Batches that each worker saw.
+
+    See Also
+    --------
+    LoretaSimilarity : where there are triplets or a stream in place of classes.
+    problems.metric.CometMetric : a full metric, for up to some hundred dense features.
+
+    References
+    ----------
+    Khosla et al., Supervised contrastive learning, NeurIPS (2020), arXiv:2004.11362.
+
+    Examples
+    --------
+    >>> from problems.similarity import ContrastiveSimilarity
+    >>> from sklearn.datasets import make_blobs
+    >>> X, y = make_blobs(300, n_features=20, centers=10, cluster_std=4.0, random_state=0)
+    >>> model = ContrastiveSimilarity(rank=5, n_epochs=20, random_state=0)
+    >>> model.fit(X[:200], y[:200]).similarity(X[200:202], X[:5]).shape
+    (2, 5)
+    >>> bool(model.score(X[200:], y[200:]) > 0.9)
+    True
+    >>> model.transform(X[200:]).shape
+    (100, 5)
+    """
+
+    rank: Annotated[int, kept_count] = 30
+    _: KW_ONLY
+    temperature: Annotated[float, bounded(number, above=0)] = 0.3
+    dropout: Annotated[float | None, optional(number, least=0, below=1)] = None
+    batch_size: Annotated[int, bounded(integer, 2)] = 256
+    n_epochs: Annotated[int | None, optional(kept_count)] = None
+    step_size: Annotated[float, bounded(number, above=0)] = 0.05
+    checkpoint: Annotated[Path | str | None, file_path] = None
+    random_state: Annotated[Any, seedable] = None
+    n_jobs: Annotated[int | None, optional(thread_count)] = None
+    verbose: Annotated[bool, flag] = False
+
+    _arrays: ClassVar = {"components_": (float, ("rank", "features"))}
+    _names: ClassVar = {"classes_": ("classes",)}
+    _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
+
+    @one_blas_thread()
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from class labels: rows of one class are similar.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n_samples, n_features)
+        y : array, shape (n_samples,)
+        """
+        seed = begin(self)
+        X, y = labelled(self, X, y, ensure_min_samples=3)
+        self.classes_, which, _ = classes_with_pairs(y)
+        dropout = share_left_out(X, self.dropout, WORDS)
+        start = START * generator(seed, Stream.START).standard_normal((X.shape[1], int(self.rank)))
+        cost = ContrastiveSum(X, which, self.temperature, dropout)
+        result = run_batches(self, cost, start, seed, LEAST_STEPS)
+        self.components_, self.n_iter_ = result.point.T.copy(), result.steps
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the embeddings of documents, shape (n_samples, rank): of length 1, or 0 where no term is known."""
+        return self._unit(X)
+
+    def _unit(self, X: Any) -> Array:
+        """Return the embeddings, always as an array."""
+        return unit_rows(product(seen(self, X, "components_"), self.components_.T))[0]
+
+    def similarity(self, queries: Any, documents: Any) -> Array:
+        """Return the cosines of all pairs, shape (n_queries, n_documents)."""
+        return self._unit(queries) @ self._unit(documents).T
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the mean average precision when each row in turn is the query and ranks the others."""
+        Z = self._unit(X)
+        # A frame keeps its names, by which it is known.
+        _, y = labelled(self, X, y, reset=False)
+        return evaluate_retrieval(bilinear_scores(Z, Z), y, ks=(), n_jobs=self.n_jobs).map
+
+    def _maps(self) -> tuple[Array, Array, bool]:
+        return self.components_.T, self.components_.T, True

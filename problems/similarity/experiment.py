@@ -9,29 +9,12 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from problems import options
 from problems.cells import Cell, Settings, digest
 from problems.comparison import Comparison, Kept, averaged
 from problems.data import ClassBundle
 from problems.data.bundles import holds_counts
 from problems.methods import Method, chosen_methods
-from problems.options import (
-    Data,
-    DataHome,
-    Folds,
-    Jobs,
-    OwnMethods,
-    Resume,
-    SeedsOrPublished,
-    Select,
-    check_options,
-    loaded,
-    methods_option,
-    own_split,
-    rank_option,
-    ranks_within,
-    whole_numbers,
-)  # fmt: skip
-from problems.processes import launched
 from problems.saving import save_point
 from problems.similarity.claims import similarity_claims
 from problems.similarity.figure import draw_learning_curves, draw_ranks
@@ -54,22 +37,22 @@ HEADINGS = {
 def similarity(
     run: Run,
     *,
-    data: Annotated[Data, ClassBundle] = "scipy-docs",
-    data_home: DataHome = None,
+    data: Annotated[options.Data, ClassBundle] = "scipy-docs",
+    data_home: options.DataHome = None,
     features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 0,
     sublinear: Annotated[
         bool, Option("--sublinear", help="Take 1 + log(count) for the counts of words.")
     ] = False,
-    rank: Annotated[str | None, rank_option(USUAL_RANK)] = None,
+    rank: Annotated[str | None, options.rank_option(USUAL_RANK)] = None,
     budget: Annotated[
         int, Option(help="Features times rank, the same for all ranks, in the place of --features; 0: none.")
     ] = 0,
     triplets: Annotated[int, Option(help="Training triplets for each model.")] = 50_000,
-    seeds: SeedsOrPublished = 5,
-    methods: Annotated[str, methods_option(METHODS)] = "cosine,svm,naive-gd,pa,loreta,contrastive",
-    method: OwnMethods = None,
-    select: Select = "first",
-    folds: Folds = 5,
+    seeds: options.SeedsOrPublished = 5,
+    methods: Annotated[str, options.methods_option(METHODS)] = "cosine,svm,naive-gd,pa,loreta,contrastive",
+    method: options.OwnMethods = None,
+    select: options.Select = "first",
+    folds: options.Folds = 5,
     steps: Annotated[
         str,
         Option(
@@ -89,8 +72,8 @@ def similarity(
         Option(help="Features for the methods of full rank, with commas between, where there is a --budget."),
     ] = "",
     full_triplets: Annotated[int, Option(help="Triplets for those; 0: as many as for the others.")] = 0,
-    n_jobs: Jobs = 1,
-    resume: Resume = False,
+    n_jobs: options.Jobs = 1,
+    resume: options.Resume = False,
 ) -> Outcome:
     """Learn a similarity of documents: LORETA beside the cosine and what its paper compares it with.
 
@@ -98,11 +81,11 @@ def similarity(
     document then ranks the others. With several ranks, and a --budget, this is figure 3 of the paper. Under mpirun
     the models are dealt to the processes.
     """
-    world = launched()
+    world = options.launched()
     run = replace(run, out=world.first(run.out))
-    check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
-    ranks = whole_numbers(USUAL_RANK if rank is None else rank, "--rank")
-    widths = whole_numbers(full_features, "--full-features", 2) if full_features else []
+    options.check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
+    ranks = options.whole_numbers(USUAL_RANK if rank is None else rank, "--rank")
+    widths = options.whole_numbers(full_features, "--full-features", 2) if full_features else []
     chosen = chosen_methods(METHODS, methods, method, "similarity", MEASURED_BY)
     variants = _variants(compare, {"retraction": retraction, "engine": engine, "init": init})
     free = {
@@ -125,7 +108,7 @@ def similarity(
             "--full-features and --full-triplets need a method of full rank among --methods: "
             f"{', '.join(name for name, one in METHODS.items() if _is_full(one))}."
         )
-    bundle = loaded(run, data, data_home, ClassBundle)
+    bundle = options.loaded(run, data, data_home, ClassBundle)
     if sublinear and not holds_counts(bundle.X):
         raise InvalidInputError(
             f"--sublinear weighs counts of words, and {bundle.name} has none; leave it out."
@@ -133,8 +116,8 @@ def similarity(
     integer("--features", features, 0, bundle.X.shape[1])
     integer("--full-features", max(widths, default=0), 0, bundle.X.shape[1])
     if not budget:
-        ranks = ranks_within(run.say, rank, USUAL_RANK, features or bundle.X.shape[1])
-    published, seeds = own_split(run.say, data, bundle, seeds)
+        ranks = options.ranks_within(run.say, rank, USUAL_RANK, features or bundle.X.shape[1])
+    published, seeds = options.own_split(run.say, data, bundle, seeds)
 
     # A few are kept: methods of one split and number of features share their data.
     bench_of = Kept(lambda features, seed: Bench(bundle, features, seed, published, sublinear), 8)
@@ -152,18 +135,16 @@ def similarity(
     def stem_of(one: Settings) -> str:
         """Return the name of the files of a model."""
         width = one["rank"] if len(ranks) > 1 and one["rank"] else one["features"] if len(widths) > 1 else ""
-        return "-".join(map(str, filter(None, (_slug(label_of(one)), width))))
+        words = label_of(one).lower().replace(",", "").split()
+        return "-".join(map(str, filter(None, (*words, width))))
 
     def train(one: Settings) -> Cell:
         model, bench, stem = model_of(one), bench_of(one["features"], one["seed"]), stem_of(one)
         # By all of its settings: what another run left is not of this one.
         saved = Path(run.path("checkpoints") / f"{stem}-{one['seed']}-{digest(one)}.npz")
         found = bench.trained(
-            model,
-            checkpoint=Checkpoint(saved),
-            progress=run.progress and n_jobs == 1,
-            description=label_of(one),
-        )
+            model, checkpoint=Checkpoint(saved), progress=run.progress and n_jobs == 1, description=label_of(one),
+        )  # fmt: skip
         if isinstance(model, SimilarityLearner) and found["map"] is not None and one["seed"] == run.seed:
             form = "metric" if model.metric else "similarity"
             about = {"updates": found["updates"], "settings": digest(one)}
@@ -211,27 +192,17 @@ def similarity(
         f"{times}; {bundle.X.shape[1]:,} features, {bundle.n_classes} classes"
     )
     comparison = Comparison(
-        run,
-        resume,
-        seeds=seeds,
-        n_jobs=n_jobs,
-        world=world,
-        data=fingerprint(bundle),
-        published=published,
+        run, resume, seeds=seeds, n_jobs=n_jobs, world=world, data=fingerprint(bundle), published=published,
         sublinear=sublinear,
-    )
+    )  # fmt: skip
     # Parameters are chosen at the middle rank.
     models: list[Settings] = []
     for one, own in lines:
         kind, size = chosen[one["method"]], one["fixed"]
         found = comparison.selected(
-            [one | own[len(own) // 2]],
-            chosen,
-            "none" if size is not None else select,
-            choose,
-            label_of,
+            [one | own[len(own) // 2]], chosen, "none" if size is not None else select, choose, label_of,
             folds=folds,
-        )
+        )  # fmt: skip
         fixed = {} if size is None else {"parameters": _parameters(kind, size)}
         models += [each | place | fixed for each in found for place in own]
     models.sort(key=itemgetter("seed"))
@@ -241,14 +212,9 @@ def similarity(
         if (left := run.path("checkpoints")).is_dir() and not any(left.iterdir()):
             left.rmdir()
         # What was known was not trained again, and its model may be of other options.
-        for one in models:
+        for one in (one for one in models if resume and one["seed"] == run.seed):
             path = Path(run.path(f"{stem_of(one)}.npz"))
-            if (
-                resume
-                and one["seed"] == run.seed
-                and path.exists()
-                and load_arrays(path)[1].get("settings") != digest(comparison.about | one)
-            ):
+            if path.exists() and load_arrays(path)[1].get("settings") != digest(comparison.about | one):
                 run.say(
                     f"{path.name} is of other options than these results; a run without --resume writes it anew."
                 )
@@ -310,10 +276,6 @@ def _starts(method: Method) -> bool:
 
 def _parameters(method: Method, step_size: float | None) -> Settings:
     return method.defaults if step_size is None else {"step_size": step_size}
-
-
-def _slug(label: str) -> str:
-    return "-".join(label.lower().replace(",", "").split())
 
 
 def _step_sizes(chosen: dict[str, Method], steps: str) -> dict[str, float]:

@@ -23,8 +23,7 @@ from problems.loreta import loreta_solver
 from problems.methods import Method, rows_of
 from problems.online import Lego, Oasis
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
-from problems.similarity.contrastive import ContrastiveSimilarity
-from problems.similarity.model import initial_point
+from problems.similarity.estimators import ContrastiveSimilarity, initial_point
 from problems.triplets import ClassTriplets
 from rmopt.core import DivergedError, Manifold, Problem
 from rmopt.core.ambient import Array

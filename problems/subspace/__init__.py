@@ -16,24 +16,7 @@ from problems.subspace.scaled import ScaledSGDCompletion
 from problems.subspace.training import Gossiped, GossipPlan, agree, gossip
 
 __all__ = [
-    "RCGMC",
-    "RTRMC",
-    "BayesianCompletion",
-    "BiasedALS",
-    "DLMaFit",
-    "EntryKFold",
-    "GossipMatrixCompletion",
-    "GossipPlan",
-    "Gossiped",
-    "ImplicitALS",
-    "ItemSearch",
-    "MatrixCompletion",
-    "MultitaskFeatures",
-    "MultitaskSubspace",
-    "ScaledSGDCompletion",
-    "TimeSplit",
-    "agree",
-    "alt_min",
-    "entries",
-    "gossip",
-]
+    "RCGMC", "RTRMC", "BayesianCompletion", "BiasedALS", "DLMaFit", "EntryKFold", "GossipMatrixCompletion",
+    "GossipPlan", "Gossiped", "ImplicitALS", "ItemSearch", "MatrixCompletion", "MultitaskFeatures",
+    "MultitaskSubspace", "ScaledSGDCompletion", "TimeSplit", "agree", "alt_min", "entries", "gossip",
+]  # fmt: skip

@@ -10,31 +10,22 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from typer import Option
 
+from problems import options
 from problems.cells import Cell, Settings, mean_and_sem
 from problems.comparison import Kept, averaged
 from problems.data import Ratings
 from problems.methods import Method, chosen_methods
-from problems.options import (
-    Data,
-    DataHome,
-    Folds,
-    Jobs,
-    OwnMethods,
-    Resume,
-    Seeds,
-    Select,
-    Selection,
-    check_options,
-    loaded,
-    number_or_auto,
-    rank_option,
-    ranks_within,
-    whole_numbers,
-)  # fmt: skip
 from problems.subspace.claims import case_claims, table_claims
 from problems.subspace.figure import draw_completed, draw_errors, draw_traces
-from problems.subspace.methods import METHODS, Completion, CompletionRuns
-from problems.subspace.shares import OVERSAMPLING, Shares, low_rank_shares, shares_of
+from problems.subspace.methods import (
+    METHODS,
+    OVERSAMPLING,
+    Completion,
+    CompletionRuns,
+    Shares,
+    low_rank_shares,
+    shares_of,
+)
 from problems.subspace.training import VARIANTS, GossipPlan
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number, one_of
@@ -77,12 +68,12 @@ CASES = {
 def completion(
     run: Run,
     *,
-    data: Annotated[Data, Ratings] = "picture",
-    data_home: DataHome = None,
+    data: Annotated[options.Data, Ratings] = "picture",
+    data_home: options.DataHome = None,
     case: Annotated[int, Option(help="A synthetic case of the paper, 1 to 4, instead of data; 5: ml1m.")] = 0,
     scale: Annotated[float, Option(help="Size of a synthetic case; 1: as in the paper.")] = 0.1,
     agents: Annotated[str, Option(help="Numbers of agents, or mpi: as many as mpiexec started.")] = "6",
-    rank: Annotated[str, rank_option("10 (20 of the picture)")] = "",
+    rank: Annotated[str, options.rank_option("10 (20 of the picture)")] = "",
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto.")] = "auto",
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
     lam: Annotated[float, Option(help="Draws entries that are not known to 0; cases: 0.")] = 0.005,
@@ -94,13 +85,13 @@ def completion(
     hidden: Annotated[
         float, Option(help="Share of the entries that is held out; 0: the usual one; not with --case.")
     ] = 0.0,
-    seeds: Seeds = 1,
+    seeds: options.Seeds = 1,
     methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}; empty: the usual ones.")] = "",
-    method: OwnMethods = None,
-    select: Select = "none",
-    folds: Folds = 5,
-    n_jobs: Jobs = 1,
-    resume: Resume = False,
+    method: options.OwnMethods = None,
+    select: options.Select = "none",
+    folds: options.Folds = 5,
+    n_jobs: options.Jobs = 1,
+    resume: options.Resume = False,
 ) -> Outcome:
     """Complete a matrix: least squares with all entries in one place, and gossip between agents that share none.
 
@@ -113,7 +104,7 @@ def completion(
     # Several BLAS threads would stand in the way of other processes, and of the compiled passes.
     with world.guard(), threadpool_limits(1, user_api="blas"):
         integer("--case", case, 0, 5)
-        check_options(locals(), seeds=1, iterations=1, folds=2)
+        options.check_options(locals(), seeds=1, iterations=1, folds=2)
         for option, value in (("--scale", scale), ("--updates", updates), ("--step-size", step_size)):
             number(option, value, above=0)
         number("--decay", decay, least=0)
@@ -136,11 +127,11 @@ def completion(
             raise InvalidInputError(
                 "--agents mpi needs two or more processes: mpiexec -n 6 rmopt run completion --agents mpi"
             )
-        counts = [world.size] if agents == "mpi" else whole_numbers(agents, "--agents", 2)
+        counts = [world.size] if agents == "mpi" else options.whole_numbers(agents, "--agents", 2)
         for count in counts:
             as_graph(graph, count)
         one_of("--clock", clock, ("shared", "own"))
-        weight = number_or_auto(rho, "--rho")
+        weight = options.number_or_auto(rho, "--rho")
         plan = GossipPlan(
             weight, graph=graph, step_size=step_size, decay=decay, n_epochs=updates, clock=clock,
             init="independent",
@@ -153,25 +144,26 @@ def completion(
                 "--seeds, and give one number of --agents."
             )
         usual_rank = "20" if data == "picture" else "10"
-        whole_numbers(rank or usual_rank, "--rank")
+        options.whole_numbers(rank or usual_rank, "--rank")
+        how: dict[str, Any] = {"select": select, "folds": folds, "resume": resume}
         if case:
-            return _case(run, world, plan, chosen, case, scale, counts, rho != "auto", select, folds, resume)
-        bundle = loaded(run, data, data_home, Ratings)
+            return _case(run, world, plan, chosen, case, scale, counts, rho != "auto", **how)
+        bundle = options.loaded(run, data, data_home, Ratings)
         if bundle.values.min() == bundle.values.max():
             raise InvalidInputError(
                 f"all entries of {bundle.source} are {bundle.values[0]:g}: there is nothing to predict; rmopt fit "
                 "completion FILE --model implicit learns who has what."
             )
-        ranks = ranks_within(run.say, rank, usual_rank, min(bundle.shape) - 1)
+        ranks = options.ranks_within(run.say, rank, usual_rank, min(bundle.shape) - 1)
         if agents != "mpi" and counts[-1] > bundle.shape[1]:
             counts = sorted({min(count, bundle.shape[1]) for count in counts})
             run.say(f"--agents is {','.join(map(str, counts))}: there are no more columns to deal to them.")
         share = hidden or (0.6 if data == "picture" else 0.2)
         runs = CompletionRuns(
-            run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, resume=resume, data=fingerprint(bundle), lam=lam,
-            keep_subspaces=data == "picture", hidden=share,
+            run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), lam=lam,
+            keep_subspaces=data == "picture", hidden=share, **how,
         )  # fmt: skip
-        return _table(runs, bundle, counts, ranks, select, folds)
+        return _table(runs, bundle, counts, ranks)
 
 
 def _row(found: list[Cell]) -> dict[str, Any]:
@@ -189,9 +181,7 @@ def _case(
     scale: float,
     counts: list[int],
     fixed: bool,
-    select: Selection,
-    folds: int,
-    resume: bool,
+    **how: Any,
 ) -> Outcome:
     """Train on a synthetic case, at its own weights or at a fixed one, and keep the traces."""
     case, (agents,) = CASES[number], counts
@@ -202,9 +192,9 @@ def _case(
     run.say(
         f"case {number}: {case.about}; {m:,} × {n:,} of rank {RANK}, oversampling {OVERSAMPLING:g}, {agents} agents"
     )
-    runs = CompletionRuns(run, world, plan, chosen, seeds=1, n_jobs=1, resume=resume, case=number, m=m, n=n)
+    runs = CompletionRuns(run, world, plan, chosen, case=number, m=m, n=n, **how)
     shares = low_rank_shares(m, n, RANK, agents, world, condition=case.condition, seed=run.seed)
-    found = runs.results([RANK], counts, rhos, select, folds, lambda one: shares)
+    found = runs.results([RANK], counts, rhos, lambda one: shares)
     labels = {
         key: runs.methods[key[0]].label + (f", ρ = {key[-1]:g}" if len(rhos) > 1 else "") for key in found
     }
@@ -225,9 +215,7 @@ def _case(
     )
 
 
-def _table(
-    runs: CompletionRuns, bundle: Ratings, counts: list[int], ranks: list[int], select: Selection, folds: int
-) -> Outcome:
+def _table(runs: CompletionRuns, bundle: Ratings, counts: list[int], ranks: list[int]) -> Outcome:
     """Train every method for every number of agents and every rank, with every seed."""
     run, world, hidden, lam = runs.run, runs.world, runs.settings["hidden"], runs.settings["lam"]
     seeds = len(runs.comparison.seeds)
@@ -242,21 +230,15 @@ def _table(
     def shares_at(one: Settings) -> Shares:
         return shares_of(bundle, held_out(one["seed"]), one["agents"], lam, world, one["rank"])
 
-    found = runs.results(ranks, counts, [runs.plan.rho], select, folds, shares_at)
+    found = runs.results(ranks, counts, [runs.plan.rho], shares_at)
     labels = {key: runs.label(dict(zip(("method", "agents", "rank"), key, strict=False))) for key in found}
     # A batch solver has no trace.
     traces = {labels[key]: cells[0]["trace"] for key, cells in found.items() if cells[0]["trace"]}
     if world.rank == 0:
         if max(len(ranks), len(counts)) > 1:
             across = "rank" if len(ranks) > 1 else "number of agents"
-            run.draw(
-                "errors.png",
-                draw_errors,
-                _curves(runs.methods, found, ranks),
-                bundle.name,
-                across,
-                size=(6.4, 4.4),
-            )
+            curves = _curves(runs.methods, found, ranks)
+            run.draw("errors.png", draw_errors, curves, bundle.name, across, size=(6.4, 4.4))
         if traces:
             run.draw("traces.png", draw_traces, traces, bundle.name, size=(9.0, 4.0))
         # Of each method the last; those that were known have left theirs.
@@ -275,7 +257,7 @@ def _table(
     return Outcome(
         data=bundle.name,
         parameters=runs.settings
-        | {"seeds": seeds, "select": select, "folds": folds, "agents": counts, "ranks": ranks}
+        | {"seeds": seeds, "select": runs.select, "folds": runs.folds, "agents": counts, "ranks": ranks}
         | {"used": {labels[key]: [cell["used"] for cell in cells] for key, cells in found.items()}},
         rows=[
             {

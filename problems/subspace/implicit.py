@@ -8,11 +8,10 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from problems.subspace.als import START, Penalty
+from problems.subspace.als import START, Penalty, Side
 from problems.subspace.completer import PointCompletion
 from problems.subspace.cost import KnownEntries
-from problems.subspace.half_sweeps import Side
-from problems.subspace.regression_kernels import weigh_piece
+from problems.subspace.kernels import weigh_piece
 from problems.threads import in_pieces
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array

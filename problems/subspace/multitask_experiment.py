@@ -10,25 +10,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from typer import Option
 
+from problems import options
 from problems.cells import Cell, Settings, mean_and_sem
 from problems.comparison import Comparison, averaged
 from problems.data import TaskBundle
 from problems.methods import Method, chosen_methods
-from problems.options import (
-    Data,
-    DataHome,
-    Jobs,
-    OwnMethods,
-    Resume,
-    Seeds,
-    check_options,
-    chosen_from,
-    loaded,
-    number_or_auto,
-    rank_option,
-    ranks_within,
-    whole_numbers,
-)  # fmt: skip
 from problems.subspace.claims import multitask_claims, shared_features_claims
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.figure import draw_errors, draw_traces
@@ -64,10 +50,10 @@ N_TASKS, N_FEATURES, EXAMPLES, CASE_RANK, NOISE = 1000, 100, (10, 50), 5, 1e-6
 def multitask(
     run: Run,
     *,
-    data: Annotated[Data, TaskBundle] = "case6",
-    data_home: DataHome = None,
+    data: Annotated[options.Data, TaskBundle] = "case6",
+    data_home: options.DataHome = None,
     agents: Annotated[int, Option(help="Number of agents.")] = 6,
-    rank: Annotated[str, rank_option(f"{USUAL_RANKS}; of case6 {CASE_RANK}")] = "",
+    rank: Annotated[str, options.rank_option(f"{USUAL_RANKS}; of case6 {CASE_RANK}")] = "",
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto; case6: 1000.")] = "auto",
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
     lam: Annotated[float, Option(help="Weight of the squared coefficients; case6: 0.")] = 0.1,
@@ -81,13 +67,13 @@ def multitask(
     centre: Annotated[
         str, Option(help="none, or tasks: subtract each task's means; not for case6.")
     ] = "none",
-    seeds: Seeds = 3,
+    seeds: options.Seeds = 3,
     methods: Annotated[
         str, Option(help=f"Any of {', '.join(METHODS)}; case6: gossip only; empty: the usual ones.")
     ] = "",
-    method: OwnMethods = None,
-    n_jobs: Jobs = 1,
-    resume: Resume = False,
+    method: options.OwnMethods = None,
+    n_jobs: options.Jobs = 1,
+    resume: options.Resume = False,
 ) -> Outcome:
     """Learn features that regressions share: gossip between agents beside Alt-Min and the batch optimum.
 
@@ -96,7 +82,7 @@ def multitask(
     Examples of each task are divided at random, 80 % for training. The error of a task is its mean squared error on
     the test part over the variance of all its labels; the table also has it over that of the test labels alone.
     """
-    check_options(locals(), seeds=1)
+    options.check_options(locals(), seeds=1)
     as_graph(graph, integer("--agents", agents, 1))
     for option, value in (("--updates", updates), ("--step-size", step_size), ("--trace-lam", trace_lam)):
         number(option, value, above=0)
@@ -104,12 +90,12 @@ def multitask(
         number(option, value, least=0)
     one_of("--scale", scale, SCALES)
     one_of("--centre", centre, CENTRES)
-    weight = number_or_auto(rho, "--rho")
-    whole_numbers(rank or USUAL_RANKS, "--rank")
+    weight = options.number_or_auto(rho, "--rho")
+    options.whole_numbers(rank or USUAL_RANKS, "--rank")
     with threadpool_limits(1, user_api="blas"):
         if data == "case6":
             gossips = {name: METHODS[name] for name in VARIANTS}
-            chosen = chosen_from(gossips, methods or "stochastic,parallel", "--methods")
+            chosen = options.chosen_from(gossips, methods or "stochastic,parallel", "--methods")
             if method:
                 raise InvalidInputError(
                     "case6 follows the subspaces of agents; compare a --method of your own with --data parkinsons."
@@ -121,8 +107,8 @@ def multitask(
             return _shared_features(run, plan, chosen, agents)
         usual = "stochastic,precon-stochastic,batch,alt-min"
         chosen = chosen_methods(METHODS, methods or usual, method, "multitask", ("predict",))
-        bundle = loaded(run, data, data_home, TaskBundle)
-        ranks = ranks_within(run.say, rank, USUAL_RANKS, bundle.X.shape[1] - 1)
+        bundle = options.loaded(run, data, data_home, TaskBundle)
+        ranks = options.ranks_within(run.say, rank, USUAL_RANKS, bundle.X.shape[1] - 1)
         n_tasks = int(bundle.task.max()) + 1
         if agents > n_tasks:
             run.say(f"--agents is {n_tasks}, one for each task.")

@@ -228,11 +228,8 @@ def checked_pairs(rows: Any, columns: Any, shape: Any) -> tuple[Array, Array]:
         rows, columns = pairs.T
     numbers = [array_of("rows", rows), array_of("columns", columns)]
     lengths = {one.shape for one in numbers if one.ndim}
-    if (
-        len(lengths) > 1
-        or any(one.ndim > 1 for one in numbers)
-        or not all(np.issubdtype(one.dtype, np.integer) for one in numbers)
-    ):
+    fit = all(one.ndim < 2 and np.issubdtype(one.dtype, np.integer) for one in numbers)
+    if len(lengths) > 1 or not fit:
         raise InvalidInputError(
             "rows and columns must be equally many integers, or one of them a single number; got "
             f"{' and '.join(f'{one.dtype} of shape {one.shape}' for one in numbers)}. Names are "

@@ -257,14 +257,9 @@ def gossip(
         base = Euclidean(*manifold.shape) if flat else manifold
         problem = Problem(Power(base, n), GossipCost(tasks, graph, cost.rho, base))
         planned = partial(
-            Gossip,
-            n_epochs=plan.n_epochs,
-            **VARIANTS[plan.variant],
-            clock=plan.clock,
-            scales=scales,
-            retraction=None if flat else GRASSMANN_RETRACTIONS[plan.retraction],
-            world=world,
-        )
+            Gossip, n_epochs=plan.n_epochs, **VARIANTS[plan.variant], clock=plan.clock, scales=scales,
+            retraction=None if flat else GRASSMANN_RETRACTIONS[plan.retraction], world=world,
+        )  # fmt: skip
         budget = planned(step_size=1.0).budget(problem)
         # An agent's own clock counts its updates, two for each edge where it has two neighbours.
         steps = budget if plan.clock == "shared" else plan.n_epochs * graph.degrees.mean()
@@ -351,11 +346,8 @@ def agree(
     >>> bool(tasks.value(found.mean) < 1e-12)
     True
     """
-    world, grow, tol = (
-        OneProcess() if world is None else world,
-        flag("grow", grow),
-        number("tol", tol, least=0),
-    )
+    world = OneProcess() if world is None else world
+    grow, tol = flag("grow", grow), number("tol", tol, least=0)
     with world.guard():
         manifold = _grassmann(tasks, rank)
         given = _check_alike(

@@ -20,8 +20,8 @@ from test_ranking_time import data, touch_only
 from threadpoolctl import threadpool_limits
 
 from problems.ranking import WarpRanking
+from problems.ranking.estimators import epochs
 from problems.ranking.kernels import warp_violation
-from problems.ranking.training import epochs
 from rmopt import Problem
 from rmopt.engines import choose_engine
 from rmopt.kernels.lifted import SECOND_ORDER, Factors, make_scratch, score, step

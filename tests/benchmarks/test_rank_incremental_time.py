@@ -20,7 +20,7 @@ from timing import median
 
 from problems.coembedding import CoembeddingClassifier, MetricRegression
 from problems.coembedding.baselines import multilabel
-from problems.coembedding.regression import closed_form
+from problems.coembedding.cost import closed_form
 from problems.coembedding.regression_experiment import conic_metric
 from problems.coembedding.training import minimise
 from problems.data.sets import emotions, scene

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from problems.data import MultilabelBundle, load
 from problems.ranking import LabelRanking, WarpRanking
-from problems.ranking.training import epochs
+from problems.ranking.estimators import epochs
 from rmopt import Problem
 from rmopt.engines import choose_engine
 from rmopt.manifolds import FixedRankEmbedded
