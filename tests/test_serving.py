@@ -533,7 +533,12 @@ def test_a_browser_types_a_query_and_reads_the_results(address: str) -> None:
         )
     from selenium import webdriver
     from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.expected_conditions import (
+        text_to_be_present_in_element as shows,
+    )
+    from selenium.webdriver.support.wait import WebDriverWait
 
+    items = (By.TAG_NAME, "li")
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
@@ -541,13 +546,15 @@ def test_a_browser_types_a_query_and_reads_the_results(address: str) -> None:
     service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
     with webdriver.Chrome(options=options, service=service) as browser:
         browser.get(address)
+        wait = WebDriverWait(browser, 60)
+        # Return sends the form and does not wait for the answer.
         browser.find_element(By.NAME, "q").send_keys("rocket moon\n")
-        results = browser.find_elements(By.TAG_NAME, "li")
-        assert len(results) == 10
+        wait.until(lambda page: len(page.find_elements(*items)) == 10)
+        results = browser.find_elements(*items)
         assert all(any(word in one.text for word in WORDS["space"]) for one in results)
         browser.find_element(By.LINK_TEXT, "similar").click()
-        assert "Similar to text" in browser.find_element(By.CSS_SELECTOR, "[role=status]").text
-        assert len(browser.find_elements(By.TAG_NAME, "li")) == 10
+        wait.until(shows((By.CSS_SELECTOR, "[role=status]"), "Similar to text"))
+        wait.until(lambda page: len(page.find_elements(*items)) == 10)
 
 
 class Nothing(Searcher):
