@@ -40,10 +40,9 @@ MODULES: dict[str, str] = {
 MERGED = {
     "problems.arrays": "problems.saving",
     "problems.coembedding.certified": "problems.coembedding.training",
-    "problems.coembedding.links": "problems.coembedding.estimators",
     "problems.coembedding.multilabel": "problems.coembedding.cost",
     "problems.coembedding.optima": "problems.coembedding.training",
-    "problems.coembedding.recommender": "problems.coembedding.estimators",
+    "problems.coembedding.recommender": "problems.coembedding.links",
     "problems.coembedding.regression": "problems.coembedding.cost",
     "problems.coembedding.tagging": "problems.coembedding.cost",
     "problems.coembedding.thresholds": "problems.coembedding.estimators",
@@ -120,7 +119,6 @@ ELSEWHERE = {
 
 # What of these modules results and checkpoints tell the names of.
 TOLD = {
-    "problems.coembedding.links": ("LinkPredictor",),
     "problems.coembedding.recommender": ("PairwiseInteractionTags", "TagRecommender"),
     "problems.coembedding.regression": ("MetricRegression",),
     "problems.coembedding.thresholds": ("LabelThresholds",),
