@@ -212,14 +212,14 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         return self
 
     def _path(
-        self, X: Any, Y: Any, betas: list[float], solver: RankIncremental, warn: bool = False
+        self, X: Any, Y: Any, betas: list[float], solver: RankIncremental, tell: bool = False
     ) -> list[Self]:
         """Return a copy for each weight, each trained from the one with the next larger weight."""
         loss, models, start = MultilabelCoembedding(*self._checked(X, Y)), [], None
         for beta in betas[::-1]:
             model, result = copy(self), minimise(loss, beta, solver, start)
             model.beta, start = beta, result.point
-            models.append(model._take(model._keep(result, warn)))
+            models.append(model._take(model._keep(result, tell)))
         return models[::-1]
 
     def decision_function(self, X: Any) -> Array:
@@ -282,7 +282,7 @@ def coembedding_path(
         raise InvalidInputError("beta is one of betas; leave it out.")
     model = CoembeddingClassifier(**options)
     check_parameters(model, model._parameters)
-    return model._path(X, Y, checked_betas(betas), model.solver(), warn=True)
+    return model._path(X, Y, checked_betas(betas), model.solver(), tell=True)
 
 
 @dataclass(eq=False, repr=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -35,6 +34,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, check_parameters, number, shown
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
+from rmopt.errors import warn
 from rmopt.solvers.threads import one_blas_thread
 
 
@@ -270,10 +270,8 @@ class TagModel(Checked, BaseEstimator):
                 f"y must have one tag for each row, at least one, got shapes {numbers.shape}, {y.shape}."
             )
         if set(y.tolist()).isdisjoint(self.tags_.tolist()):
-            warnings.warn(
+            warn(
                 f"fit saw none of the tags in y, so that the score is 0: {shown(y)} beside {shown(self.tags_)}.",
-                UserWarning,
-                stacklevel=2,
             )
         return posts_f1(numbers, y, lambda pairs: self._best(self.scores(*pairs.T)))
 

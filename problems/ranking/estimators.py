@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -54,6 +53,7 @@ from rmopt.core.arguments import (
     optional,
 )
 from rmopt.core.matrices import as_rows
+from rmopt.errors import warn
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
@@ -373,11 +373,10 @@ class LoretaLabelRanker(Loreta):
         # Labels that come later do not change it.
         rank = int(self.rank or (usual if afresh else self._known_rank()))
         if self.rank is None and n_labels > known and 2 * rank < usual:
-            warnings.warn(
+            warn(
                 f"rank = None became {rank} with the labels of the first part of the data, less than half of what it "
                 "would be with those that came since; give a rank, or let that part be larger (batch_size, "
                 "shuffle_buffer).",
-                stacklevel=4,
             )
         if grows and afresh and n_labels < rank <= n:
             raise InvalidInputError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Self
@@ -29,6 +28,7 @@ from rmopt.core.arguments import (
     one_of,
     optional,
 )
+from rmopt.errors import warn
 from rmopt.manifolds import Grassmann
 from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, TrustRegions
@@ -292,10 +292,9 @@ class MultitaskSubspace(TaskRegressions):
         problem, solver = Problem(Grassmann(*start.shape), cost), TrustRegions(max_iter=self.max_iter)
         result = solver.run(problem, start, random_state=seed)
         if result.steps == self.max_iter and not result.converged:
-            warnings.warn(
+            warn(
                 f"the subspace is not yet the best one ({result.stopped_by}); raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=5,
             )
         return result.point
 
