@@ -259,7 +259,9 @@ def test_a_weight_that_leaves_nothing_is_told() -> None:
         ("beta = 50", lambda: TagRecommender(beta=50).fit(posts, tags)),
         ("beta = 1000", lambda: LinkPredictor(beta=1000).fit(X, X @ X.T > 0)),
     ):
-        with pytest.warns(UserWarning, match=rf"^{words} is so large that the model is empty \(rank 0\)") as told:
+        with pytest.warns(
+            UserWarning, match=rf"^{words} is so large that the model is empty \(rank 0\)"
+        ) as told:
             fit()
         assert told[0].filename == __file__
     assert CoembeddingClassifier(beta=1e-3, tol=0.1).fit(X, Y).rank_ > 0

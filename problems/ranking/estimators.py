@@ -165,8 +165,8 @@ class LoretaLabelRanker(Loreta):
     Parameters
     ----------
     rank : int or None
-        The rank of W; None: 100, or two thirds of the number of labels or features where that is smaller, at least 1;
-        the first part of a stream decides it.
+        The rank of W; None: 100, or two thirds of the number of labels, features or, for `fit`, rows where that is
+        smaller, at least 1; the first part of a stream decides it.
     step_size : float, StepSize, callable or None
         The step size, or a rule of them (`rmopt.solvers`). None: 0.03 over the mean of ‖x‖².
     retraction, engine, warm_start, checkpoint, random_state, n_jobs, verbose : optional
@@ -369,7 +369,8 @@ class LoretaLabelRanker(Loreta):
         if afresh:
             self.__dict__.pop("label_names_in_", None)
         check_labels(self, Y, learn=True, grows=grows)
-        usual = max(1, min(100, 2 * n_labels // 3, 2 * n // 3))
+        # A part of a stream may have few rows; of all data they bound what the start can be made of.
+        usual = max(1, min(100, 2 * min(n_labels, n, n_labels if grows else X.shape[0]) // 3))
         # Labels that come later do not change it.
         rank = int(self.rank or (usual if afresh else self._known_rank()))
         if self.rank is None and n_labels > known and 2 * rank < usual:
