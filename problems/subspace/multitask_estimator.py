@@ -257,8 +257,9 @@ class MultitaskSubspace(TaskRegressions):
     def _learn(self, prepared: Prepared) -> None:
         seed, n_features = begin(self), self.n_features_in_
         if self.rank >= n_features:
+            cure = f"take 1 to {n_features - 1}" if n_features > 1 else "give 2 features or more"
             raise InvalidInputError(
-                f"rank = {self.rank} must be an integer from 1 to below the number of features, {n_features}."
+                f"rank = {self.rank} must be below the number of features, {n_features}; {cure}."
             )
         gossips = self.solver == "gossip"
         # What agents there were in an earlier fit.
