@@ -105,20 +105,23 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
     return rule
 
 
-def natural_size(rows: Any, share: float, power: float, world: World = ONE_PROCESS, mean: Any = 0.0) -> float:
+def natural_size(
+    rows: Any, share: float, power: float, world: World = ONE_PROCESS, *, centred: bool = False
+) -> float:
     """Return the share over a power of the mean of ‖x‖²: a default in the units of the data, if it is a number.
 
-    The mean is that over the rows of all processes. Where distances count x is measured from `mean`, the mean row.
+    The mean is that over the rows of all processes. Where distances count, x is measured from the mean row.
     """
     values = rows.data if sp.issparse(rows) else rows
-    square, count = world.total(
-        [float(np.vdot(values, values) - rows.shape[0] * np.linalg.norm(mean) ** 2), rows.shape[0]]
-    )
+    whole = float(np.vdot(values, values))
+    spread = whole - rows.shape[0] * np.linalg.norm(rows.mean(axis=0)) ** 2 if centred else whole
     # Rounding is no scale.
-    mean_square = 1.0 if abs(square - count) < 1e-9 * count else float(square / count)
+    scaled = values.any() and spread >= 1e-12 * whole
+    square, count, scaled = world.total([spread, rows.shape[0], float(scaled)])
+    # The squares of very small numbers have few digits, which are not to pass for a scale.
+    mean_square = float(square / count) if square >= count * np.finfo(float).tiny else 0.0
     try:
-        # The squares of very small numbers are 0, which is not to pass for rows of zeros.
-        size = share / mean_square**power if square or values.any() else share
+        size = share / (mean_square if abs(mean_square - 1.0) > 1e-9 else 1.0) ** power if scaled else share
     except ArithmeticError:
         size = 0.0
     if not 0.0 < size < np.inf:

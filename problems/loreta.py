@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from problems.threads import threads_of
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
 from rmopt.core.arguments import Checked, array, bounded, flag, instance, integer, named, optional, shown
 from rmopt.costs import Loss
+from rmopt.errors import warn
 from rmopt.files import reading
 from rmopt.renamed import renamed
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
@@ -197,10 +197,9 @@ class Loreta(LoretaRun, BaseEstimator):
                     found = array(name, values)
                     setattr(estimator, name, found.astype(object) if name.endswith("names_in_") else found)
         for name, value in model.about.get("left_out", {}).items():
-            warnings.warn(
+            warn(
                 f"{path} could not hold {name} = {value}; it is {shown(getattr(estimator, name))} now. Give it by "
                 f"set_params({name}=…) before the model learns more.",
-                stacklevel=2,
             )
         return estimator
 

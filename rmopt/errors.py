@@ -1,6 +1,19 @@
-"""The exceptions of rmopt: each carries one sentence that names the cause and the remedy."""
+"""The exceptions of rmopt: each carries one sentence that names the cause and the remedy; and its warnings."""
 
+import sys
+import warnings
 from typing import Any
+
+# Whose lines no warning is about: those of these packages, and of what calls them on behalf of a user.
+BETWEEN = ("rmopt", "problems", "contextlib", "sklearn")
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user, however deep inside of a call something is found."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in BETWEEN:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 class RmoptError(Exception):

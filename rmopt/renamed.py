@@ -8,11 +8,12 @@ written with the first name that a thing had, so that files of both versions are
 import functools
 import importlib
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, TypeVar
+
+from rmopt.errors import warn
 
 T = TypeVar("T")
 
@@ -40,10 +41,9 @@ MODULES: dict[str, str] = {
 MERGED = {
     "problems.arrays": "problems.saving",
     "problems.coembedding.certified": "problems.coembedding.training",
-    "problems.coembedding.links": "problems.coembedding.estimators",
     "problems.coembedding.multilabel": "problems.coembedding.cost",
     "problems.coembedding.optima": "problems.coembedding.training",
-    "problems.coembedding.recommender": "problems.coembedding.estimators",
+    "problems.coembedding.recommender": "problems.coembedding.links",
     "problems.coembedding.regression": "problems.coembedding.cost",
     "problems.coembedding.tagging": "problems.coembedding.cost",
     "problems.coembedding.thresholds": "problems.coembedding.estimators",
@@ -120,7 +120,6 @@ ELSEWHERE = {
 
 # What of these modules results and checkpoints tell the names of.
 TOLD = {
-    "problems.coembedding.links": ("LinkPredictor",),
     "problems.coembedding.recommender": ("PairwiseInteractionTags", "TagRecommender"),
     "problems.coembedding.regression": ("MetricRegression",),
     "problems.coembedding.thresholds": ("LabelThresholds",),
@@ -274,13 +273,7 @@ class _Moved:
 
 
 def _warn(old: str, new: str) -> None:
-    level, frame = 2, sys._getframe(1)
-    # Classes hand parameters on to those that they inherit from.
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("rmopt", "problems"):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(
-        f"{old} is now {new}; the old name goes with the next version.", FutureWarning, stacklevel=level
-    )
+    warn(f"{old} is now {new}; the old name goes with the next version.", FutureWarning)
 
 
 sys.meta_path.append(_Moved())

@@ -251,9 +251,18 @@ def test_interior_point_on_emotions() -> None:
 
 def test_a_weight_that_leaves_nothing_is_told() -> None:
     X = np.random.default_rng(0).standard_normal((20, 4))
-    with pytest.warns(UserWarning, match=r"beta = 1000 is so large that the model is empty \(rank 0\)"):
-        assert CoembeddingClassifier(beta=1000).fit(X, X[:, :2] > 0).rank_ == 0
-    posts, tags = [["ann", "a"], ["bob", "b"]], ["red", "blue"]
-    with pytest.warns(UserWarning, match="beta = 50"):
-        TagRecommender(beta=50).fit(posts, tags)
+    Y, posts, tags = X[:, :2] > 0, [["ann", "a"], ["bob", "b"]], ["red", "blue"]
+    for words, fit in (
+        ("beta = 1000", lambda: CoembeddingClassifier(beta=1000).fit(X, Y)),
+        ("tol = 1", lambda: CoembeddingClassifier(tol=1.0).fit(X, Y)),
+        ("beta = 1000", lambda: make_pipeline(CoembeddingClassifierCV([1000.0], cv=2)).fit(X, Y)),
+        ("beta = 50", lambda: TagRecommender(beta=50).fit(posts, tags)),
+        ("beta = 1000", lambda: LinkPredictor(beta=1000).fit(X, X @ X.T > 0)),
+    ):
+        with pytest.warns(
+            UserWarning, match=rf"^{words} is so large that the model is empty \(rank 0\)"
+        ) as told:
+            fit()
+        assert told[0].filename == __file__
+    assert CoembeddingClassifier(beta=1e-3, tol=0.1).fit(X, Y).rank_ > 0
     assert TagRecommender(beta=0.1).fit(posts, tags).rank_ > 0

@@ -147,6 +147,8 @@ def test_defaults_in_the_units_of_the_data_stay_numbers() -> None:
     for scale in (1e-100, 1e100, 1e-160, 1e160, 1e-200):
         with pytest.raises(InvalidInputError, match="out of reach of defaults in their units; scale X"):
             LoretaSimilarity(rank=2, max_iter=10).fit(X * scale, LABELS)
+    with pytest.raises(InvalidInputError, match="out of reach of defaults in their units; scale X"):
+        LoretaLabelRanker(rank=2).fit(X * 1e-155, np.eye(24, 5))
     assert natural_size(sp.csr_array((3, 3)), 0.1, 1) == 0.1
     model = LoretaSimilarity(rank=2, max_iter=10, random_state=0).fit(X, LABELS)
     with pytest.raises(InvalidInputError, match="too large for the model"):
@@ -321,7 +323,10 @@ def ratings(**names: Any) -> Ratings:
             lambda: BiasedALS(1).fit(ratings()).set_params(handle_unknown="bogus").predict([99], [0]),
             "handle_unknown",
         ),
-        (lambda: BoostMetric(20).fit(load_iris().data * 1e-5, load_iris().target), "W would be zero"),
+        (
+            lambda: BoostMetric(20, penalty=1e-7).fit(load_iris().data * 1e-5, load_iris().target),
+            "W would be zero",
+        ),
         (lambda: BoostMetric(20).fit(np.ones((20, 12)), np.arange(20) % 2), "W would be zero"),
         (
             lambda: BoostMetric().fit_triplets([[0.0], [1.0], [5.0]], [[0, 2, 1]]),

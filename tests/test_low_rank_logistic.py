@@ -28,6 +28,7 @@ from problems.ranking import (
 )
 from problems.ranking.cost import first_step
 from rmopt import InvalidInputError, Problem
+from rmopt.linalg import LARGE
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import AdaGrad, Checkpoint, MaxSteps
 
@@ -119,6 +120,22 @@ def test_the_start_goes_a_newton_step_along_leading_directions(examples: Any) ->
     nothing = first_step(sp.csr_array((40, 30)), Y, 3, 0)
     assert np.isfinite(nothing).all()
     np.testing.assert_allclose(nothing[:, :-1], 0.0)
+
+
+def test_the_start_of_many_features_is_that_of_the_few_that_occur(examples: Any) -> None:
+    """Their directions are orthonormalised by blocks of rows, most of which are zero."""
+    X, Y = examples
+    n = 100_000
+    assert n * Y.shape[1] >= LARGE
+    places = np.sort(np.random.default_rng(0).choice(n, 30, replace=False))
+    few = first_step(X, Y, 3, 0)
+    many = first_step(sp.csr_array((X.data, places[X.indices], X.indptr), shape=(40, n)), Y, 3, 0)
+    np.testing.assert_allclose(
+        many[places, :-1] @ many[n:, :-1].T, few[:30, :-1] @ few[30:, :-1].T, rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_array_equal(many[n:, -1], few[30:, -1])
+    many[places] = 0.0
+    assert np.abs(many[:n]).max() < 1e-12
 
 
 def test_resumed_to_the_same_bits(examples: Any, tmp_path: Path) -> None:

@@ -125,24 +125,41 @@ def test_scores_rank_as_distances_do() -> None:
         assert np.allclose(matrix_scores(W, data)(rows), X @ W @ X.T)
 
 
-@pytest.mark.parametrize("how", [{}, {"compare": "distance", "triplets": "neighbors"}])
-def test_the_scale_of_the_data_changes_no_metric(how: dict[str, Any]) -> None:
+@each_row(
+    "metric",
+    [
+        CometMetric(random_state=0),
+        CometMetric(compare="distance", triplets="neighbors", random_state=0),
+        HdslMetric(max_iter=50, random_state=0),
+        BoostMetric(10, random_state=0),
+        LegoMetric(random_state=0),
+    ],
+)
+def test_the_scale_of_the_data_changes_no_metric(metric: Any) -> None:
     """Nor does what all rows have in common change one of distances."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 3)), rng.integers(2, size=40)
     X[::3, 1] = 0.0
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    W = CometMetric(random_state=0, **how).fit(X, y).mahalanobis_
+    W = metric.fit(X, y).mahalanobis_
     for form in (sp.csr_array(X), np.repeat(X, 2, axis=1)[:, ::2]):
-        assert np.array_equal(CometMetric(random_state=0, **how).fit(form, y).mahalanobis_, W)
+        assert np.array_equal(metric.fit(form, y).mahalanobis_, W)
     for scale in (1e-3, 1e-25, 1e25):
-        scaled = CometMetric(random_state=0, **how).fit(scale * X, y).mahalanobis_
-        np.testing.assert_allclose(scaled * scale**2, W, rtol=1e-6)
-    if how:
-        moved = CometMetric(random_state=0, **how).fit(sp.csr_array(X + 3.0), y).mahalanobis_
+        # What LEGO aims at are distances, in the units of the data themselves.
+        unit = 1.0 if isinstance(metric, LegoMetric) else scale**2
+        np.testing.assert_allclose(metric.fit(scale * X, y).mahalanobis_ * unit, W, rtol=1e-6)
+    if metric.ranks_by == "distance":
+        moved = metric.fit(sp.csr_array(X + 3.0), y).mahalanobis_
         np.testing.assert_allclose(moved, W, rtol=1e-6)
     else:
-        assert np.array_equal(W, CometMetric(random_state=0, beta=1e-5).fit(X, y).mahalanobis_)
+        given = {"beta": 1e-5} if isinstance(metric, CometMetric) else {"scale": 1000.0}
+        assert np.array_equal(W, metric.set_params(**given).fit(X, y).mahalanobis_)
+
+
+def test_rows_that_are_alike_have_no_scale() -> None:
+    """What rounding leaves of their spread was taken for one, and W was 10¹⁷."""
+    X, y = sp.csr_array(np.full((10, 3), 0.1)), np.arange(10) % 2
+    assert np.abs(CometMetric(compare="distance", random_state=0).fit(X, y).mahalanobis_).max() < 10.0
 
 
 def test_neighbour_triplets_are_the_nearest_ones() -> None:

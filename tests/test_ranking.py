@@ -230,6 +230,19 @@ def test_the_zero_start_is_the_truncated_sum_of_the_first_subgradients() -> None
             starting_point(manifold, few, "zero", 0)
 
 
+def test_the_default_rank_is_one_that_the_rows_have() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((12, 30)), rng.random((12, 40)) < 0.2
+    model = LoretaLabelRanker(random_state=0).fit(X, Y)
+    assert model.model_.point.rank == 8
+    assert model.score(X, Y) > 0.7
+    with pytest.raises(InvalidInputError, match="found 12 subgradients for rank 20"):
+        LoretaLabelRanker(20, random_state=0).fit(X, Y)
+    # More rows may follow.
+    with pytest.raises(InvalidInputError, match="found 12 subgradients for rank 20"):
+        LoretaLabelRanker(random_state=0).partial_fit(X, Y)
+
+
 def multilabel_digits() -> tuple[np.ndarray, np.ndarray]:
     X, y = load_digits(return_X_y=True)
     X = X / np.linalg.norm(X, axis=1, keepdims=True)

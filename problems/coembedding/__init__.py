@@ -6,11 +6,9 @@ from problems.coembedding.estimators import (
     CoembeddingClassifier,
     CoembeddingClassifierCV,
     LabelThresholds,
-    LinkPredictor,
-    PairwiseInteractionTags,
-    TagRecommender,
     coembedding_path,
 )
+from problems.coembedding.links import LinkPredictor, PairwiseInteractionTags, TagRecommender
 
 __all__ = [
     "CalibratedLabelRanking", "CoembeddingClassifier", "CoembeddingClassifierCV", "LabelThresholds",

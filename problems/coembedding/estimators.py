@@ -1,9 +1,7 @@
-"""Co-embeddings as scikit-learn estimators: labels and their thresholds, links of a graph, tags."""
+"""Co-embeddings of samples and labels as scikit-learn estimators, and thresholds of labels."""
 
 from __future__ import annotations
 
-import warnings
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
@@ -16,48 +14,36 @@ from joblib import Parallel, delayed
 from scipy.special import expit
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import check_scoring, f1_score, get_scorer, roc_auc_score
+from sklearn.metrics import check_scoring, f1_score, get_scorer
 from sklearn.model_selection import KFold, check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import type_of_target, unique_labels
-from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _num_samples, column_or_1d
 
-from problems.coembedding import kernels
-from problems.coembedding.cost import LinkPrediction, MultilabelCoembedding, TagRanking
+from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.training import (
     BETAS,
-    Certified,
     CertifiedEmbedder,
     LabelTables,
     checked_betas,
     estimator_with,
-    gap,
     minimise,
     weight,
 )
 from problems.door import (
     admit,
-    array_of,
-    check_columns,
-    column_of_names,
-    count,
     finite,
     in_order,
     in_range,
     kept_count,
     learn_labels,
-    one_each,
     passed_on,
-    positions,
-    seedable,
     table_of_labels,
     thread_count,
 )
-from rmopt.core import DivergedError, InvalidInputError, RmoptError
+from rmopt.core import InvalidInputError, RmoptError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, check_parameters, integer, number, one_of, optional, shown
-from rmopt.core.matrices import sound
-from rmopt.core.streams import seed_of
+from rmopt.core.arguments import Checked, bounded, check_parameters, integer, one_of, optional, shown
 from rmopt.solvers import LBFGS, RankIncremental
 from rmopt.solvers.threads import one_blas_thread
 
@@ -226,14 +212,14 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         return self
 
     def _path(
-        self, X: Any, Y: Any, betas: list[float], solver: RankIncremental, warn: bool = False
+        self, X: Any, Y: Any, betas: list[float], solver: RankIncremental, tell: bool = False
     ) -> list[Self]:
         """Return a copy for each weight, each trained from the one with the next larger weight."""
         loss, models, start = MultilabelCoembedding(*self._checked(X, Y)), [], None
         for beta in betas[::-1]:
             model, result = copy(self), minimise(loss, beta, solver, start)
             model.beta, start = beta, result.point
-            models.append(model._take(model._keep(result, warn)))
+            models.append(model._take(model._keep(result, tell)))
         return models[::-1]
 
     def decision_function(self, X: Any) -> Array:
@@ -296,7 +282,7 @@ def coembedding_path(
         raise InvalidInputError("beta is one of betas; leave it out.")
     model = CoembeddingClassifier(**options)
     check_parameters(model, model._parameters)
-    return model._path(X, Y, checked_betas(betas), model.solver(), warn=True)
+    return model._path(X, Y, checked_betas(betas), model.solver(), tell=True)
 
 
 @dataclass(eq=False, repr=False)
@@ -551,401 +537,3 @@ def _half_of_largest_f1(probabilities: Array) -> float:
     ordered = np.sort(probabilities, axis=None)[::-1]
     expected = 2.0 * np.cumsum(ordered) / (np.arange(1, len(ordered) + 1) + ordered.sum())
     return float(expected.max()) / 2.0
-
-
-@dataclass(eq=False, repr=False)
-class LinkPredictor(CertifiedEmbedder):
-    """Objects in a Euclidean space: two are linked when they are nearer to each other than to the threshold.
-
-    Mirzazadeh et al. (2015), section 3, with the convex loss of `LinkPrediction`, minimised by `RankIncremental`.
-
-    Parameters
-    ----------
-    beta : float
-        Weight of the trace; the loss is a sum over pairs, so that more of them bear a larger one.
-    growth, max_rank, tol, verbose : optional
-        As in `CoembeddingClassifier`.
-    negatives : float
-        Pairs without a link that are drawn for each link where `fit` gets a graph.
-    random_state : int, RandomState or None
-        Of the drawn pairs.
-
-    Attributes
-    ----------
-    components_ : array, shape (rank, n_features)
-    threshold_embedding_ : array, shape (rank,)
-    rank_, n_iter_, objective_, gap_, is_global_, history_
-        See `CoembeddingClassifier`.
-
-    See Also
-    --------
-    CoembeddingClassifier : links between samples and labels.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.coembedding import LinkPredictor
-    >>> X = np.random.default_rng(0).standard_normal((40, 4))
-    >>> near = ((X[:, None, :2] - X[None, :, :2]) ** 2).sum(axis=2) < 0.5
-    >>> graph = near & ~np.eye(40, dtype=bool)
-    >>> model = LinkPredictor(beta=0.5, random_state=0).fit(X, graph)
-    >>> pairs = np.argwhere(np.triu(np.ones((40, 40)), 1))
-    >>> model.score(X, near[tuple(pairs.T)], pairs=pairs) > 0.9
-    True
-    """
-
-    beta: Annotated[float, weight] = 1.0
-    _: KW_ONLY
-    negatives: Annotated[float, bounded(number, above=0)] = 2.0
-    random_state: Annotated[Any, seedable] = None
-
-    @one_blas_thread()
-    def fit(self, X: Any, links: Any) -> Self:
-        """Fit the embedding.
-
-        Parameters
-        ----------
-        X : array or sparse array, shape (n_objects, n_features)
-        links : array or sparse array, shape (n_objects, n_objects), or a pair of arrays
-            The symmetric table of links, numbers above 0, of which pairs without a link are drawn; or ``(pairs,
-            linked)``, integers of shape (n_pairs, 2) and 0 or 1 for each.
-        """
-        check_parameters(self, self._parameters)
-        X = admit(self, X)
-        known = isinstance(links, tuple) and len(links) == 2
-        pairs, linked = links if known else self._drawn(links, X.shape[0])
-        Y = self._minimised(LinkPrediction(in_range(X), pairs, linked), self.beta)
-        self.components_, self.threshold_embedding_ = np.ascontiguousarray(Y[:-1].T), Y[-1]
-        return self
-
-    def _drawn(self, graph: Any, n: int) -> tuple[Array, Array]:
-        """Return all links of a graph, and as many random pairs without a link as wanted."""
-        graph = sound("links", graph) if sp.issparse(graph) else array_of("links", graph)
-        given = sp.csr_array(graph) if graph.dtype.kind in "biuf" and graph.shape == (n, n) else None
-        # Of NaN this is not so either.
-        table = given.astype(bool) if given is not None and given.data.min(initial=0) >= 0 else None
-        if table is None or (table != table.T).nnz:
-            raise InvalidInputError(
-                f"links must be a symmetric {n} × {n} table of numbers from 0, or a tuple (pairs, linked); got "
-                f"{graph.dtype} of shape {graph.shape}."
-            )
-        table.eliminate_zeros()
-        upper = sp.triu(table, 1).tocoo()
-        there = set((upper.row.astype(np.int64) * n + upper.col).tolist())
-        if not there or len(there) == n * (n - 1) // 2:
-            raise InvalidInputError(
-                "links must have some pairs with a link and some without; a graph has both."
-            )
-        rng = np.random.default_rng(seed_of(self.random_state))
-        wanted = min(round(self.negatives * len(there)), n * (n - 1) // 2 - len(there))
-        drawn: set[int] = set()
-        while len(drawn) < wanted:
-            i, j = np.sort(rng.integers(n, size=(2, 2 * wanted)), axis=0)
-            for key in (i * n + j)[i < j].tolist():
-                if key not in there and len(drawn) < wanted:
-                    drawn.add(key)
-        keys = np.array(sorted(there) + sorted(drawn))
-        return np.column_stack(np.divmod(keys, n)), np.arange(len(keys)) < len(there)
-
-    def decision_function(self, X: Any, pairs: Any) -> Array:
-        """Return min(t(x), t(y)) − d(x, y) for pairs of rows of X, shape (n_pairs,); positive for a link."""
-        Z, pairs = self._embedded(X), array_of("pairs", pairs)
-        if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
-            raise InvalidInputError(f"pairs must be integers with two columns, got shape {pairs.shape}.")
-        if len(pairs) and not (pairs.min() >= 0 and pairs.max() < len(Z)):
-            raise InvalidInputError(f"pairs must name rows of X, from 0 to {len(Z) - 1}.")
-        x, y = pairs.T
-        with np.errstate(all="ignore"):
-            thresholds = ((Z - self.threshold_embedding_) ** 2).sum(axis=1)
-            return finite(np.minimum(thresholds[x], thresholds[y]) - ((Z[x] - Z[y]) ** 2).sum(axis=1))
-
-    def predict(self, X: Any, pairs: Any) -> Array:
-        """Return 1 for pairs that are linked, else 0."""
-        return (self.decision_function(X, pairs) > 0.0).astype(int)
-
-    def score(self, X: Any, linked: Any, pairs: Any) -> float:
-        """Return the area under the receiver operating characteristic of the scores of pairs."""
-        scores, linked = self.decision_function(X, pairs), one_each("linked", linked)
-        both = np.isin(linked, (0, 1)).all() and np.isin((0, 1), linked).all()
-        if linked.shape != scores.shape or not both:
-            raise InvalidInputError(
-                f"linked must hold 0 and 1, both, one for each of {len(scores)} pairs, got shape {linked.shape}."
-            )
-        return float(roc_auc_score(linked, scores))
-
-
-def posts_f1(pairs: Array, tags: Array, predict: Callable[[Array], Array]) -> float:
-    """Return the F1 measure of predicted tags: precision and recall are averaged over the posts.
-
-    Parameters
-    ----------
-    pairs : array, shape (N, 2)
-        User and item of each tag; a post is a pair with all its tags.
-    tags : array, shape (N,)
-    predict : callable
-        Maps different pairs to the tags of each, shape (n_posts, n_tags).
-    """
-    posts, which = np.unique(pairs, axis=0, return_inverse=True)
-    precision, recall = [], []
-    for post, names in enumerate(predict(posts)):
-        true = set(tags[which.ravel() == post].tolist())
-        hits = len(true & set(names.tolist()))
-        precision.append(hits / len(names))
-        recall.append(hits / len(true))
-    p, r = float(np.mean(precision)), float(np.mean(recall))
-    return 2.0 * p * r / (p + r) if p + r > 0.0 else 0.0
-
-
-def _pairs(X: Any) -> tuple[Array, Array]:
-    """Return the columns of users and items; those of a frame have types of their own."""
-    if hasattr(X, "columns") and len(X.columns) == len(set(X.columns)) == 2:
-        users, items = (array_of("X", X[name]) for name in X.columns)
-        return users, items
-    X = array_of("X", X)
-    if X.ndim != 2 or X.shape[1] != 2:
-        raise InvalidInputError(f"X must have two columns (user, item), got shape {X.shape}.")
-    return X[:, 0], X[:, 1]
-
-
-@dataclass(eq=False, repr=False)
-class TagModel(Checked, BaseEstimator):
-    """A recommender of tags for pairs of a user and an item; a subclass learns scores."""
-
-    _: KW_ONLY
-    n_tags: Annotated[int, kept_count] = 5
-
-    @abstractmethod
-    def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
-        """Learn from numbered triples (user, item, tag)."""
-
-    @abstractmethod
-    def scores(self, users: Array, items: Array) -> Array:
-        """Return how well every tag suits pairs of numbered users and items, shape (n_pairs, n_tags)."""
-
-    @one_blas_thread()
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from tags that users gave to items.
-
-        Parameters
-        ----------
-        X : array, shape (n_samples, 2)
-            Names or numbers of users and items.
-        y : array, shape (n_samples,)
-            Names or numbers of tags, one for each row; a post with three tags has three rows.
-        """
-        check_parameters(self, self._parameters)
-        self.__dict__.pop("feature_names_in_", None)
-        if hasattr(X, "columns"):
-            self.feature_names_in_ = np.array(list(X.columns), dtype=object)
-        users, items = _pairs(X)
-        # As it was given: of a list numpy would make text.
-        if array_of("y", y).shape != users.shape or not len(users):
-            raise InvalidInputError(f"y must have one tag for each of the {len(users)} rows of X.")
-        columns = []
-        for what, column in (("users", users), ("items", items), ("tags", y)):
-            known, numbers = np.unique(column_of_names(what, column), return_inverse=True)
-            setattr(self, f"{what}_", known)
-            columns.append(numbers.ravel())
-        self.n_features_in_ = 2
-        self.learn(np.column_stack(columns), (len(self.users_), len(self.items_), len(self.tags_)))
-        return self
-
-    def decision_function(self, X: Any) -> Array:
-        """Return the scores of all `tags_` for pairs of a user and an item, shape (n_samples, n_tags)."""
-        return self.scores(*self._numbered(X))
-
-    def _numbered(self, X: Any) -> tuple[Array, Array]:
-        """Return the numbers of users and items."""
-        check_is_fitted(self, "tags_")
-        check_columns(self, X)
-        users, items = _pairs(X)
-        return positions("user", self.users_, users), positions("item", self.items_, items)
-
-    def _best(self, scores: Array) -> Array:
-        n_tags = kept_count("n_tags", self.n_tags)
-        return self.tags_[np.argsort(-scores, axis=1, kind="stable")[:, :n_tags]]
-
-    def predict(self, X: Any) -> Array:
-        """Return the `n_tags` best tags for pairs of a user and an item, the best first."""
-        return self._best(self.decision_function(X))
-
-    def score(self, X: Any, y: Any) -> float:
-        """Return the F1 measure of the predicted tags, as the ECML/PKDD challenge 2009 has it.
-
-        Precision and recall are averaged over the posts, and F1 is their harmonic mean.
-        """
-        numbers, y = np.column_stack(self._numbered(X)), column_of_names("tags", y)
-        if y.shape != (len(numbers),) or not len(y):
-            raise InvalidInputError(
-                f"y must have one tag for each row, at least one, got shapes {numbers.shape}, {y.shape}."
-            )
-        if set(y.tolist()).isdisjoint(self.tags_.tolist()):
-            warnings.warn(
-                f"fit saw none of the tags in y, so that the score is 0: {shown(y)} beside {shown(self.tags_)}.",
-                UserWarning,
-                stacklevel=2,
-            )
-        return posts_f1(numbers, y, lambda pairs: self._best(self.scores(*pairs.T)))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.string = tags.input_tags.categorical = True
-        return tags
-
-
-@dataclass(eq=False, repr=False)
-class TagRecommender(Certified, TagModel):
-    """Users, items and tags in one space: the best tags are those next to both the user and the item.
-
-    Mirzazadeh et al. (2015), section 7: the convex equation 14, minimised by `RankIncremental`.
-
-    Parameters
-    ----------
-    beta : float
-        Weight of the trace. The loss is a sum over the tags that were given and those that were not: 1 is for some
-        hundred given ones, and 10 to 100 for thousands. Near to their number the model is empty, of rank 0, and `fit`
-        warns.
-    n_tags : int
-        How many tags `predict` names.
-    growth, max_rank, tol, verbose : optional
-        As in `CoembeddingClassifier`.
-
-    Attributes
-    ----------
-    users_, items_, tags_ : array
-        The names that `fit` saw, sorted.
-    user_embedding_, item_embedding_, tag_embedding_ : array, shape (n, rank)
-    rank_, n_iter_, objective_, gap_, is_global_, history_
-        See `CoembeddingClassifier`.
-
-    See Also
-    --------
-    PairwiseInteractionTags : factors by stochastic gradients, for very many users and items.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
-
-    Examples
-    --------
-    >>> from problems.coembedding import TagRecommender
-    >>> posts = [["ann", "a"], ["ann", "b"], ["bob", "a"], ["bob", "b"]]
-    >>> tags = ["red", "blue", "red", "blue"]
-    >>> model = TagRecommender(beta=0.1, n_tags=1).fit(posts, tags)
-    >>> model.predict([["ann", "a"]]).tolist()
-    [['red']]
-    """
-
-    _parameters = TagModel._parameters | Certified._parameters
-    beta: Annotated[float, weight] = 1.0
-    _: KW_ONLY
-    tol: Annotated[float, gap] = 1e-3
-
-    def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
-        """Minimise equation 14."""
-        self.embed(self._minimised(TagRanking(triples, counts), self.beta), counts)
-
-    def embed(self, Y: Array, counts: tuple[int, int, int]) -> None:
-        """Take the embeddings from a factor."""
-        ends = np.cumsum(counts)
-        self.user_embedding_, self.item_embedding_, self.tag_embedding_ = (
-            Y[start:stop] for start, stop in zip([0, *ends], ends, strict=False)
-        )
-
-    def scores(self, users: Array, items: Array) -> Array:
-        """Return minus the sum of both squared distances, up to a number for each pair."""
-        both, tags = self.user_embedding_[users] + self.item_embedding_[items], self.tag_embedding_
-        return 2.0 * (both @ tags.T - (tags**2).sum(axis=1))
-
-
-@dataclass(eq=False, repr=False)
-class PairwiseInteractionTags(TagModel):
-    """Factors of users and items, each with their own factors of tags: ŷ = ⟨T^U_t, U_u⟩ + ⟨T^I_t, I_i⟩.
-
-    The winner of the ECML/PKDD challenge 2009 (Rendle and Schmidt-Thieme 2009): stochastic gradient ascent on pairs
-    of a tag of a post and another one.
-
-    Parameters
-    ----------
-    rank : int
-    n_tags : int
-        How many tags `predict` names.
-    n_epochs : int
-        Passes over the triples.
-    step_size, penalty, scale : float
-        Of the ascent, of the squared factors, and of the random start.
-    random_state : int, RandomState or None
-
-    Attributes
-    ----------
-    users_, items_, tags_ : array
-        The names that `fit` saw, sorted.
-    user_factors_, item_factors_ : array, shape (n, rank)
-    tag_user_factors_, tag_item_factors_ : array, shape (n_tags, rank)
-
-    See Also
-    --------
-    TagRecommender : a global optimum, and nothing to tune but β.
-
-    References
-    ----------
-    Rendle and Schmidt-Thieme, Factor models for tag recommendation in BibSonomy, ECML PKDD Discovery Challenge
-    (2009). Rendle and Schmidt-Thieme, Pairwise interaction tensor factorization for personalized tag
-    recommendation, WSDM (2010), https://doi.org/10.1145/1718487.1718498.
-
-    Examples
-    --------
-    >>> from problems.coembedding import PairwiseInteractionTags
-    >>> posts = [["ann", "a"], ["ann", "b"], ["bob", "a"], ["bob", "b"]]
-    >>> model = PairwiseInteractionTags(rank=4, n_tags=1, random_state=0)
-    >>> model.fit(posts, ["red", "blue", "red", "blue"]).predict([["ann", "a"]]).tolist()
-    [['red']]
-    """
-
-    rank: Annotated[int, kept_count] = 64
-    _: KW_ONLY
-    n_epochs: Annotated[int, count] = 200
-    step_size: Annotated[float, bounded(number, above=0)] = 0.05
-    penalty: Annotated[float, bounded(number, least=0)] = 5e-3
-    scale: Annotated[float, bounded(number, above=0)] = 0.1
-    random_state: Annotated[Any, seedable] = None
-
-    def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
-        """Do the ascent."""
-        step_size, penalty, scale = float(self.step_size), float(self.penalty), float(self.scale)
-        rng = np.random.default_rng(seed_of(self.random_state))
-        n_users, n_items, n_tags = counts
-        U, V, TU, TI = (
-            scale * rng.standard_normal((n, self.rank)) for n in (n_users, n_items, n_tags, n_tags)
-        )
-        posts = triples[:, 0] * n_items + triples[:, 1]
-        taken = posts * n_tags + triples[:, 2]
-        for epoch in range(self.n_epochs):
-            order = rng.permutation(len(triples))
-            others = rng.integers(n_tags, size=len(triples))
-            # A tag of the post itself is no contrast.
-            valid = ~np.isin(posts[order] * n_tags + others, taken)
-            kernels.pairwise_interaction(
-                U, V, TU, TI, triples[order][valid], others[valid], step_size, penalty
-            )
-            if not all(np.isfinite(part).all() for part in (U, V, TU, TI)):
-                raise DivergedError(
-                    f"the factors are not finite after epoch {epoch}; choose a smaller step_size than {step_size:g}, "
-                    f"penalty than {penalty:g} or scale than {scale:g}.",
-                    epoch * len(triples),
-                )
-        self.user_factors_, self.item_factors_, self.tag_user_factors_, self.tag_item_factors_ = U, V, TU, TI
-
-    def scores(self, users: Array, items: Array) -> Array:
-        """Return the interactions."""
-        return (
-            self.user_factors_[users] @ self.tag_user_factors_.T
-            + self.item_factors_[items] @ self.tag_item_factors_.T
-        )

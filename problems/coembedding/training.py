@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
@@ -16,6 +15,7 @@ from rmopt.core import InvalidInputError, Problem, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, flag, number, optional, shown
 from rmopt.costs import ConvexCost, Trace
+from rmopt.errors import warn
 from rmopt.manifolds import PSDFactors, PSDFixedRank
 from rmopt.solvers import LBFGS, CertifiedResult, Growth, RankIncremental, Recorder
 
@@ -137,23 +137,23 @@ class Certified(Checked, BaseEstimator):
         recorder = Recorder(progress=self.verbose, description="rounds")
         factor = self._keep(minimise(loss, float(beta), self.solver(), recorder=recorder))
         if not self.rank_:
-            warnings.warn(
-                f"beta = {beta:g} is so large that the model is empty (rank 0), and says the same of everything; try "
-                "a tenth.",
-                stacklevel=3,
+            # Where the empty model is not the minimum it is within tol of it.
+            name, value = ("tol", self.tol) if self.gap_ > 0.0 else ("beta", beta)
+            warn(
+                f"{name} = {value:g} is so large that the model is empty (rank 0), and says the same of everything; "
+                "try a tenth."
             )
         return factor
 
-    def _keep(self, result: CertifiedResult, warn: bool = True) -> Any:
+    def _keep(self, result: CertifiedResult, tell: bool = True) -> Any:
         """Return the factor of a result; keep what certifies it, and warn where nothing does."""
         # Who limits the rank does not ask for the minimum over all ranks.
-        if warn and not result.is_global and self.max_rank is None:
-            warnings.warn(
+        if tell and not result.is_global and self.max_rank is None:
+            warn(
                 f"tol = {self.tol:g} was not reached ({result.stopped_by}): the objective "
                 f"{result.certificate.objective:.3g} may be {result.gap:.1e} above the minimum; choose a larger beta "
                 "or tol, or scale the data.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         self.rank_, self.n_iter_ = result.point.rank, max(result.steps, 1)
         self.objective_, self.gap_ = result.certificate.objective, result.gap

@@ -9,13 +9,24 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator
 
-from problems.door import admit, begin, finite, in_range, kept_count, labelled, package, seedable, step_rule
+from problems.door import (
+    admit,
+    begin,
+    finite,
+    in_range,
+    kept_count,
+    labelled,
+    natural_size,
+    package,
+    seedable,
+    step_rule,
+)
 from problems.metric import kernels
 from problems.metric.estimators import MahalanobisMetric, TripletLearner
 from problems.online import Lego
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, number, one_of
+from rmopt.core.arguments import bounded, number, one_of, optional
 from rmopt.core.matrices import as_rows
 from rmopt.costs import LogDetTriplet, TripletSum
 from rmopt.costs.log_det import DENSE_SHARE
@@ -80,8 +91,9 @@ class LegoMetric(TripletLearner):
 
     Parameters
     ----------
-    step_size : float
-        η, the weight of a pair against the present matrix.
+    step_size : float, StepSize, callable or None
+        η, the weight of a pair against the present matrix. None: 1 over the square of the mean of ‖x − x̄‖², so that
+        the scale of X changes nothing.
     n_epochs : int
         Passes over the triplets.
     n_triplets, triplets, random_state : optional
@@ -112,7 +124,7 @@ class LegoMetric(TripletLearner):
     True
     """
 
-    step_size: Annotated[float, step_rule] = 1.0
+    step_size: Annotated[Any, optional(step_rule)] = None
     _: KW_ONLY
     n_epochs: Annotated[int, kept_count] = 1
     n_triplets: int | None = None
@@ -121,9 +133,13 @@ class LegoMetric(TripletLearner):
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         d = X.shape[1]
-        sampler = ShuffledEpochs(triplets)
-        solver = Lego(self.step_size, max_iter=int(self.n_epochs) * len(triplets), sampler=sampler)
-        return solver.run(Problem(Euclidean(d, d), TripletSum(X, X)), np.eye(d), random_state=seed).point
+        cost, step_size = TripletSum(X, X), self.step_size
+        # If the rows grow by a factor c, the same W is learned, from squared distances that grow by c².
+        step_size = natural_size(cost.left, 1.0, 2, centred=True) if step_size is None else step_size
+        solver = Lego(
+            step_size, max_iter=int(self.n_epochs) * len(triplets), sampler=ShuffledEpochs(triplets)
+        )
+        return solver.run(Problem(Euclidean(d, d), cost), np.eye(d), random_state=seed).point
 
 
 @renamed(n_learners="max_iter")
@@ -139,8 +155,9 @@ class BoostMetric(TripletLearner):
     ----------
     max_iter : int
         The most weak learners.
-    penalty : float
-        v, the price of the trace, and the least eigenvalue that is worth a learner.
+    penalty : float or None
+        v, the price of the trace, and the least eigenvalue that is worth a learner. None: 10⁻⁷ times the mean of
+        ‖x − x̄‖², so that the scale of X changes nothing.
     n_triplets, triplets, random_state : optional
         As in `CometMetric`.
 
@@ -169,14 +186,15 @@ class BoostMetric(TripletLearner):
 
     max_iter: Annotated[int, kept_count] = 100
     _: KW_ONLY
-    penalty: Annotated[float, bounded(number, above=0)] = 1e-7
+    penalty: Annotated[float | None, optional(bounded(number, above=0))] = None
     n_triplets: int | None = None
     triplets: str = "random"
     random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         # Its scores are ½⟨A_t, W⟩.
-        cost, penalty = LogDetTriplet(in_range(X), triplets, score="distance"), float(self.penalty)
+        cost, penalty = LogDetTriplet(in_range(X), triplets, score="distance"), self.penalty
+        penalty = natural_size(as_rows(X, "X"), 1e-7, -1, centred=True) if penalty is None else float(penalty)
         (q, p, n), d = triplets.T, cost.n_blocks
         scores, W, start = np.zeros(len(q)), np.zeros((d, d)), np.ones(d)
         self.n_iter_ = 0
@@ -221,6 +239,9 @@ def _leading(X: Any, couplings: Any, start: Array) -> tuple[float, Array]:
 
 def _weight(weights: Array, gain: Array, penalty: float) -> float:
     """Return w with Σ p_t h_t exp(−w h_t) = v Σ p_t exp(−w h_t): where the cost stops falling along the learner."""
+    # The search has lengths of its own.
+    unit = float(np.abs(gain).max())
+    gain, penalty = gain / unit, penalty / unit
 
     def slope(size: float) -> float:
         moved = weights * np.exp(-size * (gain - gain.min()))
@@ -232,7 +253,7 @@ def _weight(weights: Array, gain: Array, penalty: float) -> float:
     while slope(high) > 0.0 and high < 1e6:
         high *= 2.0
     # All triplets gain: more weight always helps, and the largest that was tried is taken.
-    return high if slope(high) > 0.0 else float(brentq(slope, 0.0, high))
+    return (high if slope(high) > 0.0 else float(brentq(slope, 0.0, high))) / unit
 
 
 @renamed(n_iterations="max_iter")
@@ -248,8 +269,8 @@ class HdslMetric(TripletLearner):
 
     Parameters
     ----------
-    scale : float
-        λ, the size of the bases.
+    scale : float or None
+        λ, the size of the bases. None: 1000 over the mean of ‖x‖², so that the scale of X changes nothing.
     max_iter : int
         Number of bases added; stopping early keeps few features active.
     n_triplets, triplets, random_state : optional
@@ -278,7 +299,7 @@ class HdslMetric(TripletLearner):
     """
 
     ranks_by = "similarity"
-    scale: Annotated[float, bounded(number, above=0)] = 1000.0
+    scale: Annotated[float | None, optional(bounded(number, above=0))] = None
     _: KW_ONLY
     max_iter: Annotated[int, kept_count] = 8000
     n_triplets: int | None = None
@@ -295,7 +316,8 @@ class HdslMetric(TripletLearner):
         samples = samples_of(rows, triplets, bool(rows.nnz > DENSE_SHARE * rows.shape[0] * d))
         draws = candidates(d, self.max_iter, seed)
         self.n_iter_ = len(draws)
-        return kernels.frank_wolfe(samples, d, draws, float(self.scale), RENEW_EVERY)
+        scale = natural_size(rows, 1000.0, 1) if self.scale is None else float(self.scale)
+        return kernels.frank_wolfe(samples, d, draws, scale, RENEW_EVERY)
 
 
 def candidates(d: int, max_iter: int, seed: int) -> Array:

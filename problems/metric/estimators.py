@@ -331,8 +331,7 @@ class CometMetric(TripletLearner):
         # If the rows grow by a factor c, a W that gives the same scores shrinks by c².
         beta = self.beta
         if beta is None:
-            rows = as_rows(X, "X")
-            beta = natural_size(rows, BETA, -2, mean=rows.mean(axis=0) if self.compare == "distance" else 0.0)
+            beta = natural_size(as_rows(X, "X"), BETA, -2, centred=self.compare == "distance")
         weights = {"alpha": self.alpha, "beta": beta, "sparsity": self.sparsity}
         scaled = {name: float(weight) * len(triplets) for name, weight in weights.items()}
         loss = loss_named("loss", self.loss)

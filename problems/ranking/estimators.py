@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -54,6 +53,7 @@ from rmopt.core.arguments import (
     optional,
 )
 from rmopt.core.matrices import as_rows
+from rmopt.errors import warn
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
@@ -165,8 +165,8 @@ class LoretaLabelRanker(Loreta):
     Parameters
     ----------
     rank : int or None
-        The rank of W; None: 100, or two thirds of the number of labels or features where that is smaller, at least 1;
-        the first part of a stream decides it.
+        The rank of W; None: 100, or two thirds of the number of labels, features or, for `fit`, rows where that is
+        smaller, at least 1; the first part of a stream decides it.
     step_size : float, StepSize, callable or None
         The step size, or a rule of them (`rmopt.solvers`). None: 0.03 over the mean of ‖x‖².
     retraction, engine, warm_start, checkpoint, random_state, n_jobs, verbose : optional
@@ -369,15 +369,15 @@ class LoretaLabelRanker(Loreta):
         if afresh:
             self.__dict__.pop("label_names_in_", None)
         check_labels(self, Y, learn=True, grows=grows)
-        usual = max(1, min(100, 2 * n_labels // 3, 2 * n // 3))
+        # A part of a stream may have few rows; of all data they bound what the start can be made of.
+        usual = max(1, min(100, 2 * min(n_labels, n, n_labels if grows else X.shape[0]) // 3))
         # Labels that come later do not change it.
         rank = int(self.rank or (usual if afresh else self._known_rank()))
         if self.rank is None and n_labels > known and 2 * rank < usual:
-            warnings.warn(
+            warn(
                 f"rank = None became {rank} with the labels of the first part of the data, less than half of what it "
                 "would be with those that came since; give a rank, or let that part be larger (batch_size, "
                 "shuffle_buffer).",
-                stacklevel=4,
             )
         if grows and afresh and n_labels < rank <= n:
             raise InvalidInputError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -41,6 +40,7 @@ from rmopt.core.arguments import Checked, bounded, flag, instance, integer, numb
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
+from rmopt.errors import warn
 from rmopt.kernels.lifted import SymmetricFactors
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.renamed import renamed
@@ -65,7 +65,7 @@ def initial_point(
     return replace(point, S=unit * point.S)
 
 
-def warn_of_identity(point: LowRankPoint | PSDPoint, stacklevel: int) -> None:
+def warn_of_identity(point: LowRankPoint | PSDPoint) -> None:
     """Warn where most of the ones of the "identity" start are left, as where their features are 0 in all rows.
 
     Row and column of W are still those of the identity: the same number on all diagonals, and the length of both.
@@ -80,11 +80,10 @@ def warn_of_identity(point: LowRankPoint | PSDPoint, stacklevel: int) -> None:
     off = np.abs([diagonal / unit, rows / unit**2, columns / unit**2] - np.ones((3, 1)))
     left = int((off.max(axis=0) < 1e-9).sum())
     if 2 * left > k and point.shape[0] > 1:
-        warnings.warn(
+        warn(
             f"{left} of the {k} directions of the model are those of init = 'identity' still: no step moved them. "
             f"Where their features, of the first {k}, are 0 in all rows, as hashed words and pixels can be, give "
             "init = 'gaussian', or put frequent features first.",
-            stacklevel=stacklevel,
         )
 
 
@@ -320,7 +319,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
 
         self._follow(chunks, learn, world, steps_per_row=share)
         if self.init == "identity":
-            warn_of_identity(self.model_.point, stacklevel=3)
+            warn_of_identity(self.model_.point)
         return self
 
     def similarity(self, queries: Any, documents: Any) -> Array:
@@ -444,10 +443,9 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
         )
         if rank == n > 1 and isinstance(alone.retraction, SecondOrder | SecondOrderPSD):
-            warnings.warn(
+            warn(
                 f"rank = {n} is the number of features, and second-order steps of matrices of full rank fail where a "
                 f"singular value would pass 0; take a smaller rank{'' if self.psd else ', or another retraction'}.",
-                stacklevel=4,
             )
         solver = with_workers(alone, self.n_jobs, world)
         return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
@@ -472,7 +470,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             stop = self._no_longer_rises
         self.history_ = self._run(solver, problem, start, seed, afresh, recorder, stop).history
         if self.init == "identity":
-            warn_of_identity(self.model_.point, stacklevel=4)
+            warn_of_identity(self.model_.point)
         return self
 
     def _no_longer_rises(self, rows: list[dict[str, Any]]) -> str | None:

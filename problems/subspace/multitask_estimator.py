@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Self
@@ -29,6 +28,7 @@ from rmopt.core.arguments import (
     one_of,
     optional,
 )
+from rmopt.errors import warn
 from rmopt.manifolds import Grassmann
 from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, TrustRegions
@@ -257,8 +257,9 @@ class MultitaskSubspace(TaskRegressions):
     def _learn(self, prepared: Prepared) -> None:
         seed, n_features = begin(self), self.n_features_in_
         if self.rank >= n_features:
+            cure = f"take 1 to {n_features - 1}" if n_features > 1 else "give 2 features or more"
             raise InvalidInputError(
-                f"rank = {self.rank} must be an integer from 1 to below the number of features, {n_features}."
+                f"rank = {self.rank} must be below the number of features, {n_features}; {cure}."
             )
         gossips = self.solver == "gossip"
         # What agents there were in an earlier fit.
@@ -292,10 +293,9 @@ class MultitaskSubspace(TaskRegressions):
         problem, solver = Problem(Grassmann(*start.shape), cost), TrustRegions(max_iter=self.max_iter)
         result = solver.run(problem, start, random_state=seed)
         if result.steps == self.max_iter and not result.converged:
-            warnings.warn(
+            warn(
                 f"the subspace is not yet the best one ({result.stopped_by}); raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=5,
             )
         return result.point
 

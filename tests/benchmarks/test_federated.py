@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-from problems.similarity import LoretaSimilarity
+from problems.similarity import ClassTriplets, LoretaSimilarity
 from rmopt.core import LowRankPoint
 from rmopt.manifolds import FixedRankEmbedded, projected_mean
 
@@ -29,21 +29,25 @@ def federated() -> list[dict[str, Any]]:
     for seed in range(SPLITS):
         rng = np.random.default_rng(seed)
         test, train = np.split(rng.permutation(len(y)), [600])
-        clients = [(X[part] / 16, y[part]) for part in dealt(train, y, rng)]
-        shares = np.array([len(part) for _, part in clients]) / len(train)
+        parts = dealt(train, y, rng)
+        clients = [(X[part] / 16, y[part]) for part in parts]
+        shares = np.array([len(part) for part in parts]) / len(train)
         ends: dict[tuple[str, int | None], list[Any]] = {}
         for rounds in (5, 20, 50):
             steps = STEPS // CLIENTS // rounds
             for name, mean in MEANS.items():
-                point = MANIFOLD.identity()
-                for done in range(rounds):
-                    own = [learned(point, *data, steps, done, seed) for data in clients]
-                    point = mean(point, own, shares)
-                ends[name, rounds] = [point]
+                ends[name, rounds] = [together(clients, shares, mean, rounds, steps, seed)]
+        for name in ("mean on the manifold", "mean on the manifold, outer step 2"):
+            point = together(clients, shares, MEANS[name], 50, STEPS // 50, seed)
+            ends[f"{name}, each client takes 160,000 steps", 50] = [point]
         start = MANIFOLD.identity()
         ends["each client alone, their mean", None] = [
             learned(start, *data, STEPS // CLIENTS, 0, seed) for data in clients
         ]
+        triplets = [ClassTriplets(y[part]).draw(rng, 0, STEPS * len(part) // len(train)) for part in parts]
+        known = np.concatenate([part[drawn] for part, drawn in zip(parts, triplets, strict=True)])
+        model = LoretaSimilarity(RANK, max_iter=STEPS, random_state=seed).fit_triplets(X / 16, known)
+        ends["one model on the triplets that clients have", None] = [model.model_.point]
         ends["one model on all data", None] = [learned(start, X[train] / 16, y[train], STEPS, 0, seed)]
         for key, points in ends.items():
             scores = [LoretaSimilarity(RANK).start_at(one).score(X[test] / 16, y[test]) for one in points]
@@ -63,6 +67,14 @@ def dealt(rows: Any, y: Any, rng: np.random.Generator) -> list[Any]:
     shards = np.array_split(rows[np.argsort(y[rows], kind="stable")], 3 * CLIENTS)
     own = rng.permutation(3 * CLIENTS).reshape(CLIENTS, 3)
     return [np.concatenate([shards[number] for number in numbers]) for numbers in own]
+
+
+def together(clients: list[Any], shares: Any, mean: Any, rounds: int, steps: int, seed: int) -> Any:
+    """Return where rounds of so many steps of each client lead."""
+    point = MANIFOLD.identity()
+    for done in range(rounds):
+        point = mean(point, [learned(point, *data, steps, done, seed) for data in clients], shares)
+    return point
 
 
 def learned(point: Any, X: Any, y: Any, steps: int, done: int, seed: int) -> Any:
