@@ -8,11 +8,13 @@ import pytest
 import scipy.sparse as sp
 import sklearn
 from coembedding_samples import samples
+from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, cross_val_predict, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
@@ -101,6 +103,29 @@ def test_thresholds_undo_what_is_wrong_with_scores() -> None:
     assert other.predict(X).sum() > moved.predict(X).sum()
     again = LabelThresholds(Moved(3.0, -50.0)).fit(X[:150], Y[:150])
     np.testing.assert_array_equal(again.predict(X), other.predict(X))
+
+
+class Handed(BaseEstimator):
+    """The rows themselves are the scores."""
+
+    def fit(self, X: np.ndarray, Y: np.ndarray) -> Handed:
+        return self
+
+    def decision_function(self, X: np.ndarray) -> np.ndarray:
+        return X
+
+
+def test_thresholds_know_of_the_other_labels() -> None:
+    """Each sample has one label: what a score says depends on the others."""
+    rng = np.random.default_rng(0)
+    Y = np.eye(3, dtype=int)[rng.integers(3, size=600)]
+    X = 2.0 * Y + rng.standard_normal((600, 1)) + 0.5 * rng.standard_normal((600, 3))
+    model = LabelThresholds(Handed(), cv=2).fit(X[:300], Y[:300])
+    alone = expit(X[300:] * model.slopes_ + model.intercepts_)
+    among = model.predict_proba(X[300:])
+    assert log_loss(Y[300:].ravel(), among.ravel()) < 0.6 * log_loss(Y[300:].ravel(), alone.ravel())
+    # A sample's probabilities do not depend on the samples beside it.
+    np.testing.assert_array_equal(model.predict_proba(X[300:301]), among[:1])
 
 
 def test_labels_that_were_never_seen_are_not_predicted() -> None:

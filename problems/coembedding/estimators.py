@@ -48,8 +48,6 @@ from rmopt.solvers import LBFGS, RankIncremental
 from rmopt.solvers.threads import one_blas_thread
 
 AIMS = ("f1", "hamming")
-# The weight of the losses of the regression on standardised scores: only scores that separate need a limit.
-CALIBRATION_C = 100.0
 # On the paths of a cross-validation.
 PATH_TOL, PATH_ROUNDS = 1e-2, 5
 
@@ -390,9 +388,10 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
 class LabelThresholds(Checked, LabelTables, BaseEstimator):
     """A classifier of several labels, with probabilities, and a threshold that suits a measure.
 
-    Scores of held-out folds are mapped to probabilities, label by label, by logistic regression. A label applies from
-    a probability of one half on, which is the best for the Hamming score, or from half of the largest expected
-    micro-F1 on, which is the best for that. No one threshold is good for both.
+    Scores of held-out folds are mapped to probabilities, label by label, by logistic regression; then again, beside
+    how many other labels these probabilities expect of the sample. A label applies from a probability of one half
+    on, which is the best for the Hamming score, or from half of the largest expected micro-F1 on, which is the best
+    for that. No one threshold is good for both.
 
     Parameters
     ----------
@@ -408,7 +407,9 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     estimator_ : estimator
         Fitted on all samples.
     slopes_, intercepts_ : array, shape (n_labels,)
-        The logarithm of the odds of a label is its score times the slope plus the intercept.
+        The logarithm of the odds of a label, alone, is its score times the slope plus the intercept.
+    among_ : array, shape (3, n_labels)
+        What it is among the others: these logarithms, the expected number of other labels and 1, times these weights.
     half_of_f1_ : float
         Half of the largest expected micro-F1.
     classes_ : array, shape (n_labels,)
@@ -424,7 +425,9 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     References
     ----------
     Lipton, Elkan and Naryanaswamy, Optimal thresholding of classifiers to maximize F1 measure, ECML PKDD (2014),
-    https://doi.org/10.1007/978-3-662-44851-9_15.
+    https://doi.org/10.1007/978-3-662-44851-9_15. That numbers of labels can be learned from scores is in Tang, Rajan
+    and Narayanan, Large scale multi-label classification via MetaLabeler, WWW (2009),
+    https://doi.org/10.1145/1526709.1526738.
 
     Examples
     --------
@@ -469,7 +472,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
         if not len(known):
             raise InvalidInputError("cv holds out no samples; give a number of folds.")
         self.classes_ = np.arange(Y.shape[1])
-        self.slopes_, self.intercepts_ = _odds(scores, known)
+        (self.slopes_, self.intercepts_), self.among_ = _learned_odds(scores, known)
         # Where no label was ever seen all are equally unlikely, and to predict them all would seem best.
         self.half_of_f1_ = _half_of_largest_f1(self._probabilities(scores)) if known.any() else 0.5
         self.estimator_ = clone(self.estimator).fit(X, Y)
@@ -491,7 +494,8 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
         return found.reshape(len(found), -1)
 
     def _probabilities(self, scores: Array) -> Array:
-        return expit(scores * self.slopes_ + self.intercepts_)
+        alone = np.stack([self.slopes_, self.intercepts_])
+        return expit(_log_odds(_among_others(scores, alone), self.among_))
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each label, shape (n_samples, n_labels)."""
@@ -509,27 +513,45 @@ def calibrated_f1(model: Any, X: Any, Y: Array) -> float:
     It compares models whose thresholds will be chosen: more is asked of scores than that they are right about 0.
     """
     scores = np.asarray(model.decision_function(X), dtype=float)
-    slopes, intercepts = _odds(scores, Y)
-    probabilities = expit(scores * slopes + intercepts)
+    alone, among = _learned_odds(scores, Y)
+    probabilities = expit(_log_odds(_among_others(scores, alone), among))
     predicted = probabilities > _half_of_largest_f1(probabilities)
     return float(f1_score(Y, predicted, average="micro", zero_division=0.0))
 
 
-def _odds(scores: Array, labels: Array) -> tuple[Array, Array]:
-    """Return slopes and intercepts of the logarithms of the odds of labels."""
-    slopes, intercepts = zip(*map(_odds_of_one, scores.T, labels.T), strict=True)
-    return np.array(slopes), np.array(intercepts)
+def _learned_odds(scores: Array, labels: Array) -> tuple[Array, Array]:
+    """Return weights of `_log_odds`: of scores alone, shape (2, n_labels), and of `_among_others`."""
+    alone = _regressions([scores], labels)
+    return alone, _regressions(_among_others(scores, alone), labels)
 
 
-def _odds_of_one(scores: Array, labels: Array) -> tuple[float, float]:
-    """Return slope and intercept of the logarithm of a label's odds; those of a constant label are constant."""
-    count, mean, size = int(labels.sum()), float(scores.mean()), float(scores.std())
-    if count in (0, len(labels)) or size == 0.0:
+def _among_others(scores: Array, alone: Array) -> list[Array]:
+    """Return the logarithms of the odds of labels, each alone, and how many other labels they expect of a sample."""
+    odds = _log_odds([scores], alone)
+    single = expit(odds)
+    return [odds, single.sum(axis=1, keepdims=True) - single]
+
+
+def _log_odds(features: Sequence[Array], weights: Array) -> Array:
+    """Return sums of features, each of shape (n_samples, n_labels), with weights for each label; the last is of 1."""
+    return sum((one * weight for one, weight in zip(features, weights, strict=False)), weights[-1])
+
+
+def _regressions(features: Sequence[Array], labels: Array) -> Array:
+    """Return weights of `_log_odds` by logistic regression; those of a constant label are constant."""
+    columns = zip(np.stack(features, axis=-1).swapaxes(0, 1), labels.T, strict=True)
+    return np.array([_regression(*column) for column in columns]).T
+
+
+def _regression(features: Array, labels: Array) -> Array:
+    count, mean, size = int(labels.sum()), features.mean(axis=0), features.std(axis=0)
+    if count in (0, len(labels)):
         # As if each value had been seen half a time more.
-        return 0.0, float(np.log((count + 0.5) / (len(labels) - count + 0.5)))
-    found = LogisticRegression(C=CALIBRATION_C).fit((scores[:, None] - mean) / size, labels)
-    slope = float(found.coef_[0, 0]) / size
-    return slope, float(found.intercept_[0]) - slope * mean
+        return np.append(0.0 * mean, np.log((count + 0.5) / (len(labels) - count + 0.5)))
+    size[size == 0.0] = 1.0
+    found = LogisticRegression().fit((features - mean) / size, labels)
+    slopes = found.coef_[0] / size
+    return np.append(slopes, found.intercept_[0] - slopes @ mean)
 
 
 def _half_of_largest_f1(probabilities: Array) -> float:
