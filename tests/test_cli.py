@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -89,6 +90,13 @@ def diverging(run: Run) -> Outcome:
     raise DivergedError("diverged at step 7; choose a smaller step size.", step=7)
 
 
+def worried(run: Run) -> Outcome:
+    """Warn of one thing twice, as solvers do in loops."""
+    for text in ("it is late", "it is late", "it is later"):
+        sys.stderr.write(warnings.formatwarning(text, UserWarning, __file__, 1))
+    return Outcome("digits", {}, [])
+
+
 def forgetful(run: Run) -> None:
     """Return nothing."""
 
@@ -116,7 +124,7 @@ def vague(run: Run, *, rank: int = 1) -> Outcome:
 vague.__annotations__["rank"] = "Rank"
 EXPERIMENTS = [
     *("fake", "unusable", "interrupted", "full_disk", "lost", "diverging"),
-    *("forgetful", "greedy", "shapeless", "no_run", "vague"),
+    *("worried", "forgetful", "greedy", "shapeless", "no_run", "vague"),
 ]
 REGISTERED = [
     *(EntryPoint(name, f"{__name__}:{name}", "rmopt.experiments") for name in EXPERIMENTS),
@@ -480,6 +488,11 @@ def test_a_warning_is_a_line_without_a_place_in_the_source(tmp_path: Path) -> No
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert said.stderr.startswith("rmopt: warning: not read from .: learned/, notes.txt. A stream reads")
     assert "stream.py" not in said.stderr
+
+
+def test_a_warning_is_told_once(call: Any) -> None:
+    for _ in range(2):
+        assert call("run", "worried").err == "rmopt: warning: it is late\nrmopt: warning: it is later\n"
 
 
 def test_streams_that_the_shell_closed_are_written_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

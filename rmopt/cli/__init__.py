@@ -4,6 +4,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 try:
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
             if hasattr(stream := getattr(sys, name), "reconfigure"):
                 stream.reconfigure(errors="replace")
-        usual, warnings.formatwarning = warnings.formatwarning, _in_a_line
+        usual, warnings.formatwarning = warnings.formatwarning, partial(_in_a_line, set())
         try:
             app(args=None if argv is None else list(argv), prog_name="rmopt")
         finally:
@@ -39,6 +40,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             sys.stdout.flush()
 
 
-def _in_a_line(message: Warning | str, *about: Any, **more: Any) -> str:
-    """Return a warning without the place in the source that gave it."""
-    return f"rmopt: warning: {message}\n"
+def _in_a_line(told: set[str], message: Warning | str, *about: Any, **more: Any) -> str:
+    """Return a warning without the place in the source that gave it; nothing where it was told before."""
+    line = f"rmopt: warning: {message}\n"
+    if line in told:
+        return ""
+    told.add(line)
+    return line
