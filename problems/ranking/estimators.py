@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -283,8 +282,7 @@ class LoretaLabelRanker(Loreta):
             `rmopt.solvers.MPIWorld` for the processes that ``mpiexec`` started, as of `LoretaSimilarity.fit_stream`:
             each gives chunks of its own, and holds the one model of all at the end.
         """
-        world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
-        return self._follow(chunks, partial(self._learn_part, recorder=Recorder(), world=world), world)
+        return self._follow(chunks, world)
 
     def _learn_part(self, X: Any, Y: Any, seed: int, recorder: Recorder, world: World = ONE_PROCESS) -> None:
         """Learn from a part of the data by one pass over it, in all processes together."""

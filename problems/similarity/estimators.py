@@ -36,7 +36,7 @@ from problems.similarity.cost import ContrastiveSum
 from problems.triplets import ClassTriplets, classes_with_pairs
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, flag, instance, integer, number, one_of, optional
+from rmopt.core.arguments import Checked, bounded, flag, integer, number, one_of, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
@@ -312,12 +312,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """
         self._keep_all_rows()
         share = number("steps_per_row", steps_per_row, above=0)
-        world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
-
-        def learn(X: Any, y: Any, seed: int) -> None:
-            self._learn_part(X, y, seed, Recorder(), share=share, world=world)
-
-        self._follow(chunks, learn, world, steps_per_row=share)
+        self._follow(chunks, world, steps_per_row=share)
         if self.init == "identity":
             warn_of_identity(self.model_.point)
         return self
@@ -376,13 +371,14 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         seed: int,
         recorder: Recorder,
         steps: int | None = None,
-        share: float = 10.0,
+        steps_per_row: float = 10.0,
         world: World = ONE_PROCESS,
     ) -> None:
         """Learn from a part of the data: some steps, or so many for each row, in all processes together."""
         first = not self._has_learned()
         X, y = labelled(self, X, y, reset=first, ensure_min_samples=3 if first else 1)
-        steps = max(1, round(share * int(world.total(X.shape[0])))) if steps is None else steps
+        if steps is None:
+            steps = max(1, round(steps_per_row * int(world.total(X.shape[0]))))
         labels = np.unique(np.concatenate(world.everywhere(np.unique(y))))
         before = labels if first else getattr(self, "classes_", labels)
         if (before.dtype.kind in "biuf") != (labels.dtype.kind in "biuf"):
