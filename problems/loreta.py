@@ -202,7 +202,7 @@ class Loreta(LoretaRun, BaseEstimator):
         for name, value in model.about.get("left_out", {}).items():
             warn(
                 f"{path} could not hold {name} = {value}; it is {shown(getattr(estimator, name))} now. Give it by "
-                f"set_params({name}=…) before the model learns more.",
+                f"set_params({name}=…) before the model learns more."
             )
         return estimator
 

@@ -168,8 +168,7 @@ class TripletLearner(MahalanobisMetric):
             raise InvalidInputError(
                 "the learned metric is not finite; scale X, for example to rows of length 1."
             )
-        self.mahalanobis_ = W
-        self.components_ = factor(self.mahalanobis_)
+        self.mahalanobis_, self.components_ = W, factor(W)
         return self
 
 

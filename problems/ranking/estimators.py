@@ -375,7 +375,7 @@ class LoretaLabelRanker(Loreta):
             warn(
                 f"rank = None became {rank} with the labels of the first part of the data, less than half of what it "
                 "would be with those that came since; give a rank, or let that part be larger (batch_size, "
-                "shuffle_buffer).",
+                "shuffle_buffer)."
             )
         if grows and afresh and n_labels < rank <= n:
             raise InvalidInputError(
@@ -555,8 +555,7 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
 
     def top(self, X: Any, k: int) -> Array:
         """Return the numbers of the k most probable labels of each row, the first one first, shape (n_samples, k)."""
-        scores = self.decision_function(X)
-        return best_labels(scores, integer("k", k, 1, scores.shape[1]))
+        return best_labels(self.decision_function(X), integer("k", k, 1, self.n_labels_))
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""

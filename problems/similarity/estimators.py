@@ -83,7 +83,7 @@ def warn_of_identity(point: LowRankPoint | PSDPoint) -> None:
         warn(
             f"{left} of the {k} directions of the model are those of init = 'identity' still: no step moved them. "
             f"Where their features, of the first {k}, are 0 in all rows, as hashed words and pixels can be, give "
-            "init = 'gaussian', or put frequent features first.",
+            "init = 'gaussian', or put frequent features first."
         )
 
 
@@ -357,8 +357,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
 
     def _embedded(self, X: Any, side: int) -> Array:
         """Return the embedding of queries (side 0) or documents (side 1), always as an array."""
-        X = seen(self, X, "model_")
-        return product(X, self.model_.factors[side])
+        return product(seen(self, X, "model_"), self.model_.factors[side])
 
     @property
     def _n_features_out(self) -> int:
@@ -441,18 +440,12 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         if rank == n > 1 and isinstance(alone.retraction, SecondOrder | SecondOrderPSD):
             warn(
                 f"rank = {n} is the number of features, and second-order steps of matrices of full rank fail where a "
-                f"singular value would pass 0; take a smaller rank{'' if self.psd else ', or another retraction'}.",
+                f"singular value would pass 0; take a smaller rank{'' if self.psd else ', or another retraction'}."
             )
         solver = with_workers(alone, self.n_jobs, world)
         return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
 
-    def _learn(
-        self,
-        X: Any,
-        sampler: Sampler,
-        seed: int,
-        held_out: list[Any] | None = None,
-    ) -> Self:
+    def _learn(self, X: Any, sampler: Sampler, seed: int, held_out: list[Any] | None = None) -> Self:
         afresh = not self._continues()
         solver, problem, start = self._parts(X, sampler, self.max_iter, seed)
         recorder, stop = Recorder(progress=self.verbose), None
