@@ -159,7 +159,7 @@ class LoretaLabelRanker(Loreta):
     """A low-rank ranking of labels, for examples with several labels out of many.
 
     Learns W of a fixed rank (labels × features) such that true labels score higher than wrong ones, by LORETA-1
-    (Shalit et al. 2012, §7.2).
+    (Shalit et al. 2012, §7.2). Features should be standardised, or rows of counts scaled to unit length.
 
     Parameters
     ----------
@@ -413,7 +413,8 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
 
     The coefficients of all labels are a product of two thin matrices: labels that are rare learn from others, and a
     label costs `rank` numbers. Steps are AdaGrad's, on batches of rows; the start is the first Newton step from the
-    labels' frequencies, along its leading directions.
+    labels' frequencies, along its leading directions. Features should be standardised, or rows of counts scaled to
+    unit length.
 
     Parameters
     ----------
