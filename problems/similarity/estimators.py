@@ -147,7 +147,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
 
     Learns W of a fixed rank such that qᵀ W d is larger for documents d that are similar to the query q,
     by stochastic gradient descent on the manifold of rank-k matrices (LORETA-1: Shalit et al. 2012,
-    Algorithm 4, in a form that costs O(nnz·k + k²) a step).
+    Algorithm 4, in a form that costs O(nnz·k + k²) a step). Features should be standardised, or rows of counts
+    scaled to unit length.
 
     Parameters
     ----------
@@ -482,7 +483,7 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
     Each document of a batch is a query, and the documents of its class are to be found among all others by a softmax
     over their cosines. It sees all triplets of a batch at once, where `LoretaSimilarity` sees one triplet a step.
     Not from a paper on low-rank matrices: the loss is that of Khosla et al. (2020), the step AdaGrad's, which touches
-    the rows of the terms that occur in the batch.
+    the rows of the terms that occur in the batch. Dense features should be standardised.
 
     Parameters
     ----------
