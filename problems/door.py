@@ -116,12 +116,12 @@ def natural_size(
     whole = float(np.vdot(values, values))
     spread = whole - rows.shape[0] * np.linalg.norm(rows.mean(axis=0)) ** 2 if centred else whole
     # Rounding is no scale.
-    scaled = values.any() and spread >= 1e-12 * whole
+    scaled = values.any() and not spread < 1e-12 * whole
     square, count, scaled = world.total([spread, rows.shape[0], float(scaled)])
     # The squares of very small numbers have few digits, which are not to pass for a scale.
-    mean_square = float(square / count) if square >= count * np.finfo(float).tiny else 0.0
+    mean_square = 0.0 if square < count * np.finfo(float).tiny else float(square / count)
     try:
-        size = share / (mean_square if abs(mean_square - 1.0) > 1e-9 else 1.0) ** power if scaled else share
+        size = share / (1.0 if abs(mean_square - 1.0) < 1e-9 else mean_square) ** power if scaled else share
     except ArithmeticError:
         size = 0.0
     if not 0.0 < size < np.inf:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -13,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.door import begin, engine_name, file_path, seedable, step_rule, thread_count
-from problems.following import Learn, checkpoint_of, follow
+from problems.following import checkpoint_of, follow
 from problems.saving import load_point, made_with, names_to_store, plain, save_point
 from problems.threads import threads_of
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
@@ -137,6 +138,8 @@ class Loreta(LoretaRun, BaseEstimator):
     n_features_in_: int
     # How long a stream took, with the time before its checkpoint.
     _seconds: float
+    # Learns from a part of the data, in all processes together.
+    _learn_part: Any
 
     def __getattr__(self, name: str) -> Any:
         # After `partial_fit` the model is made when it is asked for: that takes longer than to learn a chunk.
@@ -199,7 +202,7 @@ class Loreta(LoretaRun, BaseEstimator):
         for name, value in model.about.get("left_out", {}).items():
             warn(
                 f"{path} could not hold {name} = {value}; it is {shown(getattr(estimator, name))} now. Give it by "
-                f"set_params({name}=…) before the model learns more.",
+                f"set_params({name}=…) before the model learns more."
             )
         return estimator
 
@@ -246,14 +249,15 @@ class Loreta(LoretaRun, BaseEstimator):
             )
         return begin(self)
 
-    def _follow(self, chunks: Any, learn: Learn, world: World = ONE_PROCESS, **about: Any) -> Self:
+    def _follow(self, chunks: Any, world: World | None, **how: Any) -> Self:
         """Learn the chunks of a stream, afresh or from what was learned."""
-        seed = begin(self)
+        world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
+        learn, seed = partial(self._learn_part, recorder=Recorder(), world=world, **how), begin(self)
         if not self._continues():
             for name in ("model_", "_continued", *self._kept, *self._seen):
                 self.__dict__.pop(name, None)
         with world.guard():
-            follow(self, chunks, learn, world.first(seed), world, **about)
+            follow(self, chunks, learn, world.first(seed), world, **how)
         return self
 
     def _stand_at(self, run: Continued) -> None:

@@ -109,6 +109,9 @@ def test_tags(run: Run, growth: str) -> None:
     alone: Outcome = tagging(run, betas="300", growth=growth, columns=2, tol=0.2, seeds=1, methods="ila")
     assert len(alone.rows) == len(alone.claims) == 1
     assert [row["method"] for row in alone.rows] == ["ILA, β = 300"]
+    empty: Outcome = tagging(run, betas="1e6", growth=growth, seeds=1, methods="ila")
+    assert empty.rows[0]["rank"] == 0
+    assert not empty.claims[0].reproduced
 
 
 @each_row(

@@ -93,8 +93,9 @@ def test_multitask_estimator_finds_the_shared_features() -> None:
     assert len(fewer.agents_) == 3
     with pytest.raises(InvalidInputError, match="for one take a batch solver"):
         fewer.fit(X, y, tasks=np.zeros(len(y)))
-    with pytest.warns(ConvergenceWarning, match="1 steps.*raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="1 steps.*raise max_iter") as told:
         fewer.set_params(solver="batch", max_iter=1).fit(X, y, tasks=tasks)
+    assert told[0].filename == __file__
     assert not {"agents_", "agents_coef_", "agents_intercept_"} & set(vars(fewer))
     with pytest.raises(InvalidInputError, match=r"task .*'z'.* was not seen"):
         model.predict(X[:1], ["z"])

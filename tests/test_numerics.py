@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_iris
 
-from problems.metric import CometMetric
+from problems.metric import CometMetric, LegoMetric
 from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.costs import BilinearSum, hinge
@@ -89,8 +90,10 @@ def test_the_affine_exponential_ends_short_of_singular_matrices(loss: str, seed:
 @pytest.mark.parametrize("scale", [1e-160, 1e100, 1e160])
 def test_numbers_out_of_range_end_with_one_sentence_or_a_metric(scale: float) -> None:
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(InvalidInputError, match="out of reach of defaults in their units; scale X"):
-        CometMetric().fit(scale * X, y)
+    for kind in (CometMetric, partial(CometMetric, compare="distance"), LegoMetric):
+        said = "out of reach of defaults in their units; scale X"
+        with pytest.raises(InvalidInputError, match=said), np.errstate(all="ignore"):
+            kind().fit(scale * X, y)
     metric = CometMetric(1, beta=1e-5, loss="squared_hinge", n_triplets=50, random_state=0)
     if scale < 1.0:
         assert np.isfinite(metric.fit(scale * X, y).mahalanobis_).all()

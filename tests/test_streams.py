@@ -199,8 +199,9 @@ def test_a_default_rank_that_late_labels_outgrow_is_told() -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.random((60, 20)), rng.random((60, 20)) < 0.3
     model = LoretaLabelRanker(random_state=0).partial_fit(X, Y[:, :6]).partial_fit(X, Y[:, :12])
-    with pytest.warns(UserWarning, match="rank = None became 4 with the labels of the first part"):
+    with pytest.warns(UserWarning, match="rank = None became 4 with the labels of the first part") as told:
         model.partial_fit(X, Y)
+    assert told[0].filename == __file__
     # Of the same labels it is not told again, nor of a rank that was asked for.
     model.partial_fit(X, Y)
     LoretaLabelRanker(4, random_state=0).partial_fit(X, Y[:, :6]).partial_fit(X, Y)

@@ -193,8 +193,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
             table = np.asarray(Y.toarray() if sp.issparse(Y) else Y)
             self.classes_ = np.arange(table.shape[1])
             return X, table
-        if np.ndim(Y) == 2:
-            Y = column_or_1d(Y, warn=True)
+        Y = column_or_1d(Y, warn=True)
         self.classes_ = unique_labels(Y)
         if len(self.classes_) < 2:
             raise InvalidInputError(

@@ -271,7 +271,7 @@ class TagModel(Checked, BaseEstimator):
             )
         if set(y.tolist()).isdisjoint(self.tags_.tolist()):
             warn(
-                f"fit saw none of the tags in y, so that the score is 0: {shown(y)} beside {shown(self.tags_)}.",
+                f"fit saw none of the tags in y, so that the score is 0: {shown(y)} beside {shown(self.tags_)}."
             )
         return posts_f1(numbers, y, lambda pairs: self._best(self.scores(*pairs.T)))
 

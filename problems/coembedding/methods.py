@@ -149,8 +149,7 @@ class Searched(BaseEstimator):
     def fit(self, X: Any, Y: Array) -> Self:
         search = searched(self.scheme, self.base, self.random_state, X, self.cv, SCORERS[self.scoring])
         with in_threads():
-            self.search_ = search.fit(X, Y)
-            best = search.best_estimator_
+            best = search.fit(X, Y).best_estimator_
             self.models_ = by_aims(best, clone(best), self, X, Y)
         self.chosen_ = {name: str(value) for name, value in search.best_params_.items()}
         return self

@@ -136,9 +136,8 @@ class LegoMetric(TripletLearner):
         cost, step_size = TripletSum(X, X), self.step_size
         # If the rows grow by a factor c, the same W is learned, from squared distances that grow by c².
         step_size = natural_size(cost.left, 1.0, 2, centred=True) if step_size is None else step_size
-        solver = Lego(
-            step_size, max_iter=int(self.n_epochs) * len(triplets), sampler=ShuffledEpochs(triplets)
-        )
+        steps = int(self.n_epochs) * len(triplets)
+        solver = Lego(step_size, max_iter=steps, sampler=ShuffledEpochs(triplets))
         return solver.run(Problem(Euclidean(d, d), cost), np.eye(d), random_state=seed).point
 
 

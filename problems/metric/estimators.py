@@ -168,8 +168,7 @@ class TripletLearner(MahalanobisMetric):
             raise InvalidInputError(
                 "the learned metric is not finite; scale X, for example to rows of length 1."
             )
-        self.mahalanobis_ = W
-        self.components_ = factor(self.mahalanobis_)
+        self.mahalanobis_, self.components_ = W, factor(W)
         return self
 
 
@@ -189,7 +188,7 @@ class CometMetric(TripletLearner):
 
     Minimises the mean loss of qᵀW(p − n) over triplets (query, positive, negative), minus α log det(W + κI), plus
     β/2 ‖W‖². Each step moves one row and column of W and knows how far it may go, so W stays positive definite
-    without a projection.
+    without a projection. Features should be standardised, or rows of counts scaled to unit length.
 
     Parameters
     ----------

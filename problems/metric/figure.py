@@ -24,9 +24,7 @@ def draw_precision(figure: Figure, results: Results, labels: Mapping[str, str], 
         curves = np.array([cell["precision"] for cell in found])
         at = np.arange(1, curves.shape[1] + 1)
         draw_band(axes, at, curves, labels[name], **line(number))
-    axes.set_xlabel("k, number of neighbours")
-    axes.set_ylabel("precision at top k (test)")
-    axes.set_title(title)
+    axes.set(xlabel="k, number of neighbours", ylabel="precision at top k (test)", title=title)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
 
@@ -47,8 +45,7 @@ def draw_convergence(figure: Figure, results: Results, labels: Mapping[str, str]
         relative = curves[:, :, 3] / np.abs(curves[:, :1, 3])
         draw_band(right, passes, relative, labels[name], **line(number - 1))
     for axes, label in ((left, "precision (test)"), (right, "cost, relative to the start")):
-        axes.set_xlabel("coordinate steps / features")
-        axes.set_ylabel(label)
+        axes.set(xlabel="coordinate steps / features", ylabel=label)
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
     figure.suptitle(title)

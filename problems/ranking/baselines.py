@@ -197,17 +197,6 @@ class GroupPerceptron(_RankingSolver):
         return FullRankEngine(cost, exponent=max(2.0, 2.0 * float(np.log(cost.shape[1]))))
 
 
-class LabelFrequency(BaseEstimator):
-    """One order for all rows: labels by how often they are true."""
-
-    def fit(self, X: Any, Y: Any) -> Self:
-        self.frequency_ = np.asarray(Y.sum(axis=0), dtype=float).ravel()
-        return self
-
-    def decision_function(self, X: Any) -> Array:
-        return np.tile(self.frequency_, (X.shape[0], 1))
-
-
 class RidgeScores(BaseEstimator):
     """Least squares for the indicators of all labels at once, with intercepts, from sparse or dense rows.
 

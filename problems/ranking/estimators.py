@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -160,7 +159,7 @@ class LoretaLabelRanker(Loreta):
     """A low-rank ranking of labels, for examples with several labels out of many.
 
     Learns W of a fixed rank (labels × features) such that true labels score higher than wrong ones, by LORETA-1
-    (Shalit et al. 2012, §7.2).
+    (Shalit et al. 2012, §7.2). Features should be standardised, or rows of counts scaled to unit length.
 
     Parameters
     ----------
@@ -283,8 +282,7 @@ class LoretaLabelRanker(Loreta):
             `rmopt.solvers.MPIWorld` for the processes that ``mpiexec`` started, as of `LoretaSimilarity.fit_stream`:
             each gives chunks of its own, and holds the one model of all at the end.
         """
-        world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
-        return self._follow(chunks, partial(self._learn_part, recorder=Recorder(), world=world), world)
+        return self._follow(chunks, world)
 
     def _learn_part(self, X: Any, Y: Any, seed: int, recorder: Recorder, world: World = ONE_PROCESS) -> None:
         """Learn from a part of the data by one pass over it, in all processes together."""
@@ -377,7 +375,7 @@ class LoretaLabelRanker(Loreta):
             warn(
                 f"rank = None became {rank} with the labels of the first part of the data, less than half of what it "
                 "would be with those that came since; give a rank, or let that part be larger (batch_size, "
-                "shuffle_buffer).",
+                "shuffle_buffer)."
             )
         if grows and afresh and n_labels < rank <= n:
             raise InvalidInputError(
@@ -415,7 +413,8 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
 
     The coefficients of all labels are a product of two thin matrices: labels that are rare learn from others, and a
     label costs `rank` numbers. Steps are AdaGrad's, on batches of rows; the start is the first Newton step from the
-    labels' frequencies, along its leading directions.
+    labels' frequencies, along its leading directions. Features should be standardised, or rows of counts scaled to
+    unit length.
 
     Parameters
     ----------
@@ -557,8 +556,7 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
 
     def top(self, X: Any, k: int) -> Array:
         """Return the numbers of the k most probable labels of each row, the first one first, shape (n_samples, k)."""
-        scores = self.decision_function(X)
-        return best_labels(scores, integer("k", k, 1, scores.shape[1]))
+        return best_labels(self.decision_function(X), integer("k", k, 1, self.n_labels_))
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""

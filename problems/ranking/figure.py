@@ -57,9 +57,8 @@ def draw_ranking(
         axes.legend(
             fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, handlelength=4
         )
-    by_rank.set_xlabel("rank")
+    by_rank.set(xlabel="rank", ylabel="mean average precision (test)")
     whole_ticks(by_rank.xaxis)
-    by_rank.set_ylabel("mean average precision (test)")
     by_time.set_xlabel("training time")
     logarithmic(by_time.xaxis, "s")
     by_time.set_title("best setting of each method", fontsize="medium")

@@ -22,13 +22,6 @@ def instances() -> list[Instance]:
         X[5], Y[3], Y[4] = 0.0, False, True
         manifold = FixedRankEmbedded(n_labels, n, k)
         problem = Problem(manifold, LabelRanking(X, Y))
-        made.append(
-            Instance(
-                f"label-ranking-{n_labels}x{n}-{k}",
-                manifold,
-                retractions,
-                {"hinge": problem},
-                compiled=retractions,
-            )
-        )
+        name = f"label-ranking-{n_labels}x{n}-{k}"
+        made.append(Instance(name, manifold, retractions, {"hinge": problem}, compiled=retractions))
     return made

@@ -213,12 +213,7 @@ def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
 
 
 def propensity_scored_precision_at(
-    scores: Array,
-    Y: Any,
-    propensities: Array,
-    ks: Sequence[int] = (1, 3, 5),
-    *,
-    n_jobs: int | None = None,
+    scores: Array, Y: Any, propensities: Array, ks: Sequence[int] = (1, 3, 5), *, n_jobs: int | None = None
 ) -> dict[int, float]:
     """Return for each k the precision where rare labels weigh more, as a share of the best that is possible.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
@@ -15,7 +16,6 @@ from problems.loreta import loreta_solver
 from problems.methods import Method, rows_of
 from problems.ranking.baselines import (
     GroupPerceptron,
-    LabelFrequency,
     MatrixPerceptron,
     NapkinTrees,
     OmikujiTrees,
@@ -103,7 +103,7 @@ def _method(label: str, *parameters: Any, **more: Any) -> Method:
 POWERS = crossed(step_size=(0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0))
 
 METHODS: dict[str, Method] = {
-    "frequency": Method("label frequency", LabelFrequency()),
+    "frequency": Method("label frequency", DummyClassifier(strategy="prior")),
     "ridge": Method("ridge", RidgeScores(), crossed(alpha=(0.1, 0.3, 1.0, 3.0, 10.0))),
     "one-vs-rest": Method(
         "one-vs-rest logistic",

@@ -36,7 +36,7 @@ from problems.similarity.cost import ContrastiveSum
 from problems.triplets import ClassTriplets, classes_with_pairs
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, flag, instance, integer, number, one_of, optional
+from rmopt.core.arguments import Checked, bounded, flag, integer, number, one_of, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
@@ -83,7 +83,7 @@ def warn_of_identity(point: LowRankPoint | PSDPoint) -> None:
         warn(
             f"{left} of the {k} directions of the model are those of init = 'identity' still: no step moved them. "
             f"Where their features, of the first {k}, are 0 in all rows, as hashed words and pixels can be, give "
-            "init = 'gaussian', or put frequent features first.",
+            "init = 'gaussian', or put frequent features first."
         )
 
 
@@ -147,7 +147,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
 
     Learns W of a fixed rank such that qᵀ W d is larger for documents d that are similar to the query q,
     by stochastic gradient descent on the manifold of rank-k matrices (LORETA-1: Shalit et al. 2012,
-    Algorithm 4, in a form that costs O(nnz·k + k²) a step).
+    Algorithm 4, in a form that costs O(nnz·k + k²) a step). Features should be standardised, or rows of counts
+    scaled to unit length.
 
     Parameters
     ----------
@@ -312,12 +313,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """
         self._keep_all_rows()
         share = number("steps_per_row", steps_per_row, above=0)
-        world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
-
-        def learn(X: Any, y: Any, seed: int) -> None:
-            self._learn_part(X, y, seed, Recorder(), share=share, world=world)
-
-        self._follow(chunks, learn, world, steps_per_row=share)
+        self._follow(chunks, world, steps_per_row=share)
         if self.init == "identity":
             warn_of_identity(self.model_.point)
         return self
@@ -362,8 +358,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
 
     def _embedded(self, X: Any, side: int) -> Array:
         """Return the embedding of queries (side 0) or documents (side 1), always as an array."""
-        X = seen(self, X, "model_")
-        return product(X, self.model_.factors[side])
+        return product(seen(self, X, "model_"), self.model_.factors[side])
 
     @property
     def _n_features_out(self) -> int:
@@ -376,13 +371,14 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         seed: int,
         recorder: Recorder,
         steps: int | None = None,
-        share: float = 10.0,
+        steps_per_row: float = 10.0,
         world: World = ONE_PROCESS,
     ) -> None:
         """Learn from a part of the data: some steps, or so many for each row, in all processes together."""
         first = not self._has_learned()
         X, y = labelled(self, X, y, reset=first, ensure_min_samples=3 if first else 1)
-        steps = max(1, round(share * int(world.total(X.shape[0])))) if steps is None else steps
+        if steps is None:
+            steps = max(1, round(steps_per_row * int(world.total(X.shape[0]))))
         labels = np.unique(np.concatenate(world.everywhere(np.unique(y))))
         before = labels if first else getattr(self, "classes_", labels)
         if (before.dtype.kind in "biuf") != (labels.dtype.kind in "biuf"):
@@ -445,18 +441,12 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         if rank == n > 1 and isinstance(alone.retraction, SecondOrder | SecondOrderPSD):
             warn(
                 f"rank = {n} is the number of features, and second-order steps of matrices of full rank fail where a "
-                f"singular value would pass 0; take a smaller rank{'' if self.psd else ', or another retraction'}.",
+                f"singular value would pass 0; take a smaller rank{'' if self.psd else ', or another retraction'}."
             )
         solver = with_workers(alone, self.n_jobs, world)
         return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
 
-    def _learn(
-        self,
-        X: Any,
-        sampler: Sampler,
-        seed: int,
-        held_out: list[Any] | None = None,
-    ) -> Self:
+    def _learn(self, X: Any, sampler: Sampler, seed: int, held_out: list[Any] | None = None) -> Self:
         afresh = not self._continues()
         solver, problem, start = self._parts(X, sampler, self.max_iter, seed)
         recorder, stop = Recorder(progress=self.verbose), None
@@ -493,7 +483,7 @@ class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator)
     Each document of a batch is a query, and the documents of its class are to be found among all others by a softmax
     over their cosines. It sees all triplets of a batch at once, where `LoretaSimilarity` sees one triplet a step.
     Not from a paper on low-rank matrices: the loss is that of Khosla et al. (2020), the step AdaGrad's, which touches
-    the rows of the terms that occur in the batch.
+    the rows of the terms that occur in the batch. Dense features should be standardised.
 
     Parameters
     ----------
