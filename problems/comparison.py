@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import product, starmap
+from numbers import Real
 from operator import itemgetter
 from time import perf_counter
 from typing import Any, Self
@@ -90,6 +91,12 @@ def trained(model: Any, X: Any, y: Any, **how: Any) -> Training:
 def crossed(**choices: Iterable[Any]) -> list[Settings]:
     """Return all combinations of choices; the last one varies fastest."""
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
+
+
+def _at_an_edge(name: str, chosen: Settings, grid: Sequence[Settings]) -> bool:
+    """Return whether a number that was chosen is the least or the largest of three or more."""
+    values = {one[name] for one in grid if isinstance(one.get(name), Real)}
+    return len(values) > 2 and chosen[name] in (min(values), max(values))
 
 
 class Comparison:
@@ -247,10 +254,9 @@ class Comparison:
                     chosen = choice["parameters"]
                     said = {key: f"{one:g}" if isinstance(one, float) else one for key, one in chosen.items()}
                     values = ", ".join(f"{key} = {value}" for key, value in said.items())
-                    edge = ", at the edge of the grid" * (
-                        len(method.grid) > 2 and chosen in (method.grid[0], method.grid[-1])
-                    )
-                    self.run.say(f"{label(one)}, seed {seed}: {values} by cross-validation{edge}")
+                    edges = " and ".join(key for key in chosen if _at_an_edge(key, chosen, method.grid))
+                    end = f", {edges} at the edge of the grid" if edges else ""
+                    self.run.say(f"{label(one)}, seed {seed}: {values} by cross-validation{end}")
                 made.append(one | choice | {"seed": seed})
         return sorted(made, key=itemgetter("seed"))
 

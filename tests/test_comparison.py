@@ -134,6 +134,27 @@ def test_parameters_are_chosen_never_once_or_for_each_seed(
     assert ("rank_by" in found[0]) is (select != "none")
 
 
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"alpha": 2.0, "kind": "a"}, "alpha = 2, kind = a by cross-validation"),
+        (
+            {"alpha": 3.0, "kind": "b"},
+            "alpha = 3, kind = b by cross-validation, alpha at the edge of the grid",
+        ),
+    ],
+)
+def test_people_are_told_of_the_edge_of_a_grid(chosen: Any, said: str, tmp_path: Path, capsys: Any) -> None:
+    """It may be that of one parameter; of two values each is at one, and of words none."""
+    grid = crossed(alpha=[1.0, 2.0, 3.0], solver=["svd", "lsqr", "sag"], tol=[0.1, 0.2])
+    methods = {"ridge": Method("Ridge", Ridge(), grid)}
+    comparison = Comparison(Run("test", 0, tmp_path), False, seeds=1)
+    comparison.selected(
+        crossed(method=methods), methods, "first", lambda one: {"parameters": chosen}, lambda one: "Ridge"
+    )
+    assert " ".join(capsys.readouterr().out.split()) == f"Ridge, seed 0: {said}"
+
+
 def test_rows() -> None:
     found = [{"map": 0.5, "hit": 1.0, "seconds": 3.0}, {"map": 0.7, "hit": 0.0, "seconds": 1.0}]
     row = averaged(found, map="sem", hit=None)
