@@ -435,6 +435,25 @@ def test_bayesian_deviations_are_larger_where_nothing_is_known() -> None:
     assert std[1] > 1.5 * std[0]
 
 
+def test_bayesian_predictions_where_nothing_is_known_are_means_of_entries() -> None:
+    """Half of the rows have many high entries, the others a few low ones; row 4 and column 7 have none."""
+    rng = np.random.default_rng(0)
+    low = np.arange(40) % 2 == 1
+    known = rng.random((40, 60)) < np.where(low, 0.1, 0.8)[:, None]
+    known[4], known[:, 7] = False, False
+    values = np.where(low, 1.0, 4.0)[:, None] + 0.3 * rng.standard_normal(known.shape)
+    table = sp.csc_array((values[known], np.nonzero(known)), shape=known.shape)
+    model = BayesianCompletion(2, n_samples=200, handle_unknown="mean", random_state=0).fit(table)
+    with pytest.warns(UserWarning, match="fit did not see"):
+        unseen = model.predict(40, range(60))
+    np.testing.assert_array_equal(model.predict(4, range(60)), unseen)
+    # The mean over rows is 2.5.
+    assert table.data.mean() > 3.5
+    assert unseen.mean() == pytest.approx(table.data.mean(), abs=0.3)
+    with pytest.raises(InvalidInputError, match="the model knows nothing of 4 but its mean"):
+        model.similar(4)
+
+
 def test_splits_by_date() -> None:
     pairs, values = entries(ratings())
     dates = np.random.default_rng(0).integers(0, 30, len(values)).astype("datetime64[D]")

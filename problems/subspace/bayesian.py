@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -361,6 +362,8 @@ class BayesianCompletion(CompletionModel):
             self.column_prior_means_[s] = sample.column_prior.mean
             self.column_prior_precisions_[s] = sample.column_prior.precision
             self.column_links_[s] = np.concatenate([np.empty((0, d)), *sample.column_links])
+        _place_unknown(sampler.by_rows.counts, of_rows, self.row_samples_)
+        _place_unknown(sampler.by_columns.counts, of_columns, self.column_samples_, self.column_means_)
 
     def fold_in(self, pairs: Any, values: Any, names: Any = None, *, features: Any = None) -> Self:
         """Return a new model that has further columns, drawn given the rows; the model itself does not change.
@@ -454,7 +457,8 @@ class BayesianCompletion(CompletionModel):
         # Side by side: the sum of the samples' products.
         m, n = self.known_.shape
         rows, columns = self.row_samples_[:, :m, 1:], self.column_means_[:, :n, 1:]
-        return rows.swapaxes(0, 1).reshape(m, -1), columns.swapaxes(0, 1).reshape(n, -1)
+        known = (self.row_samples_[:, :m] != self.row_samples_[:, m:]).any(axis=2, keepdims=True).any(axis=0)
+        return known * rows.swapaxes(0, 1).reshape(m, -1), columns.swapaxes(0, 1).reshape(n, -1)
 
     def _append(self, table: KnownEntries, *features: Any) -> None:
         m, added = table.shape
@@ -497,6 +501,14 @@ class BayesianCompletion(CompletionModel):
             self.noise_precisions_.min(initial=1.0) > 0.0 and len(self.noise_precisions_) == self.n_samples
         ):
             raise ValueError("it has no precision of the noise for each sample")
+
+
+def _place_unknown(counts: Array, tables: Sequence[sp.csr_array], *samples: Array) -> None:
+    """Make rows without entry or feature the last one, a draw about the mean of entries and not of rows."""
+    unknown = np.append(sum((np.diff(table.indptr) for table in tables), counts[:-1]), 0) == 0
+    weights = counts / counts.sum() - (counts > 0) / np.count_nonzero(counts)
+    for sample in chain(*samples):
+        sample[unknown] = sample[-1] + weights @ sample
 
 
 def _flags(indptr: Array, indices: Array, size: int) -> sp.csr_array:
