@@ -87,6 +87,18 @@ def parsed(column: Array) -> tuple[Array | None, Array]:
         return None, missing
 
 
+def distinct(column: Array) -> tuple[Array, Array]:
+    """Return the different values of a column, and for each row the number of its value."""
+    if column.dtype != object:
+        return np.unique(column, return_inverse=True)
+    words = column.tolist()
+    # Equal values of several types, such as 1 and True, may be written in several ways.
+    keys = words if set(map(type, words)) == {str} else [*zip(map(type, words), map(str, words), strict=True)]
+    values = dict(zip(keys, words, strict=True))
+    numbers = dict(zip(values, range(len(values)), strict=True))
+    return np.array([*values.values()], dtype=object), np.array([numbers[key] for key in keys])
+
+
 def read_file(path: Path, **options: str) -> Table:
     """Read a file by its suffix, or a folder of texts.
 
@@ -123,7 +135,7 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
         limit = csv.field_size_limit(2**31 - 1)
         lines = csv.reader(stream, delimiter=separator, strict=True)
         try:
-            rows = [row for row in lines if row]
+            rows = list(filter(None, lines))
         except csv.Error as error:
             raise InvalidInputError(
                 f"line {lines.line_num} of {path} is not text in columns ({error}); a field that begins with a quote "
@@ -158,9 +170,9 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
             f"{len(names)}; put fields that contain a separator (a decimal comma?) in quotes, or repair the row."
         )
     table = Table(path.name, str(path), {}, notes=notes)
-    for name, words in zip(names, zip(*rows, strict=True), strict=True):
+    for name, words in zip(names, np.array(rows, dtype=object).T, strict=True):
         # Where semicolons separate, commas are for decimals.
-        _add(table, name, np.array(words, dtype=object), decimals=separator == ";")
+        _add(table, name, words, decimals=separator == ";")
     return table
 
 
@@ -184,10 +196,10 @@ def _add(table: Table, name: str, column: Array, decimals: bool = False) -> None
         name = name or f"column {len(table.columns) + 1}"
     if name in table.columns:
         raise InvalidInputError(f"{table.source} has two columns called {name!r}; rename one.")
-    words = [str(word).strip() for word in column.tolist()] if column.dtype == object else []
+    words = {str(word).strip() for word in column.tolist()} if column.dtype == object else set()
     commas = [word for word in words if DECIMAL_COMMA.fullmatch(word)]
     if commas and (decimals or not all(map(THOUSANDS.fullmatch, commas))):
-        points = np.array([word.replace(",", ".") for word in words], dtype=object)
+        points = np.array([str(word).replace(",", ".") for word in column.tolist()], dtype=object)
         if parsed(points)[0] is not None and not any("." in word for word in words):
             table.decimals[name] = points
     table.columns[name] = column

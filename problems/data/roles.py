@@ -23,7 +23,7 @@ from problems.data.bundles import (
     holds_counts,
     stratified,
 )
-from problems.data.formats import THOUSANDS, Table, count_terms, parsed
+from problems.data.formats import THOUSANDS, Table, count_terms, distinct, parsed
 from rmopt.core.ambient import Array
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError
@@ -241,12 +241,13 @@ def _numbers(table: Table, names: Sequence[str], remedy: str) -> Array:
 
 def names_in(table: Table, name: str) -> tuple[Array, Array]:
     """Return the different names in a column, sorted, whole numbers as such, and the number of each row's name."""
-    column = table.columns[name]
+    column, rows = distinct(table.columns[name])
     numbers, missing = parsed(column)
     if missing.any():
+        gaps = np.flatnonzero(missing[rows])
         raise InvalidInputError(
-            f"the column {name} of {table.source} has gaps in {int(missing.sum()):,} of {len(missing):,} rows, the "
-            f"first in row {int(np.argmax(missing)) + 1}; leave out these rows."
+            f"the column {name} of {table.source} has gaps in {len(gaps):,} of {len(rows):,} rows, the first in row "
+            f"{gaps[0] + 1}; leave out these rows."
         )
     if numbers is not None and not np.isfinite(numbers).all():
         raise InvalidInputError(f"the column {name} of {table.source} holds infinite values; repair it.")
@@ -264,13 +265,12 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
     else:
         values = np.array([str(word).strip() for word in words])
     known, numbered = np.unique(values, return_inverse=True)
-    merged = 0 if column.dtype.kind in "iuf" else len(set(words)) - len(known)
-    if merged:
+    if merged := len(set(words)) - len(known):
         table.notes.append(
             f"{merged:,} name{'s' * (merged > 1)} in {name} became one with another, from which type, spaces or zero "
             "bytes at the ends alone tell them apart."
         )
-    return known, numbered.ravel()
+    return known, numbered[rows]
 
 
 def _as_written(words: list[Any], numbers: Array) -> bool:
