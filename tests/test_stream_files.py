@@ -53,6 +53,8 @@ def test_a_stream_of_csv_has_the_features_that_were_said(tmp_path: Path) -> None
     assert next(iter(stream(tmp_path, n_features=1)))[0].shape == (2, 1)
     with pytest.raises(InvalidInputError, match="has 1 features, and n_features = 7"):
         list(stream(tmp_path, n_features=7))
+    with pytest.raises(InvalidInputError, match=r"\(--one-based\) is for svmlight files, and .* has none"):
+        stream(tmp_path, zero_based=False)
 
 
 def written(folder: Path, **files: str) -> Path:
@@ -69,7 +71,6 @@ def written(folder: Path, **files: str) -> Path:
             "names its features otherwise",
         ),
         ({"a__csv": "label,x\n1,1\n", "b__csv": "label,x\nc,1\n"}, "labels that are text"),
-        ({"a__csv": "label,x\n1,1\n0,2\n1.0,3\n"}, "names a class both 1 and 1.0, which would be two"),
         ({"a__csv": ",x,label\n0,5,a\n1,6,b\n"}, "a column without a name"),
         ({"a__csv": "x,x,label\n0,5,a\n"}, "two columns called 'x'"),
         ({"a__csv": "x,test,label\n0,1,a\n"}, "may say what is held out"),
@@ -102,6 +103,10 @@ def test_labels_of_a_stream_stay_as_they_are_written(tmp_path: Path) -> None:
     assert set(table.class_names or ()) == set(words)
     written(folder, a__csv="label,x\n" + "\n".join(f"{n % 2 + 1},{n}" for n in range(5)))
     assert labels_of(folder) == [1, 2, 1, 2, 1]
+    written(folder, a__csv="label,x\n1,0\n2.0,0\n", b__csv="label,x\n1.0,0\n2.,0\n")
+    assert labels_of(folder) == [1, 2, 1, 2]
+    written(folder, a__csv="label,x\n1,0\nb,0\n", b__csv="label,x\n1.0,0\n1.5,0\n")
+    assert labels_of(folder) == ["1", "b", "1", "1.5"]
 
 
 def test_what_a_stream_does_not_read_is_told(tmp_path: Path) -> None:
@@ -333,6 +338,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no value": ("1 0:1\n2 1:\n", {}, r"line 2 of .* has no number behind an index"),
     "label": ("1 0:1\ncat 1:1\n", {}, r"line 2 of .* has no number for a label, .*: 'cat'"),
     "wide": ("1 0:1\n2 3:1\n", {}, r"line 2 of .* a feature beyond n_features = 3: '3:1'; .*=False \(--one-based\)"),
+    "too wide": ("1 4294967296:1\n", {"n_features": 2**31 - 1}, "n_features = 2147483647: .* repair or remove"),
+    "too many": ("1 4294967296:1\n", {"n_features": 2**33}, "n_features = 8589934592 must be .* at most 2147483647"),
     "zero": ("1 1:1\n2 0:1\n", {"zero_based": False}, r"line 2 of .* has a feature 0: '0:1'; .*=True \(no --one-b"),
     "several": ("1 0:1\n1,2 0:1\n", {}, r"line 2 of .* has 2 labels; .* multilabel=True \(rmopt fit r"),
     "names": ("1.5 0:1\n", {"multilabel": True}, r"has the label 1.5; with multilabel=True they are numbers"),

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from rmopt.arrays import read_arrays
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array
+from rmopt.core.arguments import array, shown
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
@@ -345,9 +345,10 @@ def _npz(path: Path) -> Table:
     columns = {name: array for name, array in arrays.items() if array.shape == (n,) and name not in parts}
     if "n_train" in arrays:
         first = arrays["n_train"]
-        if first.shape not in ((), (1,)) or first.dtype.kind not in "iu":
+        if first.shape not in ((), (1,)) or first.dtype.kind not in "iu" or not 0 < first.item() < n:
             raise InvalidInputError(
-                f"n_train of {path} must be a whole number: how many rows, the first ones, are for training."
+                f"n_train of {path} must be a whole number from 1 to {n - 1}: how many of its {n} rows, the first "
+                f"ones, are for training; got {shown(first.tolist())}."
             )
         columns["test"] = np.arange(n) >= first.item()
     left = sorted(set(arrays) - set(columns) - parts - {"n_train", "about"})
@@ -358,12 +359,12 @@ def _npz(path: Path) -> Table:
 
 def _svmlight(path: Path) -> Table:
     # Its parser is compiled, and numba takes longer to import than a list of the data sets.
-    from problems.data.pieces import Format, parsed_lines
+    from problems.data.pieces import MOST_FEATURES, Format, parsed_lines
 
     with reading(path):
         text = path.read_bytes() + b"\n"
-    X, labels, starts = parsed_lines(path, text, 0, Format(n_features=2**31 - 1))
-    first = int(X.indices.min(initial=2**31 - 1) > 0)
+    X, labels, starts = parsed_lines(path, text, 0, Format(n_features=MOST_FEATURES))
+    first = int(X.indices.min(initial=MOST_FEATURES) > 0)
     X = X[:, first : X.indices.max(initial=-1) + 1]
     stored = X.nnz
     X.sum_duplicates()

@@ -28,6 +28,8 @@ from rmopt.files import reading
 
 # Bytes of text, rows of arrays and texts in a piece.
 PIECE, ROWS, TEXTS = 2**22, 4096, 256
+# Features are numbered by 32 bits.
+MOST_FEATURES = 2**31 - 1
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
@@ -211,14 +213,16 @@ def _flaw(why: int, word: str, how: Format) -> str:
 
     repair = f"{shown(word)}; repair or remove the line."
     other = ", or zero_based=False (--one-based) where they count from 1" if how.zero_based else ""
+    larger = (
+        f"say a larger n_features{other}" if how.n_features != MOST_FEATURES else "repair or remove the line"
+    )
     return {
         kernels.BAD_LABEL: f"has no number for a label, or one beyond 2⁵³: {repair}",
         kernels.BAD_INDEX: f"has no index:value where one should be: {repair}",
         kernels.BAD_VALUE: f"has no number behind an index: {repair}",
         kernels.BELOW: f"has a feature 0: {shown(word)}; where features count from 0 say zero_based=True (no "
         "--one-based).",
-        kernels.ABOVE: f"has a feature beyond n_features = {how.n_features}: {shown(word)}; say a larger "
-        f"n_features{other}.",
+        kernels.ABOVE: f"has a feature beyond n_features = {how.n_features}: {shown(word)}; {larger}.",
     }[why]
 
 
@@ -433,7 +437,7 @@ def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                         f"line {numbers[bad[0]]} of {path} holds NaN or infinity; remove or impute such values."
                     )
                 share = min(1.0, stream.tell() / path.stat().st_size)
-                yield Piece(X, named(path, labels), [place, line], share, names=features)
+                yield Piece(X, named(labels), [place, line], share, names=features)
             place, line = place + sum(map(len, lines)), line + len(lines)
 
 
@@ -470,19 +474,11 @@ def _check_names(path: Path, names: list[str], how: Format) -> None:
     raise InvalidInputError(f"{path} {why}.")
 
 
-def named(path: Path, words: list[str]) -> Array:
-    """Return names of classes: whole numbers where all are written as such, and text else, such as 007 and 1.5."""
-    if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", word) for word in words):
-        return np.array(words, dtype=np.int64)
-    known = set(words)
-    twice = next(
-        (word for word in known if re.fullmatch(r"-?\d+\.0*", word) and word.split(".")[0] in known), None
-    )
-    if twice is not None:
-        raise InvalidInputError(
-            f"{path} names a class both {twice.split('.')[0]} and {twice}, which would be two; write it in one way."
-        )
-    return np.array(words)
+def named(words: list[str]) -> Array:
+    """Return names of classes: whole numbers where all are, as 7 or 7.0, and text else, such as 007 and 1.5."""
+    words = [re.sub(r"^(0|-?[1-9]\d{0,17})\.0*$", r"\1", word) for word in words]
+    whole = all(re.fullmatch(r"0|-?[1-9]\d{0,17}", word) for word in words)
+    return np.array(words, dtype=np.int64 if whole else None)
 
 
 def mtx_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
@@ -593,7 +589,7 @@ def _labels_beside(path: Path, beside: Path, labels: Any, first: int, end: int, 
         at = first + (len(lines) if short else lines.index("")) + 1
         raise InvalidInputError(f"{beside} has no label for row {at} of {path}; make it a line for each row.")
     if not how.multilabel:
-        return named(beside, lines)
+        return named(lines)
     found = [line.split(",") if line else [] for line in lines]
     starts = np.cumsum([0, *map(len, found)])
     return indicators_of(beside, np.array([float(one) for row in found for one in row]), starts)

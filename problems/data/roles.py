@@ -313,7 +313,7 @@ def ratings(table: Table, roles: Roles) -> Ratings:
             raise flaw or InvalidInputError(
                 f"{table.source} has {again:,} rating{'s' * (again > 1)} of an item by a user who rated it already, "
                 f"for example user {users[columns[n]]} and item {items[rows[n]]} with other values; leave one of "
-                "each, or say time=COLUMN, and the newest is taken."
+                f"each{', or say time=COLUMN, and the newest is taken' * (len(table.columns) > 3)}."
             )
         newest = "the newest of each was kept, and of equally new ones that further down"
         how = "all with the same value" if times is None else newest

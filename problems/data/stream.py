@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from problems.data.pieces import PIECES, Format, Piece, beside_it, pieces_of, text_pieces
+from problems.data.pieces import MOST_FEATURES, PIECES, Format, Piece, beside_it, pieces_of, text_pieces
 from rmopt.arrays import save_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, optional, shown
@@ -127,6 +127,10 @@ class ChunkStream:
         # A buffer is some whole chunks.
         self._buffer = batch_size * max(1, round(shuffle_buffer / batch_size))
         self._files, self._texts = files_of(self.path)
+        if not how.zero_based and PIECES[".svmlight"] not in map(pieces_of, self._files):
+            raise InvalidInputError(
+                f"zero_based=False (--one-based) is for svmlight files, and {path} has none; leave it out."
+            )
         if self._texts and how.vectorizer is None:
             from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -452,7 +456,7 @@ def stream(
             f"vectorizer = {shown(vectorizer)} must have transform, as a HashingVectorizer."
         )
     how = Format(
-        optional(integer, 1)("n_features", n_features),
+        optional(integer, 1, MOST_FEATURES)("n_features", n_features),
         flag("zero_based", zero_based),
         flag("multilabel", multilabel),
         vectorizer,

@@ -465,7 +465,7 @@ class BayesianCompletion(CompletionModel):
         side = Side(table, (table.data - self.mean_) / (self.scale_ or 1.0))
         if (features[0] is None) != (self.n_column_features_ == 0):
             raise InvalidInputError(
-                "features must be given where fit got column_features, and only there; fit got "
+                "features must be given where fit got column_features, and only there, to fold_in; fit got "
                 f"{self.n_column_features_ or 'none'}{' for each column' if self.n_column_features_ else ''}."
             )
         tables = [sp.csr_array((added, 0))]

@@ -341,7 +341,7 @@ def dealt(ratings: Any, n_agents: int) -> dict[int, KnownEntries]:
         if parts[agent].nnz == 0:
             raise InvalidInputError(
                 f"agent {agent} (columns {share.start} to {share.stop - 1}) would have no known entry; choose fewer "
-                "agents."
+                "agents, or hold out fewer entries."
             )
     return parts
 
