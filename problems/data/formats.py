@@ -447,12 +447,9 @@ def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table
         if getattr(given, "ndim", 1) == 2:
             raise InvalidInputError(f"{source} has two columns called {key!r}; rename one.")
         column = array(f"the column {key!r} of the {name}", given)
-        if column.dtype == object and any(isinstance(one, bytes) for one in column.tolist()):
-            column = np.array(
-                [one.decode() if isinstance(one, bytes) else one for one in column.tolist()], object
-            )
-        if column.dtype.kind == "S":
-            column = np.char.decode(column)
+        if column.dtype.kind in "SO":
+            words = [one.decode() if isinstance(one, bytes) else one for one in column.tolist()]
+            column = np.array(words, object)
         if column.dtype == object and any(np.ndim(one) for one in column.tolist()):
             raise InvalidInputError(
                 f"the column {key!r} of the {name} holds lists; make each entry a column."
