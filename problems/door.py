@@ -9,6 +9,7 @@ them through `seen`.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
@@ -285,12 +286,10 @@ def label_array(Y: Any) -> Array:
             "Y is missing: this estimator requires y to be passed, but the target y is None."
         )
     whole("Y", Y)
-    try:
+    with suppress(InvalidInputError):
         found = array_of("Y", Y)
         if found.dtype.kind not in "OU":
             return found
-    except InvalidInputError:
-        pass
     raise InvalidInputError(
         "Y must be a table of the numbers 0 and 1, with a column for each label; of the labels of each row it is "
         "made by sklearn.preprocessing.MultiLabelBinarizer().fit_transform(Y)."

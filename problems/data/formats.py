@@ -7,7 +7,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,20 +71,17 @@ def parsed(column: Array) -> tuple[Array | None, Array]:
     values = column.tolist()
     # Python takes 1_000 for a number; in data it is a name.
     named = any(isinstance(value, str) and "_" in value for value in values)
-    try:
+    # It may be text, or a word for what is missing.
+    with suppress(TypeError, ValueError):
         if not named:
             numbers = np.array(values, dtype=np.float64)
             return numbers, np.isnan(numbers)
-    except (TypeError, ValueError):
-        pass  # text, or a word for what is missing
     words = ["" if value is None else str(value).strip() for value in values]
     missing = np.array([word.lower() in MISSING for word in words], dtype=bool)
-    if named:
-        return None, missing
-    try:
-        return np.array(np.where(missing, "nan", words), dtype=np.float64), missing
-    except ValueError:
-        return None, missing
+    with suppress(ValueError):
+        if not named:
+            return np.array(np.where(missing, "nan", words), dtype=np.float64), missing
+    return None, missing
 
 
 def distinct(column: Array) -> tuple[Array, Array]:

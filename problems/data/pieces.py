@@ -130,18 +130,12 @@ def svmlight_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                     )
                 if X.shape[0]:
                     # What a compressed file has behind it is not known; its bytes are told by the file below.
-                    raw = stream.tell() if path.suffix.lower() not in OPENERS else _told(stream)
-                    yield Piece(X, y, [place, line], min(1.0, raw / max(size, 1)))
+                    below = getattr(stream, "fileobj", None) or getattr(stream, "_fp", stream)
+                    yield Piece(X, y, [place, line], min(1.0, below.tell() / max(size, 1)))
                 place, line = place + whole, line + text.count(b"\n", 0, whole)
             if not more:
                 return
             rest = text[whole:]
-
-
-def _told(stream: Any) -> int:
-    """Return how much of a compressed file was read; 0 where that is not known."""
-    below = getattr(stream, "fileobj", None) or getattr(stream, "_fp", None)
-    return int(below.tell()) if below is not None else 0
 
 
 def parsed_lines(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array, Array, Array]:

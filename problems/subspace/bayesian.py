@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import chain
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -506,9 +505,9 @@ class BayesianCompletion(CompletionModel):
 def _place_unknown(counts: Array, tables: Sequence[sp.csr_array], *samples: Array) -> None:
     """Make rows without entry or feature the last one, a draw about the mean of entries and not of rows."""
     unknown = np.append(sum((np.diff(table.indptr) for table in tables), counts[:-1]), 0) == 0
-    weights = counts / counts.sum() - (counts > 0) / np.count_nonzero(counts)
-    for sample in chain(*samples):
-        sample[unknown] = sample[-1] + weights @ sample
+    weights = np.float32(counts / counts.sum() - (counts > 0) / np.count_nonzero(counts))
+    for some in samples:
+        some[:, unknown] = some[:, -1:] + (weights @ some)[:, None]
 
 
 def _flags(indptr: Array, indices: Array, size: int) -> sp.csr_array:
