@@ -929,6 +929,7 @@ def test_ids_keep_all_of_their_digits(tmp_path: Path) -> None:
         ([2, 10, 2], [2, 10], ()),
         ([2.0, 10.0, 2.0], [2, 10], ()),
         ([2, 10.0, 2], [2, 10], ()),
+        (np.array([1, 1.0, True], dtype=object), ["1", "1.0", "True"], ()),
         (["x", "x ", "y\0"], ["x", "y"], ("1 name in user became one with another",)),
         (
             np.array([2, "10", "2"], dtype=object),
@@ -952,8 +953,11 @@ def test_whole_numbers_in_text_may_end_in_a_point_and_zero(tmp_path: Path) -> No
     bundle = load(file, kind=Ratings)
     assert bundle.column_names is not None
     assert bundle.row_names is not None
-    assert (bundle.column_names.tolist(), bundle.row_names.tolist()) == ([7, 8], ["1", "1.0"])
-    assert bundle.notes == ("The names in user are written with .0, and were taken for whole numbers.",)
+    assert (bundle.column_names.tolist(), bundle.row_names.tolist()) == ([7, 8], [1])
+    user, item, merged = bundle.notes
+    assert user == "Names in user are written with .0, and were taken for whole numbers."
+    assert item == user.replace("user", "item")
+    assert merged.startswith("1 name in item became one with another, from which type, .0, spaces")
 
 
 def test_commas_are_decimals_where_they_are_numbers_and_no_thousands(tmp_path: Path) -> None:

@@ -389,6 +389,9 @@ def test_other_wrong_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"c\.csv is not utf-8 text .* encoding=latin-1"):
         list(stream(tmp_path / "c.csv"))
     assert len(list(stream(tmp_path / "c.csv", encoding="latin-1"))) == 1
+    (tmp_path / "c.csv").write_bytes("label,x\n1,2\n".encode("utf-16"))
+    with pytest.raises(InvalidInputError, match=r"c\.csv is not utf-16 text .*; save it as UTF-8"):
+        list(stream(tmp_path / "c.csv", encoding="utf-16"))
     for how in ({"encoding": 5}, {"vectorizer": 5}, {"path": None}):
         with pytest.raises(InvalidInputError, match=f"{next(iter(how))} = .* must "):
             stream(**{"path": tmp_path / "c.csv", **how})

@@ -219,7 +219,7 @@ def decoded(path: Path, encoding: str) -> Iterator[None]:
         # Of a missing mark of the order of bytes no place is known.
         where = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
         cure = "save it as UTF-8, or say its encoding, for example encoding=latin-1"
-        if isinstance(error, UnicodeDecodeError) and 0 in error.object:
+        if isinstance(error, UnicodeDecodeError) and 0 in error.object and "16" not in encoding:
             cure = (
                 "with zero bytes it is no text, such as a picture: take it out; of UTF-16 say encoding=utf-16"
             )

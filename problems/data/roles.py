@@ -258,17 +258,17 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
         values: Array = column if column.dtype.kind == "u" else column.astype(np.int64)
     elif numbers is not None and not text and _as_written(words, numbers):
         values = numbers.astype(np.int64)
-        if isinstance(words[0], str) and words[0].strip().endswith(".0"):
-            table.notes.append(f"The names in {name} are written with .0, and were taken for whole numbers.")
+        if any(isinstance(word, str) and word.strip().endswith(".0") for word in words):
+            table.notes.append(f"Names in {name} are written with .0, and were taken for whole numbers.")
     elif numbers is not None and column.dtype.kind == "f":
         values = numbers
     else:
         values = np.array([str(word).strip() for word in words])
     known, numbered = np.unique(values, return_inverse=True)
-    if merged := len(set(words)) - len(known):
+    if merged := len(column) - len(known):
         table.notes.append(
-            f"{merged:,} name{'s' * (merged > 1)} in {name} became one with another, from which type, spaces or zero "
-            "bytes at the ends alone tell them apart."
+            f"{merged:,} name{'s' * (merged > 1)} in {name} became one with another, from which type, .0, spaces or "
+            "zero bytes at the ends alone tell them apart."
         )
     return known, numbered[rows]
 
@@ -276,14 +276,14 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
 def _as_written(words: list[Any], numbers: Array) -> bool:
     """Return whether numbers are whole, and written as such: names such as 007 stay as they are.
 
-    Beside gaps pandas writes 7.0; where all are written so, they are whole too.
+    Beside gaps pandas writes 7.0, which is 7.
     """
     if not np.all(np.abs(numbers) < 2.0**63):
         return False
-    wholes = [str(int(number)) for number in numbers.tolist()]
     floats = [isinstance(word, float) and word.is_integer() for word in words]
     found = [str(int(word) if whole else word).strip() for word, whole in zip(words, floats, strict=True)]
-    return found in (wholes, [f"{whole}.0" for whole in wholes])
+    wholes = [str(int(number)) for number in numbers.tolist()]
+    return all(word in (whole, f"{whole}.0") for word, whole in zip(found, wholes, strict=True))
 
 
 def ratings(table: Table, roles: Roles) -> Ratings:
