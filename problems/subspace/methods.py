@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from problems.cells import Cell, Settings, digest
 from problems.comparison import Comparison, crossed
@@ -22,7 +22,6 @@ from problems.options import Selection
 from problems.subspace.als import BiasedALS
 from problems.subspace.baselines import Biases, CMFRec, DLMaFit, LibMF, MyFM
 from problems.subspace.bayesian import BayesianCompletion
-from problems.subspace.completer import CompletionModel
 from problems.subspace.cost import (
     KnownEntries,
     MatrixCompletion,
@@ -379,10 +378,10 @@ class Brought(Completion):
         _all_here(shares, type(self.estimator).__name__)
         about = {"rank": one["rank"], "random_state": one["seed"]}
         model = Method("", self.estimator).made(**about)
-        if isinstance(model, CompletionModel | Biases):
+        if isinstance(model, Biases | BiasedALS | ScaledSGDCompletion | BayesianCompletion):
             # Compiled code is loaded before the clock starts.
-            small = np.eye(one["rank"] + 2)
-            clone(model).fit(np.argwhere(small < 2.0), small.ravel())
+            small = Method("", self.estimator).made(rank=1, random_state=0)
+            small.fit(np.argwhere(np.ones((4, 4))), np.arange(16.0))
         begun = perf_counter()
         model.fit(*shares.pairs(held_out=False))
         seconds = perf_counter() - begun
