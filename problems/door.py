@@ -136,8 +136,7 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     The estimator learns or compares `n_features_in_` and `feature_names_in_`; `how` goes to ``validate_data`` of
     scikit-learn, whose ValueError stands for what is no table of finite numbers and not refused here.
     """
-    sound("X", X)
-    whole("X", X)
+    whole("X", sound("X", X))
     whole("y", y)
     # A frame has a type for each column, of pandas or of polars; scikit-learn would count their nanoseconds.
     types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tabled import each_row
 
 from problems.data import ClassBundle, kernels, load, stream
 from problems.data.pieces import Format, parsed_lines
+from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
 from rmopt import InvalidInputError, StorageError
 
@@ -68,7 +70,7 @@ def written(folder: Path, **files: str) -> Path:
     [
         (
             {"a__csv": "label,age,pay\na,30,5\n", "b__csv": "label,pay,age\na,5,30\n"},
-            "names its features otherwise",
+            "names its columns otherwise",
         ),
         ({"a__csv": "label,x\n1,1\n", "b__csv": "label,x\nc,1\n"}, "labels that are text"),
         ({"a__csv": ",x,label\n0,5,a\n1,6,b\n"}, "a column without a name"),
@@ -284,6 +286,29 @@ def test_a_model_of_files_goes_by_the_names_of_their_columns(tmp_path: Path) -> 
             one.transform(pd.DataFrame({"mass": [1.0], "size": [2.0]}))
         with pytest.raises(InvalidInputError, match=r"X has the columns \['mass', 'size'\], and fit saw"):
             one.fit_stream(stream(tmp_path / "b.csv"))
+
+
+def test_a_ranker_of_files_goes_by_the_names_of_their_labels(tmp_path: Path) -> None:
+    def put(name: str, labels: str) -> None:
+        np.savez(tmp_path / name, X=X[:12], Y=np.eye(3)[y[:12]], label_names=list(labels))
+
+    put("0.npz", "abc")
+    put("1.npz", "abc")
+    stream(tmp_path, multilabel=True, batch_size=5).save(tmp_path / "parts" / "again")
+    for path in (tmp_path, tmp_path / "parts" / "again"):
+        model = LoretaLabelRanker(2, random_state=0)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "not read from")
+            model.fit_stream(stream(path, multilabel=True, batch_size=5))
+        assert model.label_names_in_.tolist() == ["a", "b", "c"]
+    for labels, flaw in (
+        ("acb", "names its columns otherwise .*: c where they have b"),
+        ("ab", "must be 3, a name"),
+    ):
+        put("1.npz", labels)
+        for size in (5, 100):
+            with pytest.warns(UserWarning, match="not read"), pytest.raises(InvalidInputError, match=flaw):
+                list(stream(tmp_path, multilabel=True, batch_size=size))
 
 
 def test_save_writes_one_pass_with_the_names_of_features(tmp_path: Path) -> None:

@@ -183,8 +183,7 @@ def _add(table: Table, name: str, column: Array, decimals: bool = False) -> None
         numbers, missing = parsed(column)
         whole = numbers is not None and not missing.any() and bool((numbers == np.round(numbers)).all())
         # So pandas writes an index, also one that was shuffled.
-        first = not table.columns
-        if first and numbers is not None and whole and len(np.unique(numbers)) == len(column):
+        if not table.columns and numbers is not None and whole and len(np.unique(numbers)) == len(column):
             which = f" ({name})" * bool(name)
             table.notes.append(
                 f"A column without a name{which} numbers the rows; it is left out, unless it is named."

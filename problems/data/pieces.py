@@ -10,7 +10,7 @@ import re
 import zipfile
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -79,8 +79,8 @@ class Piece:
         How much of the file was read with it.
     n_labels : int
         Of indicators, as the file says; 0 where it says nothing.
-    names : tuple of str, optional
-        Of the features, where the file names them.
+    names, label_names : tuple of str, optional
+        Of the features and of the labels, where the file names them.
     """
 
     X: Any
@@ -89,10 +89,11 @@ class Piece:
     share: float = 1.0
     n_labels: int = 0
     names: tuple[str, ...] | None = None
+    label_names: tuple[str, ...] | None = None
 
     def part(self, rows: Any) -> Piece:
         """Return some of the rows."""
-        return Piece(self.X[rows], self.y[rows], n_labels=self.n_labels, names=self.names)
+        return replace(self, X=self.X[rows], y=self.y[rows])
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -343,7 +344,8 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                 )
             if sides == 2 and isinstance(part, _Member) and part.dtype.kind == "U":
                 raise InvalidInputError(f"{what} of {path} holds text; write numbers.")
-        features = _named_features(archive, opened) if "feature_names" in names else None
+        known = ("feature_names", X.shape[1]), ("label_names" if how.multilabel else "", y.shape[-1])
+        called = [_names(archive, opened, *one) if one[0] in names else None for one in known]
         first = mark[0] if mark else 0
         while first < n:
             count = min(ROWS, n - first)
@@ -367,13 +369,15 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                         f"Y in {path} must hold ones and zeros, and {others[0]} is among them; repair it."
                     )
             width = y.shape[1] if how.multilabel else 0
-            yield Piece(rows, labels, [first], (first + count) / n, width, features)
+            yield Piece(rows, labels, [first], (first + count) / n, width, *called)
             first += count
 
 
-def _named_features(archive: zipfile.ZipFile, opened: ExitStack) -> tuple[str, ...]:
-    member = _Member(archive, opened, "feature_names")
-    return tuple(map(str, member.read(0, len(member.shape) and member.shape[0]).ravel().tolist()))
+def _names(archive: zipfile.ZipFile, opened: ExitStack, name: str, count: int) -> tuple[str, ...]:
+    member = _Member(archive, opened, name)
+    if member.shape != (count,):
+        raise InvalidInputError(f"{name} of {archive.filename} must be {count}, a name for each column.")
+    return tuple(map(str, member.read(0, count).tolist()))
 
 
 def _part(archive: zipfile.ZipFile, opened: ExitStack, names: set[str], name: str) -> Any:
