@@ -26,10 +26,8 @@ from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError
 from rmopt.files import reading
 
-# Bytes of text, rows of arrays and texts in a piece.
-PIECE, ROWS, TEXTS = 2**22, 4096, 256
-# Features are numbered by 32 bits.
-MOST_FEATURES = 2**31 - 1
+# Bytes of text, rows of arrays and texts in a piece; and features, which are numbered by 32 bits.
+PIECE, ROWS, TEXTS, MOST_FEATURES = 2**22, 4096, 256, 2**31 - 1
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
