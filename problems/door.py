@@ -9,6 +9,7 @@ them through `seen`.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
@@ -138,8 +139,7 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     The estimator learns or compares `n_features_in_` and `feature_names_in_`; `how` goes to ``validate_data`` of
     scikit-learn, whose ValueError stands for what is no table of finite numbers and not refused here.
     """
-    sound("X", X)
-    whole("X", X)
+    whole("X", sound("X", X))
     whole("y", y)
     # A frame has a type for each column, of pandas or of polars; scikit-learn would count their nanoseconds.
     types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", [])
@@ -288,12 +288,10 @@ def label_array(Y: Any) -> Array:
             "Y is missing: this estimator requires y to be passed, but the target y is None."
         )
     whole("Y", Y)
-    try:
+    with suppress(InvalidInputError):
         found = array_of("Y", Y)
         if found.dtype.kind not in "OU":
             return found
-    except InvalidInputError:
-        pass
     raise InvalidInputError(
         "Y must be a table of the numbers 0 and 1, with a column for each label; of the labels of each row it is "
         "made by sklearn.preprocessing.MultiLabelBinarizer().fit_transform(Y)."

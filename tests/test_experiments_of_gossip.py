@@ -15,6 +15,7 @@ from sklearn.base import clone
 from tabled import each_row
 
 from problems.methods import Method
+from problems.subspace import BiasedALS
 from problems.subspace.claims import case_claims, multitask_claims, table_claims
 from problems.subspace.experiment import completion
 from problems.subspace.methods import METHODS, Brought
@@ -339,6 +340,27 @@ def test_claims_say_no_where_the_numbers_do() -> None:
         above = {("stochastic", 3): cells(1.04 * unit), ("alt-min", 0): cells(unit)}
         assert multitask_claims(level, names, "school")[0].reproduced is True
         assert multitask_claims(above, names, "school")[0].reproduced is False
+
+
+@pytest.mark.parametrize("name", ["als", "biases"])
+def test_compiled_code_is_loaded_before_the_clock_starts(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fit = BiasedALS.fit
+
+    def noted(model: BiasedALS, *given: Any, **how: Any) -> BiasedALS:
+        events.append("fit")
+        return fit(model, *given, **how)
+
+    monkeypatch.setattr(BiasedALS, "fit", noted)
+    monkeypatch.setattr("problems.subspace.methods.perf_counter", lambda: events.append("clock") or 0.0)
+    lines = [f"{user},{item},{(user * item) % 5}" for user in range(8) for item in range(6)]
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *lines]))
+    completion(
+        Run("completion", 0, tmp_path), data=str(tmp_path / "r.csv"), methods=name, rank="2", agents="2"
+    )
+    assert events == ["fit", "clock", "fit", "clock"]
 
 
 def test_entries_that_are_all_the_same_are_not_compared(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -433,6 +434,28 @@ def test_bayesian_deviations_are_larger_where_nothing_is_known() -> None:
     with pytest.warns(UserWarning, match="1 of 2 pairs"):
         _, std = model.predict([0, 0], [3, 40], return_std=True)
     assert std[1] > 1.5 * std[0]
+
+
+def test_bayesian_predictions_of_what_fit_did_not_see_are_means_of_entries(tmp_path: Path) -> None:
+    """Half of the rows have many high entries, the others a few low ones; row 4 and column 7 have none."""
+    rng = np.random.default_rng(0)
+    low = np.arange(40) % 2 == 1
+    known = rng.random((40, 60)) < np.where(low, 0.1, 0.8)[:, None]
+    known[4], known[:, 7] = False, False
+    values = np.where(low, 1.0, 4.0)[:, None] + 0.3 * rng.standard_normal(known.shape)
+    table = sp.csc_array((values[known], np.nonzero(known)), shape=known.shape)
+    model = BayesianCompletion(2, n_samples=200, handle_unknown="mean", random_state=0).fit(table)
+    with pytest.warns(UserWarning, match="fit did not see"):
+        unseen = model.predict(40, range(60))
+    # The mean over rows is 2.5, which a row that was seen without an entry is predicted by.
+    assert table.data.mean() > 3.5
+    assert unseen.mean() == pytest.approx(table.data.mean(), abs=0.3)
+    assert model.predict(4, range(60)).mean() == pytest.approx(2.5, abs=0.3)
+    model.save(tmp_path / "model.npz")
+    for one in (model, BayesianCompletion.load(tmp_path / "model.npz")):
+        with pytest.raises(InvalidInputError, match="the model knows nothing of 4 but its mean"):
+            one.similar(4)
+    assert len(model.fit(table, row_features=np.eye(40)).similar(4, 3)) == 3
 
 
 def test_splits_by_date() -> None:

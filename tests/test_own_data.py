@@ -160,6 +160,8 @@ class TestRatings:
         head = "%%MatrixMarket matrix coordinate real general\n% by hand\n2 2 2\n"
         with pytest.raises(StorageError, match="must hold 2 entries within 2 rows and 2 columns"):
             load(written(tmp_path, "r.mtx", head + entries))
+        with pytest.raises(InvalidInputError, match=r"with other values; leave one of each\.$"):
+            load(written(tmp_path, "r.mtx", head + "1 1 5\n1 1 4\n"))
 
     def test_arrays_and_mappings(self, tmp_path: Path) -> None:
         columns = {"user": [1, 1, 2, 3], "item": [1, 2, 1, 3], "rating": [5, 2, 3, 4]}
@@ -197,7 +199,7 @@ class TestRatings:
             ("user,item,rating\nann,Alien,good\n", "column rating of .* holds text, for example 'good'"),
             ("user,item,rating\nann,Alien,inf\n", "rating of .* infinite"),
             (
-                "user,item,rating\nann,Alien,4\nann,Alien,5\n",
+                "user,item,rating,seen\nann,Alien,4,1\nann,Alien,5,2\n",
                 "1 rating of an item .* user ann and item Alien .*time=",
             ),
             ("user,user,rating\nann,Alien,4\n", "two columns called 'user'"),
@@ -281,6 +283,12 @@ class TestSamples:
         np.savez(tmp_path / "iris.npz", X=X, y=names, n_train=100, feature_names=list("abcd"))
         assert np.array_equal(load(tmp_path / "iris.npz").y, y)
         assert load(tmp_path / "iris.npz").test.sum() == 50
+        for n_train in (0, 150, [1, 2]):
+            np.savez(tmp_path / "iris.npz", X=X, y=names, n_train=n_train)
+            with pytest.raises(
+                InvalidInputError, match=r"n_train of .* must be a whole number from 1 to 149"
+            ):
+                load(tmp_path / "iris.npz")
 
     def test_several_labels(self, tmp_path: Path) -> None:
         rows = [[n, n % 2, n % 3 == 0] for n in range(9)]
@@ -921,6 +929,7 @@ def test_ids_keep_all_of_their_digits(tmp_path: Path) -> None:
         ([2, 10, 2], [2, 10], ()),
         ([2.0, 10.0, 2.0], [2, 10], ()),
         ([2, 10.0, 2], [2, 10], ()),
+        (np.array([1, 1.0, True], dtype=object), ["1", "1.0", "True"], ()),
         (["x", "x ", "y\0"], ["x", "y"], ("1 name in user became one with another",)),
         (
             np.array([2, "10", "2"], dtype=object),
@@ -944,8 +953,11 @@ def test_whole_numbers_in_text_may_end_in_a_point_and_zero(tmp_path: Path) -> No
     bundle = load(file, kind=Ratings)
     assert bundle.column_names is not None
     assert bundle.row_names is not None
-    assert (bundle.column_names.tolist(), bundle.row_names.tolist()) == ([7, 8], ["1", "1.0"])
-    assert bundle.notes == ("The names in user are written with .0, and were taken for whole numbers.",)
+    assert (bundle.column_names.tolist(), bundle.row_names.tolist()) == ([7, 8], [1])
+    user, item, merged = bundle.notes
+    assert user == "Names in user are written with .0, and were taken for whole numbers."
+    assert item == user.replace("user", "item")
+    assert merged.startswith("1 name in item became one with another, from which type, .0, spaces")
 
 
 def test_commas_are_decimals_where_they_are_numbers_and_no_thousands(tmp_path: Path) -> None:

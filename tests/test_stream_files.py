@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tabled import each_row
 
 from problems.data import ClassBundle, kernels, load, stream
 from problems.data.pieces import Format, parsed_lines
+from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
 from rmopt import InvalidInputError, StorageError
 
@@ -53,6 +55,8 @@ def test_a_stream_of_csv_has_the_features_that_were_said(tmp_path: Path) -> None
     assert next(iter(stream(tmp_path, n_features=1)))[0].shape == (2, 1)
     with pytest.raises(InvalidInputError, match="has 1 features, and n_features = 7"):
         list(stream(tmp_path, n_features=7))
+    with pytest.raises(InvalidInputError, match=r"\(--one-based\) is for svmlight files, and .* has none"):
+        stream(tmp_path, zero_based=False)
 
 
 def written(folder: Path, **files: str) -> Path:
@@ -66,10 +70,9 @@ def written(folder: Path, **files: str) -> Path:
     [
         (
             {"a__csv": "label,age,pay\na,30,5\n", "b__csv": "label,pay,age\na,5,30\n"},
-            "names its features otherwise",
+            "names its columns otherwise",
         ),
         ({"a__csv": "label,x\n1,1\n", "b__csv": "label,x\nc,1\n"}, "labels that are text"),
-        ({"a__csv": "label,x\n1,1\n0,2\n1.0,3\n"}, "names a class both 1 and 1.0, which would be two"),
         ({"a__csv": ",x,label\n0,5,a\n1,6,b\n"}, "a column without a name"),
         ({"a__csv": "x,x,label\n0,5,a\n"}, "two columns called 'x'"),
         ({"a__csv": "x,test,label\n0,1,a\n"}, "may say what is held out"),
@@ -102,6 +105,10 @@ def test_labels_of_a_stream_stay_as_they_are_written(tmp_path: Path) -> None:
     assert set(table.class_names or ()) == set(words)
     written(folder, a__csv="label,x\n" + "\n".join(f"{n % 2 + 1},{n}" for n in range(5)))
     assert labels_of(folder) == [1, 2, 1, 2, 1]
+    written(folder, a__csv="label,x\n1,0\n2.0,0\n", b__csv="label,x\n1.0,0\n2.,0\n")
+    assert labels_of(folder) == [1, 2, 1, 2]
+    written(folder, a__csv="label,x\n1,0\nb,0\n", b__csv="label,x\n1.0,0\n1.5,0\n")
+    assert labels_of(folder) == ["1", "b", "1", "1.5"]
 
 
 def test_what_a_stream_does_not_read_is_told(tmp_path: Path) -> None:
@@ -281,6 +288,29 @@ def test_a_model_of_files_goes_by_the_names_of_their_columns(tmp_path: Path) -> 
             one.fit_stream(stream(tmp_path / "b.csv"))
 
 
+def test_a_ranker_of_files_goes_by_the_names_of_their_labels(tmp_path: Path) -> None:
+    def put(name: str, labels: str) -> None:
+        np.savez(tmp_path / name, X=X[:12], Y=np.eye(3)[y[:12]], label_names=list(labels))
+
+    put("0.npz", "abc")
+    put("1.npz", "abc")
+    stream(tmp_path, multilabel=True, batch_size=5).save(tmp_path / "parts" / "again")
+    for path in (tmp_path, tmp_path / "parts" / "again"):
+        model = LoretaLabelRanker(2, random_state=0)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "not read from")
+            model.fit_stream(stream(path, multilabel=True, batch_size=5))
+        assert model.label_names_in_.tolist() == ["a", "b", "c"]
+    for labels, flaw in (
+        ("acb", "names its columns otherwise .*: c where they have b"),
+        ("ab", "must be 3, a name"),
+    ):
+        put("1.npz", labels)
+        for size in (5, 100):
+            with pytest.warns(UserWarning, match="not read"), pytest.raises(InvalidInputError, match=flaw):
+                list(stream(tmp_path, multilabel=True, batch_size=size))
+
+
 def test_save_writes_one_pass_with_the_names_of_features(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("label,size,mass\n1,2,3\n0,4,5\n1,6,7\n")
     chunks = stream(tmp_path / "a.csv", n_epochs=3, batch_size=2)
@@ -333,6 +363,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no value": ("1 0:1\n2 1:\n", {}, r"line 2 of .* has no number behind an index"),
     "label": ("1 0:1\ncat 1:1\n", {}, r"line 2 of .* has no number for a label, .*: 'cat'"),
     "wide": ("1 0:1\n2 3:1\n", {}, r"line 2 of .* a feature beyond n_features = 3: '3:1'; .*=False \(--one-based\)"),
+    "too wide": ("1 4294967296:1\n", {"n_features": 2**31 - 1}, "n_features = 2147483647: .* repair or remove"),
+    "too many": ("1 4294967296:1\n", {"n_features": 2**33}, "n_features = 8589934592 must be .* at most 2147483647"),
     "zero": ("1 1:1\n2 0:1\n", {"zero_based": False}, r"line 2 of .* has a feature 0: '0:1'; .*=True \(no --one-b"),
     "several": ("1 0:1\n1,2 0:1\n", {}, r"line 2 of .* has 2 labels; .* multilabel=True \(rmopt fit r"),
     "names": ("1.5 0:1\n", {"multilabel": True}, r"has the label 1.5; with multilabel=True they are numbers"),
@@ -382,6 +414,9 @@ def test_other_wrong_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"c\.csv is not utf-8 text .* encoding=latin-1"):
         list(stream(tmp_path / "c.csv"))
     assert len(list(stream(tmp_path / "c.csv", encoding="latin-1"))) == 1
+    (tmp_path / "c.csv").write_bytes("label,x\n1,2\n".encode("utf-16"))
+    with pytest.raises(InvalidInputError, match=r"c\.csv is not utf-16 text .*; save it as UTF-8"):
+        list(stream(tmp_path / "c.csv", encoding="utf-16"))
     for how in ({"encoding": 5}, {"vectorizer": 5}, {"path": None}):
         with pytest.raises(InvalidInputError, match=f"{next(iter(how))} = .* must "):
             stream(**{"path": tmp_path / "c.csv", **how})

@@ -454,10 +454,8 @@ class Ratings(Bundle):
         again = int((cells[1:] == cells[:-1]).sum())
         if again:
             return f"{again:,} entries come twice; keep one of each row and column"
-        for what, names, size in (
-            ("row_names", self.row_names, self.shape[0]),
-            ("column_names", self.column_names, self.shape[1]),
-        ):
+        for what, size in zip(("row_names", "column_names"), self.shape, strict=True):
+            names = getattr(self, what)
             if names is not None and (names.shape != (size,) or len(np.unique(names)) != size):
                 return (
                     f"{what} must be {size:,} different names, got {len(np.unique(names)):,} of {names.shape}"

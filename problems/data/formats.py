@@ -7,7 +7,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from rmopt.arrays import read_arrays
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array
+from rmopt.core.arguments import array, shown
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
@@ -71,20 +71,29 @@ def parsed(column: Array) -> tuple[Array | None, Array]:
     values = column.tolist()
     # Python takes 1_000 for a number; in data it is a name.
     named = any(isinstance(value, str) and "_" in value for value in values)
-    try:
+    # It may be text, or a word for what is missing.
+    with suppress(TypeError, ValueError):
         if not named:
             numbers = np.array(values, dtype=np.float64)
             return numbers, np.isnan(numbers)
-    except (TypeError, ValueError):
-        pass  # text, or a word for what is missing
     words = ["" if value is None else str(value).strip() for value in values]
     missing = np.array([word.lower() in MISSING for word in words], dtype=bool)
-    if named:
-        return None, missing
-    try:
-        return np.array(np.where(missing, "nan", words), dtype=np.float64), missing
-    except ValueError:
-        return None, missing
+    with suppress(ValueError):
+        if not named:
+            return np.array(np.where(missing, "nan", words), dtype=np.float64), missing
+    return None, missing
+
+
+def distinct(column: Array) -> tuple[Array, Array]:
+    """Return the different values of a column, and for each row the number of its value."""
+    if column.dtype != object:
+        return np.unique(column, return_inverse=True)
+    words = column.tolist()
+    # Equal values of several types, such as 1 and True, may be written in several ways.
+    keys = words if set(map(type, words)) == {str} else [*zip(map(type, words), map(str, words), strict=True)]
+    values = dict(zip(keys, words, strict=True))
+    numbers = dict(zip(values, range(len(values)), strict=True))
+    return np.array([*values.values()], dtype=object), np.array([numbers[key] for key in keys])
 
 
 def read_file(path: Path, **options: str) -> Table:
@@ -123,7 +132,7 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
         limit = csv.field_size_limit(2**31 - 1)
         lines = csv.reader(stream, delimiter=separator, strict=True)
         try:
-            rows = [row for row in lines if row]
+            rows = list(filter(None, lines))
         except csv.Error as error:
             raise InvalidInputError(
                 f"line {lines.line_num} of {path} is not text in columns ({error}); a field that begins with a quote "
@@ -158,9 +167,9 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
             f"{len(names)}; put fields that contain a separator (a decimal comma?) in quotes, or repair the row."
         )
     table = Table(path.name, str(path), {}, notes=notes)
-    for name, words in zip(names, zip(*rows, strict=True), strict=True):
+    for name, words in zip(names, np.array(rows, dtype=object).T, strict=True):
         # Where semicolons separate, commas are for decimals.
-        _add(table, name, np.array(words, dtype=object), decimals=separator == ";")
+        _add(table, name, words, decimals=separator == ";")
     return table
 
 
@@ -174,8 +183,7 @@ def _add(table: Table, name: str, column: Array, decimals: bool = False) -> None
         numbers, missing = parsed(column)
         whole = numbers is not None and not missing.any() and bool((numbers == np.round(numbers)).all())
         # So pandas writes an index, also one that was shuffled.
-        first = not table.columns
-        if first and numbers is not None and whole and len(np.unique(numbers)) == len(column):
+        if not table.columns and numbers is not None and whole and len(np.unique(numbers)) == len(column):
             which = f" ({name})" * bool(name)
             table.notes.append(
                 f"A column without a name{which} numbers the rows; it is left out, unless it is named."
@@ -184,10 +192,10 @@ def _add(table: Table, name: str, column: Array, decimals: bool = False) -> None
         name = name or f"column {len(table.columns) + 1}"
     if name in table.columns:
         raise InvalidInputError(f"{table.source} has two columns called {name!r}; rename one.")
-    words = [str(word).strip() for word in column.tolist()] if column.dtype == object else []
+    words = {str(word).strip() for word in column.tolist()} if column.dtype == object else set()
     commas = [word for word in words if DECIMAL_COMMA.fullmatch(word)]
     if commas and (decimals or not all(map(THOUSANDS.fullmatch, commas))):
-        points = np.array([word.replace(",", ".") for word in words], dtype=object)
+        points = np.array([str(word).replace(",", ".") for word in column.tolist()], dtype=object)
         if parsed(points)[0] is not None and not any("." in word for word in words):
             table.decimals[name] = points
     table.columns[name] = column
@@ -210,7 +218,7 @@ def decoded(path: Path, encoding: str) -> Iterator[None]:
         # Of a missing mark of the order of bytes no place is known.
         where = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
         cure = "save it as UTF-8, or say its encoding, for example encoding=latin-1"
-        if isinstance(error, UnicodeDecodeError) and 0 in error.object:
+        if isinstance(error, UnicodeDecodeError) and 0 in error.object and "16" not in encoding:
             cure = (
                 "with zero bytes it is no text, such as a picture: take it out; of UTF-16 say encoding=utf-16"
             )
@@ -333,9 +341,10 @@ def _npz(path: Path) -> Table:
     columns = {name: array for name, array in arrays.items() if array.shape == (n,) and name not in parts}
     if "n_train" in arrays:
         first = arrays["n_train"]
-        if first.shape not in ((), (1,)) or first.dtype.kind not in "iu":
+        if first.shape not in ((), (1,)) or first.dtype.kind not in "iu" or not 0 < first.item() < n:
             raise InvalidInputError(
-                f"n_train of {path} must be a whole number: how many rows, the first ones, are for training."
+                f"n_train of {path} must be a whole number from 1 to {n - 1}: how many of its {n} rows, the first "
+                f"ones, are for training; got {shown(first.tolist())}."
             )
         columns["test"] = np.arange(n) >= first.item()
     left = sorted(set(arrays) - set(columns) - parts - {"n_train", "about"})
@@ -346,12 +355,12 @@ def _npz(path: Path) -> Table:
 
 def _svmlight(path: Path) -> Table:
     # Its parser is compiled, and numba takes longer to import than a list of the data sets.
-    from problems.data.pieces import Format, parsed_lines
+    from problems.data.pieces import MOST_FEATURES, Format, parsed_lines
 
     with reading(path):
         text = path.read_bytes() + b"\n"
-    X, labels, starts = parsed_lines(path, text, 0, Format(n_features=2**31 - 1))
-    first = int(X.indices.min(initial=2**31 - 1) > 0)
+    X, labels, starts = parsed_lines(path, text, 0, Format(n_features=MOST_FEATURES))
+    first = int(X.indices.min(initial=MOST_FEATURES) > 0)
     X = X[:, first : X.indices.max(initial=-1) + 1]
     stored = X.nnz
     X.sum_duplicates()
@@ -434,12 +443,9 @@ def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table
         if getattr(given, "ndim", 1) == 2:
             raise InvalidInputError(f"{source} has two columns called {key!r}; rename one.")
         column = array(f"the column {key!r} of the {name}", given)
-        if column.dtype == object and any(isinstance(one, bytes) for one in column.tolist()):
-            column = np.array(
-                [one.decode() if isinstance(one, bytes) else one for one in column.tolist()], object
-            )
-        if column.dtype.kind == "S":
-            column = np.char.decode(column)
+        if column.dtype.kind in "SO":
+            words = [one.decode() if isinstance(one, bytes) else one for one in column.tolist()]
+            column = np.array(words, object)
         if column.dtype == object and any(np.ndim(one) for one in column.tolist()):
             raise InvalidInputError(
                 f"the column {key!r} of the {name} holds lists; make each entry a column."

@@ -10,7 +10,7 @@ import re
 import zipfile
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError
 from rmopt.files import reading
 
-# Bytes of text, rows of arrays and texts in a piece.
-PIECE, ROWS, TEXTS = 2**22, 4096, 256
+# Bytes of text, rows of arrays and texts in a piece; and features, which are numbered by 32 bits.
+PIECE, ROWS, TEXTS, MOST_FEATURES = 2**22, 4096, 256, 2**31 - 1
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
@@ -77,8 +77,8 @@ class Piece:
         How much of the file was read with it.
     n_labels : int
         Of indicators, as the file says; 0 where it says nothing.
-    names : tuple of str, optional
-        Of the features, where the file names them.
+    names, label_names : tuple of str, optional
+        Of the features and of the labels, where the file names them.
     """
 
     X: Any
@@ -87,10 +87,11 @@ class Piece:
     share: float = 1.0
     n_labels: int = 0
     names: tuple[str, ...] | None = None
+    label_names: tuple[str, ...] | None = None
 
     def part(self, rows: Any) -> Piece:
         """Return some of the rows."""
-        return Piece(self.X[rows], self.y[rows], n_labels=self.n_labels, names=self.names)
+        return replace(self, X=self.X[rows], y=self.y[rows])
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -128,18 +129,12 @@ def svmlight_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                     )
                 if X.shape[0]:
                     # What a compressed file has behind it is not known; its bytes are told by the file below.
-                    raw = stream.tell() if path.suffix.lower() not in OPENERS else _told(stream)
-                    yield Piece(X, y, [place, line], min(1.0, raw / max(size, 1)))
+                    below = getattr(stream, "fileobj", None) or getattr(stream, "_fp", stream)
+                    yield Piece(X, y, [place, line], min(1.0, below.tell() / max(size, 1)))
                 place, line = place + whole, line + text.count(b"\n", 0, whole)
             if not more:
                 return
             rest = text[whole:]
-
-
-def _told(stream: Any) -> int:
-    """Return how much of a compressed file was read; 0 where that is not known."""
-    below = getattr(stream, "fileobj", None) or getattr(stream, "_fp", None)
-    return int(below.tell()) if below is not None else 0
 
 
 def parsed_lines(path: Path, text: bytes, line: int, how: Format) -> tuple[csr_array, Array, Array]:
@@ -211,14 +206,16 @@ def _flaw(why: int, word: str, how: Format) -> str:
 
     repair = f"{shown(word)}; repair or remove the line."
     other = ", or zero_based=False (--one-based) where they count from 1" if how.zero_based else ""
+    larger = (
+        f"say a larger n_features{other}" if how.n_features != MOST_FEATURES else "repair or remove the line"
+    )
     return {
         kernels.BAD_LABEL: f"has no number for a label, or one beyond 2⁵³: {repair}",
         kernels.BAD_INDEX: f"has no index:value where one should be: {repair}",
         kernels.BAD_VALUE: f"has no number behind an index: {repair}",
         kernels.BELOW: f"has a feature 0: {shown(word)}; where features count from 0 say zero_based=True (no "
         "--one-based).",
-        kernels.ABOVE: f"has a feature beyond n_features = {how.n_features}: {shown(word)}; say a larger "
-        f"n_features{other}.",
+        kernels.ABOVE: f"has a feature beyond n_features = {how.n_features}: {shown(word)}; {larger}.",
     }[why]
 
 
@@ -345,7 +342,8 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                 )
             if sides == 2 and isinstance(part, _Member) and part.dtype.kind == "U":
                 raise InvalidInputError(f"{what} of {path} holds text; write numbers.")
-        features = _named_features(archive, opened) if "feature_names" in names else None
+        known = ("feature_names", X.shape[1]), ("label_names" if how.multilabel else "", y.shape[-1])
+        called = [_names(archive, opened, *one) if one[0] in names else None for one in known]
         first = mark[0] if mark else 0
         while first < n:
             count = min(ROWS, n - first)
@@ -369,13 +367,15 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                         f"Y in {path} must hold ones and zeros, and {others[0]} is among them; repair it."
                     )
             width = y.shape[1] if how.multilabel else 0
-            yield Piece(rows, labels, [first], (first + count) / n, width, features)
+            yield Piece(rows, labels, [first], (first + count) / n, width, *called)
             first += count
 
 
-def _named_features(archive: zipfile.ZipFile, opened: ExitStack) -> tuple[str, ...]:
-    member = _Member(archive, opened, "feature_names")
-    return tuple(map(str, member.read(0, len(member.shape) and member.shape[0]).ravel().tolist()))
+def _names(archive: zipfile.ZipFile, opened: ExitStack, name: str, count: int) -> tuple[str, ...]:
+    member = _Member(archive, opened, name)
+    if member.shape != (count,):
+        raise InvalidInputError(f"{name} of {archive.filename} must be {count}, a name for each column.")
+    return tuple(map(str, member.read(0, count).tolist()))
 
 
 def _part(archive: zipfile.ZipFile, opened: ExitStack, names: set[str], name: str) -> Any:
@@ -433,7 +433,7 @@ def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
                         f"line {numbers[bad[0]]} of {path} holds NaN or infinity; remove or impute such values."
                     )
                 share = min(1.0, stream.tell() / path.stat().st_size)
-                yield Piece(X, named(path, labels), [place, line], share, names=features)
+                yield Piece(X, named(labels), [place, line], share, names=features)
             place, line = place + sum(map(len, lines)), line + len(lines)
 
 
@@ -470,19 +470,11 @@ def _check_names(path: Path, names: list[str], how: Format) -> None:
     raise InvalidInputError(f"{path} {why}.")
 
 
-def named(path: Path, words: list[str]) -> Array:
-    """Return names of classes: whole numbers where all are written as such, and text else, such as 007 and 1.5."""
-    if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", word) for word in words):
-        return np.array(words, dtype=np.int64)
-    known = set(words)
-    twice = next(
-        (word for word in known if re.fullmatch(r"-?\d+\.0*", word) and word.split(".")[0] in known), None
-    )
-    if twice is not None:
-        raise InvalidInputError(
-            f"{path} names a class both {twice.split('.')[0]} and {twice}, which would be two; write it in one way."
-        )
-    return np.array(words)
+def named(words: list[str]) -> Array:
+    """Return names of classes: whole numbers where all are, as 7 or 7.0, and text else, such as 007 and 1.5."""
+    words = [re.sub(r"^(0|-?[1-9]\d{0,17})\.0*$", r"\1", word) for word in words]
+    whole = all(re.fullmatch(r"0|-?[1-9]\d{0,17}", word) for word in words)
+    return np.array(words, dtype=np.int64 if whole else None)
 
 
 def mtx_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
@@ -593,7 +585,7 @@ def _labels_beside(path: Path, beside: Path, labels: Any, first: int, end: int, 
         at = first + (len(lines) if short else lines.index("")) + 1
         raise InvalidInputError(f"{beside} has no label for row {at} of {path}; make it a line for each row.")
     if not how.multilabel:
-        return named(beside, lines)
+        return named(lines)
     found = [line.split(",") if line else [] for line in lines]
     starts = np.cumsum([0, *map(len, found)])
     return indicators_of(beside, np.array([float(one) for row in found for one in row]), starts)

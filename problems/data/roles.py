@@ -23,7 +23,7 @@ from problems.data.bundles import (
     holds_counts,
     stratified,
 )
-from problems.data.formats import THOUSANDS, Table, count_terms, parsed
+from problems.data.formats import THOUSANDS, Table, count_terms, distinct, parsed
 from rmopt.core.ambient import Array
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError
@@ -241,12 +241,13 @@ def _numbers(table: Table, names: Sequence[str], remedy: str) -> Array:
 
 def names_in(table: Table, name: str) -> tuple[Array, Array]:
     """Return the different names in a column, sorted, whole numbers as such, and the number of each row's name."""
-    column = table.columns[name]
+    column, rows = distinct(table.columns[name])
     numbers, missing = parsed(column)
     if missing.any():
+        gaps = np.flatnonzero(missing[rows])
         raise InvalidInputError(
-            f"the column {name} of {table.source} has gaps in {int(missing.sum()):,} of {len(missing):,} rows, the "
-            f"first in row {int(np.argmax(missing)) + 1}; leave out these rows."
+            f"the column {name} of {table.source} has gaps in {len(gaps):,} of {len(rows):,} rows, the first in row "
+            f"{gaps[0] + 1}; leave out these rows."
         )
     if numbers is not None and not np.isfinite(numbers).all():
         raise InvalidInputError(f"the column {name} of {table.source} holds infinite values; repair it.")
@@ -257,33 +258,32 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
         values: Array = column if column.dtype.kind == "u" else column.astype(np.int64)
     elif numbers is not None and not text and _as_written(words, numbers):
         values = numbers.astype(np.int64)
-        if isinstance(words[0], str) and words[0].strip().endswith(".0"):
-            table.notes.append(f"The names in {name} are written with .0, and were taken for whole numbers.")
+        if any(isinstance(word, str) and word.strip().endswith(".0") for word in words):
+            table.notes.append(f"Names in {name} are written with .0, and were taken for whole numbers.")
     elif numbers is not None and column.dtype.kind == "f":
         values = numbers
     else:
         values = np.array([str(word).strip() for word in words])
     known, numbered = np.unique(values, return_inverse=True)
-    merged = 0 if column.dtype.kind in "iuf" else len(set(words)) - len(known)
-    if merged:
+    if merged := len(column) - len(known):
         table.notes.append(
-            f"{merged:,} name{'s' * (merged > 1)} in {name} became one with another, from which type, spaces or zero "
-            "bytes at the ends alone tell them apart."
+            f"{merged:,} name{'s' * (merged > 1)} in {name} became one with another, from which type, .0, spaces or "
+            "zero bytes at the ends alone tell them apart."
         )
-    return known, numbered.ravel()
+    return known, numbered[rows]
 
 
 def _as_written(words: list[Any], numbers: Array) -> bool:
     """Return whether numbers are whole, and written as such: names such as 007 stay as they are.
 
-    Beside gaps pandas writes 7.0; where all are written so, they are whole too.
+    Beside gaps pandas writes 7.0, which is 7.
     """
     if not np.all(np.abs(numbers) < 2.0**63):
         return False
-    wholes = [str(int(number)) for number in numbers.tolist()]
     floats = [isinstance(word, float) and word.is_integer() for word in words]
     found = [str(int(word) if whole else word).strip() for word, whole in zip(words, floats, strict=True)]
-    return found in (wholes, [f"{whole}.0" for whole in wholes])
+    wholes = [str(int(number)) for number in numbers.tolist()]
+    return all(word in (whole, f"{whole}.0") for word, whole in zip(found, wholes, strict=True))
 
 
 def ratings(table: Table, roles: Roles) -> Ratings:
@@ -313,7 +313,7 @@ def ratings(table: Table, roles: Roles) -> Ratings:
             raise flaw or InvalidInputError(
                 f"{table.source} has {again:,} rating{'s' * (again > 1)} of an item by a user who rated it already, "
                 f"for example user {users[columns[n]]} and item {items[rows[n]]} with other values; leave one of "
-                "each, or say time=COLUMN, and the newest is taken."
+                f"each{', or say time=COLUMN, and the newest is taken' * (len(table.columns) > 3)}."
             )
         newest = "the newest of each was kept, and of equally new ones that further down"
         how = "all with the same value" if times is None else newest

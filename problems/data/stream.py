@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from problems.data.pieces import PIECES, Format, Piece, beside_it, pieces_of, text_pieces
+from problems.data.pieces import MOST_FEATURES, PIECES, Format, Piece, beside_it, pieces_of, text_pieces
 from rmopt.arrays import save_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, optional, shown
@@ -127,6 +127,10 @@ class ChunkStream:
         # A buffer is some whole chunks.
         self._buffer = batch_size * max(1, round(shuffle_buffer / batch_size))
         self._files, self._texts = files_of(self.path)
+        if not how.zero_based and PIECES[".svmlight"] not in map(pieces_of, self._files):
+            raise InvalidInputError(
+                f"zero_based=False (--one-based) is for svmlight files, and {path} has none; leave it out."
+            )
         if self._texts and how.vectorizer is None:
             from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -207,7 +211,10 @@ class ChunkStream:
                 chunks, n_rows = self._place.chunks + 1, self._place.rows + int(sizes[number])
                 self._place = replace(place, given=number + 1, chunks=chunks, rows=n_rows)
                 self.share, self.feature_names = share, piece.names
-                yield (piece.X, piece.y) if len(sizes) == 1 else (piece.X[rows], piece.y[rows])
+                X, y = (piece.X, piece.y) if len(sizes) == 1 else (piece.X[rows], piece.y[rows])
+                if piece.label_names is not None:
+                    y.columns = piece.label_names  # as a frame has them
+                yield X, y
         self._ended = True
 
     def rewind(self) -> None:
@@ -248,8 +255,9 @@ class ChunkStream:
         once._n_epochs = 1
         once.rewind()
         for number, (X, y) in enumerate(once):
-            names = {"feature_names": np.array(once.feature_names)} if once.feature_names else {}
-            parts = {**_parts("X", X), **_parts("Y" if sp.issparse(y) else "y", y), **names}
+            names = {"feature_names": once.feature_names, "label_names": getattr(y, "columns", None)}
+            parts = {**_parts("X", X), **_parts("Y" if sp.issparse(y) else "y", y)}
+            parts |= {name: np.array(known) for name, known in names.items() if known}
             save_arrays(folder / f"{number:06}.npz", parts, {})
 
     @property
@@ -342,7 +350,8 @@ class ChunkStream:
         with closing(self._pieces(place)) as pieces:
             for piece, begun, share in pieces:
                 kind = "sparse" if sp.issparse(piece.X) else "dense"
-                form = kind, piece.X.shape[1], piece.names or (), piece.y.dtype.kind == "U"
+                names = *(piece.names or ()), *(piece.label_names or ())
+                form = kind, piece.X.shape[1], names, piece.y.dtype.kind == "U"
                 known = known or form
                 if form != known:
                     file = self._files[self._order(place.epoch)[begun.file]]
@@ -452,7 +461,7 @@ def stream(
             f"vectorizer = {shown(vectorizer)} must have transform, as a HashingVectorizer."
         )
     how = Format(
-        optional(integer, 1)("n_features", n_features),
+        optional(integer, 1, MOST_FEATURES)("n_features", n_features),
         flag("zero_based", zero_based),
         flag("multilabel", multilabel),
         vectorizer,
@@ -481,7 +490,8 @@ def files_of(path: Path) -> tuple[list[Path], bool]:
     else:
         seen = [one for one in sorted(path.iterdir()) if not one.name.startswith(".")]
         files = [one for one in seen if one.is_file() and pieces_of(one) is not None]
-        texts = [] if files else _texts_in(seen)
+        inside = (one for folder in seen if folder.is_dir() for one in sorted(folder.iterdir()))
+        texts = [] if files else [one for one in inside if one.is_file() and one.name[0] != "."]
         if texts:
             _tell_unread(path, [one for one in seen if not one.is_dir()], [])
             return texts, True
@@ -515,11 +525,6 @@ def _tell_unread(path: Path, seen: list[Path], files: list[Path]) -> None:
         )
 
 
-def _texts_in(folders: list[Path]) -> list[Path]:
-    inside = (one for folder in folders if folder.is_dir() for one in sorted(folder.iterdir()))
-    return [one for one in inside if one.is_file() and not one.name.startswith(".")]
-
-
 def _known_by(file: Path) -> list[int]:
     """Return the size of a file, and a checksum of both of its ends."""
     size = file.stat().st_size
@@ -548,8 +553,8 @@ def _taken(waiting: list[tuple[Piece, Place]], count: int) -> tuple[Piece, Place
         if len(piece) > wanted:
             waiting.insert(0, (piece.part(slice(wanted, None)), replace(place, skip=place.skip + wanted)))
         wanted -= len(some[-1])
-    whole = Piece(*(_stacked([getattr(one, name) for one in some]) for name in ("X", "y")))
-    whole = replace(whole, n_labels=max(one.n_labels for one in some), names=some[0].names)
+    X, y = (_stacked([getattr(one, name) for one in some]) for name in ("X", "y"))
+    whole = replace(some[0], X=X, y=y, n_labels=max(one.n_labels for one in some))
     return whole, replace(begun, reached=place.file)
 
 
@@ -564,8 +569,8 @@ def _other(form: tuple[Any, ...], known: tuple[Any, ...]) -> str:
         pairs = zip_longest(form[2], known[2], fillvalue="no name")
         found, before = next(pair for pair in pairs if pair[0] != pair[1])
         return (
-            f"names its features otherwise than files before it: {found} where they have {before}; bring the columns "
-            "into one order, under the same names."
+            f"names its columns otherwise than files before it: {found} where they have {before}; bring them into "
+            "one order, under the same names."
         )
     kinds = ["text" if one[3] else "numbers" for one in (form, known)]
     return (

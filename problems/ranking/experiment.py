@@ -32,7 +32,7 @@ from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Recorder
 
-USUAL_RANKS = "10,20,40"
+USUAL_RANKS, STARTS = "10,20,40", ", ".join(INITS)
 MEASURES = ("precision_at_1", "precision_at_3", "precision_at_5", "ndcg_at_5", "psp_at_1")
 # Enough test rows for a curve against time; the table measures all.
 CURVE_ROWS = 500
@@ -44,13 +44,13 @@ def ranking(
     data: Annotated[options.Data, MultilabelBundle] = "scipy-parameters",
     data_home: options.DataHome = None,
     rank: Annotated[str | None, options.rank_option(USUAL_RANKS)] = None,
-    epochs: Annotated[int, Option(help="Passes over the training rows.")] = 10,
+    epochs: Annotated[int, Option(help="Passes of LORETA, passive-aggressive steps and perceptrons.")] = 10,
     seeds: options.SeedsOrPublished = 5,
     methods: Annotated[str, options.methods_option(METHODS)] = ",".join(METHODS),
     method: options.OwnMethods = None,
     select: options.Select = "first",
     folds: options.Folds = 5,
-    inits: Annotated[str, Option(help=f"Starts of the methods with a rank: any of {', '.join(INITS)}.")] = (
+    inits: Annotated[str, Option(help=f"Starts of LORETA and passive-aggressive steps: any of {STARTS}.")] = (
         "zero,identity"
     ),
     n_jobs: options.Jobs = 1,

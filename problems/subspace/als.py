@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -64,17 +65,18 @@ class Side:
         n, d = len(self.counts), features.shape[1]
         found = Regressed(np.empty((n, d)), np.empty((n, d)), np.empty(n))
         given = self.known, features, (scales, precision, pull, alpha), noise
+        self.each(lambda *columns: regress_piece(*given, *columns, *found), d - 1, "or a smaller rank")
+        return found
 
-        def regressed(_: int, first: int, last: int) -> int:
-            return int(regress_piece(*given, first, last, *found))
-
-        failed = max(in_pieces(regressed, self.cuts, self.counts.sum() * d**2))
+    def each(self, solve: Callable[[int, int], Any], rank: int, cure: str) -> None:
+        """Let a compiled function of the first column and an end solve each; refuse the last that it cannot."""
+        work = self.counts.sum() * (rank + 1) ** 2
+        failed = max(in_pieces(lambda _, *columns: int(solve(*columns)), self.cuts, work))
         if failed >= 0:
             raise InvalidInputError(
                 f"column or row {failed} with {self.counts[failed]} known entries has no unique solution at rank "
-                f"{d - 1} in double precision; choose a larger lam, or a smaller rank."
+                f"{rank} in double precision; choose a larger lam, {cure}."
             )
-        return found
 
 
 def standardised(values: Array) -> tuple[Array, float, float]:

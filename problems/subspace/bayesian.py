@@ -242,8 +242,8 @@ class BayesianCompletion(CompletionModel):
         Of the columns, without features, in each sample.
     column_links_ : array, shape (n_samples, q, rank + 1)
         What features of columns add to effects and factors; with ``implicit=True`` there is one more for each row.
-    n_column_features_ : int
-        How many `fit` got, q or 0.
+    n_row_features_, n_column_features_ : int
+        How many `fit` got, p and q, or 0.
     mean_, scale_ : float
         Of the known entries, whose standard deviation is `scale_`.
     known_, row_names_, column_names_
@@ -294,7 +294,7 @@ class BayesianCompletion(CompletionModel):
     }
     _numbers: ClassVar = {
         **CompletionModel._numbers, "mean_": number, "scale_": number, "_seed": seed_number,
-        "n_column_features_": integer,
+        "n_row_features_": integer, "n_column_features_": integer,
     }  # fmt: skip
 
     def fit(
@@ -335,7 +335,8 @@ class BayesianCompletion(CompletionModel):
             [] if found is None else [_checked_features(name, found, size)]
             for name, found, size in zip(("row_features", "column_features"), features, (m, n), strict=True)
         )
-        self.n_column_features_ = of_columns[0].shape[1] if of_columns else 0
+        widths = [sum(table.shape[1] for table in side) for side in (of_rows, of_columns)]
+        self.n_row_features_, self.n_column_features_ = widths
         if self.implicit:
             known = sp.csr_array(table)
             of_rows.append(_flags(known.indptr, known.indices, n))
@@ -361,6 +362,8 @@ class BayesianCompletion(CompletionModel):
             self.column_prior_means_[s] = sample.column_prior.mean
             self.column_prior_precisions_[s] = sample.column_prior.precision
             self.column_links_[s] = np.concatenate([np.empty((0, d)), *sample.column_links])
+        _weigh_unseen(sampler.by_rows.counts, self.row_samples_)
+        _weigh_unseen(sampler.by_columns.counts, self.column_samples_, self.column_means_)
 
     def fold_in(self, pairs: Any, values: Any, names: Any = None, *, features: Any = None) -> Self:
         """Return a new model that has further columns, drawn given the rows; the model itself does not change.
@@ -447,21 +450,22 @@ class BayesianCompletion(CompletionModel):
         """Return the mean over samples of b_i + c_j + u_i · w_j, and that of its square."""
         sums, squares = np.zeros(len(rows)), np.zeros(len(rows))
         add_sampled(rows, columns, self.row_samples_, column_samples, sums, squares)
-        count = len(self.row_samples_)
-        return sums / count, squares / count
+        return sums / len(self.row_samples_), squares / len(self.row_samples_)
 
     def _factors(self) -> tuple[Array, Array]:
         # Side by side: the sum of the samples' products.
         m, n = self.known_.shape
         rows, columns = self.row_samples_[:, :m, 1:], self.column_means_[:, :n, 1:]
-        return rows.swapaxes(0, 1).reshape(m, -1), columns.swapaxes(0, 1).reshape(n, -1)
+        # Draws of the prior are like no other row.
+        known = (np.bincount(self.known_.indices, minlength=m) > 0) | (self.n_row_features_ > 0)
+        return known[:, None] * rows.swapaxes(0, 1).reshape(m, -1), columns.swapaxes(0, 1).reshape(n, -1)
 
     def _append(self, table: KnownEntries, *features: Any) -> None:
         m, added = table.shape
         side = Side(table, (table.data - self.mean_) / (self.scale_ or 1.0))
         if (features[0] is None) != (self.n_column_features_ == 0):
             raise InvalidInputError(
-                "features must be given where fit got column_features, and only there; fit got "
+                "features must be given where fit got column_features, and only there, to fold_in; fit got "
                 f"{self.n_column_features_ or 'none'}{' for each column' if self.n_column_features_ else ''}."
             )
         tables = [sp.csr_array((added, 0))]
@@ -497,6 +501,13 @@ class BayesianCompletion(CompletionModel):
             self.noise_precisions_.min(initial=1.0) > 0.0 and len(self.noise_precisions_) == self.n_samples
         ):
             raise ValueError("it has no precision of the noise for each sample")
+
+
+def _weigh_unseen(counts: Array, *samples: Array) -> None:
+    """Move the draws of the last row from the mean of the rows to that of the entries, of which a few have most."""
+    weights = np.float32(counts / counts.sum() - (counts > 0) / np.count_nonzero(counts))
+    for some in samples:
+        some[:, -1] += weights @ some
 
 
 def _flags(indptr: Array, indices: Array, size: int) -> sp.csr_array:

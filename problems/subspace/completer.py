@@ -556,9 +556,10 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     @classmethod
     def _made(cls, arrays: dict[str, Array], about: dict[str, Any]) -> Self:
-        # Version 0.2 did not say it, and took names that are the numbers from 0 for none.
+        # Version 0.2 said neither, and took names that are the numbers from 0 for none.
         counted = (np.array_equal(arrays[name], np.arange(len(arrays[name]))) for name in cls._names)
-        about["numbers"].setdefault("_named", not all(counted))
+        unsaid = {"_named": not all(counted), "n_row_features_": 1}
+        about["numbers"] = {name: unsaid[name] for name in unsaid if name in cls._numbers} | about["numbers"]
         return super()._made(arrays, about)
 
     def _restore(self, arrays: dict[str, Array]) -> None:

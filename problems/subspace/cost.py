@@ -216,11 +216,6 @@ class MatrixCompletion(OwnedData):
         """
         return scaled_inverse(self._solve(point).curvature, tangent)
 
-    def root_mean_square(self, point: Array) -> float:
-        """Return the root mean square of the residuals at the known entries."""
-        gaps = misfits(self.whole, point, self._solve(point).inner[0])
-        return float(np.sqrt(gaps @ gaps / len(gaps)))
-
     @cached_property
     def whole(self) -> sp.csc_array:
         """The columns of all agents, side by side."""
@@ -341,7 +336,7 @@ def dealt(ratings: Any, n_agents: int) -> dict[int, KnownEntries]:
         if parts[agent].nnz == 0:
             raise InvalidInputError(
                 f"agent {agent} (columns {share.start} to {share.stop - 1}) would have no known entry; choose fewer "
-                "agents."
+                "agents, or hold out fewer entries."
             )
     return parts
 

@@ -12,7 +12,6 @@ from problems.subspace.als import START, Penalty, Side
 from problems.subspace.completer import PointCompletion
 from problems.subspace.cost import KnownEntries
 from problems.subspace.kernels import weigh_piece
-from problems.threads import in_pieces
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, integer, number
@@ -142,13 +141,6 @@ class ImplicitALS(PointCompletion):
         scales = Penalty(self.lam, self.count_power).scales(side)
         given = side.known, features, features.T @ features, scales, float(self.alpha)
 
-        def solved(_: int, first: int, last: int) -> int:
-            return int(weigh_piece(*given, first, last, found, costs))
-
-        failed = max(in_pieces(solved, side.cuts, side.counts.sum() * d**2))
-        if failed >= 0:
-            raise InvalidInputError(
-                f"column or row {failed} has no unique solution at rank {d} in double precision; choose a larger "
-                "lam, a smaller rank or a smaller alpha."
-            )
+        cure = "a smaller rank or a smaller alpha"
+        side.each(lambda *columns: weigh_piece(*given, *columns, found, costs), d, cure)
         return found, costs

@@ -22,6 +22,7 @@ from rmopt.core.arguments import number
 from rmopt.experiments import Outcome, Run
 from rmopt.files import write_atomically
 
+MODELS: dict[str, Any] = {"als": BiasedALS, "bayesian": BayesianCompletion, "implicit": ImplicitALS}
 # Of implicit feedback.
 MEASURES = "precision", "recall", "ndcg"
 # Between two moves of the progress bar.
@@ -73,7 +74,8 @@ def completion(
             "learns who has what."
         )
     (width,) = ranks_within(run.say, str(rank or ""), "10", min(ratings.shape) - 1)
-    estimator = _estimator(model, width, ratings, run.seed)
+    limits = None if model == "implicit" else ratings.limits
+    estimator = MODELS[model](width, limits=limits, random_state=run.seed)
     rows = _measured(estimator, ratings, run.seed, hidden, n)
     fitted = estimator.fit(ratings)
     fitted.save(run.path("model.npz"))
@@ -93,13 +95,6 @@ def completion(
     return Outcome(
         ratings.source, {"model": model, "rank": width, "hidden": hidden, "n": n}, rows, headings=HEADINGS
     )
-
-
-def _estimator(model: str, rank: int, ratings: Ratings, seed: int) -> CompletionModel:
-    if model == "implicit":
-        return ImplicitALS(rank, random_state=seed)
-    kind = BiasedALS if model == "als" else BayesianCompletion
-    return kind(rank, limits=ratings.limits, random_state=seed)
 
 
 def _measured(

@@ -49,8 +49,7 @@ def fused_pass(rows: Any, columns: Any, values: Any, U: Any, W: Any, G: Any) -> 
 
 
 def relative_residual(tasks: MatrixCompletion, U: np.ndarray) -> float:
-    whole = tasks.whole
-    return tasks.root_mean_square(U) * np.sqrt(whole.nnz) / float(np.linalg.norm(whole.data))
+    return float(np.sqrt(tasks.residual_sum(U, 0)[0]) / np.linalg.norm(tasks.whole.data))
 
 
 def pymanopt_cg(whole: Any) -> tuple[float, float]:
