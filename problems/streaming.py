@@ -24,7 +24,8 @@ Files = Annotated[
     ),
 ]
 Features = Annotated[
-    int | None, Option("--n-features", min=1, help="Needed for .svmlight and texts, which do not say it.")
+    int | None,
+    Option("--n-features", min=1, help="Needed for .svmlight; texts are hashed to 262,144 unless given."),
 ]
 Rank = Annotated[int | None, Option(min=1, help="The rank of the model; unless given the data decide it.")]
 StepSize = Annotated[

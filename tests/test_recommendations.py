@@ -76,7 +76,7 @@ def test_one_user_is_shown(file: Path, tmp_path: Path, capsys: Any) -> None:
     with (tmp_path / "recommendations.csv").open(newline="") as text:
         _, *lines = csv.reader(text)
     assert [line[0] for line in lines] == ["ann7"] * 2
-    assert f"For ann7: {lines[0][2]} ({float(lines[0][3]):.2f}), {lines[1][2]}" in out
+    assert f"For ann7:\n  {lines[0][2]:6}  {float(lines[0][3]):.2f}\n  {lines[1][2]}" in out
 
 
 @pytest.mark.parametrize(

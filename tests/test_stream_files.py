@@ -324,6 +324,7 @@ def test_save_writes_one_pass_with_the_names_of_features(tmp_path: Path) -> None
 def test_texts_are_hashed(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
     folder, how = formatted("texts", tmp_path, digits)
     [(X, y)] = stream(folder, random_state=0, **how)
+    assert next(iter(stream(folder)))[0].shape[1] == 2**18
     texts = {path.read_text(): path.parent.name for path in folder.glob("*/*")}
     expected = HashingVectorizer(n_features=256).transform(list(texts))
     assert set(y) == set(texts.values())

@@ -31,6 +31,8 @@ Chunk = tuple[Any, Any]
 
 # How much of both ends of a file is looked at to know it again.
 ENDS = 4096
+# Features to which texts are hashed, unless it is said: 4 MB of a model for each of its rank.
+HASHED = 2**18
 
 
 @dataclass(frozen=True)
@@ -134,12 +136,8 @@ class ChunkStream:
         if self._texts and how.vectorizer is None:
             from sklearn.feature_extraction.text import HashingVectorizer
 
-            if how.n_features is None:
-                raise InvalidInputError(
-                    f"the texts of {path} are hashed to a number of features; say n_features (--n-features), for "
-                    "example 1048576, or give a fitted vectorizer."
-                )
-            self._how = replace(how, vectorizer=HashingVectorizer(n_features=how.n_features))
+            width = HASHED if how.n_features is None else how.n_features
+            self._how = replace(how, vectorizer=HashingVectorizer(n_features=width), n_features=width)
         # What somebody's vectorizer is before it is used, which may set attributes of it.
         self._vectorizer = copy(self._how.vectorizer)
         self.feature_names: tuple[str, ...] | None = None
@@ -403,7 +401,7 @@ def stream(
         X_indices, X_indptr and X_shape, and y, or indicators Y or their parts; ``.csv`` of numbers, with a first line
         of names. Or a folder whose subfolders hold the texts of a class.
     n_features : int, optional
-        Needed for svmlight files, which do not say it, and for texts, which are hashed to so many.
+        Needed for svmlight files, which do not say it. Texts are hashed to so many, 262,144 unless given.
     batch_size : int
         Rows of a chunk. The last one of a pass has half to one and a half times as many.
     n_epochs : int

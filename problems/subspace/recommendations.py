@@ -91,7 +91,10 @@ def completion(
         )
     write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.getvalue().encode()))
     for name, best in zip(user or (), lists, strict=False):
-        run.say(f"For {name}: " + ", ".join(f"{item} ({score:.2f})" for item, score, *_ in best) + "\n")
+        wide = max((len(str(item)) for item, *_ in best), default=0)
+        run.say(
+            "\n".join([f"For {name}:", *(f"  {item!s:{wide}}  {score:.2f}" for item, score, *_ in best), ""])
+        )
     return Outcome(
         ratings.source, {"model": model, "rank": width, "hidden": hidden, "n": n}, rows, headings=HEADINGS
     )
