@@ -35,6 +35,8 @@ MANY = 200
 # Steps or shots towards a geodesic with the canonical metric: three for near points, some dozens at 0.8 π; with the
 # Euclidean one: ten for near points, up to eighty at 0.95 π. Beyond, some pairs have none that come nearer.
 MAX_STEPS = 500
+# Steps whose outcome the next one is made of.
+MEMORY = 10
 # Where along a geodesic what a shot misses is carried back to its start, as parts of its length.
 STAGES = np.array([1.0, 2.0 / 3.0, 1.0 / 3.0])[:, None, None]
 
@@ -417,16 +419,26 @@ def _canonical_log(X: Array, Y: Array) -> Array:
             )
         V[:, -1] *= -1.0
     V[:, p:] = V[:, p:] @ left.T
+    seen: list[Array] = []
+    turns: list[Array] = []
     for _ in range(MAX_STEPS):
         generator = rotation_log(V)
         B, C = generator[p:, :p], generator[p:, p:]
         if np.linalg.norm(C) <= 1e-13 * coarseness(C):
             return X @ generator[:p, :p] + Q @ B
+        if seen and np.linalg.norm(C) > np.linalg.norm(seen[-1]):
+            seen, turns = [], []
+        # What the last turns did to C tells how much of them to undo: a quarter of the steps (Anderson 1965).
+        seen, turns = [*seen[-MEMORY:], C], turns[-MEMORY:]
+        moves = np.diff(seen, axis=0)
+        shares = np.linalg.lstsq(moves.reshape(-1, C.size).T, C.ravel())[0]
+        rest = C - np.tensordot(shares, moves, 1)
         # To third order in B the block C moves by S Γ + Γ S with S = BBᵀ/12 − I/2, which far off is no guide.
         squares, vectors = np.linalg.eigh(B @ B.T)
         pull = np.maximum(0.5 - squares / 12.0, 0.02)
-        turn = vectors @ ((vectors.T @ C @ vectors) / (pull[:, None] + pull)) @ vectors.T
-        V[:, p:] = V[:, p:] @ rotation(0.5 * (turn.T - turn))
+        turn = vectors @ ((vectors.T @ rest @ vectors) / (pull[:, None] + pull)) @ vectors.T
+        turns.append(0.5 * (turn.T - turn) - np.tensordot(shares, turns, 1))
+        V[:, p:] = V[:, p:] @ rotation(turns[-1])
     raise _too_far("steps")
 
 
