@@ -334,6 +334,8 @@ PATIENCE = 200
 EARLY = 1e-3
 # Below this share of the cost what a gradient promises is nothing.
 VANISHED = 1e-13
+# The least step that is surely seen, as a share of the size of a point.
+RESOLVED = 1e-12
 # Below this share of the cost a step of the size of the manifold would change nothing that can be seen.
 ROUNDED = 1e-8
 # What needs no look before it is taken for a number.
@@ -451,7 +453,14 @@ class GradientSolver(CheckedValue, Solver):
             share = state.norm * way / abs(state.cost) if state.cost else inf
             # What was asked for by a number is what is done.
             if self.tol is None and self.gradient_norm is None and share <= VANISHED * work.coarseness:
-                return Converged(f"{length}, which is rounding")
+                # Beside a large constant all gradients are small; that of a minimum is another one at the next point.
+                there = work.retract(
+                    state.point, state.gradient, -RESOLVED * work.coarseness * way / state.norm
+                )
+                back = work.carry(there, state.point, work.gradient(there))
+                change = work.manifold.to_tangent_space(state.point, back) - state.gradient
+                if work.manifold.norm(state.point, change) > 0.5 * state.norm:
+                    return Converged(f"{length}, which is rounding")
             idle = state.best[2]
             what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
             early = share > ROUNDED * work.coarseness**0.5 and state.norm > EARLY * state.first_norm
