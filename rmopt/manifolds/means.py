@@ -197,7 +197,9 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
     count = len(points)
     shares = np.full(count, 1.0 / count) if weights is None else numbers("weights", weights, (count,))
     if not abs(shares.sum() - 1.0) < 1e-8:
-        raise InvalidInputError(f"weights have the sum {shares.sum():.3g}; divide them by it.")
+        raise InvalidInputError(
+            f"weights have the sum {shares.sum():.3g}; it must be 1: unless it is 0, divide them by it."
+        )
     return mean_on(manifold)(points, shares)
 
 
