@@ -614,9 +614,15 @@ class _Run:
 
     def _identity(self, initial_point: Any) -> dict[str, Any]:
         """Return what a checkpoint belongs to: names and values or fingerprints."""
-        problem, seed, first = self.problem, self.seed, self.first
+        problem, seed, first, recorder = self.problem, self.seed, self.first, self.recorder
+        # A criterion that looks at other measurements ends elsewhere.
+        plan: dict[str, Any] = {}
+        if recorder.metrics and self.stop is not None:
+            plan["plan of measurements"] = recorder.at or [recorder.first, recorder.ratio]
+        given = getattr(self.checkpoint, GIVEN, None)
         return {
-            GIVEN: getattr(self.checkpoint, GIVEN, None),
+            GIVEN: given and given | plan,
+            **plan,
             "seed": seed,
             "first_step": first,
             **fingerprints(problem.manifold, "manifold"),
