@@ -468,6 +468,16 @@ class _Run:
         if rows and self.first < step < self.last and not self._is_planned(step):
             # The end of a smaller budget was measured too.
             rows = [row for row in rows if row["step"] < step]
+        if rows and self.stop is not None and not self.observes:
+            planned: list[float] = [self.first]
+            while planned[-1] < step:
+                planned.append(recorder.next_after(int(planned[-1])))
+            if ({*planned[:-1]} ^ {row["step"] for row in rows}) - {step, self._asked_at()}:
+                raise InvalidInputError(
+                    f"the checkpoint {getattr(checkpoint, 'path', checkpoint)} was measured at other steps than this "
+                    "run plans for its criterion; go on with the same max_iter and recorder, delete it or choose "
+                    "another path."
+                )
         recorder.begin(step, self.last, rows)
         if checkpoint is not None:
             # What cannot be saved is told before work starts.
@@ -614,15 +624,9 @@ class _Run:
 
     def _identity(self, initial_point: Any) -> dict[str, Any]:
         """Return what a checkpoint belongs to: names and values or fingerprints."""
-        problem, seed, first, recorder = self.problem, self.seed, self.first, self.recorder
-        # A criterion that looks at other measurements ends elsewhere.
-        plan: dict[str, Any] = {}
-        if recorder.metrics and self.stop is not None:
-            plan["plan of measurements"] = recorder.at or [recorder.first, recorder.ratio]
-        given = getattr(self.checkpoint, GIVEN, None)
+        problem, seed, first = self.problem, self.seed, self.first
         return {
-            GIVEN: given and given | plan,
-            **plan,
+            GIVEN: getattr(self.checkpoint, GIVEN, None),
             "seed": seed,
             "first_step": first,
             **fingerprints(problem.manifold, "manifold"),

@@ -18,6 +18,7 @@ from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 
 Map = Callable[[Any], Any]
+Solved = tuple[Any, float, float, float, bool]
 
 # A step counts when it brings this share of what the model promised.
 ACCEPTED = 0.05
@@ -49,7 +50,7 @@ class ModelSolver(GradientSolver):
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         point, gradient = state.point, state.gradient
-        step, promised, size, bound, inside = self._solved(work, state)
+        step, promised, size, bound, held = self._solved(work, state)
         if not np.isfinite(promised):
             raise self.diverged(state.steps, "a product with the Hessian", state.point)
         # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
@@ -67,7 +68,7 @@ class ModelSolver(GradientSolver):
         if rounding:
             if not self._length(work, there, new, norm) < self._length(work, point, gradient, state.norm):
                 # Longer steps may have raised the cost already, and shorter ones cannot be judged.
-                if inside or state.memory[1]:
+                if not held or state.memory[1]:
                     return done._replace(stuck=True, counts=counts)
                 # The bound was too tight for a step that the gradient can be judged by.
                 return done._replace(memory=(self._loosened(bound), 0), counts=counts)
@@ -81,12 +82,12 @@ class ModelSolver(GradientSolver):
             counts=counts, step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
         )  # fmt: skip
 
-    def _solved(self, work: Oracle, state: Iterate) -> tuple[Any, float, float, float, bool]:
-        """Return what `_minimised` does, with the promise in units of the cost, and whether the step is inside."""
+    def _solved(self, work: Oracle, state: Iterate) -> Solved:
+        """Return what `_minimised` does, with the promise in units of the cost."""
         # A power of two, which changes no bits, so that squares and cubes of lengths are finite.
         scale, product = 2.0 ** -frexp(state.first_norm)[1], self.products(work, state)
-        step, promised, size, bound = self._minimised(work, state, lambda xi: product(xi) * scale, scale)
-        return step, promised / scale, size, bound, self._is_inside(size, bound, promised)
+        step, promised, *rest = self._minimised(work, state, lambda xi: product(xi) * scale, scale)
+        return step, promised / scale, *rest
 
     def products(self, work: Oracle, state: Iterate) -> Map:
         """Return the quadratic part of the model: the Hessian, as a map of tangent vectors."""
@@ -100,17 +101,11 @@ class ModelSolver(GradientSolver):
         return work.positive(work.inner(point, gradient, precondition(gradient)), norm) ** 0.5
 
     @abstractmethod
-    def _minimised(
-        self, work: Oracle, state: Iterate, product: Map, scale: float
-    ) -> tuple[Any, float, float, float]:
-        """Return a step that lowers the model, what it promises, its size, and the bound.
+    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
+        """Return a step that lowers the model, what it promises, its size, the bound, and whether that held it back.
 
         Products are scaled, and so is the gradient: such that the first one had about the length 1.
         """
-
-    @abstractmethod
-    def _is_inside(self, size: float, bound: float, promised: float) -> bool:
-        """Return whether the bound did not hold a step back."""
 
     @abstractmethod
     def _loosened(self, bound: float) -> float:
@@ -184,9 +179,6 @@ class TrustRegions(ModelSolver):
             self._solved(work, before)
         return state
 
-    def _is_inside(self, size: float, bound: float, promised: float) -> bool:
-        return size < 0.99 * bound
-
     def _loosened(self, bound: float) -> float:
         return 10.0 * bound
 
@@ -198,10 +190,8 @@ class TrustRegions(ModelSolver):
             return 0.25 * min(bound, size)
         return max(bound, 2.0 * size) if ratio > 0.75 else bound
 
-    def _minimised(
-        self, work: Oracle, state: Iterate, product: Map, scale: float
-    ) -> tuple[Any, float, float, float]:
-        """Return a step, what it promises, its size, and the radius; sizes are in the preconditioner's norm."""
+    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
+        """Return what `ModelSolver` says, with the radius; sizes are in the preconditioner's norm."""
         point, (radius, refused) = state.point, state.memory
         gradient, inner, precondition = state.gradient * scale, work.inner, work.preconditioner(point)
         if not (refused and work.products[0] is point):
@@ -246,7 +236,7 @@ class TrustRegions(ModelSolver):
             p, sp, pp = p * beta - z, beta * (sp + alpha * pp), rz + beta * beta * pp
         # The residual is the gradient and what the Hessian makes of the step.
         promised = -0.5 * (inner(point, gradient, step) + inner(point, residual, step))
-        return step, promised, ss**0.5, radius
+        return step, promised, ss**0.5, radius, ss**0.5 >= 0.99 * radius
 
 
 class LevenbergMarquardt(TrustRegions):
@@ -346,9 +336,6 @@ class AdaptiveCubics(ModelSolver):
 
     # The bound is the weight σ of the cube: larger weights make shorter steps.
 
-    def _is_inside(self, size: float, bound: float, promised: float) -> bool:
-        return bound * size * size * size <= 1e-8 * promised
-
     def _loosened(self, bound: float) -> float:
         return max(0.01 * bound, 1e-150)
 
@@ -358,10 +345,8 @@ class AdaptiveCubics(ModelSolver):
     def _adapted(self, bound: float, size: float, ratio: float) -> float:
         return max(0.1 * bound, 1e-150) if ratio > 0.75 else bound if ratio >= 0.25 else 2.0 * bound
 
-    def _minimised(
-        self, work: Oracle, state: Iterate, product: Map, scale: float
-    ) -> tuple[Any, float, float, float]:
-        """Return a step, what it promises, its length, and σ."""
+    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
+        """Return what `ModelSolver` says, with σ."""
         point, inner, sigma = state.point, work.inner, state.memory[0]
         length = state.norm * scale
         basis = [state.gradient / -state.norm]
@@ -393,7 +378,8 @@ class AdaptiveCubics(ModelSolver):
         for q, share in zip(basis[1:], y[1:], strict=False):
             step = step + q * float(share)
         promised = float(length * y[0] - 0.5 * y @ tri @ y)
-        return step, promised, float(np.linalg.norm(y)), sigma
+        size = float(np.linalg.norm(y))
+        return step, promised, size, sigma, sigma * size * size * size > 1e-8 * promised
 
 
 def _cubic_minimum(diagonal: Any, beside: Any, length: float, sigma: float) -> Any:
