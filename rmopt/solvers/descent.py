@@ -290,13 +290,10 @@ class Oracle:
 
             def product(tangent: Any) -> Any:
                 counts[2] += 1
-                if self.trusted:
-                    bent = along(manifold.embedding(point, tangent))
-                else:
-                    given = manifold.embedding(point, tangent)
-                    call = partial(unchanged, self.cost, given, partial(along, given), "hessian")
-                    bent = unchanged(self.cost, point, call, "hessian")
-                    self.trusted = True
+                given = manifold.embedding(point, tangent)
+                call = partial(along, given)
+                bent = call() if self.trusted else unchanged(self.cost, [point, given], call, "hessian")
+                self.trusted = True
                 return convert(point, ambient, self._own(bent, "hessian", point), tangent)
 
             return product
