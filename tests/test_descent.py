@@ -670,9 +670,11 @@ def test_a_warm_start_is_not_suspected() -> None:
     assert "may be wrong" not in again.stopped_by
 
 
-def test_cubics_on_a_flat_bottom() -> None:
-    problem = Problem(Euclidean(3, 1), rmopt.autograd_cost(lambda x: anp.sum(x**4)))
-    result = AdaptiveCubics(tol=0.0, max_iter=400).run(problem, random_state=1)
+@pytest.mark.parametrize("solver", [AdaptiveCubics, TrustRegions, GradientDescent])
+@pytest.mark.parametrize("unit", [1.0, 1e-100])
+def test_runs_to_the_end_of_numbers_on_a_flat_bottom(solver: Any, unit: float) -> None:
+    problem = Problem(Euclidean(3, 1), rmopt.autograd_cost(lambda x: unit * anp.sum(x**4)))
+    result = solver(tol=0.0, max_iter=400).run(problem, random_state=1)
     assert np.abs(result.point).max() < 1e-6
 
 

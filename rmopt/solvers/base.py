@@ -190,9 +190,7 @@ class Solver(Value, ABC):
     max_iter: int = 1000
     keeps_constraints: ClassVar[bool] = False
     keeps_single: ClassVar[bool] = False
-    not_identity: ClassVar[tuple[str, ...]] = (
-        "max_iter", "n_epochs", "world", "_max_iter",
-    )  # fmt: skip
+    not_identity: ClassVar[tuple[str, ...]] = ("max_iter", "n_epochs", "world", "_max_iter")
 
     def __repr__(self) -> str:
         plain = {

@@ -20,7 +20,7 @@ from rmopt.core.transport import ByManifold, ByProjection, Transport, as_transpo
 from rmopt.errors import DivergedError, InvalidInputError, RmoptError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Product
-from rmopt.precision import slack
+from rmopt.precision import real_type, slack
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver, broke_down
 from rmopt.solvers.stop import Converged, Stop
@@ -469,10 +469,11 @@ class GradientSolver(CheckedValue, Solver):
 
     def limit(self, state: Iterate) -> float:
         """Return the length at which a gradient is short enough."""
-        if self.gradient_norm is not None:
-            return self.gradient_norm
-        tol = slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
-        return tol * state.first_norm
+        parts = arrays_of(state.point)
+        tol = slack(1e-6, *parts) if self.tol is None else self.tol
+        wanted = tol * state.first_norm if self.gradient_norm is None else self.gradient_norm
+        # The squares of shorter ones are zero, or beside that of the first.
+        return max(wanted, float(np.finfo(real_type(*parts)).tiny) ** 0.5 * max(1.0, state.first_norm))
 
     def diverged(
         self, step: int, what: str = "the cost or a derivative of it", point: Any = None

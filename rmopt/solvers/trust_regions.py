@@ -378,7 +378,6 @@ class AdaptiveCubics(ModelSolver):
         for q, share in zip(basis[1:], y[1:], strict=False):
             step = step + q * float(share)
         promised = float(length * y[0] - 0.5 * y @ tri @ y)
-        size = float(np.linalg.norm(y))
         return step, promised, size, sigma, sigma * size * size * size > 1e-8 * promised
 
 
