@@ -215,15 +215,14 @@ def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
             f"or take one of {', '.join(one.__name__ for one in MEANS if one is not CanonicalStiefel)}, or a product "
             "of them; their subclasses are not taken."
         )
-    return lambda points, weights: _point(
-        manifold, in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
-    )
 
+    def checked(points: Points, weights: Array) -> Any:
+        found = in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
+        if (flaw := manifold.check_point(found)) is not None:
+            raise InvalidInputError(f"the weighted sum has no nearest point on {manifold}: {flaw}.")
+        return found
 
-def _point(manifold: Manifold, found: Any) -> Any:
-    if (flaw := manifold.check_point(found)) is not None:
-        raise InvalidInputError(f"the weighted sum has no nearest point on {manifold}: {flaw}.")
-    return found
+    return checked
 
 
 def _sum(manifold: Any, points: Points, weights: Array) -> Array:

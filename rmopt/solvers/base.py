@@ -473,8 +473,7 @@ class _Run:
             if ({*planned[:-1]} ^ {row["step"] for row in rows}) - {step, self._asked_at()}:
                 raise InvalidInputError(
                     f"the checkpoint {getattr(checkpoint, 'path', checkpoint)} was measured at other steps than this "
-                    "run plans for its criterion; go on with the same max_iter and recorder, delete it or choose "
-                    "another path."
+                    "run plans for its criterion; take the same max_iter and recorder, or choose another path."
                 )
         recorder.begin(step, self.last, rows)
         if checkpoint is not None:

@@ -71,7 +71,7 @@ class ModelSolver(GradientSolver):
                 if not held or state.memory[1]:
                     return done._replace(stuck=True, counts=counts)
                 # The bound was too tight for a step that the gradient can be judged by.
-                return done._replace(memory=(self._loosened(bound), 0), counts=counts)
+                return done._replace(memory=(self._adapted(bound, size, np.inf), 0), counts=counts)
         elif not fits:
             # Where a parabola through what was seen along the step has its minimum.
             slope, rise = work.inner(point, gradient, step), cost - state.cost
@@ -108,16 +108,12 @@ class ModelSolver(GradientSolver):
         """
 
     @abstractmethod
-    def _loosened(self, bound: float) -> float:
-        """Return a bound for longer steps."""
-
-    @abstractmethod
     def _tightened(self, size: float, bound: float, nearer: float) -> float:
         """Return a bound for shorter steps, after one of which perhaps this share would have been right."""
 
     @abstractmethod
     def _adapted(self, bound: float, size: float, ratio: float) -> float:
-        """Return the bound after a step that brought this ratio of what the model promised."""
+        """Return the bound after a step that brought this ratio of its promise (infinity: none can tell)."""
 
 
 @renamed(max_iterations="max_iter")
@@ -179,16 +175,14 @@ class TrustRegions(ModelSolver):
             self._solved(work, before)
         return state
 
-    def _loosened(self, bound: float) -> float:
-        return 10.0 * bound
-
     def _tightened(self, size: float, bound: float, nearer: float) -> float:
         return size * min(0.25, max(nearer, 0.05))
 
     def _adapted(self, bound: float, size: float, ratio: float) -> float:
         if ratio < 0.25:
             return 0.25 * min(bound, size)
-        return max(bound, 2.0 * size) if ratio > 0.75 else bound
+        longer = 2.0 * size if ratio < np.inf else 10.0 * bound
+        return max(bound, longer) if ratio > 0.75 else bound
 
     def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
         """Return what `ModelSolver` says, with the radius; sizes are in the preconditioner's norm."""
@@ -336,22 +330,20 @@ class AdaptiveCubics(ModelSolver):
 
     # The bound is the weight σ of the cube: larger weights make shorter steps.
 
-    def _loosened(self, bound: float) -> float:
-        return max(0.01 * bound, 1e-150)
-
     def _tightened(self, size: float, bound: float, nearer: float) -> float:
         return 3.0 * bound
 
     def _adapted(self, bound: float, size: float, ratio: float) -> float:
-        return max(0.1 * bound, 1e-150) if ratio > 0.75 else bound if ratio >= 0.25 else 2.0 * bound
+        if ratio > 0.75:
+            return max((0.1 if ratio < np.inf else 0.01) * bound, 1e-150)
+        return bound if ratio >= 0.25 else 2.0 * bound
 
     def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
         """Return what `ModelSolver` says, with σ."""
         point, inner, sigma = state.point, work.inner, state.memory[0]
         length = state.norm * scale
         basis = [state.gradient / -state.norm]
-        diagonal: list[float] = []
-        beside: list[float] = []
+        diagonal, beside = list[float](), list[float]()
         y = np.zeros(1)
         for k in range(self.max_inner):
             Hq = product(basis[k])
