@@ -14,7 +14,7 @@ from tabled import each_row
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_hessian
 from rmopt.core import Cost, MissingCapabilityError
-from rmopt.manifolds import Elliptope, SpecialOrthogonal, Sphere, Stiefel, frechet_mean
+from rmopt.manifolds import Elliptope, SpecialOrthogonal, Sphere, Stiefel, frechet_mean, stiefel
 from rmopt.retractions import Cayley
 from rmopt.solvers import LBFGS, ConjugateGradient, TrustRegions
 
@@ -105,6 +105,18 @@ def test_logarithms_between_random_frames_end_where_they_should() -> None:
         found = manifold.log(x, x @ turn)
         np.testing.assert_allclose(manifold.exp(x, found), x @ turn, atol=1e-12)
         np.testing.assert_allclose(manifold.projection(x, found), found, atol=1e-12)
+
+
+@pytest.mark.parametrize(("metric", "step"), [("canonical", "rotation_log"), ("euclidean", "skew_form")])
+def test_far_frames_take_few_steps(metric: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = []
+    plain = getattr(stiefel, step)
+    monkeypatch.setattr(stiefel, step, lambda *arrays: steps.append(0) or plain(*arrays))
+    manifold, rng = Stiefel(30, 10, metric=metric), np.random.default_rng(0)
+    for _ in range(10):
+        x, y = (manifold.random_point(rng) for _ in range(2))
+        np.testing.assert_allclose(manifold.exp(x, manifold.log(x, y)), y, atol=1e-12)
+    assert len(steps) < 300
 
 
 def test_one_column_is_a_sphere_and_n_columns_are_rotations() -> None:

@@ -48,6 +48,7 @@ from rmopt.solvers import (
     Hybrid,
     RankIncremental,
     Recorder,
+    Stagnation,
     TrustRegions,
     checkpoint,
 )
@@ -541,6 +542,24 @@ def test_the_end_of_a_run_is_on_the_manifold() -> None:
         DivergedError, match=r"the run ended off Grassmann\(12, 3\): .*Likely causes: the retraction Straight"
     ):
         SGD(0.1, max_iter=50, retraction=Straight()).run(problem, random_state=0)
+
+
+@pytest.mark.parametrize("given", [None, {"rank": "3"}])
+def test_a_criterion_goes_on_with_the_measurements_that_it_began_with(given: Any, tmp_path: Path) -> None:
+    def fitted(budget: int, stop: Any, name: str | None = None) -> Any:
+        recorder = Recorder({"map": lambda U: float(U[0, 0])}, at=np.linspace(0, budget, 5)[1:].astype(int))
+        saving = name and Checkpoint(tmp_path / name, given=given)
+        solver = SGD(0.05, max_iter=budget)
+        problem = Problem(G, WholeCost(Rayleigh()))
+        return solver.run(problem, random_state=0, recorder=recorder, checkpoint=saving, stop=stop)
+
+    fitted(20, Stagnation(8, "map"), "run.npz")
+    with pytest.raises(InvalidInputError, match="measured at other steps than this run plans"):
+        fitted(40, Stagnation(8, "map"), "run.npz")
+    # Where nothing looks at them they are no part of the run.
+    assert np.array_equal(fitted(40, None, "run.npz").point, fitted(40, None).point)
+    fitted(20, None, "alone.npz")
+    assert np.array_equal(fitted(40, None, "alone.npz").point, fitted(40, None).point)
 
 
 def test_a_path_is_a_checkpoint_and_keeps_its_seed(tmp_path: Path) -> None:

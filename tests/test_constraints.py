@@ -34,6 +34,7 @@ from rmopt.solvers import (
     ConjugateGradient,
     GradientDescent,
     GradientNorm,
+    LevenbergMarquardt,
     MaxSteps,
     TrustRegions,
 )
@@ -284,6 +285,9 @@ def test_bad_input_is_named() -> None:
             Stiefel(4, 2), minus_variance, equalities=[autograd_cost(lambda A, B: anp.sum(A @ B.T))]
         ),
         r"growth = 1.0 must be a number above 1": lambda: AugmentedLagrangian(growth=1.0),
+        r"inner = Leven.* minimises sums of squares alone.*take LBFGS": lambda: AugmentedLagrangian(
+            inner=LevenbergMarquardt()
+        ),
         r"inner = SGD.* must be such as LBFGS": lambda: AugmentedLagrangian(inner=SGD(0.1)),  # type: ignore[arg-type]
     }
     for says, make in cases.items():

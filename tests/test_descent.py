@@ -670,9 +670,11 @@ def test_a_warm_start_is_not_suspected() -> None:
     assert "may be wrong" not in again.stopped_by
 
 
-def test_cubics_on_a_flat_bottom() -> None:
-    problem = Problem(Euclidean(3, 1), rmopt.autograd_cost(lambda x: anp.sum(x**4)))
-    result = AdaptiveCubics(tol=0.0, max_iter=400).run(problem, random_state=1)
+@pytest.mark.parametrize("solver", [AdaptiveCubics, TrustRegions, GradientDescent])
+@pytest.mark.parametrize("unit", [1.0, 1e-100])
+def test_runs_to_the_end_of_numbers_on_a_flat_bottom(solver: Any, unit: float) -> None:
+    problem = Problem(Euclidean(3, 1), rmopt.autograd_cost(lambda x: unit * anp.sum(x**4)))
+    result = solver(tol=0.0, max_iter=400).run(problem, random_state=1)
     assert np.abs(result.point).max() < 1e-6
 
 
@@ -718,6 +720,22 @@ def test_a_start_at_the_minimum_has_converged() -> None:
     again = TrustRegions().run(problem, best)
     assert again.converged
     assert again.stopped_by.endswith("which is rounding")
+
+
+@pytest.mark.parametrize("solver", [TrustRegions(), AdaptiveCubics()])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cost_that_a_constant_hides_has_not_converged(solver: Any, seed: int) -> None:
+    hidden = autograd_cost(lambda x: 1e16 + anp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2))
+    found = solver.run(Problem(Euclidean(4), hidden), random_state=seed)
+    assert not found.converged
+    assert found.stopped_by.startswith("rounding: no step lowers the cost")
+
+
+@pytest.mark.parametrize("unit", [2.0**-330, 1.0])
+def test_cubics_follow_a_cost_without_a_minimum_in_all_units(unit: float) -> None:
+    downhill = autograd_cost(lambda x: unit * anp.sum(x**3))
+    with pytest.raises(DivergedError, match=r"is not finite after \d+ iterations"):
+        AdaptiveCubics().run(Problem(Euclidean(3), downhill), random_state=0)
 
 
 class Bending(Quadratic):

@@ -136,6 +136,7 @@ def test_means_of_products_and_what_has_none() -> None:
         ([], None, "at least one point"),
         ([np.array([1.0, 0.0]), np.array([2.0, 0.0])], None, "a point is not on Sphere"),
         ([np.array([1.0, 0.0])] * 2, [1.0, 1.0], "have the sum 2"),
+        ([np.array([1.0, 0.0])] * 2, [1.0, -1.0], "have the sum 0; it must be 1"),
         ([np.array([1.0, 0.0])] * 2, [1.0], "weights"),
         ([np.array([1.0, 0.0]), np.array([-1.0, 0.0])], None, "has no nearest point on Sphere"),
     ],

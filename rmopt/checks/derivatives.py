@@ -12,6 +12,7 @@ from rmopt.core.combined import total
 from rmopt.core.cost import (
     AgentSum,
     BlockCost,
+    Cost,
     FiniteSum,
     HasHessianAction,
     HasPreconditioner,
@@ -115,10 +116,7 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
     >>> all(check_cost(rmopt.Problem(Sphere(5), energy)))
     True
     """
-    instance("problem", problem, Problem, "a Problem")
-    manifold, cost = problem.manifold, problem.cost
-    rng = np.random.default_rng(instance("rng", rng, SEEDS, "a seed or a Generator; a point is point=…"))
-    x = in_precision(start_at(manifold, point, rng), dtype)
+    manifold, cost, rng, x = _start(problem, rng, point, dtype)
     xi = manifold.random_tangent_vector(x, rng)
     gradient, subject = problem.riemannian_gradient(x), _subject(problem)
 
@@ -182,10 +180,7 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     >>> all(check_hessian(rmopt.Problem(Sphere(5), energy)))
     True
     """
-    instance("problem", problem, Problem, "a Problem")
-    manifold, cost = problem.manifold, problem.cost
-    rng = np.random.default_rng(instance("rng", rng, SEEDS, "a seed or a Generator; a point is point=…"))
-    x = in_precision(start_at(manifold, point, rng), dtype)
+    manifold, cost, rng, x = _start(problem, rng, point, dtype)
     xi, eta = (manifold.random_tangent_vector(x, rng) for _ in range(2))
     gradient, along = problem.riemannian_gradient(x), problem.riemannian_hessian(x, xi)
     straight, subject = manifold.default_retraction.order >= 2, _subject(problem)
@@ -213,6 +208,12 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     found += hold(HESSIAN, subject, (problem, x, xi, eta, along), coarseness_of(x))
     bent = [one for one in _constraints(problem) if one.lacks_hessian() is None]
     return found + [check for one in bent for check in check_hessian(one, rng, x)]
+
+
+def _start(problem: Problem, rng: Any, point: Any, dtype: Any) -> tuple[Manifold, Cost, Any, Any]:
+    manifold = instance("problem", problem, Problem, "a Problem").manifold
+    rng = np.random.default_rng(instance("rng", rng, SEEDS, "a seed or a Generator; a point is point=…"))
+    return manifold, problem.cost, rng, in_precision(start_at(manifold, point, rng), dtype)
 
 
 def _claim(problem: Problem, x: Any, factor: float, share: Curve) -> Curve | None:

@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import sqrt
 from numbers import Integral
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
@@ -11,11 +11,11 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import integer, one_of, shown
-from rmopt.core.points import arrays_of, coarseness_of, rebuilt, size_of
+from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt, size_of
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
-from rmopt.precision import matched
+from rmopt.precision import matched, rank_of
 
 
 class Manifold(ABC):
@@ -322,6 +322,8 @@ class FixedRankManifold(Manifold):
 
     shape: tuple[int, int]
     rank: int
+    # What of a point counts its rank, and how a number of them reads.
+    _counted: ClassVar[tuple[Callable[[Any], np.ndarray], str]]
 
     def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
         return tangent_vector_a.inner(tangent_vector_b)
@@ -331,6 +333,16 @@ class FixedRankManifold(Manifold):
         twin = copy.copy(self)
         twin.rank = checked_rank(k, self.shape)
         return twin
+
+    def _checked(self, point: Any, what: str, dtype: Any) -> Any:
+        """Return a point in a precision, or refuse one of a lower rank."""
+        (values, words), point = self._counted, in_precision(point, dtype)
+        if (rank := rank_of(values(point))) < self.rank:
+            raise InvalidInputError(
+                f"{what} has {words.format(rank)} to machine precision, not {self.rank}; choose rank = "
+                f"{max(rank, 1)}."
+            )
+        return point
 
     def random_tangent_vector(self, point: Any, rng: np.random.Generator | None = None) -> Any:
         rng, zero = np.random.default_rng(rng), self.zero_vector(point)

@@ -148,11 +148,8 @@ class Isometric(Transport):
     """
 
     def __init__(self, transport: Transport | None = None) -> None:
-        self.transport = (
-            ByProjection()
-            if transport is None
-            else instance("transport", transport, Transport, "a Transport, or None")
-        )
+        given = ByProjection() if transport is None else transport
+        self.transport = instance("transport", given, Transport, "a Transport, or None")
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         moved = self.transport(manifold, start, end, vector)

@@ -213,9 +213,6 @@ class CoordinateReference(CoordinateDescentEngine):
         tight = 4 * np.finfo(float).eps
         return float(min(brentq(slope, low, high, xtol=1e-300, rtol=tight, maxiter=2000) * BEYOND, upper))
 
-    def dump(self, state: CoordinateState) -> Any:
-        return state.point
-
     def gradients_of(self, state: CoordinateState) -> tuple[Array, Array]:
         return state.lengths, state.scales
 

@@ -317,11 +317,8 @@ class GaugedEngine(Engine):
 
     @classmethod
     def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        return (
-            None
-            if how == 1
-            else f"steps of {how} terms are compiled for SecondOrder on FixedRankEmbedded alone"
-        )
+        alone = f"steps of {how} terms are compiled for SecondOrder on FixedRankEmbedded alone"
+        return None if how == 1 else alone
 
     @abstractmethod
     def terms(self, schedule: Array, etas: Array) -> Any:

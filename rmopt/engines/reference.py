@@ -1,6 +1,7 @@
 """The reference engine: the definition of Riemannian stochastic gradient descent, in plain Python."""
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,34 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.problem import ambient_at, unchanged
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged, read_only
+
+
+class Look:
+    """What steps may ask at a point: gradients of some terms, or of all, and vectors carried from elsewhere."""
+
+    def __init__(self, manifold: Manifold, cost: FiniteSum) -> None:
+        self.manifold, self.cost = manifold, cost
+        self.carry = manifold.default_transport.on(manifold)
+        # Of what was held against the points, and what was seen to leave them as they are.
+        self._shape: Any = None
+        self._trusted: set[str] = set()
+
+    def gradient(self, point: Any, terms: Array) -> Any:
+        """Return the Riemannian gradient of the sum over some terms."""
+        return self._riemannian(
+            point, partial(self.cost.term_gradient, point, read_only(terms)), "term_gradient"
+        )
+
+    def whole_gradient(self, point: Any) -> Any:
+        """Return the Riemannian gradient of the sum over all terms."""
+        return self._riemannian(point, partial(self.cost.gradient, point), "gradient")
+
+    def _riemannian(self, point: Any, call: Callable[[], Any], what: str) -> Any:
+        ambient = call() if what in self._trusted else unchanged(self.cost, point, call, what)
+        self._trusted.add(what)
+        ambient = ambient_at(self.manifold, point, ambient, self.cost, what, self._shape)
+        self._shape = ambient.shape
+        return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,18 +98,10 @@ class ReferenceEngine(Engine):
     # Overflow is reported once, by the length of the gradient.
     @np.errstate(all="ignore")
     def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
-        schedule = read_only(checked(schedule, etas, self.cost.term_ranges, self.batch_size))
-        point, steps, updates, shape = state.point, state.steps, state.updates, None
+        schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
+        look, point, steps, updates = Look(self.manifold, self.cost), state.point, state.steps, state.updates
         for terms, eta in zip(schedule, etas, strict=True):
-            if shape is None:
-                ambient = unchanged(
-                    self.cost, point, partial(self.cost.term_gradient, point, terms), "term_gradient"
-                )
-            else:
-                ambient = self.cost.term_gradient(point, terms)
-            ambient = ambient_at(self.manifold, point, ambient, self.cost, "term_gradient", shape)
-            shape = ambient.shape
-            gradient = self.manifold.euclidean_to_riemannian_gradient(point, ambient)
+            gradient = look.gradient(point, terms)
             length = self.manifold.norm(point, gradient)
             if not np.isfinite(length):
                 raise diverged(steps, eta)
@@ -89,9 +110,6 @@ class ReferenceEngine(Engine):
                 updates += 1
             steps += 1
         return ReferenceState(point, steps, updates)
-
-    def dump(self, state: ReferenceState) -> Any:
-        return state.point
 
     def taken_over(self, state: Any) -> ReferenceState | None:
         return state if isinstance(state, ReferenceState) else None

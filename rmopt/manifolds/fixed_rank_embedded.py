@@ -64,6 +64,7 @@ class FixedRankEmbedded(FixedRankManifold):
     """
 
     point_type = LowRankPoint
+    _counted = LowRankPoint.singular_values, "rank {}"
     default_retraction: Retraction = SecondOrder()
     retractions = FIXED_RANK_RETRACTIONS
 
@@ -217,12 +218,3 @@ class FixedRankEmbedded(FixedRankManifold):
         return self._checked(
             LowRankPoint(U, np.diag(sigma), V), "the sum of the gradients", real_type(left, right)
         )
-
-    def _checked(self, point: LowRankPoint, what: str, dtype: Any) -> LowRankPoint:
-        point = in_precision(point, dtype)
-        rank = rank_of(point.singular_values())
-        if rank < self.rank:
-            raise InvalidInputError(
-                f"{what} has rank {rank} to machine precision, not {self.rank}; choose rank = {max(rank, 1)}."
-            )
-        return point

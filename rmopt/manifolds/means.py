@@ -82,14 +82,7 @@ def frechet_mean(
     array([0.707, 0.707, 0.   ])
     """
     tol, max_iter = number("tol", tol, least=0), integer("max_iter", max_iter)
-    instance("manifold", manifold, Manifold, "a Manifold of rmopt")
-    points = [of_reals(point) for point in sequence("points", points)]
-    if not points:
-        raise InvalidInputError("frechet_mean needs at least one point.")
-    for point in points:
-        flaw = manifold.check_point(point)
-        if flaw is not None:
-            raise InvalidInputError(f"a point is not on {manifold}: {flaw}.")
+    points = _held("frechet_mean", manifold, points)
     shares = np.ones(len(points)) if weights is None else numbers("weights", weights, (len(points),))
     if (shares < 0.0).any() or not shares.any():
         raise InvalidInputError(f"weights must not be negative, and not all zero, got {shown(weights)}.")
@@ -187,18 +180,25 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
     >>> projected_mean(Sphere(2), [np.array([1.0, 0.0]), np.array([0.0, 1.0])]).round(3)
     array([0.707, 0.707])
     """
-    instance("manifold", manifold, Manifold, "a Manifold of rmopt")
-    points = sequence("points", points)
-    if not points:
-        raise InvalidInputError("projected_mean needs at least one point.")
-    for point in points:
-        if (flaw := manifold.check_point(point)) is not None:
-            raise InvalidInputError(f"a point is not on {manifold}: {flaw}.")
+    points = _held("projected_mean", manifold, points)
     count = len(points)
     shares = np.full(count, 1.0 / count) if weights is None else numbers("weights", weights, (count,))
     if not abs(shares.sum() - 1.0) < 1e-8:
-        raise InvalidInputError(f"weights have the sum {shares.sum():.3g}; divide them by it.")
+        raise InvalidInputError(
+            f"weights have the sum {shares.sum():.3g}; it must be 1: unless it is 0, divide them by it."
+        )
     return mean_on(manifold)(points, shares)
+
+
+def _held(mean: str, manifold: Manifold, points: Points) -> list[Any]:
+    instance("manifold", manifold, Manifold, "a Manifold of rmopt")
+    held = [of_reals(point) for point in sequence("points", points)]
+    if not held:
+        raise InvalidInputError(f"{mean} needs at least one point.")
+    for point in held:
+        if (flaw := manifold.check_point(point)) is not None:
+            raise InvalidInputError(f"a point is not on {manifold}: {flaw}.")
+    return held
 
 
 def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
@@ -215,15 +215,14 @@ def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
             f"or take one of {', '.join(one.__name__ for one in MEANS if one is not CanonicalStiefel)}, or a product "
             "of them; their subclasses are not taken."
         )
-    return lambda points, weights: _point(
-        manifold, in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
-    )
 
+    def checked(points: Points, weights: Array) -> Any:
+        found = in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
+        if (flaw := manifold.check_point(found)) is not None:
+            raise InvalidInputError(f"the weighted sum has no nearest point on {manifold}: {flaw}.")
+        return found
 
-def _point(manifold: Manifold, found: Any) -> Any:
-    if (flaw := manifold.check_point(found)) is not None:
-        raise InvalidInputError(f"the weighted sum has no nearest point on {manifold}: {flaw}.")
-    return found
+    return checked
 
 
 def _sum(manifold: Any, points: Points, weights: Array) -> Array:

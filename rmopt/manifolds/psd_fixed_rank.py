@@ -28,6 +28,7 @@ class PSDMatrices(FixedRankManifold):
     """
 
     point_type = PSDPoint
+    _counted = PSDPoint.eigenvalues, "{} positive eigenvalues"
     retractions = PSD_RETRACTIONS | {"polar": PolarFactors()}
     default_retraction: Retraction = SecondOrderPSD()
 
@@ -132,16 +133,6 @@ class PSDMatrices(FixedRankManifold):
         order = np.argsort(-eigenvalues)[:k]
         point = PSDPoint(np.ascontiguousarray(vectors[:, order]), np.diag(eigenvalues[order]))
         return self._checked(point, "the matrix", dtype)
-
-    def _checked(self, point: PSDPoint, what: str, dtype: Any) -> PSDPoint:
-        point = in_precision(point, dtype)
-        rank = rank_of(point.eigenvalues())
-        if rank < self.rank:
-            raise InvalidInputError(
-                f"{what} has {rank} positive eigenvalues to machine precision, not {self.rank}; "
-                f"choose rank = {max(rank, 1)}."
-            )
-        return point
 
 
 class PSDFixedRank(PSDMatrices):

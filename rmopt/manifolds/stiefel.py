@@ -32,9 +32,11 @@ from rmopt.retractions.grassmann import Exponential, Polar
 
 # Rotations of ℝ³ from where on all entries at once take less time than products of matrices one by one.
 MANY = 200
-# Steps or shots towards a geodesic with the canonical metric: three for near points, some dozens at 0.8 π; with the
-# Euclidean one: ten for near points, up to eighty at 0.95 π. Beyond, some pairs have none that come nearer.
+# Steps or shots towards a geodesic: from three with the canonical metric, and ten with the Euclidean one, for near
+# points to some dozens for far ones. Beyond, some pairs have none that come nearer.
 MAX_STEPS = 500
+# Steps whose outcome the next one is made of.
+MEMORY = 10
 # Where along a geodesic what a shot misses is carried back to its start, as parts of its length.
 STAGES = np.array([1.0, 2.0 / 3.0, 1.0 / 3.0])[:, None, None]
 
@@ -345,6 +347,23 @@ class SpecialOrthogonal(Stiefel):
         return in_precision(orthonormalised(point), dtype)
 
 
+class _Memory:
+    """The last steps towards a residual of zero, and what they did to it: a third of the steps (Anderson 1965)."""
+
+    def __init__(self) -> None:
+        self.seen, self.steps = list[Array](), list[Array]()
+
+    def parts_of(self, residual: Array) -> tuple[Array, Any]:
+        """Return what of a residual these steps do not explain, and the step that takes off the rest."""
+        if self.seen and np.linalg.norm(residual) > np.linalg.norm(self.seen[-1]):
+            self.seen, self.steps = [], []
+        self.seen, self.steps = [*self.seen[-MEMORY:], residual], self.steps[-MEMORY:]
+        moves = np.diff(self.seen, axis=0)
+        shares = np.linalg.lstsq(moves.reshape(-1, residual.size).T, residual.ravel())[0]
+        undone = np.tensordot(shares, self.steps, 1).astype(residual.dtype)
+        return residual - np.tensordot(shares, moves, 1), -undone
+
+
 def _euclidean_log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
     """Return the initial velocity of a geodesic from X to Y, by shots (Bryner 2017; Zimmermann and Hüper 2022).
 
@@ -371,7 +390,8 @@ def _euclidean_log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
     velocity = projection(start, goal - start)
     velocity *= np.linalg.norm(goal - start) / max(float(np.linalg.norm(velocity)), 1e-30)
     enough = 3e-14 * coarseness(goal) * p**0.5
-    starts, stages = np.broadcast_to(start, (len(STAGES), *start.shape)), STAGES.astype(goal.dtype)
+    memory, starts = _Memory(), np.broadcast_to(start, (len(STAGES), *start.shape))
+    stages = STAGES.astype(goal.dtype)
     for _ in range(MAX_STEPS):
         places = exp(starts, velocity * stages)
         missing = goal - places[0]
@@ -380,9 +400,12 @@ def _euclidean_log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
             missing = projection(place, missing)
             carried = float(np.linalg.norm(missing))
             missing *= gap / max(carried, 1e-30)
-        velocity = velocity + missing
         if gap <= enough:
+            velocity = velocity + missing
             return X @ velocity[:p] + Q @ velocity[p:]
+        step = np.add(*memory.parts_of(missing))
+        memory.steps.append(step)
+        velocity = velocity + step
     raise _too_far("shots")
 
 
@@ -417,16 +440,19 @@ def _canonical_log(X: Array, Y: Array) -> Array:
             )
         V[:, -1] *= -1.0
     V[:, p:] = V[:, p:] @ left.T
+    memory = _Memory()
     for _ in range(MAX_STEPS):
         generator = rotation_log(V)
         B, C = generator[p:, :p], generator[p:, p:]
         if np.linalg.norm(C) <= 1e-13 * coarseness(C):
             return X @ generator[:p, :p] + Q @ B
+        rest, known = memory.parts_of(C)
         # To third order in B the block C moves by S Γ + Γ S with S = BBᵀ/12 − I/2, which far off is no guide.
         squares, vectors = np.linalg.eigh(B @ B.T)
         pull = np.maximum(0.5 - squares / 12.0, 0.02)
-        turn = vectors @ ((vectors.T @ C @ vectors) / (pull[:, None] + pull)) @ vectors.T
-        V[:, p:] = V[:, p:] @ rotation(0.5 * (turn.T - turn))
+        turn = vectors @ ((vectors.T @ rest @ vectors) / (pull[:, None] + pull)) @ vectors.T
+        memory.steps.append(0.5 * (turn.T - turn) + known)
+        V[:, p:] = V[:, p:] @ rotation(memory.steps[-1])
     raise _too_far("steps")
 
 

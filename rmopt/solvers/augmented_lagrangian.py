@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number
+from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, shown
 from rmopt.core.cost import Cost
 from rmopt.core.identity import fingerprint
 from rmopt.core.problem import Problem
@@ -18,6 +18,7 @@ from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.line_search import LBFGS
 from rmopt.solvers.stop import Converged
+from rmopt.solvers.trust_regions import LevenbergMarquardt
 
 # The penalty grows where violations did not fall to this share.
 FALL = 0.5
@@ -93,6 +94,15 @@ class Round(NamedTuple):
         return max(self.first_norm, self.slope, np.finfo(float).tiny)
 
 
+def _inner(name: str, value: Any) -> Any:
+    if isinstance(value, LevenbergMarquardt):
+        raise InvalidInputError(
+            f"{name} = {shown(value)} minimises sums of squares alone, and a cost with penalties is none; take "
+            "LBFGS() or TrustRegions()."
+        )
+    return instance(name, value, GradientSolver, "such as LBFGS()")
+
+
 @renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class AugmentedLagrangian(CheckedValue, Solver):
@@ -106,7 +116,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
     Parameters
     ----------
     inner : GradientSolver
-        What minimises; `LBFGS` unless given.
+        What minimises; `LBFGS` unless given, and not `LevenbergMarquardt`.
     max_iter : int
         Runs of the inner solver.
     tol : float
@@ -146,9 +156,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
 
     keeps_constraints = True
 
-    inner: Annotated[GradientSolver, bounded(instance, GradientSolver, "such as LBFGS()")] = field(
-        default=LBFGS()
-    )
+    inner: Annotated[GradientSolver, _inner] = field(default=LBFGS())
     max_iter: Annotated[int, integer] = 60
     tol: Annotated[float, bounded(number, above=0)] = 1e-6
     max_violation: Annotated[float, bounded(number, above=0)] = 1e-6

@@ -190,9 +190,7 @@ class Solver(Value, ABC):
     max_iter: int = 1000
     keeps_constraints: ClassVar[bool] = False
     keeps_single: ClassVar[bool] = False
-    not_identity: ClassVar[tuple[str, ...]] = (
-        "max_iter", "n_epochs", "world", "_max_iter",
-    )  # fmt: skip
+    not_identity: ClassVar[tuple[str, ...]] = ("max_iter", "n_epochs", "world", "_max_iter")
 
     def __repr__(self) -> str:
         plain = {
@@ -468,6 +466,15 @@ class _Run:
         if rows and self.first < step < self.last and not self._is_planned(step):
             # The end of a smaller budget was measured too.
             rows = [row for row in rows if row["step"] < step]
+        if rows and self.stop is not None and not self.observes:
+            planned: list[float] = [self.first]
+            while planned[-1] < step:
+                planned.append(recorder.next_after(int(planned[-1])))
+            if ({*planned[:-1]} ^ {row["step"] for row in rows}) - {step, self._asked_at()}:
+                raise InvalidInputError(
+                    f"the checkpoint {getattr(checkpoint, 'path', checkpoint)} was measured at other steps than this "
+                    "run plans for its criterion; take the same max_iter and recorder, or choose another path."
+                )
         recorder.begin(step, self.last, rows)
         if checkpoint is not None:
             # What cannot be saved is told before work starts.

@@ -63,8 +63,9 @@ class Checkpoint(CheckedValue, Saving):
     """A checkpoint of a run in one process, saved by the clock.
 
     Solvers take a path in its place. A run that finds a checkpoint of itself goes on from there and ends with the
-    same bits as a run that was never interrupted, also with a larger budget than before. Files are replaced
-    atomically. Ctrl-C and SIGTERM end a run as soon as its state is saved; a second one ends it at once.
+    same bits as a run that was never interrupted, also with a larger budget than before; one whose criterion looks at
+    measurements must plan the same ones. Files are replaced atomically. Ctrl-C and SIGTERM end a run as soon as its
+    state is saved; a second one ends it at once.
 
     Attributes
     ----------

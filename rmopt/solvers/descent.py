@@ -20,7 +20,7 @@ from rmopt.core.transport import ByManifold, ByProjection, Transport, as_transpo
 from rmopt.errors import DivergedError, InvalidInputError, RmoptError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Product
-from rmopt.precision import slack
+from rmopt.precision import real_type, slack
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver, broke_down
 from rmopt.solvers.stop import Converged, Stop
@@ -290,13 +290,10 @@ class Oracle:
 
             def product(tangent: Any) -> Any:
                 counts[2] += 1
-                if self.trusted:
-                    bent = along(manifold.embedding(point, tangent))
-                else:
-                    given = manifold.embedding(point, tangent)
-                    call = partial(unchanged, self.cost, given, partial(along, given), "hessian")
-                    bent = unchanged(self.cost, point, call, "hessian")
-                    self.trusted = True
+                given = manifold.embedding(point, tangent)
+                call = partial(along, given)
+                bent = call() if self.trusted else unchanged(self.cost, [point, given], call, "hessian")
+                self.trusted = True
                 return convert(point, ambient, self._own(bent, "hessian", point), tangent)
 
             return product
@@ -334,6 +331,8 @@ PATIENCE = 200
 EARLY = 1e-3
 # Below this share of the cost what a gradient promises is nothing.
 VANISHED = 1e-13
+# The least step that is surely seen, as a share of the size of a point.
+RESOLVED = 1e-12
 # Below this share of the cost a step of the size of the manifold would change nothing that can be seen.
 ROUNDED = 1e-8
 # What needs no look before it is taken for a number.
@@ -451,7 +450,14 @@ class GradientSolver(CheckedValue, Solver):
             share = state.norm * way / abs(state.cost) if state.cost else inf
             # What was asked for by a number is what is done.
             if self.tol is None and self.gradient_norm is None and share <= VANISHED * work.coarseness:
-                return Converged(f"{length}, which is rounding")
+                # Beside a large constant all gradients are small; that of a minimum is another one at the next point.
+                there = work.retract(
+                    state.point, state.gradient, -RESOLVED * work.coarseness * way / state.norm
+                )
+                back = work.carry(there, state.point, work.gradient(there))
+                change = work.manifold.to_tangent_space(state.point, back) - state.gradient
+                if work.manifold.norm(state.point, change) > 0.5 * state.norm:
+                    return Converged(f"{length}, which is rounding")
             idle = state.best[2]
             what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
             early = share > ROUNDED * work.coarseness**0.5 and state.norm > EARLY * state.first_norm
@@ -463,10 +469,11 @@ class GradientSolver(CheckedValue, Solver):
 
     def limit(self, state: Iterate) -> float:
         """Return the length at which a gradient is short enough."""
-        if self.gradient_norm is not None:
-            return self.gradient_norm
-        tol = slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
-        return tol * state.first_norm
+        parts = arrays_of(state.point)
+        tol = slack(1e-6, *parts) if self.tol is None else self.tol
+        wanted = tol * state.first_norm if self.gradient_norm is None else self.gradient_norm
+        # The squares of shorter ones are zero, or beside that of the first.
+        return max(wanted, float(np.finfo(real_type(*parts)).tiny) ** 0.5 * max(1.0, state.first_norm))
 
     def diverged(
         self, step: int, what: str = "the cost or a derivative of it", point: Any = None

@@ -93,9 +93,7 @@ class _OverTerms(Sampler):
 
     def _look_up(self, numbers: Array) -> Array:
         """Return the terms with these numbers, one step a row."""
-        if self._table is None:
-            return numbers
-        return self._table[numbers].reshape(len(numbers), -1)
+        return numbers if self._table is None else self._table[numbers].reshape(len(numbers), -1)
 
 
 class Uniform(_OverTerms):

@@ -195,11 +195,8 @@ class Adam(SGD):
                 "Adam has two betas, of which the first is its momentum; give betas = (0.9, 0.999)."
             )
         first, second = (number("betas", beta, least=0, below=1) for beta in pair)
-        self.betas, self.eps, self.amsgrad = (
-            (first, second),
-            number("eps", eps, above=0),
-            flag("amsgrad", amsgrad),
-        )
+        self.betas, self.eps = (first, second), number("eps", eps, above=0)
+        self.amsgrad = flag("amsgrad", amsgrad)
 
     def rule(self, problem: Problem) -> StepRule:
         return Adaptive(self.betas, self.eps, self.amsgrad)

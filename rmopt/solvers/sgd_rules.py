@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,70 +10,36 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.manifold import FixedRankManifold, Manifold
-from rmopt.core.problem import ambient_at, unchanged
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
-from rmopt.engines.base import Engine, checked, diverged, read_only
+from rmopt.engines.base import Engine, checked, diverged
+from rmopt.engines.reference import Look
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds import Euclidean, Power, Product
 from rmopt.manifolds.arrays import ArrayManifold
 
 
-class Look:
-    """What a rule may ask at a point: gradients of some terms, or of all, and vectors carried from elsewhere."""
-
-    def __init__(self, manifold: Manifold, cost: FiniteSum) -> None:
-        self.manifold, self.cost = manifold, cost
-        self.carry = manifold.default_transport.on(manifold)
-        # Of what was held against the points, and what was seen to leave them as they are.
-        self._shape: Any = None
-        self._trusted: set[str] = set()
-
-    def gradient(self, point: Any, terms: Array) -> Any:
-        """Return the Riemannian gradient of the sum over some terms."""
-        return self._riemannian(
-            point, partial(self.cost.term_gradient, point, read_only(terms)), "term_gradient"
-        )
-
-    def whole_gradient(self, point: Any) -> Any:
-        """Return the Riemannian gradient of the sum over all terms."""
-        return self._riemannian(point, partial(self.cost.gradient, point), "gradient")
-
-    def _riemannian(self, point: Any, call: Callable[[], Any], what: str) -> Any:
-        ambient = call() if what in self._trusted else unchanged(self.cost, point, call, what)
-        self._trusted.add(what)
-        ambient = ambient_at(self.manifold, point, ambient, self.cost, what, self._shape)
-        self._shape = ambient.shape
-        return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
-
-
 class StepRule(ABC):
     """What direction a step takes. What it remembers is a named tuple of points, tangent vectors and numbers."""
 
-    @abstractmethod
     def begin(self, look: Look, point: Any) -> Any:
         """Return what is remembered before the first step."""
+        return ()
 
     @abstractmethod
     def direction(self, look: Look, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
         """Return a tangent vector, of which the step is a negative multiple, and what is remembered of it here."""
 
-    @abstractmethod
     def carried(self, look: Look, start: Any, end: Any, memory: Any) -> Any:
         """Return what is remembered at the end of a step."""
+        return memory
 
 
 class Plain(StepRule):
     """The gradient of the step's terms."""
 
-    def begin(self, look: Look, point: Any) -> tuple[()]:
-        return ()
-
     def direction(self, look: Look, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
         return look.gradient(point, terms), memory
-
-    def carried(self, look: Look, start: Any, end: Any, memory: Any) -> Any:
-        return memory
 
 
 class Speed(NamedTuple):
@@ -163,9 +128,6 @@ class Accumulating(StepRule):
         squares = memory.squares + _squares(look.manifold, point, gradient)
         return _divided(gradient, squares, 0.0), Squares(squares)
 
-    def carried(self, look: Look, start: Any, end: Any, memory: Squares) -> Squares:
-        return memory
-
 
 def _squares(manifold: Any, point: Any, vector: Any) -> Any:
     # Subclasses may have another metric, or be quotients, where entries mean nothing.
@@ -219,9 +181,6 @@ class VarianceReduced(StepRule):
         there = look.gradient(memory.point, terms) - memory.gradient
         gradient = look.gradient(point, terms) - look.carry(memory.point, point, there)
         return gradient, Known(point, gradient) if self.recursive else memory
-
-    def carried(self, look: Look, start: Any, end: Any, memory: Known) -> Known:
-        return memory
 
 
 @dataclass(frozen=True)

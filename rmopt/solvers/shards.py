@@ -14,8 +14,10 @@ from rmopt.solvers.samplers import Sampler
 class Shards(Cost):
     """The costs of the workers of `Parallel`, each of its own part of the data; together they are their sum.
 
-    In a mean a worker counts for as much as it has terms. Steps of `Adam` and `AdaGrad` are as long for a flat cost
-    as for a steep one: where parts differ, their workers do not meet at the minimum of the sum.
+    In a mean a worker counts for as much as it has terms. Between means each goes to the minimum of its own part:
+    with constant steps they meet beside the minimum of the sum, the nearer to it the smaller `every` is, and with
+    steps that fall at it. Those of `Adam` and `AdaGrad` are as long for a flat cost as for a steep one: where parts
+    differ, their workers do not meet there.
 
     In a world of several processes each gives the costs of its own workers alone, ``world.mine(workers)``; then value
     and gradient are those of the parts in this process.

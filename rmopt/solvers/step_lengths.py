@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 from rmopt.core.arguments import number
 from rmopt.core.points import size_of
 from rmopt.errors import MissingCapabilityError
-from rmopt.solvers.descent import Iterate, Oracle
+from rmopt.solvers.descent import RESOLVED, Iterate, Oracle
 from rmopt.solvers.directions import Half, Move
 
 # Trials along one direction.
 TRIALS = 40
 # Changes of the cost below this share of it are rounding; there slopes decide (Hager and Zhang 2005).
 ROUNDING = 1e-14
-# The least step that is surely seen, as a share of the size of a point.
-RESOLVED = 1e-12
 # The cost may rise by at most so many times what the step before changed.
 RISE = 10.0
 

@@ -18,6 +18,7 @@ from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
 
 Map = Callable[[Any], Any]
+Solved = tuple[Any, float, float, float, bool]
 
 # A step counts when it brings this share of what the model promised.
 ACCEPTED = 0.05
@@ -49,7 +50,7 @@ class ModelSolver(GradientSolver):
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         point, gradient = state.point, state.gradient
-        step, promised, size, bound = self._minimised(work, state, self.products(work, state))
+        step, promised, size, bound, held = self._solved(work, state)
         if not np.isfinite(promised):
             raise self.diverged(state.steps, "a product with the Hessian", state.point)
         # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
@@ -67,10 +68,10 @@ class ModelSolver(GradientSolver):
         if rounding:
             if not self._length(work, there, new, norm) < self._length(work, point, gradient, state.norm):
                 # Longer steps may have raised the cost already, and shorter ones cannot be judged.
-                if self._is_inside(size, bound, promised) or state.memory[1]:
+                if not held or state.memory[1]:
                     return done._replace(stuck=True, counts=counts)
                 # The bound was too tight for a step that the gradient can be judged by.
-                return done._replace(memory=(self._loosened(bound), 0), counts=counts)
+                return done._replace(memory=(self._adapted(bound, size, np.inf), 0), counts=counts)
         elif not fits:
             # Where a parabola through what was seen along the step has its minimum.
             slope, rise = work.inner(point, gradient, step), cost - state.cost
@@ -80,6 +81,13 @@ class ModelSolver(GradientSolver):
             point=there, cost=cost, gradient=new, norm=norm, memory=(self._adapted(bound, size, ratio), 0),
             counts=counts, step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
         )  # fmt: skip
+
+    def _solved(self, work: Oracle, state: Iterate) -> Solved:
+        """Return what `_minimised` does, with the promise in units of the cost."""
+        # A power of two, which changes no bits, so that squares and cubes of lengths are finite.
+        scale, product = 2.0 ** -frexp(state.first_norm)[1], self.products(work, state)
+        step, promised, *rest = self._minimised(work, state, lambda xi: product(xi) * scale, scale)
+        return step, promised / scale, *rest
 
     def products(self, work: Oracle, state: Iterate) -> Map:
         """Return the quadratic part of the model: the Hessian, as a map of tangent vectors."""
@@ -93,16 +101,11 @@ class ModelSolver(GradientSolver):
         return work.positive(work.inner(point, gradient, precondition(gradient)), norm) ** 0.5
 
     @abstractmethod
-    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
-        """Return a step that lowers the model, what it promises, its size, and the bound."""
+    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
+        """Return a step that lowers the model, what it promises, its size, the bound, and whether that held it back.
 
-    @abstractmethod
-    def _is_inside(self, size: float, bound: float, promised: float) -> bool:
-        """Return whether the bound did not hold a step back."""
-
-    @abstractmethod
-    def _loosened(self, bound: float) -> float:
-        """Return a bound for longer steps."""
+        Products are scaled, and so is the gradient: such that the first one had about the length 1.
+        """
 
     @abstractmethod
     def _tightened(self, size: float, bound: float, nearer: float) -> float:
@@ -110,7 +113,7 @@ class ModelSolver(GradientSolver):
 
     @abstractmethod
     def _adapted(self, bound: float, size: float, ratio: float) -> float:
-        """Return the bound after a step that brought this ratio of what the model promised."""
+        """Return the bound after a step that brought this ratio of its promise (infinity: none can tell)."""
 
 
 @renamed(max_iterations="max_iter")
@@ -169,14 +172,8 @@ class TrustRegions(ModelSolver):
         if steps == 0 and state.memory[1]:
             # Where a run goes on after a refused step, the products of that step are found again; they counted then.
             before = state._replace(memory=(4.0 * state.memory[0], 0))
-            self._minimised(work, before, self.products(work, state))
+            self._solved(work, before)
         return state
-
-    def _is_inside(self, size: float, bound: float, promised: float) -> bool:
-        return size < 0.99 * bound
-
-    def _loosened(self, bound: float) -> float:
-        return 10.0 * bound
 
     def _tightened(self, size: float, bound: float, nearer: float) -> float:
         return size * min(0.25, max(nearer, 0.05))
@@ -184,13 +181,12 @@ class TrustRegions(ModelSolver):
     def _adapted(self, bound: float, size: float, ratio: float) -> float:
         if ratio < 0.25:
             return 0.25 * min(bound, size)
-        return max(bound, 2.0 * size) if ratio > 0.75 else bound
+        longer = 2.0 * size if ratio < np.inf else 10.0 * bound
+        return max(bound, longer) if ratio > 0.75 else bound
 
-    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
-        """Return a step, what it promises, its size, and the radius; sizes are in the preconditioner's norm."""
+    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
+        """Return what `ModelSolver` says, with the radius; sizes are in the preconditioner's norm."""
         point, (radius, refused) = state.point, state.memory
-        # A power of two, which changes no bits, so that cubes of lengths are finite.
-        scale = 2.0 ** -frexp(state.first_norm)[1]
         gradient, inner, precondition = state.gradient * scale, work.inner, work.preconditioner(point)
         if not (refused and work.products[0] is point):
             work.products = point, []
@@ -205,7 +201,7 @@ class TrustRegions(ModelSolver):
         exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(state) / state.norm)
         enough = rz * min(0.1, exact) ** 2
         for k in range(self.max_inner):
-            Hp = known[k] if k < len(known) else product(p) * scale
+            Hp = known[k] if k < len(known) else product(p)
             # A refused step is tried again at most a quarter as long, on the same way.
             if k == len(known) and ss <= radius * radius / 16.0:
                 known.append(Hp)
@@ -233,8 +229,8 @@ class TrustRegions(ModelSolver):
             beta, rz = rz_new / rz, rz_new
             p, sp, pp = p * beta - z, beta * (sp + alpha * pp), rz + beta * beta * pp
         # The residual is the gradient and what the Hessian makes of the step.
-        promised = -0.5 / scale * (inner(point, gradient, step) + inner(point, residual, step))
-        return step, promised, ss**0.5, radius
+        promised = -0.5 * (inner(point, gradient, step) + inner(point, residual, step))
+        return step, promised, ss**0.5, radius, ss**0.5 >= 0.99 * radius
 
 
 class LevenbergMarquardt(TrustRegions):
@@ -334,25 +330,20 @@ class AdaptiveCubics(ModelSolver):
 
     # The bound is the weight σ of the cube: larger weights make shorter steps.
 
-    def _is_inside(self, size: float, bound: float, promised: float) -> bool:
-        return bound * size**3 <= 1e-8 * promised
-
-    def _loosened(self, bound: float) -> float:
-        return max(0.01 * bound, 1e-150)
-
     def _tightened(self, size: float, bound: float, nearer: float) -> float:
         return 3.0 * bound
 
     def _adapted(self, bound: float, size: float, ratio: float) -> float:
-        return max(0.1 * bound, 1e-150) if ratio > 0.75 else bound if ratio >= 0.25 else 2.0 * bound
+        if ratio > 0.75:
+            return max((0.1 if ratio < np.inf else 0.01) * bound, 1e-150)
+        return bound if ratio >= 0.25 else 2.0 * bound
 
-    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> tuple[Any, float, float, float]:
-        """Return a step, what it promises, its length, and σ."""
+    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
+        """Return what `ModelSolver` says, with σ."""
         point, inner, sigma = state.point, work.inner, state.memory[0]
-        length = state.norm
-        basis = [state.gradient * (-1.0 / length)]
-        diagonal: list[float] = []
-        beside: list[float] = []
+        length = state.norm * scale
+        basis = [state.gradient / -state.norm]
+        diagonal, beside = list[float](), list[float]()
         y = np.zeros(1)
         for k in range(self.max_inner):
             Hq = product(basis[k])
@@ -379,7 +370,7 @@ class AdaptiveCubics(ModelSolver):
         for q, share in zip(basis[1:], y[1:], strict=False):
             step = step + q * float(share)
         promised = float(length * y[0] - 0.5 * y @ tri @ y)
-        return step, promised, float(np.linalg.norm(y)), sigma
+        return step, promised, size, sigma, sigma * size * size * size > 1e-8 * promised
 
 
 def _cubic_minimum(diagonal: Any, beside: Any, length: float, sigma: float) -> Any:
