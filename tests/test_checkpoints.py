@@ -46,6 +46,8 @@ from rmopt.solvers import (
     Checkpoint,
     GradientSolver,
     Hybrid,
+    MaxSeconds,
+    MaxSteps,
     RankIncremental,
     Recorder,
     Stagnation,
@@ -557,7 +559,10 @@ def test_a_criterion_goes_on_with_the_measurements_that_it_began_with(given: Any
     with pytest.raises(InvalidInputError, match="measured at other steps than this run plans"):
         fitted(40, Stagnation(8, "map"), "run.npz")
     # Where nothing looks at them they are no part of the run.
-    assert np.array_equal(fitted(40, None, "run.npz").point, fitted(40, None).point)
+    for stop in (None, MaxSeconds(600) | MaxSteps(40)):
+        assert np.array_equal(fitted(40, stop, "run.npz").point, fitted(40, stop).point)
+    with pytest.raises(InvalidInputError, match="measured at other steps"):
+        fitted(40, MaxSeconds(600) | Stagnation(8, "map"), "run.npz")
     fitted(20, None, "alone.npz")
     assert np.array_equal(fitted(40, None, "alone.npz").point, fitted(40, None).point)
 

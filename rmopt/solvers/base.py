@@ -466,7 +466,7 @@ class _Run:
         if rows and self.first < step < self.last and not self._is_planned(step):
             # The end of a smaller budget was measured too.
             rows = [row for row in rows if row["step"] < step]
-        if rows and self.stop is not None and not self.observes:
+        if rows and not (self.stop is None or self.observes or getattr(self.stop, "by_place", False)):
             planned: list[float] = [self.first]
             while planned[-1] < step:
                 planned.append(recorder.next_after(int(planned[-1])))

@@ -63,6 +63,9 @@ class Stop(ABC):
     (True, 'a gradient of length')
     """
 
+    # Whether it goes by steps and seconds, which every row has wherever others were measured.
+    by_place = False
+
     @abstractmethod
     def __call__(self, rows: list[Row]) -> str | None:
         """Return why to stop, or None."""
@@ -105,6 +108,10 @@ class _Pair(CheckedValue, Stop):
     @property
     def _parts(self) -> list[Stop]:
         return [part for part in (self.first, self.second) if isinstance(part, Stop)]
+
+    @property
+    def by_place(self) -> bool:  # type: ignore[override]
+        return all(getattr(part, "by_place", False) for part in (self.first, self.second))
 
     def due(self, first: int) -> float:
         return min((part.due(first) for part in self._parts), default=math.inf)
@@ -150,6 +157,8 @@ class MaxSteps(CheckedValue, Stop):
     '3 steps'
     """
 
+    by_place = True
+
     steps: Annotated[int, integer]
 
     def due(self, first: int) -> float:
@@ -177,6 +186,8 @@ class MaxSeconds(CheckedValue, Stop):
     >>> MaxSeconds(60)([{"seconds": 0.0}, {"seconds": 61.0}])
     '60 seconds'
     """
+
+    by_place = True
 
     seconds: Annotated[float, bounded(number, least=0)]
 
