@@ -434,7 +434,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     >>> from sklearn.preprocessing import scale
     >>> from problems.coembedding import CoembeddingClassifier, LabelThresholds
     >>> X, Y = make_multilabel_classification(n_samples=100, n_classes=4, random_state=0)
-    >>> model = LabelThresholds(CoembeddingClassifier(tol=0.1), aim="hamming", cv=2)
+    >>> model = LabelThresholds(CoembeddingClassifier(tol=0.1), aim="hamming")
     >>> model.fit(scale(X) / 5, Y).predict_proba(scale(X) / 5).shape
     (100, 4)
     >>> bool((model.predict(scale(X) / 5) == Y).mean() > 0.8)
