@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -126,6 +128,30 @@ def test_thresholds_know_of_the_other_labels() -> None:
     assert log_loss(Y[300:].ravel(), among.ravel()) < 0.6 * log_loss(Y[300:].ravel(), alone.ravel())
     # A sample's probabilities do not depend on the samples beside it.
     np.testing.assert_array_equal(model.predict_proba(X[300:301]), among[:1])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "flaw"),
+    [
+        (lambda X: X[:, 0], r"shape \(40, 3\), got shape \(40,\)"),
+        (lambda X: X[:, :2], r"shape \(40, 3\), got shape \(40, 2\)"),
+        (lambda X: np.where(X > 1.0, np.inf, X), "got NaN or infinity"),
+    ],
+)
+def test_scores_that_do_not_fit_the_labels_are_refused(spoil: Any, flaw: str) -> None:
+    """One column for all labels would pass for the scores of each of them."""
+
+    class Wrong(Handed):
+        def decision_function(self, X: np.ndarray) -> np.ndarray:
+            return spoil(X)
+
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    Y = (X > 0).astype(int)
+    with pytest.raises(InvalidInputError, match=f"decision_function of Wrong must be .*{flaw}"):
+        LabelThresholds(Wrong(), cv=2).fit(X, Y)
+    # Of a single label a row is as good as a column.
+    alone = LabelThresholds(Handed(), aim="hamming", cv=2).fit(X[:, 0], Y[:, :1])
+    assert (alone.predict(X[:, 0]) == Y[:, :1]).mean() > 0.95
 
 
 def test_labels_that_were_never_seen_are_not_predicted() -> None:

@@ -43,7 +43,7 @@ from problems.door import (
 )
 from rmopt.core import InvalidInputError, RmoptError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, check_parameters, integer, one_of, optional, shown
+from rmopt.core.arguments import Checked, bounded, check_parameters, integer, numbers, one_of, optional, shown
 from rmopt.solvers import LBFGS, RankIncremental
 from rmopt.solvers.threads import one_blas_thread
 
@@ -465,7 +465,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
         scores, seen_once = np.zeros(Y.shape), np.zeros(len(Y), dtype=bool)
         for train, test in folds_of(self.cv, X, Y, groups):
             fitted = clone(self.estimator).fit(_safe_indexing(X, train), Y[train])
-            scores[test] = self._scores(fitted, _safe_indexing(X, test))
+            scores[test] = _scores_of(fitted, _safe_indexing(X, test), Y.shape[1])
             seen_once[test] = True
         scores, known = scores[seen_once], Y[seen_once]
         if not len(known):
@@ -488,10 +488,6 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
         other.aim = one_of("aim", aim, AIMS)
         return other
 
-    def _scores(self, fitted: Any, X: Any) -> Array:
-        found = np.asarray(fitted.decision_function(X), dtype=float)
-        return found.reshape(len(found), -1)
-
     def _probabilities(self, scores: Array) -> Array:
         alone = np.stack([self.slopes_, self.intercepts_])
         return expit(_log_odds(_among_others(scores, alone), self.among_))
@@ -499,7 +495,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each label, shape (n_samples, n_labels)."""
         X = passed_on(self, X, reset=False)
-        return self._probabilities(self._scores(self.estimator_, X))
+        return self._probabilities(_scores_of(self.estimator_, X, len(self.classes_)))
 
     def decision_function(self, X: Any) -> Array:
         """Return how far the probability of each label is above the threshold, shape (n_samples, n_labels)."""
@@ -511,11 +507,18 @@ def calibrated_f1(model: Any, X: Any, Y: Array) -> float:
 
     It compares models whose thresholds will be chosen: more is asked of scores than that they are right about 0.
     """
-    scores = np.asarray(model.decision_function(X), dtype=float)
+    scores = _scores_of(model, X, Y.shape[1])
     alone, among = _learned_odds(scores, Y)
     probabilities = expit(_log_odds(_among_others(scores, alone), among))
     predicted = probabilities > _half_of_largest_f1(probabilities)
     return float(f1_score(Y, predicted, average="micro", zero_division=0.0))
+
+
+def _scores_of(fitted: Any, X: Any, n_labels: int) -> Array:
+    """Return somebody's scores, shape (n_samples, n_labels), or refuse them; those of one label may be a row."""
+    found = fitted.decision_function(X)
+    column = np.reshape(found, (-1, 1)) if n_labels == 1 else found
+    return numbers(f"decision_function of {type(fitted).__name__}", column, (_num_samples(X), n_labels))
 
 
 def _learned_odds(scores: Array, labels: Array) -> tuple[Array, Array]:
@@ -533,7 +536,7 @@ def _among_others(scores: Array, alone: Array) -> list[Array]:
 
 def _log_odds(features: Sequence[Array], weights: Array) -> Array:
     """Return sums of features, each of shape (n_samples, n_labels), with weights for each label; the last is of 1."""
-    return sum((one * weight for one, weight in zip(features, weights, strict=False)), weights[-1])
+    return sum((one * weight for one, weight in zip(features, weights[:-1], strict=True)), weights[-1])
 
 
 def _regressions(features: Sequence[Array], labels: Array) -> Array:
