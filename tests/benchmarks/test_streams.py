@@ -2,12 +2,16 @@
 
 Run with ``pytest -o addopts= -s tests/benchmarks/test_streams.py``. Rows have 100 non-zeros among 10⁶ features, and
 unit length; half of the features of a row belong to its class.
+
+`test_killed_and_resumed` learns from RMOPT_STREAM_ROWS rows (10⁶ unless set) in files of 12 MB for each 10⁴, at most
+RMOPT_STREAM_FILES of them (1,000), passed over as often as it takes. 10⁸ rows take 12 GB of disk and 70 minutes.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -181,3 +185,86 @@ def test_memory(measured: Any, folders: dict[str, Path], k: int, tmp_path: Path)
         return [about | {"factors, GB": factors} | peaks]
 
     measured(work)
+
+
+def test_killed_and_resumed(measured: Any, tmp_path: Path) -> None:
+    """``rmopt fit similarity`` of a folder, rank 10, a step a row: whole, and killed by -9 at ten random moments."""
+    measured(killed_and_resumed, tmp_path)
+
+
+def killed_and_resumed(root: Path) -> list[dict[str, Any]]:
+    rows = int(os.environ.get("RMOPT_STREAM_ROWS", 10**6))
+    files = min(rows // CHUNK, int(os.environ.get("RMOPT_STREAM_FILES", 1_000)))
+    folder, epochs = root / "npz", rows // (files * CHUNK)
+    folder.mkdir()
+    for number in range(files):
+        X, y = rows_of(number)
+        named = {f"X_{part}": getattr(X, part) for part in ("data", "indices", "indptr", "shape")}
+        np.savez(folder / f"{number:04d}.npz", y=y, **named)
+    options = ["--rank", "10", "--step-size", "0.1", "--steps-per-row", "1", "--quiet"]
+
+    def fit(out: str, *more: str, until: float = float("inf")) -> tuple[float, float, float, bool]:
+        """Return the seconds by the clock and of processors, the peak in GB, and whether it came to its end."""
+        given = ["fit", "similarity", folder, *options, "--epochs", str(epochs), "--out", root / out, *more]
+        begun, before, peak = time.perf_counter(), children(), 0.0
+        process = subprocess.Popen([sys.executable, "-m", "rmopt.cli", *map(str, given)])
+        while process.poll() is None:
+            peak = max(peak, peak_of(process.pid))
+            time.sleep(0.1)
+            if time.perf_counter() - begun > until:
+                process.kill()
+                process.wait()
+        seconds = time.perf_counter() - begun
+        assert process.returncode in (0, -9), process.returncode
+        return seconds, children() - before, peak, process.returncode == 0
+
+    held = min(rows, 10**6)
+    model, chunks = (
+        LoretaSimilarity(10, step_size=0.1, random_state=0),
+        [rows_of(n) for n in range(held // CHUNK)],
+    )
+    model.fit_stream(chunks[:1], steps_per_row=1)
+    begun, used = time.perf_counter(), time.process_time()
+    model.fit_stream(chunks, steps_per_row=1)
+    inside = time.perf_counter() - begun, time.process_time() - used
+    del chunks
+    table = [
+        {"run": "in memory", "rows": held, "clock, µs a row": 1e6 * inside[0] / held, "of memory": 1.0,
+         "one core, µs a row": 1e6 * inside[1] / held}
+    ]  # fmt: skip
+    clock, cpu, peak, done = fit("whole")
+    assert done
+    table.append(
+        {"run": "whole", "rows": rows, "clock, µs a row": 1e6 * clock / rows,
+         "of memory": inside[0] / held * rows / clock,
+         "one core, µs a row": 1e6 * cpu / rows, "peak, GB": peak}
+    )  # fmt: skip
+    print(table, flush=True)
+    moments, kills, done, top = random.Random(0), 0, False, 0.0
+    while not done:
+        # Nobody resumes what had no time to begin.
+        again = ("--resume",) if (root / "killed").exists() else ()
+        until = moments.uniform(0.02, 0.15) * clock if kills < 10 else float("inf")
+        *_, peak, done = fit("killed", *again, until=until)
+        top, kills = max(top, peak), kills + (not done)
+    one, other = (np.load(root / out / "model.npz") for out in ("whole", "killed"))
+    same = sorted(one.files) == sorted(other.files) and all(
+        one[n].tobytes() == other[n].tobytes() for n in one.files
+    )
+    table.append({"run": f"killed {kills} times", "rows": rows, "peak, GB": top, "same bits": str(same)})
+    return table
+
+
+def children() -> float:
+    """Return the seconds of processors that ended processes used."""
+    found = os.times()
+    return found.children_user + found.children_system
+
+
+def peak_of(process: int) -> float:
+    """Return the most memory that a process has had, in GB."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text("utf-8")
+    except OSError:
+        return 0.0
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1e6 if "VmHWM:" in status else 0.0
