@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.sparse as sp
 from coembedding_samples import REAL, Array, real, samples
 from sklearn.base import clone
@@ -23,6 +24,7 @@ from problems.coembedding import (
     LinkPrediction,
     LinkPredictor,
     MultilabelCoembedding,
+    OneVsRestCoembedding,
     PairwiseInteractionTags,
     TagRanking,
     TagRecommender,
@@ -76,6 +78,60 @@ def test_equation_13_as_it_stands(size: float) -> None:
         cost = MultilabelCoembedding(rows, sp.csr_array(Y))
         np.testing.assert_allclose(cost.at(Q).value, plain_multilabel(X, Y, Q), rtol=1e-12)
         assert cost.at(Q).value >= cost.lower_bound
+
+
+PLAIN = {
+    "squared_hinge": lambda margin: 0.5 * np.maximum(1.0 - margin, 0.0) ** 2,
+    "logistic": lambda margin: np.log1p(np.exp(-margin)),
+}
+
+
+def plain_one_vs_rest(X: Array, Y: Array, Q: Array, loss: str) -> float:
+    """Every label by itself, rare ones with larger weights."""
+    U, total, most = X @ Q[: X.shape[1]], 0.0, 1 + Y.sum(axis=0).max()
+    for applies, v in zip(Y.T, Q[X.shape[1] : -1], strict=True):
+        scores = ((U - Q[-1]) ** 2).sum(axis=1) - ((U - v) ** 2).sum(axis=1)
+        weight = np.sqrt(most / (1 + applies.sum()))
+        total += weight * PLAIN[loss](np.where(applies == 1, scores, -scores)).sum()
+    return float(total)
+
+
+@pytest.mark.parametrize("loss", PLAIN)
+def test_every_label_by_itself_has_the_minimum_that_scipy_finds(loss: str) -> None:
+    X, Y = samples(n=40)
+    Y[:, 1] &= Y[:, 0]
+    beta, shape = 0.5, (X.shape[1] + Y.shape[1] + 1, 5)
+
+    def objective(flat: Array) -> float:
+        return plain_one_vs_rest(X, Y, flat.reshape(shape), loss) + beta * float(flat @ flat)
+
+    ours = minimise(OneVsRestCoembedding(sp.csr_array(X), Y, loss), beta, RankIncremental(tol=1e-9))
+    assert ours.is_global
+    assert ours.point.rank < shape[1]
+    Q = np.zeros(shape)
+    Q[:, : ours.point.rank] = ours.point.factor()
+    np.testing.assert_allclose(ours.certificate.objective, objective(Q.ravel()), rtol=1e-12)
+    start = np.random.default_rng(0).standard_normal(shape).ravel()
+    theirs = scipy.optimize.minimize(objective, start, method="L-BFGS-B", options={"maxfun": 10**6})
+    np.testing.assert_allclose(ours.certificate.objective, theirs.fun, rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", PLAIN)
+def test_the_classifiers_pass_their_loss_on(loss: str) -> None:
+    X, Y = samples(n=150)
+    model = CoembeddingClassifier(1.0, loss=loss).fit(X, Y)
+    cost = OneVsRestCoembedding(X, Y, loss)
+    factor = np.vstack([model.components_.T, model.label_embedding_, model.threshold_embedding_])
+    np.testing.assert_allclose(model.objective_, cost.value(factor) + (factor**2).sum(), rtol=1e-12)
+    assert model.is_global_
+    (of_path,) = coembedding_path(X, Y, [1.0], loss=loss)
+    chosen = CoembeddingClassifierCV(
+        [1.0], loss=loss, cv=2, scoring=lambda model, *_: float(model.loss == loss)
+    ).fit(X, Y)
+    assert chosen.scores_.all()
+    for other in (of_path, chosen):
+        np.testing.assert_allclose(other.objective_, model.objective_, rtol=1e-3)
+    assert clone(chosen).loss == loss
 
 
 def test_soft_maxima_do_not_overflow() -> None:
@@ -166,6 +222,10 @@ def test_cross_validation_of_the_weight() -> None:
         (lambda X, Y: MultilabelCoembedding(X, 2 * Y), "table of 0 and 1"),
         (lambda X, Y: MultilabelCoembedding(X, Y[:5]), "0 and 1, 80 rows"),
         (lambda X, Y: MultilabelCoembedding(X * np.inf, Y), "NaN or infinity"),
+        (lambda X, Y: OneVsRestCoembedding(X, 2 * Y), "table of 0 and 1"),
+        (lambda X, Y: OneVsRestCoembedding(X, Y, "hinge"), "loss = 'hinge' is unknown"),
+        (lambda X, Y: CoembeddingClassifier(loss="softmx").fit(X, Y), "did you mean 'softmax'"),
+        (lambda X, Y: CoembeddingClassifierCV(loss=None).fit(X, Y), "loss = None"),
         (lambda X, Y: coembedding_path(X, Y, ()), "at least one"),
         (lambda X, Y: checked_betas([1.0, 0.0]), "positive"),
         (lambda X, Y: TagRanking([[0, 0]]), "user, item and tag"),

@@ -1,7 +1,13 @@
 """Co-embedding as metric learning: ILA (Mirzazadeh et al. 2015) and its baselines."""
 
 from problems.coembedding.baselines import CalibratedLabelRanking
-from problems.coembedding.cost import LinkPrediction, MetricRegression, MultilabelCoembedding, TagRanking
+from problems.coembedding.cost import (
+    LinkPrediction,
+    MetricRegression,
+    MultilabelCoembedding,
+    OneVsRestCoembedding,
+    TagRanking,
+)
 from problems.coembedding.estimators import (
     CoembeddingClassifier,
     CoembeddingClassifierCV,
@@ -12,6 +18,6 @@ from problems.coembedding.links import LinkPredictor, PairwiseInteractionTags, T
 
 __all__ = [
     "CalibratedLabelRanking", "CoembeddingClassifier", "CoembeddingClassifierCV", "LabelThresholds",
-    "LinkPrediction", "LinkPredictor", "MetricRegression", "MultilabelCoembedding", "PairwiseInteractionTags",
-    "TagRanking", "TagRecommender", "coembedding_path",
+    "LinkPrediction", "LinkPredictor", "MetricRegression", "MultilabelCoembedding", "OneVsRestCoembedding",
+    "PairwiseInteractionTags", "TagRanking", "TagRecommender", "coembedding_path",
 ]  # fmt: skip

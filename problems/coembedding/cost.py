@@ -13,8 +13,11 @@ from problems.coembedding import kernels
 from problems.door import array_of, table_of_labels, table_of_numbers
 from rmopt.core import BlockDiagonal, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, integer, sequence
-from rmopt.costs import EmbeddedCost, Grid, Pairs, PairwiseDistance
+from rmopt.core.arguments import array, integer, one_of, sequence
+from rmopt.costs import LOSSES, EmbeddedCost, Grid, Pairs, PairwiseDistance
+
+# Losses that are convex in the scores and smooth, as certificates and trust regions need them.
+SMOOTH = ("squared_hinge", "logistic")
 
 
 class MultilabelCoembedding(PairwiseDistance):
@@ -78,6 +81,68 @@ class MultilabelCoembedding(PairwiseDistance):
 
     def curvature(self, distances: Array, change: Array) -> Array:
         return kernels.multilabel_curvature(distances, self.labels, np.ascontiguousarray(change))
+
+
+class OneVsRestCoembedding(MultilabelCoembedding):
+    """Σₓ Σ_y w_y φ(±(t(x) − d(x, y))), with + where the label y applies to x: every label is decided by itself.
+
+    `MultilabelCoembedding` with a loss of ours: that one compares the labels of a sample, this one each label with
+    the threshold, as a linear classifier for each label does. The weight w_y is the square root of how many times
+    rarer than the most frequent label y is, both counted from 1, so that rare labels are heard.
+
+    Parameters
+    ----------
+    X, Y
+        See `MultilabelCoembedding`.
+    loss : {"squared_hinge", "logistic"}
+        φ.
+
+    Raises
+    ------
+    InvalidInputError
+        As `MultilabelCoembedding` does, and for another loss.
+
+    See Also
+    --------
+    CoembeddingClassifier : the estimator, with ``loss="squared_hinge"``.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    https://doi.org/10.1007/978-3-319-23528-8_39, for the score t(x) − d(x, y).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.coembedding import OneVsRestCoembedding
+    >>> loss = OneVsRestCoembedding(np.eye(2), np.eye(2))
+    >>> near = np.array([[1.0, -1.0, 1.0, -1.0, 0.0]]).T
+    >>> loss.value(near) < loss.value(0.0 * near)
+    True
+    """
+
+    def __init__(self, X: Any, Y: Any, loss: str = "squared_hinge") -> None:
+        super().__init__(X, Y)
+        self.of_scores = LOSSES[one_of("loss", loss, SMOOTH)]
+        self.smooth_slope = loss != "squared_hinge"
+        self.lower_bound = 0.0
+        counts = 1.0 + self.labels.sum(axis=0)
+        self.label_weights = np.sqrt(counts.max() / counts)
+        self.signs = 2.0 * self.labels - 1.0
+
+    def loss(self, distances: Array) -> tuple[float, Array]:
+        scores = distances[:, -1:] - distances[:, :-1]
+        value = float(self.of_scores.values(scores, self.signs).sum(axis=0) @ self.label_weights)
+        return value, self._returned(self.of_scores.slopes(scores, self.signs))
+
+    def curvature(self, distances: Array, change: Array) -> Array:
+        scores, moved = (one[:, -1:] - one[:, :-1] for one in (distances, change))
+        return self._returned(self.of_scores.curvatures(scores, self.signs) * moved)
+
+    def _returned(self, slopes: Array) -> Array:
+        """Return the slopes of the distances to labels and threshold, given those of the scores without weights."""
+        slopes *= self.label_weights
+        return np.column_stack([-slopes, slopes.sum(axis=1)])
 
 
 def smooth_hinge(z: Array) -> tuple[Array, Array, Array]:

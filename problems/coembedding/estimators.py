@@ -20,7 +20,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import type_of_target, unique_labels
 from sklearn.utils.validation import _num_samples, column_or_1d
 
-from problems.coembedding.cost import MultilabelCoembedding
+from problems.coembedding.cost import SMOOTH, MultilabelCoembedding, OneVsRestCoembedding
 from problems.coembedding.training import (
     BETAS,
     CertifiedEmbedder,
@@ -47,6 +47,7 @@ from rmopt.core.arguments import Checked, bounded, check_parameters, integer, nu
 from rmopt.solvers import LBFGS, RankIncremental
 from rmopt.solvers.threads import one_blas_thread
 
+SOFTMAX = "softmax"
 AIMS = ("f1", "hamming")
 # On the paths of a cross-validation.
 PATH_TOL, PATH_ROUNDS = 1e-2, 5
@@ -101,14 +102,18 @@ def folds_of(cv: Any, X: Any, Y: Array, groups: Any) -> list[tuple[Array, Array]
 class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     """Samples, labels and a threshold in one Euclidean space: a label applies where it is nearer than the threshold.
 
-    Mirzazadeh et al. (2015), section 6: the convex equation 13, minimised by `RankIncremental` to a certified global
-    minimum. Features should be standardised and rows scaled to unit length.
+    Mirzazadeh et al. (2015), section 6: the convex equation 13, or a loss of ours for each label, minimised by
+    `RankIncremental` to a certified global minimum. Features should be standardised and rows scaled to unit length.
 
     Parameters
     ----------
     beta : float
         Weight of the trace: larger ones give smaller ranks. The loss is a sum over the samples: for a tenth of them
         take a tenth. Where it is too large the model is empty, of rank 0, and `fit` warns.
+    loss : {"softmax", "squared_hinge", "logistic"}
+        "softmax" is the paper's, which compares the labels of a sample with each other. The others decide every
+        label by itself, as a linear classifier for each label does, and hear rare labels more
+        (`OneVsRestCoembedding`); they are better where there are many labels and `LabelThresholds` are used.
     growth : Growth, optional
         ``Doubling(64)`` unless given.
     max_rank : int, optional
@@ -163,6 +168,8 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
 
     takes_classes = True
     beta: Annotated[float, weight] = 5.0
+    _: KW_ONLY
+    loss: Annotated[str, bounded(one_of, (SOFTMAX, *SMOOTH))] = SOFTMAX
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
@@ -175,7 +182,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
             Indicators of labels, or one class for each sample.
         """
         check_parameters(self, self._parameters)
-        return self._take(self._minimised(MultilabelCoembedding(*self._checked(X, Y)), self.beta))
+        return self._take(self._minimised(self._cost(*self._checked(X, Y)), self.beta))
 
     def _checked(self, X: Any, Y: Any) -> tuple[Any, Array]:
         """Return X, and the indicators of the labels."""
@@ -201,6 +208,11 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
             )
         return X, Y[:, None] == self.classes_
 
+    def _cost(self, X: Any, Y: Array) -> MultilabelCoembedding:
+        """Return the loss of samples and the indicators of their labels."""
+        paper = self.loss == SOFTMAX
+        return MultilabelCoembedding(X, Y) if paper else OneVsRestCoembedding(X, Y, self.loss)
+
     def _take(self, Y: Array) -> Self:
         """Take the embeddings of features, labels and threshold from a factor."""
         n = self.n_features_in_
@@ -212,7 +224,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         self, X: Any, Y: Any, betas: list[float], solver: RankIncremental, tell: bool = False
     ) -> list[Self]:
         """Return a copy for each weight, each trained from the one with the next larger weight."""
-        loss, models, start = MultilabelCoembedding(*self._checked(X, Y)), [], None
+        loss, models, start = self._cost(*self._checked(X, Y)), [], None
         for beta in betas[::-1]:
             model, result = copy(self), minimise(loss, beta, solver, start)
             model.beta, start = beta, result.point
@@ -289,7 +301,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     Parameters
     ----------
     betas : sequence of float
-    growth, max_rank : optional
+    loss, growth, max_rank : optional
         As in `CoembeddingClassifier`.
     tol : float
         Relative gap of the model with the chosen weight.
@@ -335,7 +347,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
 
     __metadata_request__fit: ClassVar = {"groups": True}
     # Not a parameter here.
-    _parameters = CertifiedEmbedder._parameters
+    _parameters = CertifiedEmbedder._parameters | {"loss": CoembeddingClassifier._parameters["loss"]}
     beta: float = field(init=False)
     betas: Annotated[Sequence[float], lambda _, betas: checked_betas(betas)] = BETAS
     _: KW_ONLY
@@ -369,7 +381,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         )
 
         def scores(train: Array, test: Array) -> list[float]:
-            one = CoembeddingClassifier(growth=self.growth, max_rank=self.max_rank, tol=tol)
+            one = CoembeddingClassifier(loss=self.loss, growth=self.growth, max_rank=self.max_rank, tol=tol)
             models = one._path(X[train], given[train], betas, rough)
             return [_scored(scorer, model, X[test], given[test]) for model in models]
 
@@ -380,7 +392,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         self.scores_ = np.array(found).T
         means = self.scores_.mean(axis=1)
         self.beta_ = betas[int(np.flatnonzero(means == means.max())[-1])]
-        return self._take(self._minimised(MultilabelCoembedding(X, table), self.beta_))
+        return self._take(self._minimised(self._cost(X, table), self.beta_))
 
 
 @dataclass(eq=False, repr=False)

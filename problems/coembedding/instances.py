@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from problems.coembedding.cost import LinkPrediction, MetricRegression, MultilabelCoembedding, TagRanking
+from problems.coembedding.cost import (
+    LinkPrediction,
+    MetricRegression,
+    MultilabelCoembedding,
+    OneVsRestCoembedding,
+    TagRanking,
+)
 from rmopt.checks.catalogue import Instance
 from rmopt.core import Manifold, Problem, Retraction
 from rmopt.costs import EmbeddedCost, Trace
@@ -44,6 +50,8 @@ def convex_costs() -> dict[str, EmbeddedCost]:
         "regression-tall": MetricRegression(rng.standard_normal((9, 5))),
         "multilabel": MultilabelCoembedding(X, Y),
         "multilabel-sparse": MultilabelCoembedding(thin, sp.csr_array(Y)),
+        "squared-hinge": OneVsRestCoembedding(X, Y),
+        "logistic": OneVsRestCoembedding(thin, Y, "logistic"),
         "tags": TagRanking(triples, (4, 5, 6)),
         "links": LinkPrediction(thin, pairs, rng.random(len(pairs)) < 0.5),
     }
