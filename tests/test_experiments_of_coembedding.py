@@ -37,7 +37,7 @@ def test_classification_beside_baselines_and_local_optima(run: Run) -> None:
     assert run.path("scores.png").stat().st_size > 5000
     assert run.path("optima.png").stat().st_size > 5000
     assert len(outcome.claims) == 8
-    assert [claim.claim.split()[1] for claim in outcome.claims[3:6]] == ["Hamming", "micro-F1", "macro-F1"]
+    assert [claim.claim.split()[2] for claim in outcome.claims[3:6]] == ["Hamming", "micro-F1", "macro-F1"]
     lines = run.path("cells.jsonl").read_text().splitlines()
     # With the local optima, which take the longest.
     assert len(lines) == 5

@@ -23,7 +23,7 @@ from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.kernels import log_det_weight
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.baselines import OUTSIDE, OutsideMetric
+from problems.metric.baselines import OUTSIDE, OutsideMetric, _leading
 from problems.metric.claims import metric_claims
 from problems.metric.methods import METHODS, Trainee, neighbour_votes
 from problems.triplets import ClassTriplets, NeighborTriplets
@@ -237,6 +237,16 @@ def test_rounds_find_neighbours_by_what_was_learned() -> None:
 
 def learned(estimator: Any, X: Any, triplets: np.ndarray) -> np.ndarray:
     return estimator.fit_triplets(X, triplets).get_mahalanobis_matrix()
+
+
+@pytest.mark.parametrize("best", [1e-3, 1e-12])
+def test_the_best_direction_is_found_however_little_it_gains(best: float) -> None:
+    rng = np.random.default_rng(0)
+    vectors = np.linalg.qr(rng.standard_normal((40, 40)))[0]
+    values = np.append(-np.geomspace(1e-10, 1.0, 39), best)
+    value, vector = _leading(np.eye(40), vectors * values @ vectors.T, np.ones(40))
+    np.testing.assert_allclose(value, 2.0 * best, rtol=1e-3)
+    np.testing.assert_allclose(abs(vector @ vectors[:, -1]), 1.0, atol=1e-9)
 
 
 def test_boosting_minimises_its_cost() -> None:

@@ -12,7 +12,7 @@ from regression_runs import Array, run
 from scipy.sparse import csr_array
 from tabled import each_row
 
-from problems.coembedding import MetricRegression, MultilabelCoembedding
+from problems.coembedding import MetricRegression, MultilabelCoembedding, OneVsRestCoembedding
 from problems.coembedding.cost import closed_form
 from problems.coembedding.instances import convex_costs
 from problems.coembedding.training import minimise
@@ -289,6 +289,24 @@ def test_every_round_is_recorded_and_metrics_with_it() -> None:
     }  # fmt: skip
     assert result.history[-1]["gap"] == result.gap
     assert result.history[-1]["trace"] > 0.0
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic", "softmax"])
+def test_a_rank_that_is_limited_ends_at_a_minimum_of_that_rank(loss: str) -> None:
+    """Rounds end after a few steps; the run used to end with the first that found no room for columns."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 5)) / 2
+    Y = np.c_[X @ rng.standard_normal((5, 4)) > 0.3, np.zeros((100, 12))].astype(int)
+    cost = MultilabelCoembedding(X, Y) if loss == "softmax" else OneVsRestCoembedding(X, Y, loss)
+    objectives = []
+    for rank in (3, 12):
+        result = run(cost + Trace(2.0), RankIncremental(tol=1e-4, max_rank=rank))
+        assert result.point.rank <= rank
+        Q = result.point.factor()
+        further = LBFGS(20, max_iter=500, tol=0).run(Problem(PSDFactors(*Q.shape), cost + Trace(2.0)), Q)
+        objectives.append(result.certificate.objective)
+        assert objectives[-1] - (cost + Trace(2.0)).value(further.point) <= 1e-4 * objectives[-1]
+    assert objectives[1] < objectives[0]
 
 
 def test_a_run_that_was_cut_off_ends_with_the_same_bits(tmp_path: Path) -> None:

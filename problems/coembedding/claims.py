@@ -63,7 +63,7 @@ def threshold_claims(results: Results, labels: Mapping[str, str]) -> list[Claim]
         for name in ours:
             gap, its = (
                 Difference.of(aimed[name], aimed[best], measure),
-                f"the {NAMES[measure]} of {labels[name]}",
+                f"ours: the {NAMES[measure]} of {labels[name]}",
             )
             if measure == "hamming":
                 claim = f"{its} is within {GIVEN_UP} of {against}"

@@ -87,8 +87,8 @@ class OneVsRestCoembedding(MultilabelCoembedding):
     """Σₓ Σ_y w_y φ(±(t(x) − d(x, y))), with + where the label y applies to x: every label is decided by itself.
 
     `MultilabelCoembedding` with a loss of ours: that one compares the labels of a sample, this one each label with
-    the threshold, as a linear classifier for each label does. The weight w_y is the square root of how many times
-    rarer than the most frequent label y is, both counted from 1, so that rare labels are heard.
+    the threshold, as a linear classifier for each label does. The weights are larger for rare labels,
+    w_y = √((1 + maxᵤ n_u) / (1 + n_y)) where n_y samples have the label y.
 
     Parameters
     ----------

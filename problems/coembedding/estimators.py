@@ -112,8 +112,9 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         take a tenth. Where it is too large the model is empty, of rank 0, and `fit` warns.
     loss : {"softmax", "squared_hinge", "logistic"}
         "softmax" is the paper's, which compares the labels of a sample with each other. The others decide every
-        label by itself, as a linear classifier for each label does, and hear rare labels more
-        (`OneVsRestCoembedding`); they are better where there are many labels and `LabelThresholds` are used.
+        label by itself, as a linear classifier for each label does, with larger weights for rare labels
+        (`OneVsRestCoembedding`). They are better where there are many labels and `LabelThresholds` are used, and
+        train more slowly. "squared_hinge" is slow, and may not be certified, where β is below 1.
     growth : Growth, optional
         ``Doubling(64)`` unless given.
     max_rank : int, optional

@@ -68,7 +68,8 @@ def coembedding(
     """Classify with several labels: co-embedding beside binary relevance, label ranking and chains.
 
     Samples, labels and a threshold are embedded so that a label applies where it is nearer than the threshold; a
-    certificate says that the embedding is the global minimum. A second part starts local optimisation of factors with
+    certificate says that the embedding is the global minimum. ila has the paper's loss, ila-hinge one of ours that
+    decides every label by itself. A second part starts local optimisation of factors with
     d columns from many random places, and looks at how the spread of the optima shrinks as d grows.
     """
     chosen = chosen_methods(METHODS, methods, method, "coembedding", ("predict",))

@@ -164,7 +164,7 @@ _PAPER: dict[str, Method] = {"ila": Method("ILA", Coembedding())} | {
     for scheme in ("br", "clr", "cc")
     for base in ("svm", "lr")
 }
-METHODS = _PAPER | {"ila-hinge": Method("ILA, squared hinge", Coembedding(loss="squared_hinge"))}
+METHODS = _PAPER | {"ila-hinge": Method("ILA (squared hinge)", Coembedding(loss="squared_hinge"))}
 OURS = [name for name, method in METHODS.items() if isinstance(method.estimator, Coembedding)]
 
 # Mirzazadeh et al. (2015), Tables 2 to 4: for each measure its methods in their order.

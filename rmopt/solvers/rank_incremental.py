@@ -241,7 +241,9 @@ class RankIncremental(Solver):
         if state.idle >= PATIENCE:
             return f"{PATIENCE} rounds without progress, at a {gap}"
         limit = work.engine.max_rank
-        if self.inner is not None and state.Y.shape[1] == limit < len(state.Y) and state.added == 0:
+        full = self.inner is not None and state.Y.shape[1] == limit < len(state.Y) and state.added == 0
+        # A round ends after a few steps, whether its columns are at their minimum or not.
+        if full and state.idle:
             return f"max_rank = {limit}"
         return None
 

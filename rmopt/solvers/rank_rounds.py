@@ -233,7 +233,9 @@ class RankEngine:
         """Return how short the factor's gradient is to become in this round."""
         now = state.certificate
         wanted = self.tol * now.excess / max(now.trace_bound, 1e-300)
-        eigenvalue = max(INEXACTNESS * now.eigenvalue, 0.2 * wanted) * 0.1**state.idle
+        # Columns that may not be added leave an eigenvalue that says nothing of those that are there.
+        left = now.eigenvalue if start.shape[1] < self.max_rank else 0.0
+        eigenvalue = max(INEXACTNESS * left, 0.2 * wanted) * 0.1**state.idle
         if not state.vectors.shape[1]:
             # What is left comes from columns that are there already.
             eigenvalue *= 0.1
