@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from coembedding_samples import REAL, Array, real, samples
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
@@ -174,6 +175,14 @@ def test_classes_may_have_names() -> None:
     two = CoembeddingClassifier(beta=0.5).fit(X[:100], names[:100])
     assert two.decision_function(X[:100]).shape == (100,)
     assert (two.predict(X[:100]) == names[:100]).mean() > 0.98
+
+
+def test_a_limit_of_the_rank_silences_no_warning_but_its_own() -> None:
+    X, Y = samples(n=150)
+    for limit in (None, 11, 1000):
+        with pytest.warns(ConvergenceWarning, match="was not reached"):
+            assert CoembeddingClassifier(0.1, tol=1e-15, max_rank=limit).fit(X, Y).rank_ < 11
+    assert CoembeddingClassifier(0.1, tol=1e-15, max_rank=1).fit(X, Y).rank_ == 1
 
 
 def test_a_larger_weight_gives_a_smaller_rank_and_objective_shares() -> None:

@@ -265,6 +265,18 @@ def test_als_ends_where_the_cost_is_flat(power: float) -> None:
         assert np.abs(approx_fprime(1.01 * end, cost, 1e-7)).max() < 1e-4
 
 
+def test_sweeps_do_not_end_while_factors_still_grow() -> None:
+    """Near 0, where they start, the cost hardly falls: the second of these ended at 5,859."""
+    rng = np.random.default_rng(0)
+    M = np.outer(rng.standard_normal(300), rng.standard_normal(200))
+    known = sp.csc_array(np.where(rng.random(M.shape) < 0.1, M, 0.0))
+    for seed in range(3):
+        assert BiasedALS(1, lam=4.0, random_state=seed).fit(known).cost_ < 5600.0
+    blocks = np.kron(np.eye(4), np.ones((25, 20))) * (rng.random((100, 80)) < 0.5)
+    for seed in range(3):
+        assert ImplicitALS(1, lam=9.0, random_state=seed).fit(sp.csc_array(blocks)).cost_ < 3120.0
+
+
 def test_each_sweep_of_als_lowers_the_cost_until_they_stop() -> None:
     costs = [BiasedALS(3, max_iter=k, tol=0.0, random_state=0).fit(ratings()).cost_ for k in range(1, 12)]
     assert np.all(np.diff(costs) < 0.0)

@@ -277,6 +277,9 @@ def test_the_largest_rank() -> None:
     assert not result.is_global
     assert result.certificate.objective > minimum
     assert result.gap >= result.certificate.objective - minimum
+    boosted = run(cost, RankIncremental(max_rank=3, inner=None))
+    assert boosted.point.rank == 3
+    assert boosted.stopped_by == "max_rank = 3"
 
 
 def test_every_round_is_recorded_and_metrics_with_it() -> None:

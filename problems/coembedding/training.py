@@ -148,7 +148,8 @@ class Certified(Checked, BaseEstimator):
     def _keep(self, result: CertifiedResult, tell: bool = True) -> Any:
         """Return the factor of a result; keep what certifies it, and warn where nothing does."""
         # Who limits the rank does not ask for the minimum over all ranks.
-        if tell and not result.is_global and self.max_rank is None:
+        limited = self.max_rank is not None and result.point.rank >= self.max_rank
+        if tell and not result.is_global and not limited:
             warn(
                 f"tol = {self.tol:g} was not reached ({result.stopped_by}): the objective "
                 f"{result.certificate.objective:.3g} may be {result.gap:.1e} above the minimum; choose a larger beta "

@@ -149,7 +149,8 @@ class BoostMetric(TripletLearner):
 
     Minimises log Σ exp(−⟨A_t, W⟩) + v tr W with A_t = (q − n)(q − n)ᵀ − (q − p)(q − p)ᵀ. Each weak learner is u uᵀ
     for the leading eigenvector u of Σ_t p_t A_t, where p_t ∝ exp(−⟨A_t, W⟩); its weight solves a
-    one-dimensional equation (Shen, Kim, Liu, Wang and van den Hengel 2012, Algorithm 1).
+    one-dimensional equation (Shen, Kim, Liu, Wang and van den Hengel 2012, Algorithm 1). Weights that learners have
+    stay as they are, so that it ends above the minimum, by some percent where v is not small.
 
     Parameters
     ----------

@@ -197,7 +197,8 @@ class CometMetric(TripletLearner):
     alpha : float
     beta : float or None
         Weights of the barrier and of ‖W‖²/2, relative to the mean loss; β must be positive. None: 10⁻⁵ times the
-        square of the mean of ‖x‖², or with "distance" of ‖x − x̄‖², so that the scale of X changes nothing.
+        square of the mean of ‖x‖², or with "distance" of ‖x − x̄‖², so that the scale of X changes nothing. The
+        smaller α, the more epochs the minimum takes; with α = 0 it may not be reached.
     kappa : float
         What is added to the diagonal of W in the barrier. Above 0 nothing keeps W inside the cone, and where the
         minimum lies at its boundary the descent can end well above it.

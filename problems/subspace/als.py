@@ -20,6 +20,8 @@ from rmopt.core.streams import Stream, generator
 
 # Standard deviation of the factors at the start, in units where entries have one of 1.
 START = 0.1
+# Factors whose length a sweep changes by less than this share are as long as they were.
+STILL = 0.02
 
 
 class Regressed(NamedTuple):
@@ -110,10 +112,19 @@ class Penalty:
         return side.regress(features, np.eye(d), zeros, 1.0, zeros, self.scales(side))
 
 
+def settled(fall: float, cost: float, tol: float, W: Array, before: Array) -> bool:
+    """Return whether a sweep gained a share of the cost below `tol`, and left factors as long as they were.
+
+    Near 0, where they start, the cost hardly falls while they grow or shrink by large factors.
+    """
+    new, old = np.linalg.norm(W), np.linalg.norm(before)
+    return fall <= tol * cost and abs(new - old) <= STILL * old
+
+
 def alternated(
     table: KnownEntries, values: Array, penalty: Penalty, W: Array, max_iter: int, tol: float
 ) -> tuple[Array, Array, float, int]:
-    """Regress rows and columns in turns, from factors W of the columns, until a sweep gains a share below `tol`.
+    """Regress rows and columns in turns, from factors W of the columns, until they are `settled`.
 
     Returns the factors of rows and columns of standardised entries, effects first; the cost, and sweeps.
     """
@@ -123,9 +134,9 @@ def alternated(
     for sweep in range(1, max_iter + 1):
         U = penalty.regressed(rows, W).means
         found = penalty.regressed(columns, U)
-        W, before = found.means, cost
+        W, last, before = found.means, W, cost
         cost = float(found.squares.sum() + penalty(rows, U) + penalty(columns, W))
-        if before - cost <= tol * cost or sweep == max_iter:
+        if settled(before - cost, cost, tol, W[:, 1:], last[:, 1:]) or sweep == max_iter:
             break
     return U, W, cost, sweep
 
@@ -154,7 +165,8 @@ class BiasedALS(PointCompletion):
     max_iter : int
         Sweeps over rows and columns.
     tol : float
-        Stop when a sweep lowers the cost by less than this, relative to the cost.
+        Stop when a sweep lowers the cost by less than this, relative to the cost, and hardly changes the length of
+        the factors.
 
     Attributes
     ----------

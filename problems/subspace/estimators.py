@@ -231,6 +231,8 @@ class BatchCompletion(CompletionEstimator):
     bias : bool
         Add effects of rows and columns, fitted in turns with the subspace.
     max_iter : int
+        The most iterations; `n_iter_` tells where they ended. 15 do for ratings; entries without noise take more to
+        be met to rounding.
     tol : float
         Stop when the gradient is this short, relative to its length at the start.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from problems.subspace.als import START, Penalty, Side
+from problems.subspace.als import START, Penalty, Side, settled
 from problems.subspace.completer import PointCompletion
 from problems.subspace.cost import KnownEntries
 from problems.subspace.kernels import weigh_piece
@@ -50,7 +50,8 @@ class ImplicitALS(PointCompletion):
     max_iter : int
         Sweeps over rows and columns.
     tol : float
-        Stop when a sweep lowers the cost by less than this, relative to the cost.
+        Stop when a sweep lowers the cost by less than this, relative to the cost, and hardly changes the length of
+        the factors.
 
     Attributes
     ----------
@@ -103,13 +104,14 @@ class ImplicitALS(PointCompletion):
         self.weights_ = START * generator(seed, Stream.START).standard_normal((n, self.rank))
         cost, penalty = np.inf, Penalty(self.lam, self.count_power)
         for sweep in range(self.max_iter):
-            self.components_, _ = self._weighed(rows, self.weights_)
+            last = self.weights_
+            self.components_, _ = self._weighed(rows, last)
             self.weights_, known = self._weighed(columns, self.components_)
             U, W, before = self.components_, self.weights_, cost
             everywhere = float(np.sum((U.T @ U) * (W.T @ W)))
             cost = float(known.sum() + everywhere + penalty(rows, U) + penalty(columns, W))
             self.n_iter_ = sweep + 1
-            if before - cost <= self.tol * cost:
+            if settled(before - cost, cost, self.tol, W, last):
                 break
         self.cost_, self.mean_ = cost, 0.0
         self.row_effects_, self.column_effects_ = np.zeros(m), np.zeros(n)

@@ -29,9 +29,10 @@ class ScaledSGDCompletion(PointCompletion):
     """Matrix completion by stochastic gradients of single entries, scaled so that the condition does not matter.
 
     Minimises Σ (y_ij − u_i · w_j)² + λ (‖u_i‖² + ‖w_j‖²) over the known entries, which are centred and scaled to a
-    standard deviation of 1. u_i and w_j have two numbers more than the rank; at the start these are the effects of
-    rows and columns. A pass takes O(k) an entry, in threads and in single precision (`rmopt.solvers.ScaledSGD`);
-    step sizes fall to 0 along a cosine.
+    standard deviation of 1, among balanced factors alone (UᵀU = WᵀW): where rows have many more entries than columns,
+    or fewer, others have a smaller penalty. u_i and w_j have two numbers more than the rank; at the start these are
+    the effects of rows and columns. A pass takes O(k) an entry, in threads and in single precision
+    (`rmopt.solvers.ScaledSGD`); step sizes fall to 0 along a cosine.
 
     Parameters
     ----------

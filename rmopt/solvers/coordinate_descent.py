@@ -44,7 +44,9 @@ class CoordinateDescent(ScheduledSolver):
     tol : float
         Stop when the optimality residual, looked at after each pass, is at most this; 0: only the budget stops. The
         residual is the length of the gradient relative to that of its parts, each block's as it was when last looked
-        at, which may be some times less than it is now; with the hinge it need not vanish.
+        at, which may be some times less than it is now; with the hinge it need not vanish. Of a cost that does not
+        know its parts (`BlockCost`) it is relative to the block's first gradient: from a start where that is
+        huge, ask for less.
     engine : {"auto", "compiled", "reference"}
         "auto" takes the compiled engine where there is one.
     max_iter : int, optional

@@ -99,7 +99,8 @@ class RankIncremental(Solver):
     inner : "auto", Solver or None
         The local optimiser: anything with ``run(problem, initial_point, random_state=…)`` on matrices of one rank.
         "auto" is ``TrustRegions(max_iter=20)``, so that a round which lacks columns ends soon, or `LBFGS` where
-        the cost has no second derivatives. None: only new columns and their scale.
+        the cost has no second derivatives. How short the gradient is to become the rounds say, and not its own
+        tolerances. None: only new columns and their scale.
     tol : float
         The relative gap at which the minimum counts as global.
     max_iter : int
@@ -241,7 +242,7 @@ class RankIncremental(Solver):
         if state.idle >= PATIENCE:
             return f"{PATIENCE} rounds without progress, at a {gap}"
         limit = work.engine.max_rank
-        full = self.inner is not None and state.Y.shape[1] == limit < len(state.Y) and state.added == 0
+        full = state.Y.shape[1] == limit < len(state.Y) and state.added == 0
         # A round ends after a few steps, whether its columns are at their minimum or not.
         if full and state.idle:
             return f"max_rank = {limit}"

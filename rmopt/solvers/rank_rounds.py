@@ -196,9 +196,9 @@ class RankEngine:
         Without local optimisation those inside the span are progress too.
         """
         Y, U = state.Y, state.vectors
-        if self.inner is None:
-            return U
         room = min(self.max_rank, len(Y)) - Y.shape[1]
+        if self.inner is None:
+            return U[:, : max(room, 0)] if self.max_rank < len(Y) else U
         if Y.shape[1]:
             Q = np.linalg.qr(Y)[0]
             inside = Q.T @ U
