@@ -20,6 +20,8 @@ Array = np.ndarray
 
 # Entries from which a matrix leaves a cache between the reflections of a QR, and those of a block that stays there.
 LARGE, BLOCK = 2**20, 2**15
+# Rows of a symmetric matrix all of whose eigenvalues can be had in half a minute.
+FEW = 5000
 
 
 def factor_product(A: Array, core: Array, B: Array) -> tuple[Array, Array, Array]:
@@ -707,7 +709,8 @@ def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
     Raises
     ------
     scipy.sparse.linalg.ArpackNoConvergence
-        With what converged.
+        With what converged, for a limit ``maxiter`` or more than 5,000 rows. Of fewer all eigenvalues are computed
+        then, as where the largest are far smaller than others below 0.
 
     See Also
     --------
@@ -728,14 +731,19 @@ def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
     [2.0, 3.0]
     """
     # It is slow to import.
-    from scipy.sparse.linalg import eigsh
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
     # From scipy 1.17 on it draws a vector where those before span all that the matrix makes of them; unseeded, unless
     # told.
     seed = {"rng": 0} if "rng" in inspect.signature(eigsh).parameters else {}
     start = np.random.default_rng(0).standard_normal(operator.shape[0])
-    values, vectors = eigsh(operator, k, **{"which": "LA", "v0": start, **seed, **how})
-    return values, vectors
+    try:
+        values, vectors = eigsh(operator, k, **{"which": "LA", "v0": start, **seed, **how})
+    except ArpackNoConvergence:
+        if "maxiter" in how or len(start) > FEW:
+            raise
+        values, vectors = np.linalg.eigh(operator @ np.eye(len(start)))
+    return values[-k:], vectors[:, -k:]
 
 
 def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array, Array, Array]:
@@ -745,7 +753,6 @@ def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array,
     ----------
     matrix : sparse array, shape (m, n)
     k : int
-        Below m and n.
     start : array, shape (min(m, n),), optional
 
     Returns
@@ -779,6 +786,9 @@ def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array,
         U, values, Vt = lanczos_svd(matrix.T, k, start)
         return Vt.T, values, U.T
     n = matrix.shape[1]
+    if k >= n:
+        U, values, Wt = np.linalg.svd(matrix @ np.eye(n, dtype=matrix.dtype), full_matrices=False)
+        return U[:, :k], values[:k], Wt[:k]
     gram = LinearOperator((n, n), matvec=lambda x: matrix.T @ (matrix @ x), dtype=matrix.dtype)
     _, vectors = lanczos_eigh(gram, k, **({} if start is None else {"v0": start}))
     # They are not quite orthonormal where eigenvalues are near one another.

@@ -21,6 +21,7 @@ from rmopt.linalg import (
     truncated_svd_of_product,
     whitened,
 )
+from rmopt.manifolds import PSDFixedRank
 
 N, K = 9, 4
 
@@ -129,3 +130,18 @@ def test_a_qr_by_blocks_of_rows_is_exact_whatever_the_columns_are(
     assert np.abs(Q.T @ Q - np.eye(k)).max() < 60 * eps
     assert np.array_equal(R, np.triu(R))
     assert np.all(np.abs(Q @ R - A).max(0) <= 60 * eps * np.linalg.norm(A, axis=0))
+
+
+def test_largest_eigenvalues_far_below_others_in_size() -> None:
+    values = np.append(-1e6 * np.random.default_rng(0).random(197), [1e-3, 2e-3, 3e-3])
+    found, vectors = lanczos_eigh(sp.diags_array(values).tocsr(), 3)
+    np.testing.assert_allclose(found, values[-3:])
+    np.testing.assert_allclose(abs(vectors[-3:]), np.eye(3), atol=1e-9)
+    assert PSDFixedRank(200, 2).from_matrix(sp.diags_array(values).tocsr()).S.shape == (2, 2)
+
+
+def test_all_singular_values() -> None:
+    matrix = sp.csr_array([[1.0, 2.0, 0.0], [0.0, 3.0, 4.0]])
+    for one in (matrix, matrix.T, matrix[:1]):
+        U, values, Vt = lanczos_svd(one, min(one.shape))
+        np.testing.assert_allclose(U * values @ Vt, one.toarray(), atol=1e-12)

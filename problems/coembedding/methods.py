@@ -12,7 +12,7 @@ import numpy as np
 from joblib import parallel_config
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
-from sklearn.metrics import f1_score, hamming_loss, make_scorer
+from sklearn.metrics import f1_score, hamming_loss
 from threadpoolctl import threadpool_limits
 
 from problems.coembedding.baselines import searched, unit_scaling
@@ -43,12 +43,17 @@ MEASURES: dict[str, Callable[[Array, Array], float]] = {
 # The thresholds that a classifier learns itself.
 OWN = "own"
 NAMES = {"hamming": "Hamming score", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
-SCORERS = {
-    "hamming": make_scorer(hamming_score),
-    "f1_micro": make_scorer(f1_score, average="micro", zero_division=0.0),
-    "f1_macro": make_scorer(f1_score, average="macro", zero_division=0.0),
-    "f1_calibrated": calibrated_f1,
-}
+
+
+def scored(measure: str, model: Any, X: Any, Y: Array) -> float:
+    """Return a measure of predictions; scikit-learn's own scorers fail where labels of training rows are constant."""
+    return MEASURES[measure](Y, model.predict(X))
+
+
+SCORERS: dict[str, Callable[..., float]] = {
+    "hamming": partial(scored, "hamming"), "f1_micro": partial(scored, "micro_f1"),
+    "f1_macro": partial(scored, "macro_f1"), "f1_calibrated": calibrated_f1,
+}  # fmt: skip
 
 
 def measures(true: Array, predicted: Array) -> dict[str, float]:

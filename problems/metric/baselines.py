@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
+from scipy.sparse.linalg import LinearOperator
 
 from problems.door import (
     admit,
@@ -229,15 +228,13 @@ def _leading(X: Any, couplings: Any, start: Array) -> tuple[float, Array]:
     """Return the largest eigenvalue of 2 Xᵀ C X with its eigenvector."""
     d = X.shape[1]
     operator = LinearOperator((d, d), matvec=lambda x: 2.0 * (X.T @ (couplings @ (X @ x))), dtype=float)
-    if d >= 10:
-        if not (operator @ np.random.default_rng(0).standard_normal(d)).any():
-            return 0.0, start
-        # It finds no largest eigenvalue that is far smaller than others below 0, as there are late in boosting.
-        with suppress(ArpackNoConvergence):
-            values, vectors = lanczos_eigh(operator, 1, v0=start, tol=1e-6)
-            return float(values[0]), vectors[:, 0]
-    values, vectors = np.linalg.eigh(operator @ np.eye(d))
-    return float(values[-1]), vectors[:, -1]
+    if d < 10:
+        values, vectors = np.linalg.eigh(operator @ np.eye(d))
+        return float(values[-1]), vectors[:, -1]
+    if not (operator @ np.random.default_rng(0).standard_normal(d)).any():
+        return 0.0, start
+    values, vectors = lanczos_eigh(operator, 1, v0=start, tol=1e-6)
+    return float(values[0]), vectors[:, 0]
 
 
 def _weight(weights: Array, gain: Array, penalty: float) -> float:

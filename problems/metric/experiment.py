@@ -257,10 +257,17 @@ def _prepared(bundle: ClassBundle, features: int, scaling: str, components: int)
         if scaling == "standard":
             X = StandardScaler().fit(X[bundle.train]).transform(X)
         bundle = replace(bundle, X=X / np.linalg.norm(X[bundle.train], axis=1).mean())
+    if scaling == "unit" and bundle.X.shape[1] == 1:
+        raise InvalidInputError(
+            "rows of length 1 keep the sign of a single feature alone; take more features, or of an array --scaling "
+            "raw with --features 0."
+        )
     if components:
-        if not components <= min(int(bundle.train.sum()), bundle.X.shape[1]):
+        # Of a sparse table all components are not to be had.
+        most = min(int(bundle.train.sum()), bundle.X.shape[1]) - issparse(bundle.X)
+        if components > most:
             raise InvalidInputError(
-                f"--components {components} is more than there are features or training rows."
+                f"--components {components} is more than features and training rows allow; take at most {most}."
             )
         found = PCA(components, random_state=0).fit(bundle.X[bundle.train])
         bundle = replace(bundle, X=np.ascontiguousarray(found.transform(bundle.X)), feature_names=None)

@@ -46,10 +46,13 @@ def centre_and_scale(X: Array, scale: str) -> tuple[Array, Array]:
     """
     if scale == "none":
         return np.zeros(X.shape[1]), np.ones(X.shape[1])
-    middle, spread = X.mean(axis=0), X.std(axis=0)
-    eps, n = np.finfo(float).eps, len(X)
-    constant = spread**2 <= n * eps * spread**2 + (n * eps * middle) ** 2
-    return middle, np.where(constant, 1.0, spread)
+    return X.mean(axis=0), np.where(is_constant(X), 1.0, X.std(axis=0))
+
+
+def is_constant(values: Array) -> Array:
+    """Return whether values, or columns of them, are equal up to rounding."""
+    eps, n, spread = np.finfo(float).eps, len(values), values.var(axis=0)
+    return spread <= n * eps * spread + (n * eps * values.mean(axis=0)) ** 2
 
 
 class Prepared:

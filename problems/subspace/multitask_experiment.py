@@ -18,7 +18,7 @@ from problems.methods import Method, chosen_methods
 from problems.subspace.claims import multitask_claims, shared_features_claims
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.figure import draw_errors, draw_traces
-from problems.subspace.multitask_estimator import CENTRES, SCALES, AltMin, MultitaskSubspace
+from problems.subspace.multitask_estimator import CENTRES, SCALES, AltMin, MultitaskSubspace, is_constant
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from rmopt.core import DivergedError, InvalidInputError, Parts
 from rmopt.core.ambient import Array
@@ -94,6 +94,8 @@ def multitask(
     options.whole_numbers(rank or USUAL_RANKS, "--rank")
     with threadpool_limits(1, user_api="blas"):
         if data == "case6":
+            if rank not in ("", str(CASE_RANK)):
+                raise InvalidInputError(f"--rank {rank}: case6 has rank {CASE_RANK}; leave it out.")
             gossips = {name: METHODS[name] for name in VARIANTS}
             chosen = options.chosen_from(gossips, methods or "stochastic,parallel", "--methods")
             if method:
@@ -196,9 +198,9 @@ def _errors(bundle: TaskBundle, test: Array, predicted: Array) -> dict[str, floa
         labels = bundle.y[test][rows]
         error = float(np.mean((predicted[rows] - labels) ** 2))
         # Where all labels of a task are equal there is nothing to compare with.
-        for found, variance in ((whole, bundle.y[bundle.task == task].var()), (part, labels.var())):
-            if variance > 0:
-                found.append(error / variance)
+        for found, among in ((whole, bundle.y[bundle.task == task]), (part, labels)):
+            if not is_constant(among):
+                found.append(error / among.var())
     measured = {"nmse": whole, "nmse_test": part}
     return {name: float(np.mean(found)) if found else np.nan for name, found in measured.items()}
 
