@@ -92,7 +92,7 @@ class OneVsRestCoembedding(MultilabelCoembedding):
 
     Parameters
     ----------
-    X, Y
+    X, Y : array or sparse array
         See `MultilabelCoembedding`.
     loss : {"squared_hinge", "logistic"}
         φ.

@@ -110,11 +110,6 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     beta : float
         Weight of the trace: larger ones give smaller ranks. The loss is a sum over the samples: for a tenth of them
         take a tenth. Where it is too large the model is empty, of rank 0, and `fit` warns.
-    loss : {"softmax", "squared_hinge", "logistic"}
-        "softmax" is the paper's, which compares the labels of a sample with each other. The others decide every
-        label by itself, as a linear classifier for each label does, with larger weights for rare labels
-        (`OneVsRestCoembedding`). They are better where there are many labels and `LabelThresholds` are used, and
-        train more slowly. "squared_hinge" is slow, and may not be certified, where β is below 1.
     growth : Growth, optional
         ``Doubling(64)`` unless given.
     max_rank : int, optional
@@ -123,6 +118,11 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         Relative gap to the global minimum at which training ends.
     verbose : bool
         Draw a progress bar on standard error.
+    loss : {"softmax", "squared_hinge", "logistic"}
+        "softmax" is the paper's, which compares the labels of a sample with each other. The others decide every
+        label by itself, as a linear classifier for each label does, with larger weights for rare labels
+        (`OneVsRestCoembedding`). They are better where there are many labels and `LabelThresholds` are used, and
+        train more slowly. "squared_hinge" is slow, and may not be certified, where β is below 1.
 
     Attributes
     ----------
@@ -302,11 +302,11 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     Parameters
     ----------
     betas : sequence of float
-    loss, growth, max_rank : optional
+    growth, max_rank : optional
         As in `CoembeddingClassifier`.
     tol : float
         Relative gap of the model with the chosen weight.
-    verbose : bool
+    verbose, loss : optional
         As in `CoembeddingClassifier`.
     cv : int, splitter, iterable or None
         Folds; shuffled with a fixed seed for a number. None: 5.
