@@ -61,10 +61,8 @@ def threshold_claims(results: Results, labels: Mapping[str, str]) -> list[Claim]
         best = max(others, key=lambda name: np.mean([cell[measure] for cell in aimed[name]]))
         against = f"{labels[best]}, thresholds for {'F1' if aim == 'f1' else 'Hamming'} on both"
         for name in ours:
-            gap, its = (
-                Difference.of(aimed[name], aimed[best], measure),
-                f"ours: the {NAMES[measure]} of {labels[name]}",
-            )
+            gap = Difference.of(aimed[name], aimed[best], measure)
+            its = f"ours: the {NAMES[measure]} of {labels[name]}"
             if measure == "hamming":
                 claim = f"{its} is within {GIVEN_UP} of {against}"
                 made.append(near(claim, {"": (gap, GIVEN_UP)}, "by split", "others"))
