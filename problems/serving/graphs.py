@@ -88,7 +88,8 @@ class ByUsearch:
             ndim=items.shape[1], metric="ip", dtype="f32", connectivity=graph.M,
             expansion_add=graph.ef_construction, expansion_search=graph.ef,
         ), graph.ef  # fmt: skip
-        self.index.add(np.arange(len(items)), items)
+        # Several threads leave items that no search finds, others in each build.
+        self.index.add(np.arange(len(items)), items, threads=1)
 
     def __call__(self, queries: Array, k: int) -> Array:
         self.index.expansion_search = max(self.ef, k)

@@ -21,6 +21,7 @@ from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
+from rmopt.kernels.memory import on_lines
 from rmopt.kernels.steps import FINISHED, PROBE_DUE, STEP_REFUSED, Counters
 from rmopt.linalg import factor_product, leading_eigh, symmetric, tall_qr
 
@@ -78,7 +79,9 @@ class Gauge(ABC):
     def grown(factors: Any, rows: int) -> Any:
         """Return the factors of a point with so many more rows, which are zero."""
         left, *others = factors
-        return type(factors)(np.vstack([left, np.zeros((rows, left.shape[1]), left.dtype)]), *others)
+        longer = on_lines((len(left) + rows, left.shape[1]), left.dtype)
+        longer[: len(left)] = left
+        return type(factors)(longer, *others)
 
     def merged(self, pairs: Pairs, weights: Sequence[Array], k: int, each: Each = map) -> list[Any]:
         """Return for each pair the factors of the nearest matrix of rank k to its weighted sum.
@@ -138,7 +141,7 @@ class GeneralGauge(Gauge):
         P, sigma, Qt = np.linalg.svd(point.S)
         C, C_inverse, H = _squares(sigma)
         A, B = (None, None) if into is None else (into.A, into.B)
-        return Factors(_turned(point.U, P, A), _turned(point.V, Qt.T, B), C, C_inverse, H, H.copy())
+        return Factors(_turned(point.U, P, A), _turned(point.V, Qt.T, B), C, C_inverse, H, padded(H))
 
     def point_of(self, factors: Factors, k: int) -> LowRankPoint:
         return LowRankPoint(*factor_product(factors.A[:, :k], factors.C[:k, :k], factors.B[:, :k]))
@@ -194,7 +197,7 @@ def _root(side: Side, k: int) -> tuple[Array, Array]:
 def _mixed(task: tuple[Side, Array, int]) -> tuple[Array, Array]:
     """Return a new tall factor, and the inverse of its Gram matrix."""
     ((one, _), (other, _)), (first, second), k = task
-    tall, gram = np.empty_like(one), np.zeros_like(first)
+    tall, gram = on_lines(one.shape), np.zeros_like(first)
     for rows in tiles(len(one)):
         part = np.matmul(one[rows], first, out=tall[rows])
         part += other[rows] @ second
@@ -209,7 +212,7 @@ def tiles(n: int) -> Iterator[slice]:
 
 def _turned(tall: Array, square: Array, out: Array | None) -> Array:
     """Return the product with zero columns up to a multiple of `LANES`, in memory of its own or in that of `out`."""
-    out = np.zeros((len(tall), _width(square.shape[1]))) if out is None else out
+    out = on_lines((len(tall), _width(square.shape[1]))) if out is None else out
     np.matmul(tall, square, out=out[:, : square.shape[1]])
     return out
 
@@ -222,7 +225,7 @@ def padded(matrix: Array, square: bool = False) -> Array:
     """Return a tall factor with zero columns up to a multiple of `LANES`; a square matrix with zero rows as well."""
     n, k = matrix.shape
     width = _width(k)
-    out = np.zeros((width if square else n, width))
+    out = on_lines((width if square else n, width))
     out[:n, :k] = matrix
     return out
 

@@ -68,7 +68,8 @@ def _jit(options: dict[str, Any]) -> Any:
     from numba import config, njit
 
     # What loops call besides each other.
-    import rmopt.kernels.addresses  # noqa: F401
+    import rmopt.kernels.addresses
+    import rmopt.kernels.lanes  # noqa: F401
 
     if config.DISABLE_JIT:
         raise InvalidInputError(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmopt.kernels.compiled import njit
-from rmopt.kernels.vectors import accumulate, gather, subtract_rows
+from rmopt.kernels.vectors import accumulate, fetch, gather, subtract_rows
 
 # All terms are used; the gauge should be looked at; the next step is ill-conditioned in this gauge;
 # the score of the next step is not finite.
@@ -54,6 +54,13 @@ Terms = StepRows
 
 
 @njit(cache=True, nogil=True, inline="always")
+def fetch_row(rows, row):
+    """Begin to load a row into the cache."""
+    fetch(rows.indices, rows.indptr[row], rows.indptr[row + 1])
+    fetch(rows.values, rows.indptr[row], rows.indptr[row + 1])
+
+
+@njit(cache=True, nogil=True, inline="always")
 def gather_row(A, rows, plus, minus, out):
     """Set out = Aᵀp for p a row, or the difference of two rows."""
     gather(A, rows.indices, rows.values, rows.indptr[plus], rows.indptr[plus + 1], out)
@@ -83,6 +90,12 @@ def add_row(column, rows, row, scale):
 @njit(cache=True, nogil=True, inline="always")
 def gather_term(A, B, left, right, terms, t, u, v):
     """Set u = Aᵀp and v = Bᵀq for term t."""
+    ahead = t + 2
+    if ahead < terms.left.shape[0]:
+        fetch_row(left, terms.left[ahead])
+        fetch_row(right, terms.plus[ahead])
+        if terms.minus[ahead] >= 0:
+            fetch_row(right, terms.minus[ahead])
     p = terms.left[t]
     gather(A, left.indices, left.values, left.indptr[p], left.indptr[p + 1], u)
     gather_row(B, right, terms.plus[t], terms.minus[t], v)

@@ -4,8 +4,6 @@ Sums over matrices run along rows ("axpy form"), where nothing has to be reorder
 of one vector may be reordered. Row numbers are read as unsigned, which spares the test for negative indices.
 """
 
-import numpy as np
-
 from rmopt.kernels.compiled import njit
 
 # How many numbers are moved at once where a loop is written in vectors.
@@ -21,21 +19,27 @@ def dot(x, y):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+def add_rows(A, indices, values, start, stop, scale, vector):
+    """Add scale · Σ values[j] A[indices[j]] over start ≤ j < stop to the vector; A[j] where `indices` is None.
+
+    For compiled loops alone (`rmopt.kernels.lanes`), and arrays of doubles in C order.
+    """
+
+
+def add_to_rows(A, indices, values, start, stop, scale, vector):
+    """Add scale · values[j] times the vector to A[indices[j]] for start ≤ j < stop; to A[j] without `indices`."""
+
+
+def fetch(array, start, stop):
+    """Begin to load array[start:stop] into the cache, and wait for nothing."""
+
+
+@njit(cache=True, nogil=True)
 def transposed_product(M, x, out):
     """Set out = Mᵀ x (for symmetric M: M x)."""
-    rows = M.shape[0]
-    fours = rows - rows % 4
     for c in range(out.shape[0]):
         out[c] = 0.0
-    for r in range(0, fours, 4):
-        x0, x1, x2, x3 = x[r], x[r + 1], x[r + 2], x[r + 3]
-        for c in range(out.shape[0]):
-            out[c] = out[c] + x0 * M[r, c] + x1 * M[r + 1, c] + x2 * M[r + 2, c] + x3 * M[r + 3, c]
-    for r in range(fours, rows):
-        weight = x[r]
-        for c in range(out.shape[0]):
-            out[c] += weight * M[r, c]
+    add_rows(M, None, x, 0, M.shape[0], 1.0, out)
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -65,13 +69,10 @@ def row_products(A, x, out):
         out[r] = dot(A[r], x)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(cache=True, nogil=True)
 def add_outer(M, scale, x, y):
     """Add scale · x yᵀ to M."""
-    for r in range(M.shape[0]):
-        weight = scale * x[r]
-        for c in range(M.shape[1]):
-            M[r, c] += weight * y[c]
+    add_to_rows(M, None, x, 0, M.shape[0], scale, y)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -93,21 +94,10 @@ def trace(M):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(cache=True, nogil=True)
 def accumulate(A, indices, values, start, stop, sign, out):
     """Add sign · Aᵀ p to out for the sparse vector p stored in [start, stop)."""
-    fours = stop - (stop - start) % 4
-    for j in range(start, fours, 4):
-        r0, r1 = np.uint64(indices[j]), np.uint64(indices[j + 1])
-        r2, r3 = np.uint64(indices[j + 2]), np.uint64(indices[j + 3])
-        v0, v1, v2, v3 = sign * values[j], sign * values[j + 1], sign * values[j + 2], sign * values[j + 3]
-        for c in range(out.shape[0]):
-            out[c] = out[c] + v0 * A[r0, c] + v1 * A[r1, c] + v2 * A[r2, c] + v3 * A[r3, c]
-    for j in range(fours, stop):
-        row = np.uint64(indices[j])
-        value = sign * values[j]
-        for c in range(out.shape[0]):
-            out[c] += value * A[row, c]
+    add_rows(A, indices, values, start, stop, sign, out)
 
 
 @njit(cache=True, nogil=True)
@@ -127,14 +117,10 @@ def square(values, start, stop):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(cache=True, nogil=True)
 def scatter(A, indices, values, start, stop, g):
     """Add p gᵀ to A for the sparse vector p stored in [start, stop)."""
-    for j in range(start, stop):
-        row = np.uint64(indices[j])
-        value = values[j]
-        for c in range(g.shape[0]):
-            A[row, c] += value * g[c]
+    add_to_rows(A, indices, values, start, stop, 1.0, g)
 
 
 @njit(cache=True, nogil=True)

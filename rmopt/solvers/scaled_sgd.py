@@ -14,6 +14,7 @@ from rmopt.core.streams import Stream, generator
 from rmopt.costs import BilinearSum, OnFactors, squared
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.kernels.compiled import thread_count
+from rmopt.kernels.memory import on_lines
 from rmopt.kernels.vectors import LANES
 from rmopt.manifolds import BoundedRank, FixedRankFactors
 from rmopt.solvers.base import Solver
@@ -296,4 +297,7 @@ def _root(factor: Array) -> tuple[Array, Array]:
 
 def padded(matrix: Array) -> Array:
     """Return a matrix with columns of zeros, so that their number is a multiple of `LANES`."""
-    return np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % LANES)))
+    *rows, k = matrix.shape
+    out = on_lines((*rows, -(-k // LANES) * LANES), matrix.dtype)
+    out[..., :k] = matrix
+    return out

@@ -1,0 +1,179 @@
+"""Sums over rows of a matrix, and updates of its rows, with vectors that stay in registers.
+
+LLVM does not keep a sum in registers while it goes over rows, for it cannot know that the sum is no part of the
+matrix; and it cannot fetch what a list of row numbers will ask for. Both loops are twice as fast so.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from numba import float64, types
+from numba.core.cgutils import alloca_once_value, for_range, get_or_insert_function, ir
+from numba.extending import intrinsic, overload
+
+from rmopt.kernels import vectors
+
+# So many columns are taken at once, as long as there are as many; and the numbers in a vector.
+BLOCKS, LANES = (32, 16, 8, 4, 1), 8
+# Rows that are taken together where they are longer than a block: each is then fetched at once.
+TILE = 8
+WHOLE = ir.IntType(64)
+INLINED = {"nogil": True, "forceinline": True}
+FLAGS = {"flags": ("contract",)}
+
+
+class Loops:
+    """What the loops below are written with: arrays of doubles in C order, and vectors of them."""
+
+    def __init__(self, context: Any, builder: Any, kinds: Any, given: Any) -> None:
+        self.context, self.builder, self.kinds, self.given = context, builder, kinds, given
+
+    def array(self, at: int) -> Any:
+        """Return an argument, an array."""
+        return self.context.make_array(self.kinds[at])(self.context, self.builder, self.given[at])
+
+    def whole(self, at: int) -> Any:
+        """Return an argument, a whole number."""
+        return self.context.cast(self.builder, self.given[at], self.kinds[at], types.int64)
+
+    def entry(self, at: int, position: Any) -> Any:
+        """Return a number of an array; of row numbers that are None, the position itself."""
+        if isinstance(self.kinds[at], types.NoneType):
+            return position
+        found = self.builder.load(self.builder.gep(self.array(at).data, [position]))
+        narrow = isinstance(found.type, ir.IntType) and found.type != WHOLE
+        # No sign: row numbers are not negative.
+        return self.builder.zext(found, WHOLE) if narrow else found
+
+    def block(self, at: int, row: Any, width: Any, first: Any, size: int) -> list[Any]:
+        """Return the places of `size` numbers of a row, from `first` on, as places of vectors."""
+        builder, lanes = self.builder, min(size, LANES)
+        position = builder.add(builder.mul(row, width), first)
+        place, kind = builder.gep(self.array(at).data, [position]), ir.VectorType(ir.DoubleType(), lanes)
+        parts = [builder.gep(place, [WHOLE(part)]) for part in range(0, size, lanes)]
+        return [builder.bitcast(part, kind.as_pointer()) for part in parts]
+
+    def load(self, places: list[Any]) -> list[Any]:
+        return [self.builder.load(place, align=8) for place in places]
+
+    def store(self, numbers: list[Any], places: list[Any]) -> None:
+        for one, place in zip(numbers, places, strict=True):
+            self.builder.store(one, place, align=8)
+
+    def plus(self, sums: list[Any], number: Any, vectors: list[Any]) -> list[Any]:
+        """Return the sums with a number times vectors added."""
+        found, lane = [], ir.IntType(32)
+        for total, vector in zip(sums, vectors, strict=True):
+            empty = ir.Constant(vector.type, ir.Undefined)
+            spread = self.builder.shuffle_vector(
+                self.builder.insert_element(empty, number, lane(0)),
+                empty,
+                ir.Constant(ir.VectorType(lane, vector.type.count), [0] * vector.type.count),
+            )
+            found.append(self.builder.fadd(total, self.builder.fmul(spread, vector, **FLAGS), **FLAGS))
+        return found
+
+    def blocks(self, width: Any) -> Iterator[tuple[int, Any]]:
+        """Yield sizes and first columns of the blocks that make a row."""
+        builder, done = self.builder, WHOLE(0)
+        for size in BLOCKS:
+            count = builder.sdiv(builder.sub(width, done), WHOLE(size))
+            with for_range(builder, count) as block:
+                yield size, builder.add(done, builder.mul(block.index, WHOLE(size)))
+            done = builder.add(done, builder.mul(count, WHOLE(size)))
+
+
+def _intrinsic(body: Callable[..., None]) -> Any:
+    """Return a loop (A, indices, values, start, stop, scale, vector), which `body` makes for a block of columns."""
+
+    @intrinsic
+    def loop(typing, A, indices, values, start, stop, scale, vector):
+        arrays = (isinstance(one, types.Array) for one in (A, values, vector))
+        if not all(arrays) or {(one.layout, one.dtype) for one in (A, values, vector)} != {("C", float64)}:
+            return None
+
+        def codegen(context, builder, signature, given):
+            loops = Loops(context, builder, signature.args, given)
+            width = builder.extract_value(loops.array(0).shape, 1)
+            for size, first in loops.blocks(width):
+                body(loops, width, first, size)
+            return context.get_dummy_value()
+
+        return types.void(A, indices, values, start, stop, float64, vector), codegen
+
+    return loop
+
+
+def _numbers(loops: Loops) -> Iterator[tuple[Any, Any]]:
+    """Yield row numbers, and what their rows are multiplied by."""
+    with for_range(loops.builder, loops.whole(4), loops.whole(3)) as row:
+        yield loops.entry(1, row.index), loops.builder.fmul(loops.given[5], loops.entry(2, row.index))
+
+
+@_intrinsic
+def _sum(loops: Loops, width: Any, first: Any, size: int) -> None:
+    out = loops.block(6, WHOLE(0), width, first, size)
+    kept = [alloca_once_value(loops.builder, one) for one in loops.load(out)]
+    for row, number in _numbers(loops):
+        taken = loops.load(loops.block(0, row, width, first, size))
+        loops.store(loops.plus(loops.load(kept), number, taken), kept)
+    loops.store(loops.load(kept), out)
+
+
+@_intrinsic
+def _update(loops: Loops, width: Any, first: Any, size: int) -> None:
+    added = loops.load(loops.block(6, WHOLE(0), width, first, size))
+    for row, number in _numbers(loops):
+        places = loops.block(0, row, width, first, size)
+        loops.store(loops.plus(loops.load(places), number, added), places)
+
+
+@overload(vectors.add_rows, jit_options=INLINED)
+def _add_rows(A, indices, values, start, stop, scale, vector):
+    return _in_tiles(_sum, indices)
+
+
+@overload(vectors.add_to_rows, jit_options=INLINED)
+def _add_to_rows(A, indices, values, start, stop, scale, vector):
+    return _in_tiles(_update, indices)
+
+
+def _in_tiles(loop: Any, indices: Any) -> Callable[..., None]:
+    """Return the loop; where rows are anywhere and longer than a block, over a few of them at a time."""
+
+    def whole(A, indices, values, start, stop, scale, vector):
+        loop(A, indices, values, start, stop, scale, vector)
+
+    def tiled(A, indices, values, start, stop, scale, vector):
+        if A.shape[1] <= BLOCKS[0]:
+            loop(A, indices, values, start, stop, scale, vector)
+        else:
+            for first in range(start, stop, TILE):
+                loop(A, indices, values, first, min(first + TILE, stop), scale, vector)
+
+    return whole if isinstance(indices, types.NoneType) else tiled
+
+
+@intrinsic
+def _fetch(typing, array, at):
+    """Begin to load the line of the cache that an entry of an array lies in; wait for nothing."""
+
+    def codegen(context, builder, signature, given):
+        loops = Loops(context, builder, signature.args, given)
+        place = builder.gep(loops.array(0).data, [loops.whole(1)])
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        fetch = get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(fetch, [builder.bitcast(place, byte), flag(0), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, at), codegen
+
+
+@overload(vectors.fetch, jit_options=INLINED)
+def _fetch_entries(array, start, stop):
+    def fetch(array, start, stop):
+        for at in range(start, stop, 64 // array.itemsize):
+            _fetch(array, at)
+
+    return fetch
