@@ -6,7 +6,7 @@ from numba import njit
 from numba.core.errors import TypingError
 
 from rmopt.kernels.lanes import BLOCKS, TILE
-from rmopt.kernels.memory import LINE, on_lines
+from rmopt.kernels.memory import LINE, at_line, on_lines
 from rmopt.kernels.vectors import accumulate, add_outer, fetch, scatter, transposed_product
 
 WIDTHS = (*range(1, 2 * BLOCKS[0] + 2), 100)
@@ -94,3 +94,14 @@ def test_arrays_begin_where_a_line_does() -> None:
             assert array.flags.writeable
             assert array.ctypes.data % LINE == 0 or not array.size
             assert not array.any()
+            assert at_line(array) is array or not array.size
+
+
+def test_an_array_that_begins_elsewhere_is_moved() -> None:
+    elsewhere = on_lines((9, 4))[1:]  # 32 bytes further
+    elsewhere += np.arange(4.0)
+    moved = at_line(elsewhere)
+    assert moved.ctypes.data % LINE == 0
+    np.testing.assert_array_equal(moved, elsewhere)
+    moved[0] = 7.0
+    assert not (elsewhere == 7.0).any()

@@ -315,7 +315,7 @@ def test_workers_meet_more_and_more_seldom(problem: Problem) -> None:
     met = [0]
     while met[-1] < 30_000:
         met.append(engine._next_mean(met[-1]))  # type: ignore[attr-defined]
-    assert met[:6] == [0, 1000, 2000, 3000, 4000, 5333]
+    assert met[:6] == [0, 1000, 2000, 3333, 5555, 9258]
     assert set(np.diff(met)[-3:]) == {5000}
     for step in range(0, 30_000, 97):
         assert engine._next_mean(step) == min(one for one in met if one > step)  # type: ignore[attr-defined]

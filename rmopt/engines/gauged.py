@@ -21,7 +21,7 @@ from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
-from rmopt.kernels.memory import on_lines
+from rmopt.kernels.memory import at_line, on_lines
 from rmopt.kernels.steps import FINISHED, PROBE_DUE, STEP_REFUSED, Counters
 from rmopt.linalg import factor_product, leading_eigh, symmetric, tall_qr
 
@@ -359,8 +359,10 @@ class GaugedEngine(Engine):
     def advance(self, state: GaugedState, schedule: Array, etas: Array) -> GaugedState:
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         terms = self.terms(schedule, np.ascontiguousarray(etas, dtype=float))
+        # Of a run that was resumed, copied or unpickled they may begin anywhere.
+        state.factors = type(state.factors)(*map(at_line, state.factors))
         k = self.manifold.rank
-        probe_every = max(1000, max(self.manifold.shape) // 4)
+        probe_every = max(1000, *self.manifold.shape)
         position, first, refused = 0, state.steps, 0
         while True:
             position, reason = self.loop(state, terms, position, probe_every, CONDITION_GROWTH * k * k)

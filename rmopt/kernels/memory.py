@@ -14,3 +14,12 @@ def on_lines(shape: tuple[int, ...], dtype: Any = float) -> "np.ndarray[Any, Any
     room = np.zeros(size + LINE, np.uint8)
     begin = -room.ctypes.data % LINE
     return room[begin : begin + size].view(dtype).reshape(shape)
+
+
+def at_line(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """Return an array that begins at a cache line: this one, or a copy."""
+    if array.ctypes.data % LINE == 0:
+        return array
+    moved = on_lines(array.shape, array.dtype)
+    np.copyto(moved, array)
+    return moved

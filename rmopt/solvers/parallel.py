@@ -43,7 +43,7 @@ class Parallel(ScheduledSolver):
     every : int
         The most steps of each worker between means. A mean costs about as much as a thousand steps.
     first : int
-        Steps before the first mean. The next one is as far; later ones follow after 2 / (3 `workers`) of the steps
+        Steps before the first mean. The next one is as far; later ones follow after 4 / (3 `workers`) of the steps
         before, up to `every`: points part most where the run begins. From `every` on: all are as far.
     step_factor : float
         The workers' step sizes are those of the solver times this. With many workers the steps of one are lost in the
@@ -399,7 +399,7 @@ class ParallelEngine(Engine):
         steps += self.origin
         at, gap = self.first, self.first
         while at <= steps and gap < self.every:
-            gap = min(self.every, max(self.first, 2 * at // (3 * self.workers)))
+            gap = min(self.every, max(self.first, 4 * at // (3 * self.workers)))
             at += gap
         return at + max(0, (steps - at) // self.every + 1) * self.every - self.origin
 
