@@ -13,6 +13,7 @@ from problems.loreta import Loreta
 from problems.options import launched
 from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
+from problems.threads import threads_of
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
 
@@ -125,9 +126,10 @@ def _fitted(run: Run, model: Loreta, given: dict[str, Any], **how: Any) -> Outco
     if together.rank == 0:
         model.save(path)
     seen = {"rows": chunks.n_rows} if together.size == 1 else {"processes": together.size}
+    workers = together.size * threads_of(model.n_jobs)
     row: dict[str, Any] = {
         "model": type(model).__name__, **seen, "features": model.n_features_in_, "rank": model._known_rank(),
-        "steps": model.n_iter_, "updates": model.n_updates_, "train_seconds": model._seconds,
+        "steps": workers * model.n_iter_, "updates": model.n_updates_, "train_seconds": model._seconds,
     }  # fmt: skip
     # The chunks say how many steps there are.
     parameters = {

@@ -100,8 +100,10 @@ def test_arrays_begin_where_a_line_does() -> None:
 def test_an_array_that_begins_elsewhere_is_moved() -> None:
     elsewhere = on_lines((9, 4))[1:]  # 32 bytes further
     elsewhere += np.arange(4.0)
-    moved = at_line(elsewhere)
-    assert moved.ctypes.data % LINE == 0
-    np.testing.assert_array_equal(moved, elsewhere)
-    moved[0] = 7.0
-    assert not (elsewhere == 7.0).any()
+    for given in (elsewhere, on_lines((4, 9)).T + np.arange(4.0)):
+        moved = at_line(given)
+        assert moved.flags.c_contiguous
+        assert moved.ctypes.data % LINE == 0
+        np.testing.assert_array_equal(moved, given)
+        moved[0] = 7.0
+        assert not (given == 7.0).any()

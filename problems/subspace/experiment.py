@@ -64,6 +64,9 @@ CASES = {
     ),
 }
 
+# Unless given.
+SCALE, LAM = 0.1, 0.005
+
 
 def completion(
     run: Run,
@@ -71,12 +74,12 @@ def completion(
     data: Annotated[options.Data, Ratings] = "picture",
     data_home: options.DataHome = None,
     case: Annotated[int, Option(help="A synthetic case of the paper, 1 to 4, instead of data; 5: ml1m.")] = 0,
-    scale: Annotated[float, Option(help="Size of a synthetic case; 1: as in the paper.")] = 0.1,
+    scale: Annotated[float, Option(help="Size of a synthetic case; 1: as in the paper.")] = SCALE,
     agents: Annotated[str, Option(help="Numbers of agents, or mpi: as many as mpiexec started.")] = "6",
     rank: Annotated[str, options.rank_option("10 (20 of the picture)")] = "",
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto.")] = "auto",
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
-    lam: Annotated[float, Option(help="Draws entries that are not known to 0; cases: 0.")] = 0.005,
+    lam: Annotated[float, Option(help="Draws entries that are not known to 0; not with --case.")] = LAM,
     updates: Annotated[float, Option(help="How often each edge is expected to be taken.")] = 100.0,
     step_size: Annotated[float, Option(help="In units of one over an agent's curvature.")] = 1.0,
     decay: Annotated[float, Option(help="The last step size is the first over 1 + decay.")] = 1.0,
@@ -142,6 +145,14 @@ def completion(
             raise InvalidInputError(
                 f"--case {case} has one rank, one split and its own test entries; leave out --rank, --hidden and "
                 "--seeds, and give one number of --agents."
+            )
+        if case and lam != LAM:
+            raise InvalidInputError(
+                f"--case {case} has no penalty of entries, as in the paper; leave out --lam."
+            )
+        if not case and scale != SCALE:
+            raise InvalidInputError(
+                "--scale is the size of a synthetic case; give --case 1 to 4, or leave it out."
             )
         usual_rank = "20" if data == "picture" else "10"
         options.whole_numbers(rank or usual_rank, "--rank")

@@ -192,12 +192,12 @@ def test_which_are_known(measured: Any, name: str) -> None:
 
 
 def models_of_known(large: bool) -> dict[str, Any]:
-    options = {"implicit": True, "burn_in": 20, "handle_unknown": "mean"}
+    options = {"implicit": True, "handle_unknown": "mean"}
     models: dict[str, Any] = {
-        f"BayesianCompletion, rank {rank}, implicit, 20 + {samples}": BayesianCompletion(
-            rank, n_samples=samples, **options
+        f"BayesianCompletion, rank {rank}, implicit, {burn_in} + {samples}": BayesianCompletion(
+            rank, n_samples=samples, burn_in=burn_in, **options
         )
-        for rank, samples in ((10, 100), (20, 100), (32, 200))
+        for rank, burn_in, samples in ((10, 20, 100), (20, 20, 100), (32, 20, 200), (40, 40, 400))
     }
     return models | ({"myfm, rank 10, implicit": MyFM(10, implicit=True)} if find_spec("myfm") else {})
 
