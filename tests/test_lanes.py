@@ -52,19 +52,6 @@ def test_products_with_a_matrix() -> None:
             np.testing.assert_allclose(M, expected, rtol=0, atol=1e-13)
 
 
-def test_a_sum_does_not_hang_on_where_its_rows_lie() -> None:
-    """An update of eight lanes and one of a row's rest round alike: padded and unpadded factors are the same run."""
-    rng = np.random.default_rng(2)
-    indices, values = sparse(20, np.int32, rng)
-    A, start = rng.standard_normal((30, 104)), rng.standard_normal(104)
-    whole = start.copy()
-    accumulate(A, indices, values, 3, 23, 1.0, whole)
-    for width in WIDTHS:
-        out = start[:width].copy()
-        accumulate(np.ascontiguousarray(A[:, :width]), indices, values, 3, 23, 1.0, out)
-        np.testing.assert_array_equal(out, whole[:width])
-
-
 def test_other_arrays_are_refused() -> None:
     indices, values, out = np.zeros(1, np.int32), np.ones(1), np.zeros(4)
     for A in (np.ones((2, 4), order="F"), np.ones((2, 8))[:, ::2], np.ones((2, 4), np.float32)):

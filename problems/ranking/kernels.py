@@ -6,7 +6,7 @@ from rmopt.kernels.compiled import njit
 from rmopt.kernels.exponential import sigmoid
 from rmopt.kernels.lifted import REFUSED, make_scratch, step
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
-from rmopt.kernels.vectors import dot, gather, product, row_products, scatter, square, trace
+from rmopt.kernels.vectors import dot, gather, product, scatter, square, trace
 
 EXACT, WARP = range(2)
 MATRIX, GROUP = range(2)
@@ -53,7 +53,7 @@ def run(kind, sampling, factors, counters, X, Y, terms, start, probe_every, grow
         gather(B, X.indices, X.values, x_start, x_stop, scratch.v)
         product(factors.C, scratch.v, projected)
         if sampling == EXACT:
-            row_products(A, projected, scores)
+            product(A, projected, scores)
             found = violations(scores, own, labels, weights)
         else:
             found = warp_violation(A, projected, own, terms.draws[t], harmonic, labels, weights)
@@ -154,7 +154,7 @@ def passive_aggressive(A, B, X, Y, rows, etas, moves):
         if own.shape[0] == 0 or own.shape[0] == n_labels:
             continue
         gather(B, X.indices, X.values, start, stop, v)
-        row_products(A, v, scores)
+        product(A, v, scores)
         found = violations(scores, own, labels, weights)
         if found < 0:
             return t

@@ -15,6 +15,8 @@ from rmopt.kernels import vectors
 
 # So many columns are taken at once, as long as there are as many; and the numbers in a vector.
 BLOCKS, LANES = (32, 16, 8, 4, 1), 8
+# So many sums of the same columns at most.
+MOST = 8
 # Rows that are taken together where they are longer than a block: each is then fetched at once.
 TILE = 8
 WHOLE = ir.IntType(64)
@@ -104,26 +106,49 @@ def _intrinsic(body: Callable[..., None]) -> Any:
     return loop
 
 
-def _numbers(loops: Loops) -> Iterator[tuple[Any, Any]]:
-    """Yield row numbers, and what their rows are multiplied by."""
-    with for_range(loops.builder, loops.whole(4), loops.whole(3)) as row:
-        yield loops.entry(1, row.index), loops.builder.fmul(loops.given[5], loops.entry(2, row.index))
+def _numbers(loops: Loops, ways: int = 1) -> Iterator[tuple[int, Any, Any]]:
+    """Yield row numbers, and what their rows are multiplied by: `ways` at a time, each with its place among them."""
+    builder, start, stop = loops.builder, loops.whole(3), loops.whole(4)
+
+    def found(at: Any) -> tuple[Any, Any]:
+        return loops.entry(1, at), builder.fmul(loops.given[5], loops.entry(2, at))
+
+    if ways > 1:
+        groups = builder.sdiv(builder.sub(stop, start), WHOLE(ways))
+        with for_range(builder, groups) as group:
+            at = builder.add(start, builder.mul(group.index, WHOLE(ways)))
+            for way in range(ways):
+                yield way, *found(builder.add(at, WHOLE(way)))
+        start = builder.add(start, builder.mul(groups, WHOLE(ways)))
+    with for_range(builder, stop, start) as row:
+        yield 0, *found(row.index)
 
 
 @_intrinsic
 def _sum(loops: Loops, width: Any, first: Any, size: int) -> None:
     out = loops.block(6, WHOLE(0), width, first, size)
-    kept = [alloca_once_value(loops.builder, one) for one in loops.load(out)]
-    for row, number in _numbers(loops):
+    # Each addition waits for the one before: narrow blocks have several sums, of rows in turn.
+    ways = min(MOST, BLOCKS[0] // size)
+    kept = [[alloca_once_value(loops.builder, one) for one in loops.load(out)]]
+    zeros = [ir.Constant(one.type.pointee, None) for one in out]
+    kept += [[alloca_once_value(loops.builder, zero) for zero in zeros] for _ in range(ways - 1)]
+    for way, row, number in _numbers(loops, ways):
         taken = loops.load(loops.block(0, row, width, first, size))
-        loops.store(loops.plus(loops.load(kept), number, taken), kept)
-    loops.store(loops.load(kept), out)
+        loops.store(loops.plus(loops.load(kept[way]), number, taken), kept[way])
+    while len(kept) > 1:
+        half = len(kept) // 2
+        pairs = zip(map(loops.load, kept[:half]), map(loops.load, kept[half:]), strict=True)
+        sums = [[loops.builder.fadd(*two) for two in zip(*pair, strict=True)] for pair in pairs]
+        for found, places in zip(sums, kept, strict=False):
+            loops.store(found, places)
+        kept = kept[:half]
+    loops.store(loops.load(kept[0]), out)
 
 
 @_intrinsic
 def _update(loops: Loops, width: Any, first: Any, size: int) -> None:
     added = loops.load(loops.block(6, WHOLE(0), width, first, size))
-    for row, number in _numbers(loops):
+    for _, row, number in _numbers(loops):
         places = loops.block(0, row, width, first, size)
         loops.store(loops.plus(loops.load(places), number, added), places)
 

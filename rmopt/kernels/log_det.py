@@ -112,7 +112,7 @@ def transposed_product(samples, c, out):
 def product(samples, u, out):
     """Set out = X u."""
     if samples.dense.shape[0]:
-        vectors.row_products(samples.dense, u, out)
+        vectors.product(samples.dense, u, out)
         return
     for i in range(out.shape[0]):
         total = 0.0

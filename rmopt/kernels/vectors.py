@@ -44,29 +44,19 @@ def transposed_product(M, x, out):
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def product(M, x, out):
-    """Set out = M x."""
-    for r in range(M.shape[0]):
-        total = 0.0
-        for c in range(M.shape[1]):
-            total += M[r, c] * x[c]
-        out[r] = total
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def row_products(A, x, out):
-    """Set out = A x for a tall A, four rows at a time."""
-    rows = A.shape[0]
+    """Set out = M x, four rows at a time."""
+    rows = M.shape[0]
     fours = rows - rows % 4
     for r in range(0, fours, 4):
         t0 = t1 = t2 = t3 = 0.0
-        for c in range(x.shape[0]):
-            t0 += A[r, c] * x[c]
-            t1 += A[r + 1, c] * x[c]
-            t2 += A[r + 2, c] * x[c]
-            t3 += A[r + 3, c] * x[c]
+        for c in range(M.shape[1]):
+            t0 += M[r, c] * x[c]
+            t1 += M[r + 1, c] * x[c]
+            t2 += M[r + 2, c] * x[c]
+            t3 += M[r + 3, c] * x[c]
         out[r], out[r + 1], out[r + 2], out[r + 3] = t0, t1, t2, t3
     for r in range(fours, rows):
-        out[r] = dot(A[r], x)
+        out[r] = dot(M[r], x)
 
 
 @njit(cache=True, nogil=True)
