@@ -126,23 +126,20 @@ def _numbers(loops: Loops, ways: int = 1) -> Iterator[tuple[int, Any, Any]]:
 
 @_intrinsic
 def _sum(loops: Loops, width: Any, first: Any, size: int) -> None:
-    out = loops.block(6, WHOLE(0), width, first, size)
+    builder, out = loops.builder, loops.block(6, WHOLE(0), width, first, size)
     # Each addition waits for the one before: narrow blocks have several sums, of rows in turn.
-    ways = min(MOST, BLOCKS[0] // size)
-    kept = [[alloca_once_value(loops.builder, one) for one in loops.load(out)]]
-    zeros = [ir.Constant(one.type.pointee, None) for one in out]
-    kept += [[alloca_once_value(loops.builder, zero) for zero in zeros] for _ in range(ways - 1)]
+    ways, begun = min(MOST, BLOCKS[0] // size), loops.load(out)
+    zeros = [ir.Constant(one.type, None) for one in begun]
+    kept = [[alloca_once_value(builder, one) for one in found] for found in (begun, *[zeros] * (ways - 1))]
     for way, row, number in _numbers(loops, ways):
         taken = loops.load(loops.block(0, row, width, first, size))
         loops.store(loops.plus(loops.load(kept[way]), number, taken), kept[way])
-    while len(kept) > 1:
-        half = len(kept) // 2
-        pairs = zip(map(loops.load, kept[:half]), map(loops.load, kept[half:]), strict=True)
-        sums = [[loops.builder.fadd(*two) for two in zip(*pair, strict=True)] for pair in pairs]
-        for found, places in zip(sums, kept, strict=False):
-            loops.store(found, places)
-        kept = kept[:half]
-    loops.store(loops.load(kept[0]), out)
+    sums = [loops.load(one) for one in kept]
+    while len(sums) > 1:
+        half = len(sums) // 2
+        pairs = zip(sums[:half], sums[half:], strict=True)
+        sums = [[builder.fadd(*two) for two in zip(*pair, strict=True)] for pair in pairs]
+    loops.store(sums[0], out)
 
 
 @_intrinsic
