@@ -53,10 +53,32 @@ def test_products_with_a_matrix() -> None:
 
 
 def test_other_arrays_are_refused() -> None:
-    indices, values, out = np.zeros(1, np.int32), np.ones(1), np.zeros(4)
-    for A in (np.ones((2, 4), order="F"), np.ones((2, 8))[:, ::2], np.ones((2, 4), np.float32)):
+    A, indices, values, vector = np.ones((9, 4)), np.arange(4, dtype=np.int32), np.ones(4), np.zeros(4)
+    for other in (np.ones((9, 4), order="F"), np.ones((9, 8))[:, ::2], np.ones((9, 4), np.float32)):
         with pytest.raises(TypingError):
-            accumulate(A, indices, values, 0, 1, 1.0, out)
+            accumulate(other, indices, values, 0, 4, 1.0, vector)
+    for other in (np.arange(8, dtype=np.int32)[::2], indices[::-1], indices.astype(float)):
+        with pytest.raises(TypingError):
+            accumulate(A, other, values, 0, 4, 1.0, vector)
+    with pytest.raises(TypingError):
+        accumulate(A, indices, np.ones(8)[::2], 0, 4, 1.0, vector)
+    assert not vector.any()
+
+
+def test_what_is_only_to_be_read_is_not_written() -> None:
+    A, indices, values, vector = np.ones((9, 4)), np.arange(4, dtype=np.int32), np.ones(4), np.ones(4)
+    for one in (A, vector):
+        one.flags.writeable = False
+    with pytest.raises(TypingError):
+        scatter(A, indices, values, 0, 4, vector)
+    with pytest.raises(TypingError):
+        accumulate(A, indices, values, 0, 4, 1.0, vector)
+    np.testing.assert_array_equal(A, 1.0)
+    np.testing.assert_array_equal(vector, 1.0)
+    out = np.zeros(4)
+    accumulate(A, indices, values, 0, 4, 1.0, out)
+    np.testing.assert_array_equal(out, 4.0)
+    assert at_line(A).flags.writeable
 
 
 @njit

@@ -85,25 +85,37 @@ class Loops:
             done = builder.add(done, builder.mul(count, WHOLE(size)))
 
 
-def _intrinsic(body: Callable[..., None]) -> Any:
-    """Return a loop (A, indices, values, start, stop, scale, vector), which `body` makes for a block of columns."""
+def _intrinsic(written: int) -> Callable[[Callable[..., None]], Any]:
+    """Return what makes a loop (A, indices, values, start, stop, scale, vector) of one for a block of columns.
 
-    @intrinsic
-    def loop(typing, A, indices, values, start, stop, scale, vector):
-        arrays = (isinstance(one, types.Array) for one in (A, values, vector))
-        if not all(arrays) or {(one.layout, one.dtype) for one in (A, values, vector)} != {("C", float64)}:
-            return None
+    It writes A or the vector: `written` is 0 or 1. Arrays with strides, which it would ignore, are refused.
+    """
 
-        def codegen(context, builder, signature, given):
-            loops = Loops(context, builder, signature.args, given)
-            width = builder.extract_value(loops.array(0).shape, 1)
-            for size, first in loops.blocks(width):
-                body(loops, width, first, size)
-            return context.get_dummy_value()
+    def made(body: Callable[..., None]) -> Any:
+        @intrinsic
+        def loop(typing, A, indices, values, start, stop, scale, vector):
+            rows = () if isinstance(indices, types.NoneType) else (indices,)
+            arrays = A, values, vector, *rows
+            if not all(isinstance(one, types.Array) and one.layout == "C" for one in arrays):
+                return None
+            reals = all(one.dtype == float64 for one in (A, values, vector))
+            if not (reals and all(isinstance(one.dtype, types.Integer) for one in rows)):
+                return None
+            if not (A, vector)[written].mutable:
+                return None
 
-        return types.void(A, indices, values, start, stop, float64, vector), codegen
+            def codegen(context, builder, signature, given):
+                loops = Loops(context, builder, signature.args, given)
+                width = builder.extract_value(loops.array(0).shape, 1)
+                for size, first in loops.blocks(width):
+                    body(loops, width, first, size)
+                return context.get_dummy_value()
 
-    return loop
+            return types.void(A, indices, values, start, stop, float64, vector), codegen
+
+        return loop
+
+    return made
 
 
 def _numbers(loops: Loops, ways: int = 1) -> Iterator[tuple[int, Any, Any]]:
@@ -124,7 +136,7 @@ def _numbers(loops: Loops, ways: int = 1) -> Iterator[tuple[int, Any, Any]]:
         yield 0, *found(row.index)
 
 
-@_intrinsic
+@_intrinsic(written=1)
 def _sum(loops: Loops, width: Any, first: Any, size: int) -> None:
     builder, out = loops.builder, loops.block(6, WHOLE(0), width, first, size)
     # Each addition waits for the one before: narrow blocks have several sums, of rows in turn.
@@ -142,7 +154,7 @@ def _sum(loops: Loops, width: Any, first: Any, size: int) -> None:
     loops.store(sums[0], out)
 
 
-@_intrinsic
+@_intrinsic(written=0)
 def _update(loops: Loops, width: Any, first: Any, size: int) -> None:
     added = loops.load(loops.block(6, WHOLE(0), width, first, size))
     for _, row, number in _numbers(loops):

@@ -17,8 +17,8 @@ def on_lines(shape: tuple[int, ...], dtype: Any = float) -> "np.ndarray[Any, Any
 
 
 def at_line(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Return an array in C order that begins at a cache line: this one, or a copy."""
-    if array.flags.c_contiguous and array.ctypes.data % LINE == 0:
+    """Return an array in C order, to be written, that begins at a cache line: this one, or a copy."""
+    if array.flags.c_contiguous and array.flags.writeable and array.ctypes.data % LINE == 0:
         return array
     moved = on_lines(array.shape, array.dtype)
     np.copyto(moved, array)
