@@ -21,7 +21,7 @@ from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
-from rmopt.kernels.memory import at_line, on_lines
+from rmopt.kernels.memory import at_line, on_lines, with_zeros
 from rmopt.kernels.steps import FINISHED, PROBE_DUE, STEP_REFUSED, Counters
 from rmopt.linalg import factor_product, leading_eigh, symmetric, tall_qr
 
@@ -79,9 +79,7 @@ class Gauge(ABC):
     def grown(factors: Any, rows: int) -> Any:
         """Return the factors of a point with so many more rows, which are zero."""
         left, *others = factors
-        longer = on_lines((len(left) + rows, left.shape[1]), left.dtype)
-        longer[: len(left)] = left
-        return type(factors)(longer, *others)
+        return type(factors)(with_zeros(left, (len(left) + rows, left.shape[1])), *others)
 
     def merged(self, pairs: Pairs, weights: Sequence[Array], k: int, each: Each = map) -> list[Any]:
         """Return for each pair the factors of the nearest matrix of rank k to its weighted sum.
@@ -225,9 +223,7 @@ def padded(matrix: Array, square: bool = False) -> Array:
     """Return a tall factor with zero columns up to a multiple of `LANES`; a square matrix with zero rows as well."""
     n, k = matrix.shape
     width = _width(k)
-    out = on_lines((width if square else n, width))
-    out[:n, :k] = matrix
-    return out
+    return with_zeros(matrix, (width if square else n, width))
 
 
 @dataclass

@@ -12,9 +12,10 @@ from numba.core.cgutils import alloca_once_value, for_range, get_or_insert_funct
 from numba.extending import intrinsic, overload
 
 from rmopt.kernels import vectors
+from rmopt.kernels.memory import LINE
 
-# So many columns are taken at once, as long as there are as many; and the numbers in a vector.
-BLOCKS, LANES = (32, 16, 8, 4, 1), 8
+# So many columns are taken at once, as long as there are as many.
+BLOCKS = 32, 16, 8, 4, 1
 # So many sums of the same columns at most.
 MOST = 8
 # Rows that are taken together where they are longer than a block: each is then fetched at once.
@@ -49,7 +50,7 @@ class Loops:
 
     def block(self, at: int, row: Any, width: Any, first: Any, size: int) -> list[Any]:
         """Return the places of `size` numbers of a row, from `first` on, as places of vectors."""
-        builder, lanes = self.builder, min(size, LANES)
+        builder, lanes = self.builder, min(size, vectors.LANES)
         position = builder.add(builder.mul(row, width), first)
         place, kind = builder.gep(self.array(at).data, [position]), ir.VectorType(ir.DoubleType(), lanes)
         parts = [builder.gep(place, [WHOLE(part)]) for part in range(0, size, lanes)]
@@ -62,10 +63,10 @@ class Loops:
         for one, place in zip(numbers, places, strict=True):
             self.builder.store(one, place, align=8)
 
-    def plus(self, sums: list[Any], number: Any, vectors: list[Any]) -> list[Any]:
-        """Return the sums with a number times vectors added."""
+    def plus(self, sums: list[Any], number: Any, taken: list[Any]) -> list[Any]:
+        """Return the sums with a number times the vectors taken added."""
         found, lane = [], ir.IntType(32)
-        for total, vector in zip(sums, vectors, strict=True):
+        for total, vector in zip(sums, taken, strict=True):
             empty = ir.Constant(vector.type, ir.Undefined)
             spread = self.builder.shuffle_vector(
                 self.builder.insert_element(empty, number, lane(0)),
@@ -207,7 +208,7 @@ def _fetch(typing, array, at):
 @overload(vectors.fetch, jit_options=INLINED)
 def _fetch_entries(array, start, stop):
     def fetch(array, start, stop):
-        for at in range(start, stop, 64 // array.itemsize):
+        for at in range(start, stop, LINE // array.itemsize):
             _fetch(array, at)
 
     return fetch

@@ -16,10 +16,18 @@ def on_lines(shape: tuple[int, ...], dtype: Any = float) -> "np.ndarray[Any, Any
     return room[begin : begin + size].view(dtype).reshape(shape)
 
 
+def with_zeros(array: "np.ndarray[Any, Any]", shape: tuple[int, ...]) -> "np.ndarray[Any, Any]":
+    """Return a copy of an array with zeros behind it, up to a shape, that begins at a cache line."""
+    out = on_lines(shape, array.dtype)
+    out[tuple(map(slice, array.shape))] = array
+    return out
+
+
 def at_line(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     """Return an array in C order, to be written, that begins at a cache line: this one, or a copy."""
-    if array.flags.c_contiguous and array.flags.writeable and array.ctypes.data % LINE == 0:
-        return array
-    moved = on_lines(array.shape, array.dtype)
-    np.copyto(moved, array)
-    return moved
+    there = array.ctypes.data % LINE == 0
+    return (
+        array
+        if there and array.flags.c_contiguous and array.flags.writeable
+        else with_zeros(array, array.shape)
+    )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmopt.kernels.compiled import njit
-from rmopt.kernels.vectors import accumulate, fetch, gather, subtract_rows
+from rmopt.kernels.vectors import accumulate, add_to_rows, fetch, gather, subtract_rows
 
 # All terms are used; the gauge should be looked at; the next step is ill-conditioned in this gauge;
 # the score of the next step is not finite.
@@ -69,14 +69,11 @@ def gather_row(A, rows, plus, minus, out):
         accumulate(A, rows.indices, rows.values, start, stop, -1.0, out)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(cache=True, nogil=True)
 def scatter_row(A, rows, row, g, sign):
     """Add ± p gᵀ to A for a row p; nothing where its number is −1."""
     if row >= 0:
-        for j in range(rows.indptr[row], rows.indptr[row + 1]):
-            at, value = np.uint64(rows.indices[j]), sign * rows.values[j]
-            for c in range(g.shape[0]):
-                A[at, c] += value * g[c]
+        add_to_rows(A, rows.indices, rows.values, rows.indptr[row], rows.indptr[row + 1], sign, g)
 
 
 @njit(cache=True, nogil=True)

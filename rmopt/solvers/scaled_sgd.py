@@ -14,7 +14,7 @@ from rmopt.core.streams import Stream, generator
 from rmopt.costs import BilinearSum, OnFactors, squared
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.kernels.compiled import thread_count
-from rmopt.kernels.memory import on_lines
+from rmopt.kernels.memory import with_zeros
 from rmopt.kernels.vectors import LANES
 from rmopt.manifolds import BoundedRank, FixedRankFactors
 from rmopt.solvers.base import Solver
@@ -180,7 +180,7 @@ class ScaledSGD(Solver):
         scales += self.damping * noise + self.penalty * (m * n) ** 0.5
         eta = watched(self.step_size)(np.array([epoch]))[0] * (m * n / count)
         metric = np.stack([1.0 / scales, 1.0 / (1.0 + eta * self.penalty / scales)])
-        A, B, (weights, shrink) = (padded(part).astype(dtype, copy=False) for part in (A, B, metric))
+        A, B, (weights, shrink) = (padded(part.astype(dtype, copy=False)) for part in (A, B, metric))
         squares = work.pass_over(A, B, weights, shrink, dtype.type(eta), epoch)
         if not np.isfinite(squares):
             raise self.diverged(epoch)
@@ -297,7 +297,5 @@ def _root(factor: Array) -> tuple[Array, Array]:
 
 def padded(matrix: Array) -> Array:
     """Return a matrix with columns of zeros, so that their number is a multiple of `LANES`."""
-    *rows, k = matrix.shape
-    out = on_lines((*rows, -(-k // LANES) * LANES), matrix.dtype)
-    out[..., :k] = matrix
-    return out
+    n, k = matrix.shape
+    return with_zeros(matrix, (n, -(-k // LANES) * LANES))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.model_selection import KFold
+from test_workers import with_error
 
 from problems.data import MultilabelBundle, load
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, ndcg_at, precision_at
@@ -59,8 +60,3 @@ def found_by(seed: int, X: Any, Y: Any, rows: Any, truth: Any) -> list[list[floa
     scores, seconds = [*scores, scores[0] + scores[1]], [*seconds, seconds[0] + seconds[1]]
     measured = [(*precision_at(one, truth).values(), *ndcg_at(one, truth, (5,)).values()) for one in scores]
     return [[*(100.0 * np.array(one)), spent] for one, spent in zip(measured, seconds, strict=True)]
-
-
-def with_error(found: Any) -> str:
-    """Return a mean, and its standard error."""
-    return f"{found.mean():.2f} ± {found.std(ddof=1) / len(found) ** 0.5:.2f}"
