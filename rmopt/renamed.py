@@ -21,6 +21,7 @@ T = TypeVar("T")
 MODULES: dict[str, str] = {
     "problems.coembedding.classifier": "problems.coembedding.estimators",
     "problems.coembedding.rivals": "problems.coembedding.baselines",
+    "problems.coembedding.thresholds": "problems.thresholds",
     "problems.metric.comet": "problems.metric.estimators",
     "problems.metric.rivals": "problems.metric.baselines",
     "problems.ranking.estimator": "problems.ranking.estimators",
@@ -46,7 +47,6 @@ MERGED = {
     "problems.coembedding.recommender": "problems.coembedding.links",
     "problems.coembedding.regression": "problems.coembedding.cost",
     "problems.coembedding.tagging": "problems.coembedding.cost",
-    "problems.coembedding.thresholds": "problems.coembedding.estimators",
     "problems.full_matrix": "problems.online",
     "problems.images": "problems.data.sets",
     "problems.metric.base": "problems.metric.estimators",
@@ -122,7 +122,6 @@ ELSEWHERE = {
 TOLD = {
     "problems.coembedding.recommender": ("PairwiseInteractionTags", "TagRecommender"),
     "problems.coembedding.regression": ("MetricRegression",),
-    "problems.coembedding.thresholds": ("LabelThresholds",),
     "problems.ranking.classifier": ("LowRankLogisticRegression",),
     "problems.ranking.logistic": ("LogisticLabels",),
     "problems.similarity.contrastive": ("ContrastiveSimilarity",),

@@ -13,17 +13,20 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
+from sklearn.model_selection import ShuffleSplit
 from tabled import each_row
 
 from problems.cells import Cells, mean_and_sem
 from problems.data import load
 from problems.options import ranks_within, whole_numbers
+from problems.ranking.baselines import RidgeScores
 from problems.ranking.claims import ranking_claims
 from problems.ranking.experiment import ranking
 from problems.ranking.methods import METHODS as RANKING_METHODS
 from problems.similarity.claims import similarity_claims
 from problems.similarity.experiment import similarity
 from problems.similarity.methods import METHODS
+from problems.thresholds import LabelThresholds
 from rmopt import InvalidInputError
 from rmopt.core import StorageError
 from rmopt.experiments import Run
@@ -125,10 +128,18 @@ def test_baselines_of_ranking_are_scikit_learns_and_tools_may_be_missing(
     tmp_path: Path, rmopt_run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("problems.ranking.experiment.find_spec", lambda name: None)
-    names = ("--methods", "ridge,one-vs-rest,omikuji,napkinxc", "--seeds", "0", "--out", str(tmp_path))
+    names = (
+        "--methods",
+        "ridge,one-vs-rest,omikuji,napkinxc",
+        "--seeds",
+        "0",
+        "--calibrated",
+        "--out",
+        str(tmp_path),
+    )
     done = rmopt_run(*RANKING, *names)
     assert "not installed: omikuji, napkinXC" in " ".join(done.stdout.split())
-    ridge, separate = json.loads((tmp_path / "result.json").read_text())["rows"]
+    ridge, separate, *calibrated = json.loads((tmp_path / "result.json").read_text())["rows"]
     part = load("digits-labels").scaled()
     X, Y = part.X, part.Y.toarray()
     peers = (
@@ -143,6 +154,11 @@ def test_baselines_of_ranking_are_scikit_learns_and_tools_may_be_missing(
     for row, scores in zip((ridge, separate), peers, strict=True):
         expected = label_ranking_average_precision_score(Y[part.test], scores[part.test])
         assert row["map"] == pytest.approx(expected, rel=1e-6)
+    assert [row["method"] for row in calibrated] == ["ridge, calibrated", "one-vs-rest logistic, calibrated"]
+    model = LabelThresholds(RidgeScores(), cv=ShuffleSplit(1, test_size=0.2, random_state=0), pooled=True)
+    scores = model.fit(X[part.train], Y[part.train]).predict_proba(X[part.test])
+    expected = label_ranking_average_precision_score(Y[part.test], scores)
+    assert calibrated[0]["map"] == pytest.approx(expected, rel=1e-6)
     alone = rmopt_run(*RANKING, "--methods", "omikuji", "--out", str(tmp_path), code=2).stderr
     assert "--methods 'omikuji': not installed: omikuji; pip install 'rmopt[bench]'." in " ".join(
         alone.split()

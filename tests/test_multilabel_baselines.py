@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GroupKFold, cross_val_predict, cross_val_score
+from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_predict, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -28,8 +28,9 @@ from problems.coembedding import (
     LabelThresholds,
 )
 from problems.coembedding.baselines import Guarded, multilabel
-from problems.coembedding.estimators import _half_of_largest_f1
 from problems.coembedding.methods import MEASURES, METHODS, PRINTED, SCORERS, measures
+from problems.ranking import precision_at
+from problems.thresholds import _half_of_largest_f1
 from rmopt.core import InvalidInputError
 
 
@@ -128,6 +129,46 @@ def test_thresholds_know_of_the_other_labels() -> None:
     assert log_loss(Y[300:].ravel(), among.ravel()) < 0.6 * log_loss(Y[300:].ravel(), alone.ravel())
     # A sample's probabilities do not depend on the samples beside it.
     np.testing.assert_array_equal(model.predict_proba(X[300:301]), among[:1])
+
+
+def rare_labels(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return scores that say a half of what is true, the odds, and labels, of which the last ones are rare."""
+    often = np.linspace(-2.0, -5.0, 40)
+    odds = 2.0 * rng.standard_normal((n, 40)) + often
+    return 0.5 * odds + 0.2 * often, odds, (rng.random(odds.shape) < expit(odds)).astype(int)
+
+
+def test_pooled_odds_are_one_logistic_regression_of_all_labels() -> None:
+    """Scores that are wrong in the same way for all labels are put right; the result is scikit-learn's."""
+    scores, _, Y = rare_labels(150, np.random.default_rng(0))
+    model = LabelThresholds(Handed(), pooled=True).fit(scores, Y)
+    often = np.log((Y.sum(axis=0) + 0.5) / (150.5 - Y.sum(axis=0)))
+    pairs = np.column_stack([scores.ravel(), np.tile(often, 150)])
+    alone = make_pipeline(StandardScaler(), LogisticRegression()).fit(pairs, Y.ravel())
+    found = scores * model.slopes_ + model.intercepts_
+    np.testing.assert_allclose(found.ravel(), alone.decision_function(pairs), rtol=1e-6, atol=1e-9)
+    assert len(set(model.slopes_)) == 1
+    new, odds, truth = rare_labels(2000, np.random.default_rng(1))
+    best = log_loss(truth.ravel(), expit(odds).ravel())
+    assert log_loss(truth.ravel(), model.predict_proba(new).ravel()) < 1.01 * best
+    # With few samples a regression for each label is worse, and the order within samples is not that of the scores.
+    each = LabelThresholds(Handed()).fit(scores, Y)
+    assert log_loss(truth.ravel(), each.predict_proba(new).ravel()) > 1.03 * best
+    assert (
+        precision_at(model.decision_function(new), truth, (1,))[1] > precision_at(new, truth, (1,))[1] + 0.02
+    )
+
+
+def test_pooled_odds_endure_labels_that_are_constant_and_scores_that_are() -> None:
+    scores, _, Y = rare_labels(60, np.random.default_rng(0))
+    Y[:, 0], Y[:, 1], scores[:, 2] = 1, 0, 0.0
+    found = LabelThresholds(Handed(), cv=ShuffleSplit(1, random_state=0), pooled=True).fit(scores, Y)
+    assert np.isfinite(found.predict_proba(scores)).all()
+    for all_of_them in (0, 1):
+        nothing = LabelThresholds(Handed(), pooled=True).fit(scores, np.full_like(Y, all_of_them))
+        np.testing.assert_allclose(nothing.predict_proba(scores), all_of_them, atol=1e-3)
+    with pytest.raises(InvalidInputError, match="pooled"):
+        LabelThresholds(Handed(), pooled="yes").fit(scores, Y)
 
 
 @pytest.mark.parametrize(

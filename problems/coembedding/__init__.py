@@ -11,10 +11,10 @@ from problems.coembedding.cost import (
 from problems.coembedding.estimators import (
     CoembeddingClassifier,
     CoembeddingClassifierCV,
-    LabelThresholds,
     coembedding_path,
 )
 from problems.coembedding.links import LinkPredictor, PairwiseInteractionTags, TagRecommender
+from problems.thresholds import LabelThresholds
 
 __all__ = [
     "CalibratedLabelRanking", "CoembeddingClassifier", "CoembeddingClassifierCV", "LabelThresholds",

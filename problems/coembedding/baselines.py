@@ -19,9 +19,9 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from problems.coembedding.training import LabelTables, estimator_with
 from problems.data.bundles import holds_counts, scaling
 from problems.door import learn_labels, passed_on, table_of_labels
+from problems.thresholds import LabelTables, estimator_with
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, check_parameters
 from rmopt.solvers.threads import one_blas_thread

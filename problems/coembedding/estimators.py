@@ -1,32 +1,24 @@
-"""Co-embeddings of samples and labels as scikit-learn estimators, and thresholds of labels."""
+"""Co-embeddings of samples and labels as scikit-learn estimators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
-from numbers import Integral
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from joblib import Parallel, delayed
-from scipy.special import expit
-from sklearn.base import BaseEstimator, clone
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import check_scoring, f1_score, get_scorer
-from sklearn.model_selection import KFold, check_cv
-from sklearn.utils import _safe_indexing
+from sklearn.metrics import check_scoring, get_scorer
 from sklearn.utils.multiclass import type_of_target, unique_labels
-from sklearn.utils.validation import _num_samples, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from problems.coembedding.cost import SMOOTH, MultilabelCoembedding, OneVsRestCoembedding
 from problems.coembedding.training import (
     BETAS,
     CertifiedEmbedder,
-    LabelTables,
     checked_betas,
-    estimator_with,
     minimise,
     weight,
 )
@@ -37,18 +29,17 @@ from problems.door import (
     in_range,
     kept_count,
     learn_labels,
-    passed_on,
-    table_of_labels,
     thread_count,
 )
+from problems.folds import folds_named, folds_of
+from problems.thresholds import LabelTables
 from rmopt.core import InvalidInputError, RmoptError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, check_parameters, integer, numbers, one_of, optional, shown
+from rmopt.core.arguments import bounded, check_parameters, one_of, optional, shown
 from rmopt.solvers import LBFGS, RankIncremental
 from rmopt.solvers.threads import one_blas_thread
 
 SOFTMAX = "softmax"
-AIMS = ("f1", "hamming")
 # On the paths of a cross-validation.
 PATH_TOL, PATH_ROUNDS = 1e-2, 5
 
@@ -71,31 +62,6 @@ def _scored(scorer: Callable[..., Any], model: Any, X: Any, y: Array) -> float:
 
 def _scoring(name: str, value: Any) -> Any:
     return value if callable(value) or value is None else get_scorer(value)
-
-
-def folds_named(name: str, value: Any) -> Any:
-    """Return what `splitter` takes; folds that can be taken once are left for `fit`."""
-    return value if isinstance(value, Iterator) else splitter(name, value)
-
-
-def splitter(name: str, value: Any) -> Any:
-    """Return a splitter."""
-    if isinstance(value, str | bytes):
-        raise InvalidInputError(f"{name} = {value!r} must be a number of folds, a splitter or None.")
-    if value is None or isinstance(value, Integral):
-        return KFold(5 if value is None else integer(name, value, 2), shuffle=True, random_state=0)
-    return check_cv(value)
-
-
-def folds_of(cv: Any, X: Any, Y: Array, groups: Any) -> list[tuple[Array, Array]]:
-    """Return the folds that `cv` makes of rows."""
-    try:
-        return list(splitter("cv", cv).split(X, Y, groups=groups))
-    except ValueError as error:
-        raise InvalidInputError(
-            f"cv cannot deal {len(Y)} rows into folds ({error}); take fewer, and where they go by groups give fit "
-            "groups=."
-        ) from error
 
 
 @dataclass(eq=False, repr=False)
@@ -394,183 +360,3 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         means = self.scores_.mean(axis=1)
         self.beta_ = betas[int(np.flatnonzero(means == means.max())[-1])]
         return self._take(self._minimised(self._cost(X, table), self.beta_))
-
-
-@dataclass(eq=False, repr=False)
-class LabelThresholds(Checked, LabelTables, BaseEstimator):
-    """A classifier of several labels, with probabilities, and a threshold that suits a measure.
-
-    Scores of held-out folds are mapped to probabilities, label by label, by logistic regression; then again, beside
-    how many other labels these probabilities expect of the sample. A label applies from a probability of one half
-    on, which is the best for the Hamming score, or from half of the largest expected micro-F1 on, which is the best
-    for that. No one threshold is good for both.
-
-    Parameters
-    ----------
-    estimator : estimator
-        With `decision_function`, of shape (n_samples, n_labels).
-    aim : {"f1", "hamming"}
-        What predictions shall be good in.
-    cv : int, splitter, iterable or None
-        Folds; shuffled with a fixed seed for a number. None: 5.
-
-    Attributes
-    ----------
-    estimator_ : estimator
-        Fitted on all samples.
-    slopes_, intercepts_ : array, shape (n_labels,)
-        The logarithm of the odds of a label, alone, is its score times the slope plus the intercept.
-    among_ : array, shape (3, n_labels)
-        What it is among the others: these logarithms, the expected number of other labels and 1, times these weights.
-    half_of_f1_ : float
-        Half of the largest expected micro-F1.
-    classes_ : array, shape (n_labels,)
-        Column numbers.
-    label_names_in_ : array, shape (n_labels,)
-        The names of the labels, when Y was a frame.
-
-    See Also
-    --------
-    CoembeddingClassifier : what it was made for; its own threshold is learned with the embeddings.
-    sklearn.model_selection.TunedThresholdClassifierCV : for one label.
-
-    References
-    ----------
-    Lipton, Elkan and Naryanaswamy, Optimal thresholding of classifiers to maximize F1 measure, ECML PKDD (2014),
-    https://doi.org/10.1007/978-3-662-44851-9_15. That numbers of labels can be learned from scores is in Tang, Rajan
-    and Narayanan, Large scale multi-label classification via MetaLabeler, WWW (2009),
-    https://doi.org/10.1145/1526709.1526738.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_multilabel_classification
-    >>> from sklearn.preprocessing import scale
-    >>> from problems.coembedding import CoembeddingClassifier, LabelThresholds
-    >>> X, Y = make_multilabel_classification(n_samples=100, n_classes=4, random_state=0)
-    >>> model = LabelThresholds(CoembeddingClassifier(tol=0.1), aim="hamming")
-    >>> model.fit(scale(X) / 5, Y).predict_proba(scale(X) / 5).shape
-    (100, 4)
-    >>> bool((model.predict(scale(X) / 5) == Y).mean() > 0.8)
-    True
-    """
-
-    __metadata_request__fit: ClassVar = {"groups": True}
-
-    estimator: Annotated[Any, bounded(estimator_with, "decision_function", "CoembeddingClassifier()")]
-    _: KW_ONLY
-    aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
-    cv: Annotated[Any, folds_named] = 5
-
-    def fit(self, X: Any, Y: Any, groups: Any = None) -> Self:
-        """Fit the estimator on folds for the probabilities, and on all samples.
-
-        Parameters
-        ----------
-        X : array, or what else the estimator takes: a frame, a sparse array, a list of texts
-        Y : array or sparse array, shape (n_samples, n_labels)
-        groups : array, shape (n_samples,), optional
-            What a `cv` that goes by groups keeps together.
-        """
-        check_parameters(self, self._parameters)
-        X = passed_on(self, X)
-        learn_labels(self, Y)
-        Y = table_of_labels(Y, _num_samples(X))
-        scores, seen_once = np.zeros(Y.shape), np.zeros(len(Y), dtype=bool)
-        for train, test in folds_of(self.cv, X, Y, groups):
-            fitted = clone(self.estimator).fit(_safe_indexing(X, train), Y[train])
-            scores[test] = _scores_of(fitted, _safe_indexing(X, test), Y.shape[1])
-            seen_once[test] = True
-        scores, known = scores[seen_once], Y[seen_once]
-        if not len(known):
-            raise InvalidInputError("cv holds out no samples; give a number of folds.")
-        self.classes_ = np.arange(Y.shape[1])
-        (self.slopes_, self.intercepts_), self.among_ = _learned_odds(scores, known)
-        # Where no label was ever seen all are equally unlikely, and to predict them all would seem best.
-        self.half_of_f1_ = _half_of_largest_f1(self._probabilities(scores)) if known.any() else 0.5
-        self.estimator_ = clone(self.estimator).fit(X, Y)
-        return self
-
-    @property
-    def threshold_(self) -> float:
-        """The probability from which on labels apply."""
-        return 0.5 if one_of("aim", self.aim, AIMS) == "hamming" else self.half_of_f1_
-
-    def aimed(self, aim: str) -> Self:
-        """Return the fitted model with another aim, which needs no other training."""
-        other = copy(self)
-        other.aim = one_of("aim", aim, AIMS)
-        return other
-
-    def _probabilities(self, scores: Array) -> Array:
-        alone = np.stack([self.slopes_, self.intercepts_])
-        return expit(_log_odds(_among_others(scores, alone), self.among_))
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each label, shape (n_samples, n_labels)."""
-        X = passed_on(self, X, reset=False)
-        return self._probabilities(_scores_of(self.estimator_, X, len(self.classes_)))
-
-    def decision_function(self, X: Any) -> Array:
-        """Return how far the probability of each label is above the threshold, shape (n_samples, n_labels)."""
-        return self.predict_proba(X) - self.threshold_
-
-
-def calibrated_f1(model: Any, X: Any, Y: Array) -> float:
-    """Return the micro-F1 of a model's scores, were they mapped to probabilities and cut by these very samples.
-
-    It compares models whose thresholds will be chosen: more is asked of scores than that they are right about 0.
-    """
-    scores = _scores_of(model, X, Y.shape[1])
-    alone, among = _learned_odds(scores, Y)
-    probabilities = expit(_log_odds(_among_others(scores, alone), among))
-    predicted = probabilities > _half_of_largest_f1(probabilities)
-    return float(f1_score(Y, predicted, average="micro", zero_division=0.0))
-
-
-def _scores_of(fitted: Any, X: Any, n_labels: int) -> Array:
-    """Return somebody's scores, shape (n_samples, n_labels), or refuse them; those of one label may be a row."""
-    found = fitted.decision_function(X)
-    column = np.reshape(found, (-1, 1)) if n_labels == 1 else found
-    return numbers(f"decision_function of {type(fitted).__name__}", column, (_num_samples(X), n_labels))
-
-
-def _learned_odds(scores: Array, labels: Array) -> tuple[Array, Array]:
-    """Return weights of `_log_odds`: of scores alone, shape (2, n_labels), and of `_among_others`."""
-    alone = _regressions([scores], labels)
-    return alone, _regressions(_among_others(scores, alone), labels)
-
-
-def _among_others(scores: Array, alone: Array) -> list[Array]:
-    """Return the logarithms of the odds of labels, each alone, and how many other labels they expect of a sample."""
-    odds = _log_odds([scores], alone)
-    single = expit(odds)
-    return [odds, single.sum(axis=1, keepdims=True) - single]
-
-
-def _log_odds(features: Sequence[Array], weights: Array) -> Array:
-    """Return sums of features, each of shape (n_samples, n_labels), with weights for each label; the last is of 1."""
-    return sum((one * weight for one, weight in zip(features, weights[:-1], strict=True)), weights[-1])
-
-
-def _regressions(features: Sequence[Array], labels: Array) -> Array:
-    """Return weights of `_log_odds` by logistic regression; those of a constant label are constant."""
-    columns = zip(np.stack(features, axis=-1).swapaxes(0, 1), labels.T, strict=True)
-    return np.array([_regression(*column) for column in columns]).T
-
-
-def _regression(features: Array, labels: Array) -> Array:
-    count, mean, size = int(labels.sum()), features.mean(axis=0), features.std(axis=0)
-    if count in (0, len(labels)):
-        # As if each value had been seen half a time more.
-        return np.append(0.0 * mean, np.log((count + 0.5) / (len(labels) - count + 0.5)))
-    size[size == 0.0] = 1.0
-    found = LogisticRegression().fit((features - mean) / size, labels)
-    slopes = found.coef_[0] / size
-    return np.append(slopes, found.intercept_[0] - slopes @ mean)
-
-
-def _half_of_largest_f1(probabilities: Array) -> float:
-    """Return half of the largest F1 that is expected of labels that apply from some probability on."""
-    ordered = np.sort(probabilities, axis=None)[::-1]
-    expected = 2.0 * np.cumsum(ordered) / (np.arange(1, len(ordered) + 1) + ordered.sum())
-    return float(expected.max()) / 2.0

@@ -12,7 +12,6 @@ from problems import options
 from problems.cells import Cell, Settings
 from problems.coembedding.claims import optima_claims, table_claims, threshold_claims
 from problems.coembedding.cost import MultilabelCoembedding
-from problems.coembedding.estimators import AIMS
 from problems.coembedding.figure import draw_optima, draw_scores
 from problems.coembedding.methods import (
     MEASURES,
@@ -28,6 +27,7 @@ from problems.coembedding.training import BETAS, checked_betas, local_optima, mi
 from problems.comparison import Comparison, averaged, trained
 from problems.data import MultilabelBundle
 from problems.methods import chosen_methods
+from problems.thresholds import AIMS
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.arguments import integer, number, one_of
 from rmopt.core.identity import fingerprint

@@ -17,14 +17,12 @@ from threadpoolctl import threadpool_limits
 
 from problems.coembedding.baselines import searched, unit_scaling
 from problems.coembedding.estimators import (
-    AIMS,
     CoembeddingClassifier,
     CoembeddingClassifierCV,
-    LabelThresholds,
-    calibrated_f1,
 )
 from problems.coembedding.training import BETAS
 from problems.methods import Method, rows_of
+from problems.thresholds import AIMS, LabelThresholds, calibrated_f1
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from problems.door import Embedder, check_labels, in_order, kept_count, label_array, product, seen
+from problems.door import Embedder, kept_count, product, seen
 from rmopt.core import InvalidInputError, Problem, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Checked, bounded, flag, number, optional, shown
@@ -100,15 +100,6 @@ gap = bounded(number, least=0)
 weight = bounded(number, least=1e-100)
 
 
-def estimator_with(name: str, value: Any, method: str, example: str) -> Any:
-    """Return an estimator, and no class, that has a method beside `fit`."""
-    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, method)):
-        raise InvalidInputError(
-            f"{name} = {shown(value)} must be an estimator with fit and {method}, for example {example}."
-        )
-    return value
-
-
 def _growth(name: str, value: Any) -> Any:
     if isinstance(value, type):
         raise InvalidInputError(f"{name} = {value.__name__} is a class; give {value.__name__}().")
@@ -174,28 +165,3 @@ class CertifiedEmbedder(Embedder, Certified):
     def transform(self, X: Any) -> np.ndarray:
         """Return the embeddings of rows, shape (n_samples, rank)."""
         return self._embedded(X)
-
-
-class LabelTables(ClassifierMixin):
-    """A classifier of several labels from dense or sparse rows."""
-
-    # Whether there may also be one class for each sample.
-    takes_classes: ClassVar[bool] = False
-    decision_function: Any
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return indicators of the labels whose scores are above 0, shape (n_samples, n_labels)."""
-        return (self.decision_function(X) > 0.0).astype(int)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of samples whose labels are all right."""
-        check_labels(self, y)
-        # A frame whose columns may lack values is read as numbers, too.
-        y = label_array(y) if hasattr(y, "columns") and len(y.columns) > 1 else in_order("y", y)
-        return super().score(X, y, sample_weight)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.classifier_tags.multi_label = True
-        tags.classifier_tags.multi_class = self.takes_classes
-        return tags

@@ -12,9 +12,10 @@ from problems.ranking.measures import (
     propensities,
     propensity_scored_precision_at,
 )
+from problems.thresholds import LabelThresholds
 
 __all__ = [
-    "GroupPerceptron", "LabelRanking", "LogisticLabels", "LoretaLabelRanker", "LowRankLogisticRegression",
-    "MatrixPerceptron", "PassiveAggressive", "WarpRanking", "mean_average_precision", "ndcg_at", "precision_at",
-    "propensities", "propensity_scored_precision_at",
+    "GroupPerceptron", "LabelRanking", "LabelThresholds", "LogisticLabels", "LoretaLabelRanker",
+    "LowRankLogisticRegression", "MatrixPerceptron", "PassiveAggressive", "WarpRanking",
+    "mean_average_precision", "ndcg_at", "precision_at", "propensities", "propensity_scored_precision_at",
 ]  # fmt: skip

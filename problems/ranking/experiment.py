@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Annotated, Any
 
 import numpy as np
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, ShuffleSplit
 from typer import Option
 
 from problems import options
@@ -27,6 +27,7 @@ from problems.ranking.measures import (
     propensity_scored_precision_at,
 )
 from problems.ranking.methods import MEASURED_BY, METHODS, LabelLearner, scores_of
+from problems.thresholds import LabelThresholds
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
@@ -36,6 +37,8 @@ USUAL_RANKS, STARTS = "10,20,40", ", ".join(INITS)
 MEASURES = ("precision_at_1", "precision_at_3", "precision_at_5", "ndcg_at_5", "psp_at_1")
 # Enough test rows for a curve against time; the table measures all.
 CURVE_ROWS = 500
+# The share of the training rows that calibrates.
+CALIBRATING = 0.2
 
 
 def ranking(
@@ -53,6 +56,10 @@ def ranking(
     inits: Annotated[str, Option(help=f"Starts of LORETA and passive-aggressive steps: any of {STARTS}.")] = (
         "zero,identity"
     ),
+    calibrated: Annotated[
+        bool,
+        Option(help="Measure methods also by probabilities that a fifth of the training rows calibrates."),
+    ] = False,
     n_jobs: options.Jobs = 1,
     resume: options.Resume = False,
 ) -> Outcome:
@@ -110,7 +117,11 @@ def ranking(
         return {"parameters": comparison.search(kind.label, model_of(one, {}), kind.grid, X, Y, cv, ways)[0]}
 
     def train(one: Settings) -> Cell:
-        return _trained(parts[one["seed"]], model_of(one, one["parameters"]), one["seed"])
+        model, seed = model_of(one, one["parameters"]), one["seed"]
+        if one.get("calibrated"):
+            held_out = ShuffleSplit(1, test_size=CALIBRATING, random_state=seed)
+            model = LabelThresholds(model, cv=held_out, pooled=True)
+        return _trained(parts[seed], model, seed)
 
     models: list[Settings] = []
     for name, kind in chosen.items():
@@ -121,13 +132,16 @@ def ranking(
         models += [one | {"rank": width} for one in found for width in (widths if kind.ranked else [0])]
     models.sort(key=itemgetter("seed"))
     results = comparison.results(models, train, by=("method", "init", "rank"))
+    with_scores = {name for name, one in chosen.items() if hasattr(one.estimator, "decision_function")}
+    again = [one | {"calibrated": True} for one in models if calibrated and one["method"] in with_scores]
+    beside = comparison.results(again, train, by=("method", "init", "rank")) if again else {}
     labels = {name: one.label for name, one in chosen.items()}
     run.draw("ranking.png", draw_ranking, results, labels, bundle.name, size=(11.0, 5.2))
     return Outcome(
         data=bundle.name,
         parameters={
             "ranks": widths, "methods": list(chosen), "inits": starts, "epochs": epochs, "seeds": seeds,
-            "published": published, "select": select, "folds": folds,
+            "published": published, "select": select, "folds": folds, "calibrated": calibrated,
             "used": {
                 " ".join(map(str, filter(None, key))): [
                     one["parameters"] for one in models if key == (one["method"], one["init"], one["rank"])
@@ -136,9 +150,10 @@ def ranking(
             },
         },
         rows=[
-            {"method": labels[name], "init": init or None, "rank": width or None}
+            {"method": f"{labels[name]}{more}", "init": init or None, "rank": width or None}
             | averaged(found, map="map_sem", **dict.fromkeys(MEASURES))
-            for (name, init, width), found in results.items()
+            for more, these in (("", results), (", calibrated", beside))
+            for (name, init, width), found in these.items()
         ],
         headings={
             "map_sem": "± s.e.m.", "ndcg_at_5": "nDCG@5", "psp_at_1": "PSP@1", "train_seconds": "train s",

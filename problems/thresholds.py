@@ -1,0 +1,256 @@
+"""Probabilities and thresholds of several labels, for any classifier with scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from scipy.special import expit, logit
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
+
+from problems.door import check_labels, in_order, label_array, learn_labels, passed_on, table_of_labels
+from problems.folds import folds_named, folds_of
+from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
+from rmopt.core.arguments import Checked, bounded, check_parameters, flag, numbers, one_of, shown
+
+AIMS = ("f1", "hamming")
+
+
+def estimator_with(name: str, value: Any, method: str, example: str) -> Any:
+    """Return an estimator, and no class, that has a method beside `fit`."""
+    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, method)):
+        raise InvalidInputError(
+            f"{name} = {shown(value)} must be an estimator with fit and {method}, for example {example}."
+        )
+    return value
+
+
+class LabelTables(ClassifierMixin):
+    """A classifier of several labels from dense or sparse rows."""
+
+    # Whether there may also be one class for each sample.
+    takes_classes: ClassVar[bool] = False
+    decision_function: Any
+
+    def predict(self, X: Any) -> Array:
+        """Return indicators of the labels whose scores are above 0, shape (n_samples, n_labels)."""
+        return (self.decision_function(X) > 0.0).astype(int)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of samples whose labels are all right."""
+        check_labels(self, y)
+        # A frame whose columns may lack values is read as numbers, too.
+        y = label_array(y) if hasattr(y, "columns") and len(y.columns) > 1 else in_order("y", y)
+        return super().score(X, y, sample_weight)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.classifier_tags.multi_label = True
+        tags.classifier_tags.multi_class = self.takes_classes
+        return tags
+
+
+@dataclass(eq=False, repr=False)
+class LabelThresholds(Checked, LabelTables, BaseEstimator):
+    """A classifier of several labels, with probabilities, and a threshold that suits a measure.
+
+    Scores of held-out folds are mapped to probabilities, label by label, by logistic regression; then again, beside
+    how many other labels these probabilities expect of the sample. A label applies from a probability of one half
+    on, which is the best for the Hamming score, or from half of the largest expected micro-F1 on, which is the best
+    for that. No one threshold is good for both.
+
+    Where samples are few for a label, scores say less about new samples than about those that were learned from, the
+    less the rarer the label; probabilities then also rank the labels of a sample better than the scores do.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With `decision_function`, of shape (n_samples, n_labels).
+    aim : {"f1", "hamming"}
+        What predictions shall be good in.
+    cv : int, splitter, iterable or None
+        Folds; shuffled with a fixed seed for a number. None: 5. One fold, as of ``ShuffleSplit(1)``, costs the least.
+    pooled : bool
+        Whether all labels share the slopes, and their intercepts go by the log-odds of how frequent they are: seven
+        numbers in all, in place of five for each label. For labels of which held-out folds have few samples.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted on all samples.
+    slopes_, intercepts_ : array, shape (n_labels,)
+        The logarithm of the odds of a label, alone, is its score times the slope plus the intercept.
+    among_ : array, shape (3, n_labels)
+        What it is among the others: these logarithms, the expected number of other labels and 1, times these weights.
+    half_of_f1_ : float
+        Half of the largest expected micro-F1.
+    classes_ : array, shape (n_labels,)
+        Column numbers.
+    label_names_in_ : array, shape (n_labels,)
+        The names of the labels, when Y was a frame.
+
+    See Also
+    --------
+    problems.coembedding.CoembeddingClassifier : its own threshold is learned with the embeddings.
+    problems.ranking.LowRankLogisticRegression : for hundreds of labels and more, which ``pooled=True`` suits.
+    sklearn.model_selection.TunedThresholdClassifierCV : for one label.
+
+    References
+    ----------
+    Lipton, Elkan and Naryanaswamy, Optimal thresholding of classifiers to maximize F1 measure, ECML PKDD (2014),
+    https://doi.org/10.1007/978-3-662-44851-9_15. That numbers of labels can be learned from scores is in Tang, Rajan
+    and Narayanan, Large scale multi-label classification via MetaLabeler, WWW (2009),
+    https://doi.org/10.1145/1526709.1526738. Scores that are moved by the logarithms of frequencies, by a fixed weight,
+    are in Menon, Jayasumana, Rawat, Jain, Veit and Kumar, Long-tail learning via logit adjustment, ICLR (2021),
+    arXiv:2007.07314.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> from sklearn.preprocessing import scale
+    >>> from problems.coembedding import CoembeddingClassifier, LabelThresholds
+    >>> X, Y = make_multilabel_classification(n_samples=100, n_classes=4, random_state=0)
+    >>> model = LabelThresholds(CoembeddingClassifier(tol=0.1), aim="hamming")
+    >>> model.fit(scale(X) / 5, Y).predict_proba(scale(X) / 5).shape
+    (100, 4)
+    >>> bool((model.predict(scale(X) / 5) == Y).mean() > 0.8)
+    True
+    """
+
+    __metadata_request__fit: ClassVar = {"groups": True}
+
+    estimator: Annotated[Any, bounded(estimator_with, "decision_function", "CoembeddingClassifier()")]
+    _: KW_ONLY
+    aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
+    cv: Annotated[Any, folds_named] = 5
+    pooled: Annotated[bool, flag] = False
+
+    def fit(self, X: Any, Y: Any, groups: Any = None) -> Self:
+        """Fit the estimator on folds for the probabilities, and on all samples.
+
+        Parameters
+        ----------
+        X : array, or what else the estimator takes: a frame, a sparse array, a list of texts
+        Y : array or sparse array, shape (n_samples, n_labels)
+        groups : array, shape (n_samples,), optional
+            What a `cv` that goes by groups keeps together.
+        """
+        check_parameters(self, self._parameters)
+        X = passed_on(self, X)
+        learn_labels(self, Y)
+        Y = table_of_labels(Y, _num_samples(X))
+        scores, seen_once = np.zeros(Y.shape), np.zeros(len(Y), dtype=bool)
+        for train, test in folds_of(self.cv, X, Y, groups):
+            fitted = clone(self.estimator).fit(_safe_indexing(X, train), Y[train])
+            scores[test] = _scores_of(fitted, _safe_indexing(X, test), Y.shape[1])
+            seen_once[test] = True
+        scores, known = scores[seen_once], Y[seen_once]
+        if not len(known):
+            raise InvalidInputError("cv holds out no samples; give a number of folds.")
+        self.classes_ = np.arange(Y.shape[1])
+        often = logit((Y.sum(axis=0) + 0.5) / (len(Y) + 1.0)) if self.pooled else None
+        (self.slopes_, self.intercepts_), self.among_ = _learned_odds(scores, known, often)
+        # Where no label was ever seen all are equally unlikely, and to predict them all would seem best.
+        self.half_of_f1_ = _half_of_largest_f1(self._probabilities(scores)) if known.any() else 0.5
+        self.estimator_ = clone(self.estimator).fit(X, Y)
+        return self
+
+    @property
+    def threshold_(self) -> float:
+        """The probability from which on labels apply."""
+        return 0.5 if one_of("aim", self.aim, AIMS) == "hamming" else self.half_of_f1_
+
+    def aimed(self, aim: str) -> Self:
+        """Return the fitted model with another aim, which needs no other training."""
+        other = copy(self)
+        other.aim = one_of("aim", aim, AIMS)
+        return other
+
+    def _probabilities(self, scores: Array) -> Array:
+        alone = np.stack([self.slopes_, self.intercepts_])
+        return expit(_log_odds(_among_others(scores, alone), self.among_))
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each label, shape (n_samples, n_labels)."""
+        X = passed_on(self, X, reset=False)
+        return self._probabilities(_scores_of(self.estimator_, X, len(self.classes_)))
+
+    def decision_function(self, X: Any) -> Array:
+        """Return how far the probability of each label is above the threshold, shape (n_samples, n_labels)."""
+        return self.predict_proba(X) - self.threshold_
+
+
+def calibrated_f1(model: Any, X: Any, Y: Array) -> float:
+    """Return the micro-F1 of a model's scores, were they mapped to probabilities and cut by these very samples.
+
+    It compares models whose thresholds will be chosen: more is asked of scores than that they are right about 0.
+    """
+    scores = _scores_of(model, X, Y.shape[1])
+    alone, among = _learned_odds(scores, Y)
+    probabilities = expit(_log_odds(_among_others(scores, alone), among))
+    predicted = probabilities > _half_of_largest_f1(probabilities)
+    return float(f1_score(Y, predicted, average="micro", zero_division=0.0))
+
+
+def _scores_of(fitted: Any, X: Any, n_labels: int) -> Array:
+    """Return somebody's scores, shape (n_samples, n_labels), or refuse them; those of one label may be a row."""
+    found = fitted.decision_function(X)
+    column = np.reshape(found, (-1, 1)) if n_labels == 1 else found
+    return numbers(f"decision_function of {type(fitted).__name__}", column, (_num_samples(X), n_labels))
+
+
+def _learned_odds(scores: Array, labels: Array, often: Array | None = None) -> tuple[Array, Array]:
+    """Return weights of `_log_odds`: of scores alone, shape (2, n_labels), and of `_among_others`."""
+    alone = _regressions([scores], labels, often)
+    return alone, _regressions(_among_others(scores, alone), labels, often)
+
+
+def _among_others(scores: Array, alone: Array) -> list[Array]:
+    """Return the logarithms of the odds of labels, each alone, and how many other labels they expect of a sample."""
+    odds = _log_odds([scores], alone)
+    single = expit(odds)
+    return [odds, single.sum(axis=1, keepdims=True) - single]
+
+
+def _log_odds(features: Sequence[Array], weights: Array) -> Array:
+    """Return sums of features, each of shape (n_samples, n_labels), with weights for each label; the last is of 1."""
+    return sum((one * weight for one, weight in zip(features, weights[:-1], strict=True)), weights[-1])
+
+
+def _regressions(features: Sequence[Array], labels: Array, often: Array | None) -> Array:
+    """Return weights of `_log_odds` by logistic regression; those of a constant label are constant.
+
+    Given the log-odds of how frequent labels are, one regression has them as a feature, and all labels in common.
+    """
+    if often is not None:
+        pairs = [np.broadcast_to(one, labels.shape).ravel() for one in (*features, often)]
+        *slopes, by_often, intercept = _regression(np.stack(pairs, axis=-1), labels.ravel())
+        return np.array([*(np.full(len(often), slope) for slope in slopes), by_often * often + intercept])
+    columns = zip(np.stack(features, axis=-1).swapaxes(0, 1), labels.T, strict=True)
+    return np.array([_regression(*column) for column in columns]).T
+
+
+def _regression(features: Array, labels: Array) -> Array:
+    count, mean, size = int(labels.sum()), features.mean(axis=0), features.std(axis=0)
+    if count in (0, len(labels)):
+        # As if each value had been seen half a time more.
+        return np.append(0.0 * mean, np.log((count + 0.5) / (len(labels) - count + 0.5)))
+    size[size == 0.0] = 1.0
+    found = LogisticRegression().fit((features - mean) / size, labels)
+    slopes = found.coef_[0] / size
+    return np.append(slopes, found.intercept_[0] - slopes @ mean)
+
+
+def _half_of_largest_f1(probabilities: Array) -> float:
+    """Return half of the largest F1 that is expected of labels that apply from some probability on."""
+    ordered = np.sort(probabilities, axis=None)[::-1]
+    expected = 2.0 * np.cumsum(ordered) / (np.arange(1, len(ordered) + 1) + ordered.sum())
+    return float(expected.max()) / 2.0
