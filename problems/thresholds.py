@@ -108,9 +108,8 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     Lipton, Elkan and Naryanaswamy, Optimal thresholding of classifiers to maximize F1 measure, ECML PKDD (2014),
     https://doi.org/10.1007/978-3-662-44851-9_15. That numbers of labels can be learned from scores is in Tang, Rajan
     and Narayanan, Large scale multi-label classification via MetaLabeler, WWW (2009),
-    https://doi.org/10.1145/1526709.1526738. Scores that are moved by the logarithms of frequencies, by a fixed weight,
-    are in Menon, Jayasumana, Rawat, Jain, Veit and Kumar, Long-tail learning via logit adjustment, ICLR (2021),
-    arXiv:2007.07314.
+    https://doi.org/10.1145/1526709.1526738. Scores less a share of the logarithms of frequencies are in Menon et al.,
+    Long-tail learning via logit adjustment, ICLR (2021), arXiv:2007.07314.
 
     Examples
     --------
