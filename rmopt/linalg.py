@@ -19,7 +19,7 @@ __all__ = [
 Array = np.ndarray
 
 # Entries from which a matrix leaves a cache between the reflections of a QR, and those of a block that stays there.
-LARGE, BLOCK = 2**20, 2**15
+LARGE, BLOCK = 2**18, 2**15
 # Rows of a symmetric matrix all of whose eigenvalues can be had in half a minute.
 FEW = 5000
 

@@ -132,14 +132,14 @@ def test_thresholds_know_of_the_other_labels() -> None:
 
 
 def rare_labels(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scores that say a half of what is true, the odds, and labels, of which the last ones are rare."""
+    """Return scores that overstate how frequent labels are, the true log-odds, and labels; the last ones are rare."""
     often = np.linspace(-2.0, -5.0, 40)
     odds = 2.0 * rng.standard_normal((n, 40)) + often
-    return 0.5 * odds + 0.2 * often, odds, (rng.random(odds.shape) < expit(odds)).astype(int)
+    return 0.5 * odds + 0.6 * often, odds, (rng.random(odds.shape) < expit(odds)).astype(int)
 
 
 def test_pooled_odds_are_one_logistic_regression_of_all_labels() -> None:
-    """Scores that are wrong in the same way for all labels are put right; the result is scikit-learn's."""
+    """Scores that are wrong in the same way for all labels are put right, as scikit-learn's regression does it."""
     scores, _, Y = rare_labels(150, np.random.default_rng(0))
     model = LabelThresholds(Handed(), pooled=True).fit(scores, Y)
     often = np.log((Y.sum(axis=0) + 0.5) / (150.5 - Y.sum(axis=0)))
@@ -149,13 +149,16 @@ def test_pooled_odds_are_one_logistic_regression_of_all_labels() -> None:
     np.testing.assert_allclose(found.ravel(), alone.decision_function(pairs), rtol=1e-6, atol=1e-9)
     assert len(set(model.slopes_)) == 1
     new, odds, truth = rare_labels(2000, np.random.default_rng(1))
-    best = log_loss(truth.ravel(), expit(odds).ravel())
-    assert log_loss(truth.ravel(), model.predict_proba(new).ravel()) < 1.01 * best
-    # With few samples a regression for each label is worse, and the order within samples is not that of the scores.
     each = LabelThresholds(Handed()).fit(scores, Y)
-    assert log_loss(truth.ravel(), each.predict_proba(new).ravel()) > 1.03 * best
+    best, pooled, alone = (
+        log_loss(truth.ravel(), chances.ravel())
+        for chances in (expit(odds), model.predict_proba(new), each.predict_proba(new))
+    )
+    # Few samples of a label are too few for a regression of its own.
+    assert pooled - best < 0.7 * (alone - best) < 0.1 * best
+    # Nor do scores that overstate how frequent labels are order those of a sample.
     assert (
-        precision_at(model.decision_function(new), truth, (1,))[1] > precision_at(new, truth, (1,))[1] + 0.02
+        precision_at(model.decision_function(new), truth, (1,))[1] > precision_at(new, truth, (1,))[1] + 0.015
     )
 
 

@@ -34,7 +34,7 @@ CONDITION_GROWTH = 1e4
 # So many slow steps in one piece of work are no reason for a hint.
 FEW = 20
 # Rows of tall factors that are taken at a time: they stay in the second cache.
-TILE = 512
+TILE = 1024
 
 
 # Two factors of one side, each with the inverse of its Gram matrix; two factorisations; a `map`.

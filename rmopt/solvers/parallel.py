@@ -1,7 +1,6 @@
 """Several workers that learn one model: local steps in threads or processes, and every so many steps their mean."""
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +21,7 @@ from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.shards import Shards
 from rmopt.solvers.step_sizes import StepSize
-from rmopt.solvers.threads import one_blas_thread
+from rmopt.solvers.threads import Crew, one_blas_thread
 from rmopt.solvers.world import ONE_PROCESS, World
 
 
@@ -43,7 +42,7 @@ class Parallel(ScheduledSolver):
     every : int
         The most steps of each worker between means. A mean costs about as much as a thousand steps.
     first : int
-        Steps before the first mean. The next one is as far; later ones follow after 4 / (3 `workers`) of the steps
+        Steps before the first mean. The next one is as far; later ones follow after 1 / (`workers` - 1) of the steps
         before, up to `every`: points part most where the run begins. From `every` on: all are as far.
     step_factor : float
         The workers' step sizes are those of the solver times this. With many workers the steps of one are lost in the
@@ -94,7 +93,7 @@ class Parallel(ScheduledSolver):
         solver: ScheduledSolver,
         workers: int = 2,
         *,
-        every: int = 50_000,
+        every: int = 100_000,
         first: int = 1000,
         step_factor: float = 1.0,
         outer_step: float = 1.0,
@@ -147,7 +146,7 @@ class Parallel(ScheduledSolver):
         meeting = AtFactors(own[0].gauge, manifold.rank) if gauged else AtPoints(manifold)  # type: ignore[attr-defined]
         sizes = self._sizes(problem)
         return ParallelEngine(
-            own, meeting, first, self.every, self.outer_step, self.workers, self.world, sizes
+            own, meeting, first, self.every, self.outer_step, self.workers, self.world, Crew(len(own)), sizes
         )
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
@@ -247,7 +246,7 @@ class AtPoints:
         """Return what a worker brings; its state may be used up."""
         return engine.dump(state)
 
-    def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each = map) -> Iterable[Any]:
+    def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each) -> Iterable[Any]:
         """Return the means of pairs; `each` maps functions, in threads say."""
         return each(lambda task: self.mean(*task), list(zip(pairs, weights, strict=True)))
 
@@ -269,7 +268,7 @@ class AtFactors(AtPoints):
     def brought(self, engine: Engine, state: Any) -> Any:
         return engine.handed_over(state).factors
 
-    def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each = map) -> Iterable[Any]:
+    def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each) -> Iterable[Any]:
         return self.gauge.merged(pairs, weights, self.rank, each) if pairs else []
 
     def taken(self, engine: Engine, state: Any, mean: Any) -> Any:
@@ -313,6 +312,8 @@ class ParallelEngine(Engine):
     workers : int
         Of all processes.
     world : World
+    crew : Crew
+        The threads.
     sizes : list of int or None
         For how much each worker counts in the mean; all for as much where it is None.
     origin : int
@@ -326,6 +327,7 @@ class ParallelEngine(Engine):
     outer_step: float
     workers: int
     world: World
+    crew: Crew
     sizes: list[int] | None = None
     origin: int = 0
 
@@ -342,16 +344,16 @@ class ParallelEngine(Engine):
             pairs = zip(self.engines, state.own, strict=True)
             return replace(state, own=[engine.advance(own, schedule, etas) for engine, own in pairs])
         parts = np.reshape(schedule, (len(schedule), count, -1))
-        with self.world.guard(), ThreadPoolExecutor(count) as threads:
+        with self.world.guard():
             while done < len(etas):
                 end = min(len(etas), done + self._next_mean(state.steps) - state.steps)
                 terms = [np.ascontiguousarray(parts[done:end, worker]) for worker in range(count)]
                 given = zip(state.own, terms, [etas[done:end]] * count, strict=True)
-                own = threads.map(lambda engine, part: engine.advance(*part), self.engines, given)
-                state = replace(state, own=list(own), steps=state.steps + end - done)
+                own = self.crew.each(lambda engine, part: engine.advance(*part), self.engines, given)
+                state = replace(state, own=own, steps=state.steps + end - done)
                 done = end
                 if self._met(state.steps):
-                    state = self._at_mean(state, threads.map)
+                    state = self._at_mean(state)
         return state
 
     @one_blas_thread()
@@ -369,8 +371,8 @@ class ParallelEngine(Engine):
         if self._alone:
             return first.handed_over(state.own[0])
         if not self._met(state.steps):
-            with self.world.guard(), ThreadPoolExecutor(len(self.engines)) as threads:
-                state = self._at_mean(state, threads.map)
+            with self.world.guard():
+                state = self._at_mean(state)
         stands = first.handed_over(self.meeting.taken(first, state.own[0], state.mean))
         return _with_updates(stands, int(self.world.total(state.updates)))
 
@@ -399,19 +401,21 @@ class ParallelEngine(Engine):
         steps += self.origin
         at, gap = self.first, self.first
         while at <= steps and gap < self.every:
-            gap = min(self.every, max(self.first, 4 * at // (3 * self.workers)))
+            gap = min(self.every, max(self.first, at // max(1, self.workers - 1)))
             at += gap
         return at + max(0, (steps - at) // self.every + 1) * self.every - self.origin
 
-    def _at_mean(self, state: ParallelState, each: Callable[..., Iterable[Any]]) -> ParallelState:
+    def _at_mean(self, state: ParallelState) -> ParallelState:
         """Return the state in which all workers go on from their mean."""
-        mean = self._mean(state.own, state.mean, each)
-        taken = each(lambda engine, own: self.meeting.taken(engine, own, mean), self.engines, state.own)
-        return replace(state, own=list(taken), mean=mean)
+        mean = self._mean(state.own, state.mean)
+        taken = self.crew.each(
+            lambda engine, own: self.meeting.taken(engine, own, mean), self.engines, state.own
+        )
+        return replace(state, own=taken, mean=mean)
 
-    def _mean(self, own: list[Any], before: Any, each: Callable[..., Any] = map) -> Any:
+    def _mean(self, own: list[Any], before: Any) -> Any:
         """Return the mean of the ends of all workers, or where the outer step leads to from the last one."""
-        meeting = self.meeting
+        meeting, each = self.meeting, self.crew.each
 
         def join(pairs: list[Any], counts: list[tuple[int, int]]) -> Iterable[Any]:
             return meeting.joined(pairs, [np.array(pair) / sum(pair) for pair in counts], each)
@@ -421,7 +425,9 @@ class ParallelEngine(Engine):
         mean = self.world.joined(ends, self.workers, join, self.sizes)
         if self.outer_step == 1.0:
             return mean
-        [further] = meeting.joined([(before, mean)], [np.array([1.0 - self.outer_step, self.outer_step])])
+        [further] = meeting.joined(
+            [(before, mean)], [np.array([1.0 - self.outer_step, self.outer_step])], each
+        )
         return further
 
 

@@ -1,7 +1,8 @@
-"""BLAS threads: one, because how many share a sum decides how it is rounded, and pools fight over few cores."""
+"""Threads of BLAS: one, because how many share a sum decides how it is rounded; and threads that wait for work."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -51,3 +52,21 @@ def one_blas_thread() -> Iterator[None]:
             _open -= 1
             if _open == 0:
                 _change(_limits.restore_original_limits)
+
+
+class Crew:
+    """Threads that wait for work from call to call, for to start them takes as long as some of it.
+
+    Parameters
+    ----------
+    count : int
+    """
+
+    def __init__(self, count: int) -> None:
+        self._pool = ThreadPoolExecutor(count)
+
+    def each(self, function: Callable[..., Any], *many: Iterable[Any]) -> list[Any]:
+        """Return what a function gives for each, as of `map`; where one fails all others have ended, too."""
+        tasks = [self._pool.submit(function, *one) for one in zip(*many, strict=True)]
+        wait(tasks)
+        return [task.result() for task in tasks]
