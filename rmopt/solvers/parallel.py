@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,7 @@ class Parallel(ScheduledSolver):
         meeting = AtFactors(own[0].gauge, manifold.rank) if gauged else AtPoints(manifold)  # type: ignore[attr-defined]
         sizes = self._sizes(problem)
         return ParallelEngine(
-            own, meeting, first, self.every, self.outer_step, self.workers, self.world, Crew(len(own)), sizes
+            own, meeting, first, self.every, self.outer_step, self.workers, self.world, sizes
         )
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
@@ -312,8 +313,6 @@ class ParallelEngine(Engine):
     workers : int
         Of all processes.
     world : World
-    crew : Crew
-        The threads.
     sizes : list of int or None
         For how much each worker counts in the mean; all for as much where it is None.
     origin : int
@@ -327,9 +326,13 @@ class ParallelEngine(Engine):
     outer_step: float
     workers: int
     world: World
-    crew: Crew
     sizes: list[int] | None = None
     origin: int = 0
+
+    @cached_property
+    def crew(self) -> Crew:
+        """The threads of the workers."""
+        return Crew(len(self.engines))
 
     def load(self, point: Any) -> ParallelState:
         own = [engine.load(point) for engine in self.engines]
