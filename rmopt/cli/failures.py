@@ -29,21 +29,32 @@ def fail(sentence: str, status: int = UNUSABLE_INPUT) -> NoReturn:
     raise Told(status)
 
 
+class _Raises:
+    """What a signal does: raise, and note that it came, for an exception is lost in a callback of a compiled library.
+
+    The next piece of a run finds the note (`rmopt.solvers.interrupts`).
+    """
+
+    came = False
+
+    def __call__(self, number: int, frame: Any) -> NoReturn:
+        self.came = True
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(TERMINATED)
+
+
 @contextmanager
 def signals_raise() -> Iterator[None]:
     """Let SIGTERM raise in a with block as SIGINT does: SystemExit with the status 143."""
-
-    def end(number: int, frame: Any) -> NoReturn:
-        raise SystemExit(TERMINATED)
-
-    before = None
+    before: dict[int, Any] = {}
     with suppress(ValueError):  # signals are for the main thread
-        before = signal.signal(signal.SIGTERM, end)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, _Raises())
     try:
         yield
     finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

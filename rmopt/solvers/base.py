@@ -487,6 +487,7 @@ class _Run:
                     self.measured()
                 early = self.reason(bool(recorder.rows)) if self.first < step or step < self.last else None
                 while early is None and self.next_piece(recorder.next_after(self.step)):
+                    interrupts.raise_lost()
                     recorder.advance(self.step)
                     due = self.measures and (self.step == self.last or self._is_planned(self.step))
                     if due:

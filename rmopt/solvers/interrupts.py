@@ -27,6 +27,7 @@ class Interrupts:
         self._wanted, self._before = wanted, dict[int, Any]()
 
     def __enter__(self) -> Self:
+        self.raise_lost()
         if self._wanted and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 before = signal.getsignal(number)
@@ -40,6 +41,15 @@ class Interrupts:
             signal.signal(number, before)
         if self.pending is not None and problem[0] is None:
             self.deliver()
+
+    @staticmethod
+    def raise_lost() -> None:
+        """Raise again for a signal whose exception was lost on its way, where its handler notes that it `came`."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handler: Any = signal.getsignal(number)
+                if getattr(handler, "came", False):
+                    handler(number, None)
 
     def deliver(self) -> None:
         """Do what the signal does otherwise: KeyboardInterrupt, or for SIGTERM the exit status 143."""
