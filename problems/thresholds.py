@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from problems.door import check_labels, in_order, label_array, learn_labels, passed_on, table_of_labels
 from problems.folds import folds_named, folds_of
@@ -77,10 +77,12 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     aim : {"f1", "hamming"}
         What predictions shall be good in.
     cv : int, splitter, iterable or None
-        Folds; shuffled with a fixed seed for a number. None: 5. One fold, as of ``ShuffleSplit(1)``, costs the least.
+        Folds; shuffled with a fixed seed for a number. None: 5. Of a sample in several folds the last one counts.
+        One fold, as of ``ShuffleSplit(1)``, costs the least; it is enough where labels are `pooled`.
     pooled : bool
         Whether all labels share the slopes, and their intercepts go by the log-odds of how frequent they are: seven
-        numbers in all, in place of five for each label. For labels of which held-out folds have few samples.
+        numbers in all, in place of five for each label. For labels of which held-out folds have few samples, or of
+        which the model says little.
 
     Attributes
     ----------
@@ -90,6 +92,8 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
         The logarithm of the odds of a label, alone, is its score times the slope plus the intercept.
     among_ : array, shape (3, n_labels)
         What it is among the others: these logarithms, the expected number of other labels and 1, times these weights.
+    between_ : array, shape (2,)
+        The least and the largest number of labels that were expected of a held-out sample.
     half_of_f1_ : float
         Half of the largest expected micro-F1.
     classes_ : array, shape (n_labels,)
@@ -153,10 +157,12 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
             seen_once[test] = True
         scores, known = scores[seen_once], Y[seen_once]
         if not len(known):
-            raise InvalidInputError("cv holds out no samples; give a number of folds.")
+            raise InvalidInputError(
+                "cv holds out no samples; give a number of folds, or a list of them: an iterator can be used once."
+            )
         self.classes_ = np.arange(Y.shape[1])
-        often = logit((Y.sum(axis=0) + 0.5) / (len(Y) + 1.0)) if self.pooled else None
-        (self.slopes_, self.intercepts_), self.among_ = _learned_odds(scores, known, often)
+        often = logit(Y.mean(axis=0)) if self.pooled else None
+        (self.slopes_, self.intercepts_), self.between_, self.among_ = _learned_odds(scores, known, often)
         # Where no label was ever seen all are equally unlikely, and to predict them all would seem best.
         self.half_of_f1_ = _half_of_largest_f1(self._probabilities(scores)) if known.any() else 0.5
         self.estimator_ = clone(self.estimator).fit(X, Y)
@@ -165,6 +171,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     @property
     def threshold_(self) -> float:
         """The probability from which on labels apply."""
+        check_is_fitted(self, "half_of_f1_")
         return 0.5 if one_of("aim", self.aim, AIMS) == "hamming" else self.half_of_f1_
 
     def aimed(self, aim: str) -> Self:
@@ -175,7 +182,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
 
     def _probabilities(self, scores: Array) -> Array:
         alone = np.stack([self.slopes_, self.intercepts_])
-        return expit(_log_odds(_among_others(scores, alone), self.among_))
+        return expit(_log_odds(_among_others(scores, alone, self.between_), self.among_))
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each label, shape (n_samples, n_labels)."""
@@ -193,8 +200,8 @@ def calibrated_f1(model: Any, X: Any, Y: Array) -> float:
     It compares models whose thresholds will be chosen: more is asked of scores than that they are right about 0.
     """
     scores = _scores_of(model, X, Y.shape[1])
-    alone, among = _learned_odds(scores, Y)
-    probabilities = expit(_log_odds(_among_others(scores, alone), among))
+    alone, between, among = _learned_odds(scores, Y)
+    probabilities = expit(_log_odds(_among_others(scores, alone, between), among))
     predicted = probabilities > _half_of_largest_f1(probabilities)
     return float(f1_score(Y, predicted, average="micro", zero_division=0.0))
 
@@ -206,17 +213,23 @@ def _scores_of(fitted: Any, X: Any, n_labels: int) -> Array:
     return numbers(f"decision_function of {type(fitted).__name__}", column, (_num_samples(X), n_labels))
 
 
-def _learned_odds(scores: Array, labels: Array, often: Array | None = None) -> tuple[Array, Array]:
-    """Return weights of `_log_odds`: of scores alone, shape (2, n_labels), and of `_among_others`."""
+def _learned_odds(scores: Array, labels: Array, often: Array | None = None) -> tuple[Array, Array, Array]:
+    """Return weights of `_log_odds` of scores alone, shape (2, n_labels), what `_among_others` needs, and its."""
     alone = _regressions([scores], labels, often)
-    return alone, _regressions(_among_others(scores, alone), labels, often)
+    expected = expit(_log_odds([scores], alone)).sum(axis=1)
+    between = np.array([expected.min(), expected.max()])
+    return alone, between, _regressions(_among_others(scores, alone, between), labels, often)
 
 
-def _among_others(scores: Array, alone: Array) -> list[Array]:
-    """Return the logarithms of the odds of labels, each alone, and how many other labels they expect of a sample."""
+def _among_others(scores: Array, alone: Array, between: Array) -> list[Array]:
+    """Return the logarithms of the odds of labels, each alone, and how many other labels they expect of a sample.
+
+    No more are expected, and no fewer, than of those that were seen: what many labels have in common moves a sum
+    far, and a slope that was learned on sums that are all alike would take it anywhere.
+    """
     odds = _log_odds([scores], alone)
     single = expit(odds)
-    return [odds, single.sum(axis=1, keepdims=True) - single]
+    return [odds, np.clip(single.sum(axis=1, keepdims=True), *between) - single]
 
 
 def _log_odds(features: Sequence[Array], weights: Array) -> Array:
@@ -227,25 +240,36 @@ def _log_odds(features: Sequence[Array], weights: Array) -> Array:
 def _regressions(features: Sequence[Array], labels: Array, often: Array | None) -> Array:
     """Return weights of `_log_odds` by logistic regression; those of a constant label are constant.
 
-    Given the log-odds of how frequent labels are, one regression has them as a feature, and all labels in common.
+    Given the log-odds of how frequent labels are, one regression has them as a feature, and all labels in common
+    whose log-odds are finite.
     """
-    if often is not None:
-        pairs = [np.broadcast_to(one, labels.shape).ravel() for one in (*features, often)]
-        *slopes, by_often, intercept = _regression(np.stack(pairs, axis=-1), labels.ravel())
-        return np.array([*(np.full(len(often), slope) for slope in slopes), by_often * often + intercept])
-    columns = zip(np.stack(features, axis=-1).swapaxes(0, 1), labels.T, strict=True)
-    return np.array([_regression(*column) for column in columns]).T
+    if often is None:
+        columns = zip(np.stack(features, axis=-1).swapaxes(0, 1), labels.T, strict=True)
+        return np.array([_regression(*column) for column in columns]).T
+    weights, varies = np.zeros((len(features) + 1, len(often))), np.isfinite(often)
+    weights[-1] = np.sign(often) * np.log(2.0 * len(labels) + 1.0)
+    if varies.any():
+        pairs = [np.broadcast_to(one, labels.shape)[:, varies].ravel() for one in (*features, often)]
+        *slopes, by_often, intercept = _regression(np.stack(pairs, axis=-1), labels[:, varies].ravel())
+        weights[:-1, varies] = np.reshape(slopes, (-1, 1))
+        weights[-1, varies] = by_often * often[varies] + intercept
+    return weights
 
 
 def _regression(features: Array, labels: Array) -> Array:
-    count, mean, size = int(labels.sum()), features.mean(axis=0), features.std(axis=0)
+    """Return the slopes of a logistic regression, and its intercept; those of what is constant are 0."""
+    count, unit = int(labels.sum()), np.abs(features).max(axis=0)
     if count in (0, len(labels)):
         # As if each value had been seen half a time more.
-        return np.append(0.0 * mean, np.log((count + 0.5) / (len(labels) - count + 0.5)))
-    size[size == 0.0] = 1.0
+        return np.append(0.0 * unit, np.log((count + 0.5) / (len(labels) - count + 0.5)))
+    unit[unit == 0.0] = 1.0
+    features = features / unit
+    mean, size = features.mean(axis=0), features.std(axis=0)
+    # The deviation of numbers that are all alike is rounding.
+    size[size < 1e-10] = np.inf
     found = LogisticRegression().fit((features - mean) / size, labels)
     slopes = found.coef_[0] / size
-    return np.append(slopes, found.intercept_[0] - slopes @ mean)
+    return np.append(slopes / unit, found.intercept_[0] - slopes @ mean)
 
 
 def _half_of_largest_f1(probabilities: Array) -> float:

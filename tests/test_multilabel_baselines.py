@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,7 @@ def test_pooled_odds_are_one_logistic_regression_of_all_labels() -> None:
     """Scores that are wrong in the same way for all labels are put right, as scikit-learn's regression does it."""
     scores, _, Y = rare_labels(150, np.random.default_rng(0))
     model = LabelThresholds(Handed(), pooled=True).fit(scores, Y)
-    often = np.log((Y.sum(axis=0) + 0.5) / (150.5 - Y.sum(axis=0)))
+    often = np.log(Y.mean(axis=0) / (1.0 - Y.mean(axis=0)))
     pairs = np.column_stack([scores.ravel(), np.tile(often, 150)])
     alone = make_pipeline(StandardScaler(), LogisticRegression()).fit(pairs, Y.ravel())
     found = scores * model.slopes_ + model.intercepts_
@@ -162,16 +163,42 @@ def test_pooled_odds_are_one_logistic_regression_of_all_labels() -> None:
     )
 
 
-def test_pooled_odds_endure_labels_that_are_constant_and_scores_that_are() -> None:
+def test_odds_endure_constant_labels_and_scores_of_any_size() -> None:
     scores, _, Y = rare_labels(60, np.random.default_rng(0))
-    Y[:, 0], Y[:, 1], scores[:, 2] = 1, 0, 0.0
-    found = LabelThresholds(Handed(), cv=ShuffleSplit(1, random_state=0), pooled=True).fit(scores, Y)
-    assert np.isfinite(found.predict_proba(scores)).all()
-    for all_of_them in (0, 1):
-        nothing = LabelThresholds(Handed(), pooled=True).fit(scores, np.full_like(Y, all_of_them))
-        np.testing.assert_allclose(nothing.predict_proba(scores), all_of_them, atol=1e-3)
+    fifth = ShuffleSplit(1, test_size=0.2, random_state=0)
+    Y[:, 0], Y[:, 1] = 1, 0
+    for pooled in (True, False):
+        model = LabelThresholds(Handed(), cv=fifth, pooled=pooled)
+        found = model.fit(scores, Y).predict_proba(scores)
+        np.testing.assert_allclose(found[:, 0], 12.5 / 13.0)
+        np.testing.assert_allclose(found[:, 1], 0.5 / 13.0)
+        for size in (1e-300, 1e-20, 1e300):
+            np.testing.assert_allclose(
+                model.fit(size * scores, Y).predict_proba(size * scores), found, rtol=1e-6
+            )
+        # What is left of scores that are all alike is rounding.
+        flat = 0.1 + 1e-16 * np.sign(scores - np.median(scores))
+        assert len(np.unique(flat)) > 1
+        assert abs(model.fit(flat, Y).predict_proba(np.full_like(scores, 0.11)).sum() / Y.sum() - 1.0) < 0.5
+        for value in (0, 1):
+            nothing = model.fit(scores, np.full_like(Y, value)).predict_proba(scores)
+            np.testing.assert_allclose(nothing, value, atol=0.04)
     with pytest.raises(InvalidInputError, match="pooled"):
         LabelThresholds(Handed(), pooled="yes").fit(scores, Y)
+
+
+def test_numbers_of_labels_that_were_never_seen_are_not_followed() -> None:
+    """A model that says little of a sample expects as many labels of all: a slope for that is learned on noise."""
+    rng = np.random.default_rng(0)
+    X, W = rng.standard_normal((600, 40)), rng.standard_normal((40, 60))
+    Y = (X @ W - np.linspace(6.0, 16.0, 60) + rng.logistic(size=(600, 60)) > 0.0).astype(int)
+    fifth = ShuffleSplit(1, test_size=0.2, random_state=0)
+    weak = OneVsRestClassifier(LogisticRegression(C=0.01, l1_ratio=1.0, solver="liblinear"))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Label not")
+        model = LabelThresholds(weak, cv=fifth, pooled=True).fit(X, Y)
+    # All of these would be left without the limit, and a hundredth of them.
+    assert 0.5 < model.predict_proba(X).sum() / Y.sum() < 2.0
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +63,7 @@ from rmopt.solvers import (
     Uniform,
     World,
 )
+from rmopt.solvers.threads import Crew
 
 Array = np.ndarray
 
@@ -648,3 +654,39 @@ def test_processes_share_a_stream_of_rows_with_labels() -> None:
     assert np.array_equal(first, second)
     alone = LoretaLabelRanker(4, random_state=0).fit_stream([(X[:600], wide[:600])])
     assert score > alone.score(X[600:], wide[600:]) - 0.05
+
+
+def test_a_crew_ends_what_it_began_and_outlives_forks() -> None:
+    crew, done = Crew(2), []
+
+    def work(number: int, seconds: float) -> int:
+        if number == 0:
+            raise ValueError
+        time.sleep(seconds)
+        done.append(number)
+        return number
+
+    for numbers in ([0, 1], [2, 3, 4]):
+        with pytest.raises(ValueError):
+            crew.each(work, numbers, [0.05, 0.05])
+        before = list(done)
+        time.sleep(0.1)
+        assert done == before
+    assert sorted(done) == [1, 2, 3]
+    for other in (crew, deepcopy(crew)):
+        assert other.each(work, [5, 6], [0.0, 0.0]) == [5, 6]
+    if hasattr(os, "fork"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            os._exit(0 if crew.each(work, [7, 8], [0.0, 0.0]) == [7, 8] else 1)
+        for _ in range(200):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                break
+            time.sleep(0.05)
+        else:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        assert (ended, status) == (child, 0)

@@ -133,7 +133,10 @@ def ranking(
     models.sort(key=itemgetter("seed"))
     results = comparison.results(models, train, by=("method", "init", "rank"))
     with_scores = {name for name, one in chosen.items() if hasattr(one.estimator, "decision_function")}
-    again = [one | {"calibrated": True} for one in models if calibrated and one["method"] in with_scores]
+    if calibrated and (without := [one.label for name, one in chosen.items() if name not in with_scores]):
+        run.say(f"Not calibrated, for they have no decision_function: {', '.join(without)}.")
+    how = {"calibrated": fingerprint((LabelThresholds, CALIBRATING))}
+    again = [one | how for one in models if calibrated and one["method"] in with_scores]
     beside = comparison.results(again, train, by=("method", "init", "rank")) if again else {}
     labels = {name: one.label for name, one in chosen.items()}
     run.draw("ranking.png", draw_ranking, results, labels, bundle.name, size=(11.0, 5.2))

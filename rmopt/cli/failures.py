@@ -53,8 +53,8 @@ def signals_raise() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for which, handler in before.items():
+            signal.signal(which, handler)
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Threads of BLAS: one, because how many share a sum decides how it is rounded; and threads that wait for work."""
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -63,10 +64,21 @@ class Crew:
     """
 
     def __init__(self, count: int) -> None:
+        self.count, self._process = count, os.getpid()
         self._pool = ThreadPoolExecutor(count)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Crew, (self.count,)
 
     def each(self, function: Callable[..., Any], *many: Iterable[Any]) -> list[Any]:
         """Return what a function gives for each, as of `map`; where one fails all others have ended, too."""
-        tasks = [self._pool.submit(function, *one) for one in zip(*many, strict=True)]
-        wait(tasks)
+        if self._process != os.getpid():
+            # A fork has none of the threads.
+            self.__init__(self.count)  # type: ignore[misc]
+        tasks: list[Future[Any]] = []
+        try:
+            for one in zip(*many, strict=True):
+                tasks.append(self._pool.submit(function, *one))
+        finally:
+            wait(tasks)
         return [task.result() for task in tasks]
