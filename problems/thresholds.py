@@ -68,7 +68,7 @@ class LabelThresholds(Checked, LabelTables, BaseEstimator):
     for that. No one threshold is good for both.
 
     Where samples are few for a label, scores say less about new samples than about those that were learned from, the
-    less the rarer the label; probabilities then also rank the labels of a sample better than the scores do.
+    less the rarer the label; probabilities then often rank the labels of a sample better than the scores do.
 
     Parameters
     ----------
