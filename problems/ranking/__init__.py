@@ -12,10 +12,9 @@ from problems.ranking.measures import (
     propensities,
     propensity_scored_precision_at,
 )
-from problems.thresholds import LabelThresholds
 
 __all__ = [
-    "GroupPerceptron", "LabelRanking", "LabelThresholds", "LogisticLabels", "LoretaLabelRanker",
-    "LowRankLogisticRegression", "MatrixPerceptron", "PassiveAggressive", "WarpRanking",
-    "mean_average_precision", "ndcg_at", "precision_at", "propensities", "propensity_scored_precision_at",
+    "GroupPerceptron", "LabelRanking", "LogisticLabels", "LoretaLabelRanker", "LowRankLogisticRegression",
+    "MatrixPerceptron", "PassiveAggressive", "WarpRanking", "mean_average_precision", "ndcg_at", "precision_at",
+    "propensities", "propensity_scored_precision_at",
 ]  # fmt: skip

@@ -14,9 +14,9 @@ import pytest
 from sklearn.model_selection import KFold, ShuffleSplit
 from test_workers import with_error
 
+from problems.coembedding import LabelThresholds
 from problems.data import MultilabelBundle, load
 from problems.ranking import (
-    LabelThresholds,
     LoretaLabelRanker,
     LowRankLogisticRegression,
     ndcg_at,
