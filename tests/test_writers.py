@@ -159,6 +159,18 @@ def test_signals_whose_exception_is_lost_end_the_next_piece_of_a_run(
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def test_handlers_that_could_not_be_set_again_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = signal.getsignal
+    before = known(signal.SIGTERM)
+    for handler in (None, signal.SIG_IGN):
+        monkeypatch.setattr(signal, "getsignal", lambda number, handler=handler: handler)
+        with signals_raise():
+            assert known(signal.SIGTERM) is before
+    monkeypatch.undo()
+    with signals_raise():
+        assert known(signal.SIGTERM) is not before
+
+
 @pytest.mark.parametrize(
     ("command", "places"),
     [

@@ -48,7 +48,8 @@ def signals_raise() -> Iterator[None]:
     before: dict[int, Any] = {}
     with suppress(ValueError):  # signals are for the main thread
         for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            # Neither what is ignored, nor what was set from outside of Python and could not be set again.
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 before[number] = signal.signal(number, _Raises())
     try:
         yield

@@ -64,8 +64,11 @@ class Crew:
     """
 
     def __init__(self, count: int) -> None:
-        self.count, self._process = count, os.getpid()
-        self._pool = ThreadPoolExecutor(count)
+        self.count = count
+        self._start()
+
+    def _start(self) -> None:
+        self._process, self._pool = os.getpid(), ThreadPoolExecutor(self.count)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Crew, (self.count,)
@@ -74,7 +77,7 @@ class Crew:
         """Return what a function gives for each, as of `map`; where one fails all others have ended, too."""
         if self._process != os.getpid():
             # A fork has none of the threads.
-            self.__init__(self.count)  # type: ignore[misc]
+            self._start()
         tasks: list[Future[Any]] = []
         try:
             for one in zip(*many, strict=True):
