@@ -79,15 +79,18 @@ class ClassTriplets(Sampler):
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         """Return the triplets of `size` steps, shape (size, 3 · batch_size)."""
-        query = self._queries[rng.integers(len(self._queries), size=size * self.batch_size)]
-        code = self._codes[query]
-        count, first = self._counts[code], self._starts[code]
+        triplets = np.empty((size * self.batch_size, 3), dtype=np.int64)
+        query = self._queries.take(rng.integers(len(self._queries), size=len(triplets)))
+        code = self._codes.take(query)
+        count, first = self._counts.take(code), self._starts.take(code)
         # The rows of the class without the query, then the rows without the class.
         positive = rng.integers(count - 1)
-        positive += positive >= self._place[query]
+        positive += positive >= self._place.take(query)
         negative = rng.integers(len(self._codes) - count)
-        negative += np.where(negative >= first, count, 0)
-        triplets = np.column_stack([query, self._order[first + positive], self._order[negative]])
+        negative += count * (negative >= first)
+        columns = query, self._order.take(first + positive), self._order.take(negative)
+        for number, column in enumerate(columns):
+            triplets[:, number] = column
         return triplets.reshape(size, 3 * self.batch_size)
 
 

@@ -115,14 +115,15 @@ def test_leading_eigenvalues_where_bisection_fails(monkeypatch: pytest.MonkeyPat
 
 @each_row("dtype", [np.float64, np.float32])
 @each_row("shape", [(200_001, 6), (40_000, 100), (50, 50), (2**20 + 3, 1)])
-def test_a_qr_by_blocks_of_rows_is_exact_whatever_the_columns_are(
-    shape: tuple[int, int], dtype: type
+@each_row("share", [0.0, 0.5, 0.9, 1.0])
+def test_a_qr_of_many_rows_is_exact_whatever_the_columns_are(
+    shape: tuple[int, int], dtype: type, share: float
 ) -> None:
-    """Columns of sizes from 1 to 10¹² (10⁵ in single precision), the last the sum of the others: Q is orthonormal."""
+    """Columns of sizes from 1 to 10¹² (10⁵ in single precision), the last up to a sum of others: Q is orthonormal."""
     k = shape[1]
     A = np.random.default_rng(0).standard_normal(shape)
     if k > 1:
-        A[:, -1] = A[:, :-1].sum(1)
+        A[:, -1] = share * A[:, :-1].mean(1) * np.sqrt(k - 1) + (1.0 - share) * A[:, -1]
     A = (A * np.geomspace(1.0, 1e12 if dtype is np.float64 else 1e5, k)).astype(dtype)
     Q, R = tall_qr(A)
     eps = np.finfo(dtype).eps
@@ -130,6 +131,23 @@ def test_a_qr_by_blocks_of_rows_is_exact_whatever_the_columns_are(
     assert np.abs(Q.T @ Q - np.eye(k)).max() < 60 * eps
     assert np.array_equal(R, np.triu(R))
     assert np.all(np.abs(Q @ R - A).max(0) <= 60 * eps * np.linalg.norm(A, axis=0))
+
+
+def test_a_qr_of_columns_that_are_nearly_orthogonal_goes_by_their_gram_matrix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng, qr, called = np.random.default_rng(0), np.linalg.qr, []
+    monkeypatch.setattr(np.linalg, "qr", lambda *a, **how: called.append(1) or qr(*a, **how))
+    A = rng.standard_normal((40_000, 8)) * np.geomspace(1e-120, 1e120, 8)
+    tall_qr(A)
+    assert not called
+    # Columns of which squares are lost, and of length zero, and what is no number.
+    for worst in (1e-180, 1e180, 0.0, np.nan):
+        A[:, 0] = worst * rng.standard_normal(len(A)) if worst == worst else worst
+        called.clear()
+        Q, _ = tall_qr(A)
+        assert called
+        assert np.isnan(worst) or np.abs(Q.T @ Q - np.eye(8)).max() < 1e-13
 
 
 def test_largest_eigenvalues_far_below_others_in_size() -> None:

@@ -30,9 +30,11 @@ from rmopt.cli import main
 from rmopt.core import LowRankPoint
 from rmopt.engines.reference import ReferenceState
 from rmopt.manifolds import PSDFixedRank
+from rmopt.solvers import FromDraw
 from rmopt.solvers.continued import Continued
 from rmopt.solvers.scheduled import Schedule
 from rmopt.solvers.step_sizes import as_step_size
+from rmopt.solvers.threads import Crew
 
 Chunks = list[tuple[Any, Any]]
 
@@ -159,6 +161,40 @@ def test_a_chunk_of_another_length_is_passed_once() -> None:
     # Another chunk has another order, and other draws.
     other = Schedule(None, epochs(cost), as_step_size(0.1), seed=3, first_step=17, origin=17)  # type: ignore[arg-type]
     assert (other.at(17, 100)[0] != terms).any()
+
+
+def test_terms_that_are_drawn_ahead_are_those_of_their_blocks() -> None:
+    drawn: list[int] = []
+
+    def draw(rng: np.random.Generator, start: int, size: int) -> np.ndarray:
+        drawn.append(start)
+        if start == 16_384 * 9:
+            raise ZeroDivisionError
+        return rng.integers(10**9, size=(size, 1))
+
+    def schedule(last: int, crew: Crew | None) -> Schedule:
+        rule = as_step_size(lambda t: 1.0 / (1.0 + t))
+        return Schedule(None, FromDraw(draw), rule, 3, 5, 5, last, crew)  # type: ignore[arg-type]
+
+    def given(work: Schedule) -> np.ndarray:
+        pieces, step = [], work.first_step
+        while step < work.last:
+            terms, etas = work.at(step, min(work.last - step, 1 + 7 * (step - 5)))
+            pieces.append(np.column_stack([terms, etas]))
+            step += len(etas)
+        return np.concatenate(pieces)
+
+    for last in (5 + 16_384 * 8, 5 + 16_384 * 8 - 100, 5 + 16_384 + 1, 7):
+        ahead = given(schedule(last, Crew(1)))
+        # Nothing is drawn that no step looks at.
+        assert max(drawn) == (last - 6) // 16_384 * 16_384
+        assert np.array_equal(ahead, given(schedule(last, None)))
+        drawn.clear()
+    # What fails while it is drawn ahead is told where it would be drawn.
+    failing = schedule(5 + 16_384 * 12, Crew(1))
+    assert len(failing.at(5, 10**6)[1]) == 16_384
+    with pytest.raises(ZeroDivisionError):
+        given(failing)
 
 
 def test_labels_that_come_late_begin_at_zero(

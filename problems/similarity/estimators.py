@@ -71,10 +71,11 @@ def warn_of_identity(point: LowRankPoint | PSDPoint) -> None:
     Row and column of W are still those of the identity: the same number on all diagonals, and the length of both.
     Of a single number that is always so.
     """
-    k, (A, B) = point.rank, point.balanced_factors()
+    k, symmetric = point.rank, isinstance(point, PSDPoint)
+    U, V = (point.Q,) * 2 if symmetric else (point.U, point.V)  # type: ignore[union-attr]
+    left, right = U[:k] @ point.S, V[:k] @ point.S.T
     diagonal, rows, columns = (
-        np.einsum("ij,jl,il->i", one[:k], gram, other[:k])
-        for one, gram, other in ((A, np.eye(k), B), (A, B.T @ B, A), (B, A.T @ A, B))
+        (one * other).sum(axis=1) for one, other in ((left, V[:k]), (left,) * 2, (right,) * 2)
     )
     unit = np.median(diagonal)
     off = np.abs([diagonal / unit, rows / unit**2, columns / unit**2] - np.ones((3, 1)))

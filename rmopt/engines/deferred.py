@@ -1,5 +1,6 @@
 """The compiled engine of LORETA-1 on dense examples: blocks of steps by matrix products."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -11,9 +12,10 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.losses import with_slope
 from rmopt.engines.bilinear import BilinearEngine
-from rmopt.engines.gauged import TILE, GaugedState, padded, tiles
+from rmopt.engines.gauged import GaugedState, padded
 from rmopt.kernels import bilinear_sgd
 from rmopt.kernels.bilinear_sgd import Products
+from rmopt.kernels.lifted import Factors
 from rmopt.kernels.steps import FINISHED, StepRows
 from rmopt.renamed import former_names
 
@@ -22,6 +24,9 @@ BLOCK = 32
 
 # Where the loop over stored numbers and the blocks take the same time.
 LEAST_WIDTH = 128
+
+# Rows of a factor that are taken at a time: they stay in the second cache.
+TILE = 1024
 
 
 @dataclass
@@ -146,10 +151,10 @@ class DeferredEngine(BilinearEngine):
         block = OpenBlock.empty(self.block_size, state.factors.C.shape[0])
         return DeferredState(state.factors, state.counters, state.steps, state.renewals, block)
 
-    def dump(self, state: DeferredState) -> LowRankPoint:  # type: ignore[override]
+    def factors(self, state: DeferredState) -> Factors:  # type: ignore[override]
         A, B = state.factors.A.copy(), state.factors.B.copy()
         self._close(state.block, A, B)
-        return self.gauge.point_of(state.factors._replace(A=A, B=B), self.manifold.rank)
+        return state.factors._replace(A=A, B=B)
 
     def loop(  # type: ignore[override]
         self, state: DeferredState, terms: StepRows, position: int, probe_every: int, growth_limit: float
@@ -196,7 +201,7 @@ class DeferredEngine(BilinearEngine):
             side = self._lay_out(state.block, number)
             U, PP = side.U, side.PP
             U[:], PP[:] = 0.0, 0.0
-            for here in tiles(len(tall)):
+            for here in _tiles(len(tall)):
                 rows = side.rows[:, here]
                 U += rows @ tall[here]
                 PP += rows @ rows.T
@@ -213,9 +218,14 @@ class DeferredEngine(BilinearEngine):
         """Change A by PᵀG and B by QᵀH in place, for a block whose examples are laid out."""
         # scipy's BLAS would add in place, but its threads and numpy's get in each other's way.
         for side, tall, moves in zip(self._sides, (A, B), (block.G, block.H), strict=True):
-            for here in tiles(len(tall)):
+            for here in _tiles(len(tall)):
                 part = tall[here]
                 part += np.matmul(side.rows[:, here].T, moves, out=side.change[: len(part)])
+
+
+def _tiles(n: int) -> Iterator[slice]:
+    """Return slices that cover n rows, `TILE` at a time."""
+    return (slice(first, min(first + TILE, n)) for first in range(0, n, TILE))
 
 
 __getattr__ = former_names(__name__, BlockedEngine="DeferredEngine", BlockedState="DeferredState")

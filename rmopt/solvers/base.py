@@ -550,7 +550,8 @@ class _Run:
                 f"{steps} steps; its state counts them in `steps`."
             )
         if elapsed < PIECE_SECONDS:
-            self.piece = min(2 * self.piece, 2**40)
+            # Eight times where even that would be short.
+            self.piece = min((8 if 8 * elapsed < PIECE_SECONDS else 2) * self.piece, 2**40)
         elif elapsed > 2 * PIECE_SECONDS:
             self.piece = max(1, self.piece // 2)
         return True

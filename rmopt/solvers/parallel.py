@@ -1,8 +1,9 @@
 """Several workers that learn one model: local steps in threads or processes, and every so many steps their mean."""
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.engines.base import Engine
-from rmopt.engines.gauged import Each, Gauge, GaugedEngine, GaugedState, Pairs
+from rmopt.engines.gauged import Each, Gauge, GaugedEngine, GaugedState, GeneralGauge, Pairs, Swap
 from rmopt.errors import InvalidInputError
 from rmopt.manifolds.means import mean_on
 from rmopt.solvers.base import Result
@@ -23,7 +24,7 @@ from rmopt.solvers.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.shards import Shards
 from rmopt.solvers.step_sizes import StepSize
 from rmopt.solvers.threads import Crew, one_blas_thread
-from rmopt.solvers.world import ONE_PROCESS, World
+from rmopt.solvers.world import ONE_PROCESS, Deal, World
 
 
 class Parallel(ScheduledSolver):
@@ -153,6 +154,9 @@ class Parallel(ScheduledSolver):
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
         work = super().prepare(problem, seed, first_step)
         work.engine = replace(work.engine, origin=first_step)  # type: ignore[type-var]
+        if len(self.world.mine(self.workers)) > 1:
+            # Workers would wait for what is drawn for all of them.
+            work.crew = Crew(1)
         return work
 
     def sampler_for(self, problem: Problem) -> Sampler:
@@ -202,7 +206,7 @@ class Parallel(ScheduledSolver):
 
 
 class EachForItself(Sampler):
-    """The draws of several workers, side by side, each with random numbers of its own.
+    """The draws of several workers, each with random numbers of its own; a step and a worker are a row of the result.
 
     Parameters
     ----------
@@ -222,7 +226,15 @@ class EachForItself(Sampler):
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         each = rng.spawn(self.workers) if self.workers > 1 else [rng]
         own = zip(self.samplers, self.mine, strict=True)
-        return np.hstack([sampler.draw(each[worker], start, size) for sampler, worker in own])
+        drawn = [np.asarray(sampler.draw(each[worker], start, size)) for sampler, worker in own]
+        shapes = {part.shape for part in drawn}
+        if len(shapes) > 1 or any(len(shape) != 2 or shape[0] != size for shape in shapes):
+            raise InvalidInputError(
+                f"samplers of workers drew {' and '.join(map(str, sorted(shapes)))} numbers for {size} steps; each "
+                "is to draw a row of batch_size · term_width numbers for a step."
+            )
+        # In memory one worker after the other, as they read it.
+        return np.stack(drawn).swapaxes(0, 1)
 
 
 @dataclass(frozen=True)
@@ -240,15 +252,22 @@ class Stretched(StepSize):
 class AtPoints:
     """Workers bring the points of their engines, and the mean is that of the manifold (see `projected_mean`)."""
 
+    # How two processes make the mean of a pair together (see `World.joined`); None: each makes it.
+    deal: Deal | None = None
+
     def __init__(self, manifold: Manifold) -> None:
         self.mean: Callable[[list[Any], Array], Any] = mean_on(manifold)
 
-    def brought(self, engine: Engine, state: Any) -> Any:
-        """Return what a worker brings; its state may be used up."""
+    def seen(self, engine: Engine, state: Any) -> Any:
+        """Return what a worker would bring, to be used up; its state is not changed."""
         return engine.dump(state)
 
+    def brought(self, engine: Engine, state: Any) -> Any:
+        """Return what a worker brings; its state may be used up."""
+        return self.seen(engine, state)
+
     def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each) -> Iterable[Any]:
-        """Return the means of pairs; `each` maps functions, in threads say."""
+        """Return the means of pairs, which may be used up; `each` maps functions, in threads say."""
         return each(lambda task: self.mean(*task), list(zip(pairs, weights, strict=True)))
 
     def taken(self, engine: Engine, state: Any, mean: Any) -> Any:
@@ -265,6 +284,11 @@ class AtFactors(AtPoints):
 
     def __init__(self, gauge: Gauge, rank: int) -> None:
         self.gauge, self.rank = gauge, rank
+        # Of one side there is nothing to deal.
+        self.deal = self._dealt if isinstance(gauge, GeneralGauge) else None
+
+    def seen(self, engine: Any, state: Any) -> Any:
+        return _copied(engine.factors(state))
 
     def brought(self, engine: Engine, state: Any) -> Any:
         return engine.handed_over(state).factors
@@ -272,9 +296,14 @@ class AtFactors(AtPoints):
     def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each) -> Iterable[Any]:
         return self.gauge.merged(pairs, weights, self.rank, each) if pairs else []
 
+    def _dealt(self, own: Any, place: int, counts: tuple[int, int], swap: Swap) -> Any:
+        gauge: Any = self.gauge
+        return gauge.merged_by_two(own, place, np.array(counts) / sum(counts), self.rank, swap)
+
     def taken(self, engine: Engine, state: Any, mean: Any) -> Any:
         for own, part in zip(state.factors, mean, strict=True):
-            np.copyto(own, part)
+            if own is not part:
+                np.copyto(own, part)
         counters = self.gauge.fresh_counters(mean)
         counters.counts[0] = state.updates
         return engine.taken_over(GaugedState(state.factors, counters, state.steps, state.renewals + 1))
@@ -285,10 +314,13 @@ class AtFactors(AtPoints):
 
 @dataclass
 class ParallelState:
-    """Where each worker stands, the last mean in the form in which they meet, and counters."""
+    """Where each worker stands, and counters.
+
+    `before` holds the last mean, in the form in which workers meet, where an outer step will lead away from it.
+    """
 
     own: list[Any]
-    mean: Any
+    before: list[Any]
     steps: int = 0
 
     @property
@@ -335,9 +367,8 @@ class ParallelEngine(Engine):
         return Crew(len(self.engines))
 
     def load(self, point: Any) -> ParallelState:
-        own = [engine.load(point) for engine in self.engines]
-        fresh = self.engines[0].load(point)
-        return ParallelState(own, self.meeting.brought(self.engines[0], fresh))
+        own = self.crew.each(lambda engine: engine.load(point), self.engines)
+        return ParallelState(own, self._before(lambda: self.engines[0].load(point)))
 
     @one_blas_thread()
     def advance(self, state: ParallelState, schedule: Array, etas: Array) -> ParallelState:
@@ -350,9 +381,8 @@ class ParallelEngine(Engine):
         with self.world.guard():
             while done < len(etas):
                 end = min(len(etas), done + self._next_mean(state.steps) - state.steps)
-                terms = [np.ascontiguousarray(parts[done:end, worker]) for worker in range(count)]
-                given = zip(state.own, terms, [etas[done:end]] * count, strict=True)
-                own = self.crew.each(lambda engine, part: engine.advance(*part), self.engines, given)
+                terms = parts[done:end].swapaxes(0, 1)
+                own = self.crew.each(partial(_advanced, etas=etas[done:end]), self.engines, state.own, terms)
                 state = replace(state, own=own, steps=state.steps + end - done)
                 done = end
                 if self._met(state.steps):
@@ -361,22 +391,17 @@ class ParallelEngine(Engine):
 
     @one_blas_thread()
     def dump(self, state: ParallelState) -> Any:
-        if self._met(state.steps):
-            return self.meeting.point(state.mean)
-        if self._alone:
+        if self._alone or self._met(state.steps):
             return self.engines[0].dump(state.own[0])
-        # What workers bring is used up.
-        return self.meeting.point(self._mean([_copied(own) for own in state.own], state.mean))
+        seen = self.crew.each(self.meeting.seen, self.engines, state.own)
+        return self.meeting.point(self._mean(seen, deepcopy(state.before)))
 
     @one_blas_thread()
     def handed_over(self, state: ParallelState) -> Any:
-        first = self.engines[0]
-        if self._alone:
-            return first.handed_over(state.own[0])
-        if not self._met(state.steps):
+        if not self._alone and not self._met(state.steps):
             with self.world.guard():
                 state = self._at_mean(state)
-        stands = first.handed_over(self.meeting.taken(first, state.own[0], state.mean))
+        stands = self.engines[0].handed_over(state.own[0])
         return _with_updates(stands, int(self.world.total(state.updates)))
 
     def taken_over(self, state: Any) -> ParallelState | None:
@@ -387,8 +412,12 @@ class ParallelEngine(Engine):
             own.append(engine.taken_over(_with_updates(_copied(state), known)))
         if any(one is None for one in own):
             return None
-        fresh = self.engines[0].taken_over(_copied(state))
-        return ParallelState(own, self.meeting.brought(self.engines[0], fresh), state.steps)
+        before = self._before(lambda: self.engines[0].taken_over(_copied(state)))
+        return ParallelState(own, before, state.steps)
+
+    def _before(self, fresh: Callable[[], Any]) -> list[Any]:
+        """Return from where the first outer step leads away: what a fresh state brings."""
+        return [] if self.outer_step == 1.0 else [self.meeting.brought(self.engines[0], fresh())]
 
     def _met(self, steps: int) -> bool:
         """Return whether the workers meet after so many steps; one that goes as far as its mean meets nobody."""
@@ -410,28 +439,31 @@ class ParallelEngine(Engine):
 
     def _at_mean(self, state: ParallelState) -> ParallelState:
         """Return the state in which all workers go on from their mean."""
-        mean = self._mean(state.own, state.mean)
+        brought = self.crew.each(self.meeting.brought, self.engines, state.own)
+        mean = self._mean(brought, state.before)
         taken = self.crew.each(
             lambda engine, own: self.meeting.taken(engine, own, mean), self.engines, state.own
         )
-        return replace(state, own=taken, mean=mean)
+        return replace(state, own=taken, before=[mean][: len(state.before)])
 
-    def _mean(self, own: list[Any], before: Any) -> Any:
-        """Return the mean of the ends of all workers, or where the outer step leads to from the last one."""
+    def _mean(self, brought: list[Any], before: list[Any]) -> Any:
+        """Return the mean of what all workers bring, or where the outer step leads to from the last one."""
         meeting, each = self.meeting, self.crew.each
 
         def join(pairs: list[Any], counts: list[tuple[int, int]]) -> Iterable[Any]:
             return meeting.joined(pairs, [np.array(pair) / sum(pair) for pair in counts], each)
 
-        brought = each(meeting.brought, self.engines, own)
         ends = dict(zip(self.world.mine(self.workers), brought, strict=True))
-        mean = self.world.joined(ends, self.workers, join, self.sizes)
-        if self.outer_step == 1.0:
-            return mean
-        [further] = meeting.joined(
-            [(before, mean)], [np.array([1.0 - self.outer_step, self.outer_step])], each
-        )
-        return further
+        mean = self.world.joined(ends, self.workers, join, self.sizes, meeting.deal)
+        for last in before:
+            weights = np.array([1.0 - self.outer_step, self.outer_step])
+            [mean] = meeting.joined([(last, mean)], [weights], each)
+        return mean
+
+
+def _advanced(engine: Engine, state: Any, terms: Array, etas: Array) -> Any:
+    """Return where steps lead; the terms lie between those of other workers."""
+    return engine.advance(state, np.ascontiguousarray(terms), etas)
 
 
 def _copied(state: Any) -> Any:

@@ -1,6 +1,7 @@
 """Solvers that follow a schedule: a sampler draws terms, a rule draws step sizes, an engine does the steps."""
 
 from abc import abstractmethod
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +17,20 @@ from rmopt.renamed import renamed
 from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.step_sizes import StepSize, watched
+from rmopt.solvers.threads import Crew
+
+# Terms, and a step size for each step.
+Drawn = tuple[Array, Array]
+# Steps whose terms threads are given together.
+TOGETHER = 2**16
 
 
 @dataclass
 class Schedule:
     """The engine of a run, and the terms and step sizes that it is given, which are drawn block by block.
 
-    Blocks are counted from the step `origin` on, which is not 0 where the terms of earlier steps were others.
+    Blocks are counted from the step `origin` on, which is not 0 where the terms of earlier steps were others. A crew
+    draws the next ones while the steps of these are done.
     """
 
     engine: Engine
@@ -31,24 +39,49 @@ class Schedule:
     seed: int
     first_step: int
     origin: int = 0
-    last: float = np.inf
-    block: int = -1
-    drawn: tuple[Array, Array] = field(default_factory=lambda: (np.empty((0, 1), dtype=int), np.empty(0)))
+    last: int = 2**62
+    crew: Crew | None = None
+    # The blocks that were drawn last; the next ones, by the number of the first.
+    blocks: range = range(0)
+    drawn: Drawn = field(default_factory=lambda: (np.empty((0, 1), dtype=int), np.empty(0)))
+    ahead: dict[int, tuple[range, Future[Drawn]]] = field(default_factory=dict)
 
-    def at(self, step: int, most: int) -> tuple[Array, Array]:
-        """Return terms and step sizes from a step on: at most so many, and no more than their block holds."""
-        size = self.sampler.block_size
-        block, start = divmod(step - self.origin, size)
-        if block != self.block and most > 0:
-            self.block, self.drawn = block, self.draw(block)
+    def at(self, step: int, most: int) -> Drawn:
+        """Return terms and step sizes from a step on: at most so many, and no more than are drawn together."""
+        block = (step - self.origin) // self.sampler.block_size
+        if block not in self.blocks and most > 0:
+            self.blocks, self.drawn = self._taken(block)
+        start = step - self._begin(self.blocks.start)
         part = slice(start, start + most)
         return self.drawn[0][part], self.drawn[1][part]
 
-    def draw(self, block: int) -> tuple[Array, Array]:
+    def _taken(self, block: int) -> tuple[range, Drawn]:
+        """Return a block, and more that were drawn with it meanwhile; a crew begins to draw the next ones."""
+        blocks, coming = self.ahead.pop(block, (range(block, block + 1), None))
+        found = self._drawn(blocks) if coming is None else coming.result()
+        if self.crew is not None and self._begin(blocks.stop) < self.last:
+            end = -(-(self.last - self.origin) // self.sampler.block_size)
+            # Threads meet where these end, which takes as long as a few hundred steps.
+            following = range(
+                blocks.stop, min(blocks.stop + max(1, TOGETHER // self.sampler.block_size), end)
+            )
+            self.ahead = {following.start: (following, self.crew.begin(self._drawn, following))}
+        return blocks, found
+
+    def _drawn(self, blocks: range) -> Drawn:
+        terms, lengths = zip(*map(self.draw, blocks), strict=True)
+        return (
+            (terms[0], lengths[0]) if len(blocks) == 1 else (np.concatenate(terms), np.concatenate(lengths))
+        )
+
+    def _begin(self, block: int) -> int:
+        return self.origin + block * self.sampler.block_size
+
+    def draw(self, block: int) -> Drawn:
         """Return the terms and step sizes of a block."""
         size, origin = self.sampler.block_size, self.origin
         rng = generator(self.seed, self.sampler.stream, block, *([origin] if origin else []))
-        steps = np.arange(origin + block * size, origin + (block + 1) * size)
+        steps = np.arange(self._begin(block), self._begin(block + 1))
         return self.sampler.draw(rng, block * size, size), self._lengths(steps)
 
     def _lengths(self, steps: Array) -> Array:

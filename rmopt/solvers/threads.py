@@ -61,6 +61,7 @@ class Crew:
     Parameters
     ----------
     count : int
+        That of the caller among them; another one at least can be let begin something.
     """
 
     def __init__(self, count: int) -> None:
@@ -68,20 +69,29 @@ class Crew:
         self._start()
 
     def _start(self) -> None:
-        self._process, self._pool = os.getpid(), ThreadPoolExecutor(self.count)
+        self._process, self._pool = os.getpid(), ThreadPoolExecutor(max(1, self.count - 1))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Crew, (self.count,)
 
     def each(self, function: Callable[..., Any], *many: Iterable[Any]) -> list[Any]:
-        """Return what a function gives for each, as of `map`; where one fails all others have ended, too."""
+        """Return what a function gives for each, as of `map`; where one fails all others have ended, too.
+
+        The thread that asks does the first one itself.
+        """
+        calls = list(zip(*many, strict=True))
+        tasks: list[Future[Any]] = []
+        try:
+            for others in calls[1:]:
+                tasks.append(self.begin(function, *others))
+            own = [function(*one) for one in calls[:1]]
+        finally:
+            wait(tasks)
+        return own + [task.result() for task in tasks]
+
+    def begin(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Let a thread call a function, and return at once."""
         if self._process != os.getpid():
             # A fork has none of the threads.
             self._start()
-        tasks: list[Future[Any]] = []
-        try:
-            for one in zip(*many, strict=True):
-                tasks.append(self._pool.submit(function, *one))
-        finally:
-            wait(tasks)
-        return [task.result() for task in tasks]
+        return self._pool.submit(function, *arguments)

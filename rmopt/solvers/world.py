@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,11 @@ BUSY, PAUSE, LATE = 1e-3, 0.05, 2.0
 _yield_core: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
 # Pairs of things, and how many agents each of the two stands for, or how large their shares are.
 Join = Callable[[list[tuple[Any, Any]], list[tuple[int, int]]], Iterable[Any]]
+# Send arrays to a partner, and fill others with what it sends.
+Swap = Callable[[Sequence[Array], Sequence[Array]], None]
+# The first or second thing of a pair, which of the two it is (0, 1), the two numbers, and how to swap arrays with the
+# process that has the other one.
+Deal = Callable[[Any, int, tuple[int, int], Swap], Any]
 
 
 class World(ABC):
@@ -51,6 +56,7 @@ class World(ABC):
 
     rank: int = 0
     size: int = 1
+    swaps: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.sent = np.zeros(2, dtype=np.int64)
@@ -88,7 +94,12 @@ class World(ABC):
         return [found[agent] for agent in range(n_agents)]
 
     def joined(
-        self, own: Mapping[int, Any], n_agents: int, join: Join, shares: Sequence[int] | None = None
+        self,
+        own: Mapping[int, Any],
+        n_agents: int,
+        join: Join,
+        shares: Sequence[int] | None = None,
+        deal: Deal | None = None,
     ) -> Any:
         """Return what the things of all agents become, joined in pairs along a tree, in every process.
 
@@ -105,6 +116,9 @@ class World(ABC):
             each pair becomes.
         shares : sequence of int, optional
             For how much each agent counts; once unless given.
+        deal : callable, optional
+            Joins a pair whose things two processes have, each of which does a part of the work. Without it each gets
+            the other thing, and does all.
         """
         shares = [1] * n_agents if shares is None else shares
         owners, held, span = self.owners(n_agents), dict(own), 1
@@ -113,25 +127,55 @@ class World(ABC):
         while span < n_agents:
             # What the agents from `low` to before `high` became, and those from `high` on, become one.
             pairs = [(low, low + span) for low in range(0, n_agents - span, 2 * span)]
-            ways = []
-            for low, high in pairs:
-                end = min(high + span, n_agents)
-                for begin, stop, there, beyond in ((low, high, high, end), (high, end, low, high)):
-                    for process in set(owners[begin:stop]) - set(owners[there:beyond]):
-                        first = int(np.argmax(owners[begin:stop] == process))
-                        ways.append((there + first % (beyond - there), begin + first))
+            ways = [way for pair in pairs for way in _ways(owners, *pair, span)]
+            dealt = self._partners(ways, n_agents) if deal is not None and self.swaps else {}
+            ways = [way for way in ways if owners[way[0]] not in dealt]
             messages = {agent: _message(held[agent // span * span]) for agent, _ in ways if agent in own}
             for agent, message in self.deliver(messages, ways, size, n_agents).items():
                 held.setdefault(agent // span * span, _thing(message, template))
+
+            def count(low: int, span: int = span) -> tuple[int, int]:
+                return sum(shares[low : low + span]), sum(shares[low + span : low + 2 * span])
+
             here = [pair for pair in pairs if pair[0] in held and pair[1] in held]
-            counts = [(sum(shares[low:high]), sum(shares[high : high + span])) for low, high in here]
-            joined = join([(held[low], held[high]) for low, high in here], counts)
+            joined = join([(held[low], held[high]) for low, high in here], [count(low) for low, _ in here])
+            then = {low: one for (low, _), one in zip(here, joined, strict=True)}
+            if self.rank in dealt and deal is not None:
+                # The pair of which one thing is here.
+                [(low, place)] = [
+                    (low, int(high in held)) for low, high in pairs if (low in held) != (high in held)
+                ]
+                then[low] = deal(
+                    held[low + place * span], place, count(low), partial(self.swap, dealt[self.rank])
+                )
             alone = {
                 low: one for low, one in held.items() if low % (2 * span) == 0 and low + span >= n_agents
             }
-            held = alone | {low: one for (low, _), one in zip(here, joined, strict=True)}
+            held = alone | then
             span *= 2
         return held[0]
+
+    def _partners(self, ways: Sequence[tuple[int, int]], n_agents: int) -> Mapping[int, int]:
+        """Return the partners of processes of which two send to each other, and to and from nobody else."""
+        owners, known = self.owners(n_agents), dict[int, set[tuple[int, bool]]]()
+        for sender, receiver in ((int(owners[agent]), int(owners[other])) for agent, other in ways):
+            known.setdefault(sender, set()).add((receiver, True))
+            known.setdefault(receiver, set()).add((sender, False))
+        only = {one: found for one, found in known.items() if len({other for other, _ in found}) == 1}
+        # Both ways for both.
+        return {
+            one: other
+            for one, found in only.items()
+            for other, _ in found
+            if len(found) == 2 and other in only
+        }
+
+    def swap(self, partner: int, parts: Sequence[Array], into: Sequence[Array]) -> None:
+        """Send arrays to a process, and fill others with those that it sends; both call it.
+
+        Worlds that have it set `swaps`.
+        """
+        raise NotImplementedError
 
     def total(self, numbers: Any) -> Array:
         """Return the sum of some numbers over all processes."""
@@ -172,6 +216,15 @@ class World(ABC):
     def guard(self) -> AbstractContextManager[Any]:
         """Return what to do when this process fails: nobody may wait for it forever."""
         return nullcontext()
+
+
+def _ways(owners: Array, low: int, high: int, span: int) -> Iterator[tuple[int, int]]:
+    """Yield from which agents to which ones the two things of a pair travel, to processes that lack one."""
+    end = min(high + span, len(owners))
+    for begin, stop, there, beyond in ((low, high, high, end), (high, end, low, high)):
+        for process in set(owners[begin:stop]) - set(owners[there:beyond]):
+            first = int(np.argmax(owners[begin:stop] == process))
+            yield there + first % (beyond - there), begin + first
 
 
 def _message(thing: Any) -> Array:
@@ -265,6 +318,8 @@ class MPIWorld(World):
     [2, 3]
     """
 
+    swaps = True
+
     def __init__(self, communicator: Any = None) -> None:
         super().__init__()
         try:
@@ -331,6 +386,14 @@ class MPIWorld(World):
             return {**messages, **receiving}
 
         return receive
+
+    def swap(self, partner: int, parts: Sequence[Array], into: Sequence[Array]) -> None:
+        waiting = [self.communicator.Irecv(one, source=partner, tag=tag) for tag, one in enumerate(into)]
+        for tag, part in enumerate(parts):
+            message = np.ascontiguousarray(part)
+            waiting.append(self.communicator.Isend(message, dest=partner, tag=tag))
+            self.sent += (1, message.nbytes)
+        self._wait(waiting, {partner})
 
     def everywhere(self, value: Any) -> list[Any]:
         own = np.frombuffer(self._mpi.pickle.dumps(value), dtype=np.uint8)

@@ -1,8 +1,7 @@
 """Several workers beside one, in threads: quality after as many examples, and seconds.
 
 Run by hand: ``pytest -o addopts= -s tests/benchmarks/test_workers.py``, with RMOPT_DATA_HOME. On a machine that
-others use the clock says little; the longest path is what two free cores would take: the CPU time of the slower
-worker between any two means, and that of what is done once.
+others use the clock says little; the longest path is what two free cores would take.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -26,44 +24,50 @@ from problems.data.text import informative_unit_rows
 from problems.loreta import with_workers
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, precision_at
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity, estimators
-from rmopt.engines import GaugedEngine
 from rmopt.solvers import SGD, Parallel
+from rmopt.solvers.threads import Crew
 
 pytestmark = pytest.mark.skipif("RMOPT_DATA_HOME" not in os.environ, reason="RMOPT_DATA_HOME is not set.")
 
 
 class LongestPath:
-    """The CPU time of the longest path through the threads of a fit."""
+    """What a fit would take with as many free cores as workers, by the CPU time of threads.
+
+    Of what is dealt to the workers the longest share counts, of what is drawn meanwhile the part of one core, and
+    all of the rest.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-        self.workers, self.spent = workers, defaultdict(list)
-        advance = GaugedEngine.advance
+        self.workers, each = workers, Crew.each
+        # CPU time of the longest shares, of all of them, and of the main thread meanwhile.
+        self.longest, self.dealt, self.main = 0.0, 0.0, 0.0
 
-        def timed(engine: Any, state: Any, schedule: Any, etas: Any) -> Any:
+        def timed(crew: Crew, function: Any, *many: Any) -> Any:
+            shares = []
+
+            def share(*arguments: Any) -> Any:
+                begun = time.thread_time()
+                found = function(*arguments)
+                shares.append(time.thread_time() - begun)
+                return found
+
             begun = time.thread_time()
-            found = advance(engine, state, schedule, etas)
-            self.spent[id(engine)].append(time.thread_time() - begun)
+            found = each(crew, share, *many)
+            self.main += time.thread_time() - begun
+            self.longest, self.dealt = self.longest + max(shares), self.dealt + sum(shares)
             return found
 
-        monkeypatch.setattr(GaugedEngine, "advance", timed)
+        monkeypatch.setattr(Crew, "each", timed)
 
     def of(self, work: Any) -> tuple[float, float]:
         """Return the length of the path, and the seconds of the clock."""
         assert threading.current_thread() is threading.main_thread()
-        self.spent.clear()
         begun = time.process_time(), time.thread_time(), time.perf_counter()
         work()
-        whole, main, clock = (
-            now - before
-            for now, before in zip(
-                (time.process_time(), time.thread_time(), time.perf_counter()), begun, strict=True
-            )
-        )
-        if self.workers == 1:
-            return whole, clock
-        each = np.array(list(self.spent.values()))
-        # The rest, means, is dealt to the threads.
-        return main + each.max(axis=0).sum() + (whole - main - each.sum()) / self.workers, clock
+        ended = time.process_time(), time.thread_time(), time.perf_counter()
+        whole, main, clock = (now - before for now, before in zip(ended, begun, strict=True))
+        alone = main - self.main
+        return alone + self.longest + (whole - alone - self.dealt) / self.workers, clock
 
 
 def newsgroups() -> tuple[Any, Any]:
