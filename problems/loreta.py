@@ -49,7 +49,7 @@ def loreta_solver(
 
 
 def with_workers(
-    solver: ScheduledSolver, n_jobs: int | None, world: World = ONE_PROCESS, **meetings: int
+    solver: ScheduledSolver, n_jobs: int | None, world: World = ONE_PROCESS, **meetings: Any
 ) -> ScheduledSolver:
     """Return what trains with so many threads in each process of a world: local steps, and means now and then."""
     workers = world.size * threads_of(n_jobs)

@@ -30,6 +30,7 @@ from problems.subspace import MatrixCompletion
 from rmopt import InvalidInputError, Problem
 from rmopt.core import FiniteSum, LowRankPoint, MissingCapabilityError, PSDPoint
 from rmopt.costs import BilinearSum, Graph
+from rmopt.engines.factor_means import merged
 from rmopt.engines.gauged import GENERAL, SYMMETRIC
 from rmopt.experiments import Run
 from rmopt.manifolds import (
@@ -233,7 +234,7 @@ def test_a_budget_of_its_own_is_divided(problem: Problem) -> None:
 
 def test_two_workers_by_hand(problem: Problem) -> None:
     """The engines of two workers, one after the other, and the mean of their ends, again and again."""
-    parallel = Parallel(solver(), 2, every=150, outer_step=1.5)
+    parallel = Parallel(solver(), 2, every=150, outer_step=1.5, mean="projected")
     start = problem.manifold.random_point(np.random.default_rng(5))
     work = parallel.prepare(problem, 7, 0)
     # An epoch of 600 terms is a block: steps 0 to 599.
@@ -309,7 +310,7 @@ def test_factors_meet_where_points_do(gauge: Any, apart: float) -> None:
     one = manifold.random_point(rng)
     other = manifold.retraction(one, manifold.random_tangent_vector(one, rng) * apart)
     pair = tuple(gauge.factors_of(point) for point in (one, other))
-    [found] = gauge.merged([pair], [np.array([0.3, 0.7])], 3)
+    [found] = merged(gauge, [pair], [np.array([0.3, 0.7])], 3)
     np.testing.assert_allclose(
         dense_of(gauge.point_of(found, 3)),
         dense_of(projected_mean(manifold, [one, other], [0.3, 0.7])),

@@ -2,13 +2,10 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.linalg
 
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
@@ -23,7 +20,6 @@ from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.memory import at_line, on_lines, with_zeros
 from rmopt.kernels.steps import FINISHED, PROBE_DUE, STEP_REFUSED, Counters
-from rmopt.kernels.tall import crossed, mix
 from rmopt.linalg import factor_product, leading_eigh, symmetric, tall_qr
 
 # Columns are padded with zeros to a multiple of this, so that vector loops have no remainder.
@@ -34,14 +30,6 @@ DRIFT_LIMIT = 1e-11
 CONDITION_GROWTH = 1e4
 # So many slow steps in one piece of work are no reason for a hint.
 FEW = 20
-
-
-# Two factors of one side, each with the inverse of its Gram matrix; two factorisations; a `map`; sends arrays, and
-# fills others with what comes.
-Side = tuple[tuple[Array, Array], tuple[Array, Array]]
-Pairs = Sequence[tuple[Any, Any]]
-Each = Callable[[Callable[..., Any], Sequence[Any]], Iterable[Any]]
-Swap = Callable[[Sequence[Array], Sequence[Array]], None]
 
 
 class Gauge(ABC):
@@ -82,44 +70,10 @@ class Gauge(ABC):
         left, *others = factors
         return type(factors)(with_zeros(left, (len(left) + rows, left.shape[1])), *others)
 
-    def merged(self, pairs: Pairs, weights: Sequence[Array], k: int, each: Each = map) -> list[Any]:
-        """Return for each pair the factors of the nearest matrix of rank k to its weighted sum, written over both.
-
-        By Gram matrices: six products with tall factors for a pair. A' and B' are sums of what is there, whatever the
-        Gram matrices hold; their rounding decides alone how near W' is, to half of the digits where the sum has
-        singular values that are close to each other. `each` maps functions over the products.
-        """
-        sides = [list(zip(self.sides(one), self.sides(other), strict=True)) for one, other in pairs]
-        found = list(each(partial(_root, k=k), [side for pair in sides for side in pair]))
-        shares, cores, tasks = len(sides[0]), [], []  # type: ignore[var-annotated]
-        for at, (pair, weight) in enumerate(zip(pairs, weights, strict=True)):
-            sigma, parts = self._parts(
-                [one.C for one in pair], weight, found[shares * at : shares * (at + 1)], k
-            )
-            cores.append(sigma)
-            tasks += zip(sides[at], parts, [k] * shares, strict=True)
-        made = list(each(_mixed, tasks))
-        return [self._with(made[shares * at : shares * (at + 1)], sigma) for at, sigma in enumerate(cores)]
-
-    def _parts(self, cores: Any, weight: Array, roots: Any, k: int) -> tuple[Array, list[Array]]:
-        """Return the singular values of a weighted sum, and by what both tall factors of each side are multiplied."""
-        middle = scipy.linalg.block_diag(*(w * C[:k, :k] for w, C in zip(weight, cores, strict=True)))
-        sigma, *turns = self.diagonal(roots[0][0] @ middle @ roots[-1][0].T, k)
-        made = []
-        for (_, back), turn in zip(roots, turns, strict=True):
-            parts = np.zeros((2, *cores[0].shape))
-            parts[:, :k, :k] = (back @ turn).reshape(2, k, k)
-            made.append(parts)
-        return sigma, made
-
     @staticmethod
     @abstractmethod
     def diagonal(middle: Array, k: int) -> tuple[Array, ...]:
         """Return the leading k values of a small matrix between orthonormal sides, and the vectors of each side."""
-
-    def _with(self, made: Sequence[tuple[Array, Array]], sigma: Array) -> Any:
-        talls, inverses = zip(*made, strict=True)
-        return type(self).kind(*talls, *_squares(sigma)[:2], *inverses)
 
     def drift(self, factors: Any, k: int) -> float:
         """Return how far the kept inverses are from the true ones, along one fixed random direction."""
@@ -143,32 +97,9 @@ class GeneralGauge(Gauge):
 
     def factors_of(self, point: LowRankPoint, into: Factors | None = None) -> Factors:
         P, sigma, Qt = np.linalg.svd(point.S)
-        C, C_inverse, H = _squares(sigma)
+        C, C_inverse, H = squares(sigma)
         A, B = (None, None) if into is None else (into.A, into.B)
         return Factors(_turned(point.U, P, A), _turned(point.V, Qt.T, B), C, C_inverse, H, padded(H))
-
-    def merged_by_two(self, own: Factors, place: int, weight: Array, k: int, swap: Swap) -> Factors:
-        """Return what `merged` does of a pair, one of which is here and the other with a partner that does the same.
-
-        Each does one side. `place` says which of the pair is here, and which side is done; `swap` sends arrays to the
-        partner, and fills others with what it sends.
-        """
-        mine, theirs = (self.sides(own)[number] for number in (place, 1 - place))
-        other = [np.empty(part.shape) for part in (*mine, own.C)]
-        swap([*theirs, own.C], other)
-        side, cores = (mine, (other[0], other[1])), (own.C, other[2])
-        if place:
-            side, cores = side[::-1], cores[::-1]
-        root = _root(side, k)
-        back = np.empty(root[0].shape), np.empty(root[1].shape)
-        swap(root, back)
-        sigma, parts = self._parts(cores, weight, (back, root) if place else (root, back), k)
-        _, inverse = _mixed((side, parts[place], k))
-        # In the memory of what was here.
-        made, given = (mine[0], inverse), (theirs[0], np.empty(theirs[1].shape))
-        swap(made, given)
-        found: Factors = self._with((given, made) if place else (made, given), sigma)
-        return found
 
     def point_of(self, factors: Factors, k: int) -> LowRankPoint:
         return LowRankPoint(*factor_product(factors.A[:, :k], factors.C[:k, :k], factors.B[:, :k]))
@@ -185,9 +116,7 @@ class SymmetricGauge(Gauge):
 
     def factors_of(self, point: PSDPoint, into: SymmetricFactors | None = None) -> SymmetricFactors:
         values, vectors = np.linalg.eigh(point.S)
-        return SymmetricFactors(
-            _turned(point.Q, vectors, None if into is None else into.Y), *_squares(values)
-        )
+        return SymmetricFactors(_turned(point.Q, vectors, None if into is None else into.Y), *squares(values))
 
     def point_of(self, factors: SymmetricFactors, k: int) -> PSDPoint:
         Q, triangle = tall_qr(factors.Y[:, :k])
@@ -199,7 +128,7 @@ SYMMETRIC = SymmetricGauge()
 GAUGES: dict[type, Gauge] = {Factors: GENERAL, SymmetricFactors: SYMMETRIC}
 
 
-def _squares(sigma: Array) -> tuple[Array, Array, Array]:
+def squares(sigma: Array) -> tuple[Array, Array, Array]:
     """Return C, C⁻¹ and (AᵀA)⁻¹ for singular values and orthonormal columns; refuse those of a lost rank."""
     if not sigma.min() > 1e-15 * sigma.max():
         raise InvalidInputError(
@@ -208,24 +137,6 @@ def _squares(sigma: Array) -> tuple[Array, Array, Array]:
         )
     C, C_inverse, H = (padded(np.diag(one), square=True) for one in (sigma, 1.0 / sigma, np.ones_like(sigma)))
     return C, C_inverse, H
-
-
-def _root(side: Side, k: int) -> tuple[Array, Array]:
-    """Return F with FᵀF the Gram matrix of the tall factors of a side, [first, second], and its inverse."""
-    (first, one), (second, other) = side
-    cross = crossed(first, second)[:k, :k]
-    gram = np.block([[np.linalg.inv(one[:k, :k]), cross], [cross.T, np.linalg.inv(other[:k, :k])]])
-    values, vectors = np.linalg.eigh(symmetric(gram))
-    # Where the two are alike, only rounding is left of the least values; F and its inverse still belong together.
-    root = np.sqrt(np.maximum(values, 1e-15 * values[-1]))
-    return np.ascontiguousarray(root[:, None] * vectors.T), np.ascontiguousarray(vectors / root)
-
-
-def _mixed(task: tuple[Side, Array, int]) -> tuple[Array, Array]:
-    """Return a new tall factor, in the memory of both that it is made of, and the inverse of its Gram matrix."""
-    ((one, _), (other, _)), (first, second), k = task
-    gram = mix(one, first, other, second)
-    return one, padded(np.linalg.inv(symmetric(gram[:k, :k])), square=True)
 
 
 def _turned(tall: Array, square: Array, out: Array | None) -> Array:

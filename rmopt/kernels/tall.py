@@ -35,3 +35,11 @@ def mix(A, first, B, second):
         np.dot(here.T, here, part)
         gram += part
     return gram
+
+
+@njit(cache=True, nogil=True)
+def blend(a, A, b, B):
+    """Write a A + b B over A."""
+    x, y = A.ravel(), B.ravel()
+    for i in range(x.shape[0]):
+        x[i] = a * x[i] + b * y[i]

@@ -1,6 +1,6 @@
 """Several workers that learn one model: local steps in threads or processes, and every so many steps their mean."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -9,13 +9,23 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import instance, integer, number
+from rmopt.core.arguments import instance, integer, number, one_of
 from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.engines.base import Engine
-from rmopt.engines.gauged import Each, Gauge, GaugedEngine, GaugedState, GeneralGauge, Pairs, Swap
+from rmopt.engines.factor_means import (
+    Each,
+    Pairs,
+    Swap,
+    averaged,
+    blended,
+    blended_by_two,
+    merged,
+    merged_by_two,
+)
+from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState, GeneralGauge
 from rmopt.errors import InvalidInputError
 from rmopt.manifolds.means import mean_on
 from rmopt.solvers.base import Result
@@ -24,7 +34,9 @@ from rmopt.solvers.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.shards import Shards
 from rmopt.solvers.step_sizes import StepSize
 from rmopt.solvers.threads import Crew, one_blas_thread
-from rmopt.solvers.world import ONE_PROCESS, Deal, World
+from rmopt.solvers.world import ONE_PROCESS, Deal, World, tree_of
+
+MEANS = ("factors", "projected")
 
 
 class Parallel(ScheduledSolver):
@@ -34,7 +46,7 @@ class Parallel(ScheduledSolver):
     that they run on as many cores. In a `world` of several processes each has some of the workers, and all call `run`
     alike; then the points of workers travel for each mean, and nothing else. Each worker draws terms for itself. The
     result depends on the number of workers, and not on that of the cores or the processes, to the bit. This is local
-    SGD (Stich 2019) on a manifold, with the mean of `projected_mean`.
+    SGD (Stich 2019) on a manifold.
 
     Parameters
     ----------
@@ -51,6 +63,10 @@ class Parallel(ScheduledSolver):
         mean; a number a little below that of the workers wins them back.
     outer_step : float
         How far to go from the last mean towards the next one; above 1 it goes beyond.
+    mean : {"factors", "projected"}
+        Of compiled steps on matrices of low rank the mean of the factors, which differs from the projected one by
+        products of two moves since the last mean, and takes a third of its time; or always the projected one, which
+        others have anyway, and all that made their factors anew meanwhile. The result of a run is a projected mean.
     world : World, optional
         `MPIWorld()` for the processes that ``mpiexec`` started; unless given, this process alone. In several
         processes a checkpoint is a path or a `SharedCheckpoint`, a criterion goes by steps (no `MaxSeconds`), and the
@@ -99,6 +115,7 @@ class Parallel(ScheduledSolver):
         first: int = 1000,
         step_factor: float = 1.0,
         outer_step: float = 1.0,
+        mean: str = "factors",
         world: World | None = None,
     ) -> None:
         self.solver = instance("solver", solver, ScheduledSolver, "a solver with a schedule, such as SGD")
@@ -115,6 +132,7 @@ class Parallel(ScheduledSolver):
         self.first = integer("first", first, 1)
         self.step_factor = number("step_factor", step_factor, above=0)
         self.outer_step = number("outer_step", outer_step, above=0)
+        self.mean = one_of("mean", mean, MEANS)
         self.max_iter = -(-solver.max_iter // self.workers)
         self.step_size = solver.step_size
         self.world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
@@ -148,8 +166,9 @@ class Parallel(ScheduledSolver):
         meeting = AtFactors(own[0].gauge, manifold.rank) if gauged else AtPoints(manifold)  # type: ignore[attr-defined]
         sizes = self._sizes(problem)
         return ParallelEngine(
-            own, meeting, first, self.every, self.outer_step, self.workers, self.world, sizes
-        )
+            own, meeting, first, self.every, self.outer_step, self.workers, self.world, sizes,
+            by_factors=self.mean == "factors",
+        )  # fmt: skip
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
         work = super().prepare(problem, seed, first_step)
@@ -266,17 +285,24 @@ class AtPoints:
         """Return what a worker brings; its state may be used up."""
         return self.seen(engine, state)
 
-    def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each) -> Iterable[Any]:
+    def joined(self, pairs: Pairs, counts: Sequence[tuple[float, float]], each: Each) -> Iterable[Any]:
         """Return the means of pairs, which may be used up; `each` maps functions, in threads say."""
-        return each(lambda task: self.mean(*task), list(zip(pairs, weights, strict=True)))
+        return each(lambda task: self.mean(*task), list(zip(pairs, map(_weights, counts), strict=True)))
 
-    def taken(self, engine: Engine, state: Any, mean: Any) -> Any:
-        """Return the state in which a worker goes on from the mean."""
+    def taken(self, engine: Engine, state: Any, mean: Any, place: int) -> Any:
+        """Return the state in which a worker goes on from the mean, and which says that it came from that place."""
         return engine.moved(state, mean)
 
     def point(self, mean: Any) -> Any:
         """Return the point that a mean is."""
         return mean
+
+    def came_from(self, own: Sequence[Any]) -> int:
+        """Return the number of the projected mean from which all workers here came by steps and means of factors.
+
+        Any other number where they came from elsewhere.
+        """
+        return -1
 
 
 class AtFactors(AtPoints):
@@ -285,7 +311,8 @@ class AtFactors(AtPoints):
     def __init__(self, gauge: Gauge, rank: int) -> None:
         self.gauge, self.rank = gauge, rank
         # Of one side there is nothing to deal.
-        self.deal = self._dealt if isinstance(gauge, GeneralGauge) else None
+        self.deals = isinstance(gauge, GeneralGauge)
+        self.deal = self._dealt if self.deals else None
 
     def seen(self, engine: Any, state: Any) -> Any:
         return _copied(engine.factors(state))
@@ -293,35 +320,70 @@ class AtFactors(AtPoints):
     def brought(self, engine: Engine, state: Any) -> Any:
         return engine.handed_over(state).factors
 
-    def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each) -> Iterable[Any]:
-        return self.gauge.merged(pairs, weights, self.rank, each) if pairs else []
+    def joined(self, pairs: Pairs, counts: Sequence[tuple[float, float]], each: Each) -> Iterable[Any]:
+        return merged(self.gauge, pairs, [*map(_weights, counts)], self.rank, each) if pairs else []
 
     def _dealt(self, own: Any, place: int, counts: tuple[int, int], swap: Swap) -> Any:
-        gauge: Any = self.gauge
-        return gauge.merged_by_two(own, place, np.array(counts) / sum(counts), self.rank, swap)
+        return merged_by_two(self.gauge, own, place, _weights(counts), self.rank, swap)
 
-    def taken(self, engine: Engine, state: Any, mean: Any) -> Any:
+    def taken(self, engine: Engine, state: Any, mean: Any, place: int) -> Any:
         for own, part in zip(state.factors, mean, strict=True):
             if own is not part:
                 np.copyto(own, part)
         counters = self.gauge.fresh_counters(mean)
         counters.counts[0] = state.updates
-        return engine.taken_over(GaugedState(state.factors, counters, state.steps, state.renewals + 1))
+        return engine.taken_over(GaugedState(state.factors, counters, state.steps, place))
 
     def point(self, mean: Any) -> Any:
         return self.gauge.point_of(mean, self.rank)
+
+    def came_from(self, own: Sequence[Any]) -> int:
+        # A worker that made its factors anew counts it.
+        numbers = {state.renewals for state in own}
+        return numbers.pop() if len(numbers) == 1 else -1
+
+    def averaged(
+        self,
+        ends: Mapping[int, Any],
+        shares: Sequence[int],
+        world: World,
+        crew: Crew,
+        outer_step: float,
+        before: Sequence[Any],
+    ) -> list[Any]:
+        """Return the mean of factors that all came from the same, for each of those here and that `before`."""
+        many, tree = list(ends.values()), []
+        if world.size > 1:
+
+            def join(pairs: Pairs, counts: Sequence[tuple[int, int]]) -> list[Any]:
+                return blended(pairs, [*map(_weights, counts)], crew.each)
+
+            def deal(own: Any, place: int, counts: tuple[int, int], swap: Swap) -> Any:
+                return blended_by_two(own, place, _weights(counts), swap)
+
+            many = [world.joined(ends, len(shares), join, shares, deal if self.deals else None)]
+        else:
+            tree = [(low, high, _weights(counts)) for low, high, counts in tree_of(shares)]
+        found = averaged(self.gauge, many, tree, self.rank, crew, outer_step, before)
+        return found if world.size == 1 else found[:1] * len(ends) + found[1:]
+
+
+def _weights(counts: tuple[float, float]) -> Array:
+    return np.array(counts) / sum(counts)
 
 
 @dataclass
 class ParallelState:
     """Where each worker stands, and counters.
 
-    `before` holds the last mean, in the form in which workers meet, where an outer step will lead away from it.
+    `before` holds the last mean, in the form in which workers meet, where an outer step will lead away from it, and
+    `place` is the number of the last projected one: 0 at the start.
     """
 
     own: list[Any]
     before: list[Any]
     steps: int = 0
+    place: int = 0
 
     @property
     def updates(self) -> int:
@@ -349,6 +411,8 @@ class ParallelEngine(Engine):
         For how much each worker counts in the mean; all for as much where it is None.
     origin : int
         Steps before those that a state counts: where workers meet follows from all.
+    by_factors : bool
+        Whether workers whose factors came from the same meet at the mean of these.
     """
 
     engines: tuple[Engine, ...]
@@ -360,6 +424,7 @@ class ParallelEngine(Engine):
     world: World
     sizes: list[int] | None = None
     origin: int = 0
+    by_factors: bool = True
 
     @cached_property
     def crew(self) -> Crew:
@@ -368,7 +433,8 @@ class ParallelEngine(Engine):
 
     def load(self, point: Any) -> ParallelState:
         own = self.crew.each(lambda engine: engine.load(point), self.engines)
-        return ParallelState(own, self._before(lambda: self.engines[0].load(point)))
+        before = self._before(lambda: self.engines[0].load(point))
+        return ParallelState(own, before)
 
     @one_blas_thread()
     def advance(self, state: ParallelState, schedule: Array, etas: Array) -> ParallelState:
@@ -439,25 +505,34 @@ class ParallelEngine(Engine):
 
     def _at_mean(self, state: ParallelState) -> ParallelState:
         """Return the state in which all workers go on from their mean."""
-        brought = self.crew.each(self.meeting.brought, self.engines, state.own)
-        mean = self._mean(brought, state.before)
-        taken = self.crew.each(
-            lambda engine, own: self.meeting.taken(engine, own, mean), self.engines, state.own
-        )
-        return replace(state, own=taken, before=[mean][: len(state.before)])
+        meeting, each, before = self.meeting, self.crew.each, state.before
+        brought = each(meeting.brought, self.engines, state.own)
+        place = meeting.came_from(state.own)
+        # Factors of a start part most along its small singular values, and those of a point that was read are others.
+        nearly = self.by_factors and place == state.place > 0
+        if isinstance(meeting, AtFactors) and self.world.least(int(nearly)):
+            ends = dict(zip(self.world.mine(self.workers), brought, strict=True))
+            found = meeting.averaged(ends, self._shares, self.world, self.crew, self.outer_step, before)
+            means, before = found[: len(brought)], found[len(brought) :]
+        else:
+            mean = self._mean(brought, before)
+            means, before, place = [mean] * len(brought), [mean][: len(before)], state.place + 1
+        taken = each(partial(meeting.taken, place=place), self.engines, state.own, means)
+        return replace(state, own=taken, before=before, place=place)
+
+    @property
+    def _shares(self) -> list[int]:
+        """For how much each worker counts."""
+        return [1] * self.workers if self.sizes is None else self.sizes
 
     def _mean(self, brought: list[Any], before: list[Any]) -> Any:
         """Return the mean of what all workers bring, or where the outer step leads to from the last one."""
         meeting, each = self.meeting, self.crew.each
-
-        def join(pairs: list[Any], counts: list[tuple[int, int]]) -> Iterable[Any]:
-            return meeting.joined(pairs, [np.array(pair) / sum(pair) for pair in counts], each)
-
         ends = dict(zip(self.world.mine(self.workers), brought, strict=True))
-        mean = self.world.joined(ends, self.workers, join, self.sizes, meeting.deal)
+        join = partial(meeting.joined, each=each)
+        mean = self.world.joined(ends, self.workers, join, self._shares, meeting.deal)
         for last in before:
-            weights = np.array([1.0 - self.outer_step, self.outer_step])
-            [mean] = meeting.joined([(last, mean)], [weights], each)
+            [mean] = meeting.joined([(last, mean)], [(1.0 - self.outer_step, self.outer_step)], each)
         return mean
 
 

@@ -126,7 +126,7 @@ class World(ABC):
         size = sum(part.nbytes for part in arrays_of(template))
         while span < n_agents:
             # What the agents from `low` to before `high` became, and those from `high` on, become one.
-            pairs = [(low, low + span) for low in range(0, n_agents - span, 2 * span)]
+            pairs = _pairs(n_agents, span)
             ways = [way for pair in pairs for way in _ways(owners, *pair, span)]
             dealt = self._partners(ways, n_agents) if deal is not None and self.swaps else {}
             ways = [way for way in ways if owners[way[0]] not in dealt]
@@ -134,11 +134,9 @@ class World(ABC):
             for agent, message in self.deliver(messages, ways, size, n_agents).items():
                 held.setdefault(agent // span * span, _thing(message, template))
 
-            def count(low: int, span: int = span) -> tuple[int, int]:
-                return sum(shares[low : low + span]), sum(shares[low + span : low + 2 * span])
-
+            counts = {low: _counts(shares, low, span) for low, _ in pairs}
             here = [pair for pair in pairs if pair[0] in held and pair[1] in held]
-            joined = join([(held[low], held[high]) for low, high in here], [count(low) for low, _ in here])
+            joined = join([(held[low], held[high]) for low, high in here], [counts[low] for low, _ in here])
             then = {low: one for (low, _), one in zip(here, joined, strict=True)}
             if self.rank in dealt and deal is not None:
                 # The pair of which one thing is here.
@@ -146,7 +144,7 @@ class World(ABC):
                     (low, int(high in held)) for low, high in pairs if (low in held) != (high in held)
                 ]
                 then[low] = deal(
-                    held[low + place * span], place, count(low), partial(self.swap, dealt[self.rank])
+                    held[low + place * span], place, counts[low], partial(self.swap, dealt[self.rank])
                 )
             alone = {
                 low: one for low, one in held.items() if low % (2 * span) == 0 and low + span >= n_agents
@@ -216,6 +214,22 @@ class World(ABC):
     def guard(self) -> AbstractContextManager[Any]:
         """Return what to do when this process fails: nobody may wait for it forever."""
         return nullcontext()
+
+
+def tree_of(shares: Sequence[int]) -> list[tuple[int, int, tuple[int, int]]]:
+    """Return the pairs in which `World.joined` joins all, in that order, and the two numbers of each."""
+    spans = [2**level for level in range(max(0, len(shares) - 1).bit_length())]
+    return [
+        (low, high, _counts(shares, low, span)) for span in spans for low, high in _pairs(len(shares), span)
+    ]
+
+
+def _pairs(n: int, span: int) -> list[tuple[int, int]]:
+    return [(low, low + span) for low in range(0, n - span, 2 * span)]
+
+
+def _counts(shares: Sequence[int], low: int, span: int) -> tuple[int, int]:
+    return sum(shares[low : low + span]), sum(shares[low + span : low + 2 * span])
 
 
 def _ways(owners: Array, low: int, high: int, span: int) -> Iterator[tuple[int, int]]:
