@@ -30,7 +30,7 @@ from problems.subspace import MatrixCompletion
 from rmopt import InvalidInputError, Problem
 from rmopt.core import FiniteSum, LowRankPoint, MissingCapabilityError, PSDPoint
 from rmopt.costs import BilinearSum, Graph
-from rmopt.engines.factor_means import merged
+from rmopt.engines.factor_means import averaged, merged
 from rmopt.engines.gauged import GENERAL, SYMMETRIC
 from rmopt.experiments import Run
 from rmopt.manifolds import (
@@ -67,6 +67,7 @@ from rmopt.solvers import (
     World,
 )
 from rmopt.solvers.threads import Crew
+from rmopt.solvers.world import tree_of
 
 Array = np.ndarray
 
@@ -295,6 +296,7 @@ def test_what_remembers_goes_on_from_the_mean(problem: Problem) -> None:
         ({"first": 0}, "first"),
         ({"step_factor": 0.0}, "step_factor"),
         ({"outer_step": 0.0}, "outer_step"),
+        ({"mean": "median"}, "mean"),
     ],
 )
 def test_wrong_options_get_a_sentence(options: dict[str, Any], sentence: str) -> None:
@@ -319,9 +321,56 @@ def test_factors_meet_where_points_do(gauge: Any, apart: float) -> None:
     assert gauge.drift(found, 3) < 1e-12
 
 
+@pytest.mark.parametrize("gauge", [GENERAL, SYMMETRIC], ids=["general", "symmetric"])
+@pytest.mark.parametrize("outer_step", [None, 1.5])
+def test_factors_from_the_same_factors_meet_at_their_mean(gauge: Any, outer_step: float | None) -> None:
+    """The mean of factors, gone on from the last one, is off from that of matrices by the square of moves alone."""
+    rng, count = np.random.default_rng(2), 5
+    manifold = FixedRankEmbedded(2100, 1030, 3) if gauge is GENERAL else PSDFixedRank(2100, 3)
+    start = gauge.factors_of(manifold.random_point(rng))
+    talls = len(gauge.sides(start))
+    moves = [
+        [rng.standard_normal((len(part), 3)) / len(part) ** 0.5 for part in start[: talls + 1]]
+        for _ in range(count)
+    ]
+    tree = [(low, high, np.array(two) / sum(two)) for low, high, two in tree_of([1, 2, 1, 1, 3])]
+    weights, off = np.array([1, 2, 1, 1, 3]) / 8, []
+    for size in (1e-2, 1e-3):
+        many, before = (
+            [deepcopy(start) for _ in range(count)],
+            [] if outer_step is None else [deepcopy(start)],
+        )
+        for one, move in zip(many, moves, strict=True):
+            for part, change in zip(one[: talls + 1], move, strict=True):
+                part[: len(change), :3] += size * change
+                if len(change) == 3 and gauge is SYMMETRIC:
+                    part[:] = (part + part.T) / 2
+        ends = [gauge.point_of(one, 3) for one in many]
+        mean = projected_mean(manifold, ends, weights)
+        if outer_step is not None:
+            mean = projected_mean(manifold, [gauge.point_of(start, 3), mean], [1 - outer_step, outer_step])
+        found = {
+            threads: averaged(
+                gauge, deepcopy(many), tree, 3, Crew(threads), outer_step or 1.0, deepcopy(before)
+            )
+            for threads in (1, 2, 7)
+        }
+        assert len(found[1]) == count + len(before)
+        for threads, means in found.items():
+            for one in means:
+                assert all(map(np.array_equal, one, found[1][0])), threads
+                assert gauge.drift(one, 3) < 1e-12
+        # In memory of their own, and none beyond the columns.
+        assert len({id(one[0]) for one in found[2]}) == len(found[2])
+        assert not any(part[..., 3:].any() for part in found[1][0])
+        off.append(np.linalg.norm(dense_of(gauge.point_of(found[1][0], 3)) - dense_of(mean)))
+    assert 50 < off[0] / off[1] < 200
+    assert off[0] < 1e-3 * np.linalg.norm(dense_of(mean))
+
+
 def test_workers_meet_more_and_more_seldom(problem: Problem) -> None:
     for workers, begin in ((2, [0, 1000, 2000, 4000, 8000]), (4, [0, 1000, 2000, 3000, 4000, 5333, 7110])):
-        engine = Parallel(solver(), workers, every=5000).engine(problem)
+        engine = Parallel(solver(), workers, first=1000, every=5000).engine(problem)
         met = [0]
         while met[-1] < 30_000:
             met.append(engine._next_mean(met[-1]))  # type: ignore[attr-defined]
@@ -364,7 +413,7 @@ class Room(World):
     def deliver(self, messages: Any, ways: Any, size: int, n_agents: int) -> Any:
         owners, found = self.owners(n_agents), self.told(dict(messages))
         assert all(message.nbytes == size for message in messages.values())
-        return dict(messages) | {one: found[one] for one, other in ways if owners[other] == self.rank}
+        return dict(messages) | {one: found[one].copy() for one, other in ways if owners[other] == self.rank}
 
     def swap(self, partner: int, parts: Any, into: Any) -> None:
         post = self.table["post"]
@@ -405,6 +454,37 @@ def test_all_processes_join_the_same_pairs() -> None:
                 )
                 assert all(np.array_equal(one, alone) for one in found)
     assert dealt.count(0) == dealt.count(1) > 20
+
+
+@each_row("kind", ["general", "wide", "symmetric", "reference"])
+@each_row("outer_step", [1.0, 1.5])
+def test_any_number_of_processes_gives_the_same_bits(kind: str, outer_step: float) -> None:
+    rng = np.random.default_rng(0)
+    left, right = rng.standard_normal((2, 60, 140 if kind == "wide" else 12))
+    manifold = (
+        PSDFixedRank(12, 2) if kind == "symmetric" else FixedRankEmbedded(left.shape[1], left.shape[1], 2)
+    )
+    problem = Problem(
+        manifold, BilinearSum(left, left if kind == "symmetric" else right, targets=np.ones(60))
+    )
+    start = manifold.random_point(np.random.default_rng(5))
+    engine = "reference" if kind == "reference" else "auto"
+
+    def learned(world: World, mean: str = "factors") -> Any:
+        own = SGD(0.01, max_iter=2500, engine=engine, sampler=Uniform(60))
+        return Parallel(own, 5, first=30, outer_step=outer_step, mean=mean, world=world).run(
+            problem, start, random_state=1
+        )
+
+    alone = learned(OneProcess())
+    for size in (2, 3, 4, 5):
+        for found in Room.together(size, learned):
+            assert np.array_equal(dense(found), dense(alone)), size
+            assert found.updates == alone.updates
+    projected = learned(OneProcess(), "projected")
+    cost = problem.cost
+    assert np.array_equal(dense(projected), dense(alone)) == (kind == "reference")
+    assert abs(cost.value(projected.point) - cost.value(alone.point)) < 0.05 * cost.value(start)
 
 
 def test_looking_at_a_run_changes_nothing(problem: Problem) -> None:

@@ -112,7 +112,7 @@ class Parallel(ScheduledSolver):
         workers: int = 2,
         *,
         every: int = 100_000,
-        first: int = 1000,
+        first: int = 250,
         step_factor: float = 1.0,
         outer_step: float = 1.0,
         mean: str = "factors",

@@ -81,7 +81,8 @@ class World(ABC):
     ) -> Mapping[int, Array]:
         """Send messages of agents along some ways (from, to); return those that are for agents here, by their sender.
 
-        All messages are of so many bytes. One to several agents of a process travels there once.
+        All messages are of so many bytes. One to several agents of a process travels there once. What is returned is
+        written over.
         """
 
     @abstractmethod
