@@ -115,11 +115,15 @@ def tall_qr(A: Array) -> tuple[Array, Array]:
 
 def _qr_by_gram(A: Array) -> tuple[Array, Array] | None:
     """Return Q and R of A = Q R by the Gram matrix of A, or None where Q would lose digits."""
+    if A.dtype not in (np.float64, np.float32):
+        return None
     with np.errstate(all="ignore"):
         gram = A.T @ A
-        lengths = np.sqrt(np.diag(gram))
+        squares, limits = np.diag(gram), np.finfo(A.dtype)
+        lengths = np.sqrt(squares)
         cosines = gram / np.outer(lengths, lengths)
-    if not np.all(np.isfinite(cosines)):
+    # Of smaller squares digits are lost.
+    if not (squares.min() > limits.tiny / limits.eps and np.all(np.isfinite(cosines))):
         return None
     values = np.linalg.eigvalsh(cosines)
     # QᵀQ is off by as many roundings as the condition number of the cosines.

@@ -142,12 +142,15 @@ def test_a_qr_of_columns_that_are_nearly_orthogonal_goes_by_their_gram_matrix(
     tall_qr(A)
     assert not called
     # Columns of which squares are lost, and of length zero, and what is no number.
-    for worst in (1e-180, 1e180, 0.0, np.nan):
+    for worst in (1e-158, 1e-180, 1e180, 0.0, np.nan):
         A[:, 0] = worst * rng.standard_normal(len(A)) if worst == worst else worst
         called.clear()
         Q, _ = tall_qr(A)
         assert called
         assert np.isnan(worst) or np.abs(Q.T @ Q - np.eye(8)).max() < 1e-13
+    for kind in (np.int8, np.int16, np.uint8, np.bool_):
+        Q, _ = tall_qr(rng.integers(2, size=(40_000, 8)).astype(kind))
+        assert np.abs(Q.T @ Q - np.eye(8)).max() < 1e-13
 
 
 def test_largest_eigenvalues_far_below_others_in_size() -> None:

@@ -27,7 +27,7 @@ from problems.data import stream
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import MatrixCompletion
-from rmopt import InvalidInputError, Problem
+from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import FiniteSum, LowRankPoint, MissingCapabilityError, PSDPoint
 from rmopt.costs import BilinearSum, Graph
 from rmopt.engines.factor_means import averaged, merged
@@ -355,15 +355,18 @@ def test_factors_from_the_same_factors_meet_at_their_mean(gauge: Any, outer_step
             )
             for threads in (1, 2, 7)
         }
-        assert len(found[1]) == count + len(before)
-        for threads, means in found.items():
-            for one in means:
-                assert all(map(np.array_equal, one, found[1][0])), threads
+        means, sizes = found[1]
+        assert len(means) == count + len(before)
+        np.testing.assert_allclose(sizes, gauge.fresh_counters(means[0]).size, rtol=1e-13)
+        for threads, (others, others_sizes) in found.items():
+            assert np.array_equal(others_sizes, sizes)
+            for one in others:
+                assert all(map(np.array_equal, one, means[0])), threads
                 assert gauge.drift(one, 3) < 1e-12
         # In memory of their own, and none beyond the columns.
-        assert len({id(one[0]) for one in found[2]}) == len(found[2])
-        assert not any(part[..., 3:].any() for part in found[1][0])
-        off.append(np.linalg.norm(dense_of(gauge.point_of(found[1][0], 3)) - dense_of(mean)))
+        assert len({id(one[0]) for one in means}) == len(means)
+        assert not any(part[..., 3:].any() for part in means[0])
+        off.append(np.linalg.norm(dense_of(gauge.point_of(means[0], 3)) - dense_of(mean)))
     assert 50 < off[0] / off[1] < 200
     assert off[0] < 1e-3 * np.linalg.norm(dense_of(mean))
 
@@ -485,6 +488,41 @@ def test_any_number_of_processes_gives_the_same_bits(kind: str, outer_step: floa
     cost = problem.cost
     assert np.array_equal(dense(projected), dense(alone)) == (kind == "reference")
     assert abs(cost.value(projected.point) - cost.value(alone.point)) < 0.05 * cost.value(start)
+
+
+def test_a_run_that_ends_early_asks_for_no_later_step(problem: Problem) -> None:
+    table = np.full(4000, 0.01)
+
+    class Follows(ShuffledEpochs):
+        """Draws from as many terms as the run has seen."""
+
+        known = 10
+
+        def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
+            assert start < 1200
+            return rng.integers(self.known, size=(size, 1))
+
+    def widened(point: Any) -> float:
+        sampler.known = 600
+        return 0.0
+
+    start = problem.manifold.random_point(np.random.default_rng(5))
+    for sampler in (Follows(600), ShuffledEpochs(60)):
+        own = SGD(lambda t: table[t], max_iter=200_000, sampler=sampler)
+        recorder = Recorder({"at": widened}, at=[600])
+        found = Parallel(own, 2).run(problem, start, random_state=0, stop=MaxSteps(700), recorder=recorder)
+        assert found.steps == 700
+    sampler = Follows(600)
+    assert not Parallel(SGD(0.1, sampler=sampler), 2).prepare(problem, 0, 0).ahead
+    assert Parallel(SGD(0.1, sampler=Uniform(60)), 2).prepare(problem, 0, 0).ahead
+
+
+def test_workers_that_cancel_each_other_have_diverged(problem: Problem) -> None:
+    start = problem.manifold.random_point(np.random.default_rng(5))
+    for engine in ("auto", "reference"):
+        parallel = Parallel(solver(engine=engine), 2, first=100, outer_step=1e30)
+        with pytest.raises(DivergedError, match="diverged at step"):
+            parallel.run(problem, start, random_state=0)
 
 
 def test_looking_at_a_run_changes_nothing(problem: Problem) -> None:

@@ -31,10 +31,10 @@ from rmopt.core import LowRankPoint
 from rmopt.engines.reference import ReferenceState
 from rmopt.manifolds import PSDFixedRank
 from rmopt.solvers import FromDraw
+from rmopt.solvers.ahead import Ahead
 from rmopt.solvers.continued import Continued
 from rmopt.solvers.scheduled import Schedule
 from rmopt.solvers.step_sizes import as_step_size
-from rmopt.solvers.threads import Crew
 
 Chunks = list[tuple[Any, Any]]
 
@@ -170,31 +170,54 @@ def test_terms_that_are_drawn_ahead_are_those_of_their_blocks() -> None:
         drawn.append(start)
         if start == 16_384 * 9:
             raise ZeroDivisionError
-        return rng.integers(10**9, size=(size, 1))
+        return rng.integers(10**9, size=(size, 1 if start < 16_384 * 7 else 2))
 
-    def schedule(last: int, crew: Crew | None) -> Schedule:
-        rule = as_step_size(lambda t: 1.0 / (1.0 + t))
-        return Schedule(None, FromDraw(draw), rule, 3, 5, 5, last, crew)  # type: ignore[arg-type]
+    def schedule(last: int, ahead: Ahead | None) -> Schedule:
+        # The rule knows no step behind the last.
+        rule = as_step_size(lambda t: (1.0 / (1.0 + np.arange(last)))[t])
+        return Schedule(None, FromDraw(draw), rule, 3, 5, 5, last, ahead)  # type: ignore[arg-type]
 
-    def given(work: Schedule) -> np.ndarray:
+    def given(work: Schedule) -> list[np.ndarray]:
         pieces, step = [], work.first_step
         while step < work.last:
             terms, etas = work.at(step, min(work.last - step, 1 + 7 * (step - 5)))
-            pieces.append(np.column_stack([terms, etas]))
+            pieces += [np.append(*both) for both in zip(terms, etas, strict=True)]
             step += len(etas)
-        return np.concatenate(pieces)
+        return pieces
 
     for last in (5 + 16_384 * 8, 5 + 16_384 * 8 - 100, 5 + 16_384 + 1, 7):
-        ahead = given(schedule(last, Crew(1)))
+        ahead = given(schedule(last, Ahead()))
         # Nothing is drawn that no step looks at.
         assert max(drawn) == (last - 6) // 16_384 * 16_384
-        assert np.array_equal(ahead, given(schedule(last, None)))
+        alone = given(schedule(last, None))
+        assert len(ahead) == len(alone) == last - 5
+        assert all(map(np.array_equal, ahead, alone))
         drawn.clear()
-    # What fails while it is drawn ahead is told where it would be drawn.
-    failing = schedule(5 + 16_384 * 12, Crew(1))
-    assert len(failing.at(5, 10**6)[1]) == 16_384
+    # What fails while it is drawn ahead is told where it is asked for: all blocks before are good.
+    failing, step = schedule(5 + 16_384 * 12, Ahead()), 5
+    while step < 5 + 16_384 * 9:
+        step += len(failing.at(step, 10**6)[1])
+        time.sleep(0.002)
     with pytest.raises(ZeroDivisionError):
-        given(failing)
+        failing.at(step, 1)
+
+
+@pytest.mark.parametrize(("width", "most"), [(4, 4), (2**23, 0)])
+def test_no_more_is_drawn_ahead_than_was_taken(width: int, most: int) -> None:
+    drawn: list[int] = []
+
+    def draw(block: int) -> np.ndarray:
+        drawn.append(block)
+        return np.zeros((width, 1))
+
+    ahead, block = Ahead(), 0
+    for _ in range(8):
+        taken, block = block, block + len(ahead.taken(draw, block, 100))
+        time.sleep(0.02)
+        assert len(drawn) <= block + min(block, most)
+        assert taken < block
+    assert (len(drawn) > block) == (most > 0)
+    assert sorted(drawn) == list(range(len(drawn)))
 
 
 def test_labels_that_come_late_begin_at_zero(

@@ -98,12 +98,12 @@ def averaged(
     crew: Any,
     outer_step: float,
     before: Sequence[Any],
-) -> list[Any]:
-    """Return for each of many, and of those before, the weighted sum of their factors, written over them.
+) -> tuple[list[Any], Array]:
+    """Return for each of many, and of those before, the weighted sum of their factors, and sizes of the tall ones.
 
     All came by steps from the same factors. So the sum stands for the nearest matrix of rank k to the weighted sum of
     the matrices, but for products of two of these moves: it is their mean through the retraction that adds to
-    factors.
+    factors. It is written over all of them.
 
     Parameters
     ----------
@@ -153,7 +153,8 @@ def averaged(
         sums[side] += gram
     C = total([one.C.copy() for one in many], [one.C for one in before])
     small = [C, *(_inverse(one, k) for one in (C, *map(symmetric, sums)))]
-    return [gauge.kind(*one[:count], *small) for one in (*many, *before)]
+    sizes = np.array([np.trace(one) for one in sums])
+    return [gauge.kind(*one[:count], *small) for one in (*many, *before)], sizes
 
 
 def _summed(factors: Any) -> list[int]:

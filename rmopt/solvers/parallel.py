@@ -1,6 +1,6 @@
 """Several workers that learn one model: local steps in threads or processes, and every so many steps their mean."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -26,10 +26,12 @@ from rmopt.engines.factor_means import (
     merged_by_two,
 )
 from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState, GeneralGauge
-from rmopt.errors import InvalidInputError
+from rmopt.errors import DivergedError, InvalidInputError
+from rmopt.kernels.steps import Counters
 from rmopt.manifolds.means import mean_on
+from rmopt.solvers.ahead import Ahead
 from rmopt.solvers.base import Result
-from rmopt.solvers.samplers import Sampler
+from rmopt.solvers.samplers import Sampler, is_pure
 from rmopt.solvers.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.shards import Shards
 from rmopt.solvers.step_sizes import StepSize
@@ -54,7 +56,7 @@ class Parallel(ScheduledSolver):
         What each worker does: `SGD` and its relatives, all without `average`.
     workers : int
     every : int
-        The most steps of each worker between means. A mean costs about as much as a thousand steps.
+        The most steps of each worker between means. A mean costs about as much as a thousand steps of two workers.
     first : int
         Steps before the first mean. The next one is as far; later ones follow after 1 / (`workers` - 1) of the steps
         before, up to `every`: points part most where the run begins. From `every` on: all are as far.
@@ -66,7 +68,8 @@ class Parallel(ScheduledSolver):
     mean : {"factors", "projected"}
         Of compiled steps on matrices of low rank the mean of the factors, which differs from the projected one by
         products of two moves since the last mean, and takes a third of its time; or always the projected one, which
-        others have anyway, and all that made their factors anew meanwhile. The result of a run is a projected mean.
+        others have anyway, as have all at first and after one made its factors anew. Where a run ends between means,
+        its result is a projected one.
     world : World, optional
         `MPIWorld()` for the processes that ``mpiexec`` started; unless given, this process alone. In several
         processes a checkpoint is a path or a `SharedCheckpoint`, a criterion goes by steps (no `MaxSeconds`), and the
@@ -173,9 +176,10 @@ class Parallel(ScheduledSolver):
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
         work = super().prepare(problem, seed, first_step)
         work.engine = replace(work.engine, origin=first_step)  # type: ignore[type-var]
-        if len(self.world.mine(self.workers)) > 1:
+        samplers = work.sampler.samplers  # type: ignore[attr-defined]
+        if len(samplers) > 1 and all(map(is_pure, samplers)):
             # Workers would wait for what is drawn for all of them.
-            work.crew = Crew(1)
+            work.ahead = Ahead()
         return work
 
     def sampler_for(self, problem: Problem) -> Sampler:
@@ -285,12 +289,12 @@ class AtPoints:
         """Return what a worker brings; its state may be used up."""
         return self.seen(engine, state)
 
-    def joined(self, pairs: Pairs, counts: Sequence[tuple[float, float]], each: Each) -> Iterable[Any]:
+    def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each) -> Iterable[Any]:
         """Return the means of pairs, which may be used up; `each` maps functions, in threads say."""
-        return each(lambda task: self.mean(*task), list(zip(pairs, map(_weights, counts), strict=True)))
+        return each(lambda task: self.mean(*task), list(zip(pairs, weights, strict=True)))
 
     def taken(self, engine: Engine, state: Any, mean: Any, place: int) -> Any:
-        """Return the state in which a worker goes on from the mean, and which says that it came from that place."""
+        """Return the state in which a worker goes on from a projected mean, and which says which one it was."""
         return engine.moved(state, mean)
 
     def point(self, mean: Any) -> Any:
@@ -311,8 +315,7 @@ class AtFactors(AtPoints):
     def __init__(self, gauge: Gauge, rank: int) -> None:
         self.gauge, self.rank = gauge, rank
         # Of one side there is nothing to deal.
-        self.deals = isinstance(gauge, GeneralGauge)
-        self.deal = self._dealt if self.deals else None
+        self.deal = self._dealt if isinstance(gauge, GeneralGauge) else None
 
     def seen(self, engine: Any, state: Any) -> Any:
         return _copied(engine.factors(state))
@@ -320,17 +323,19 @@ class AtFactors(AtPoints):
     def brought(self, engine: Engine, state: Any) -> Any:
         return engine.handed_over(state).factors
 
-    def joined(self, pairs: Pairs, counts: Sequence[tuple[float, float]], each: Each) -> Iterable[Any]:
-        return merged(self.gauge, pairs, [*map(_weights, counts)], self.rank, each) if pairs else []
+    def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each) -> Iterable[Any]:
+        return merged(self.gauge, pairs, weights, self.rank, each) if pairs else []
 
     def _dealt(self, own: Any, place: int, counts: tuple[int, int], swap: Swap) -> Any:
         return merged_by_two(self.gauge, own, place, _weights(counts), self.rank, swap)
 
     def taken(self, engine: Engine, state: Any, mean: Any, place: int) -> Any:
+        return self._from(engine, state, mean, place, self.gauge.fresh_counters(mean))
+
+    def _from(self, engine: Engine, state: Any, mean: Any, place: int, counters: Counters) -> Any:
         for own, part in zip(state.factors, mean, strict=True):
             if own is not part:
                 np.copyto(own, part)
-        counters = self.gauge.fresh_counters(mean)
         counters.counts[0] = state.updates
         return engine.taken_over(GaugedState(state.factors, counters, state.steps, place))
 
@@ -343,16 +348,11 @@ class AtFactors(AtPoints):
         return numbers.pop() if len(numbers) == 1 else -1
 
     def averaged(
-        self,
-        ends: Mapping[int, Any],
-        shares: Sequence[int],
-        world: World,
-        crew: Crew,
-        outer_step: float,
-        before: Sequence[Any],
-    ) -> list[Any]:
-        """Return the mean of factors that all came from the same, for each of those here and that `before`."""
-        many, tree = list(ends.values()), []
+        self, engine: "ParallelEngine", state: "ParallelState", ends: Sequence[Any]
+    ) -> "ParallelState":
+        """Return the state in which all go on from the mean of their factors, which all came from the same."""
+        world, shares, crew = engine.world, engine.shares, engine.crew
+        many, tree = list(ends), []
         if world.size > 1:
 
             def join(pairs: Pairs, counts: Sequence[tuple[int, int]]) -> list[Any]:
@@ -361,14 +361,21 @@ class AtFactors(AtPoints):
             def deal(own: Any, place: int, counts: tuple[int, int], swap: Swap) -> Any:
                 return blended_by_two(own, place, _weights(counts), swap)
 
-            many = [world.joined(ends, len(shares), join, shares, deal if self.deals else None)]
+            numbered = dict(zip(world.mine(len(shares)), ends, strict=True))
+            many = [world.joined(numbered, len(shares), join, shares, deal if self.deal else None)]
         else:
             tree = [(low, high, _weights(counts)) for low, high, counts in tree_of(shares)]
-        found = averaged(self.gauge, many, tree, self.rank, crew, outer_step, before)
-        return found if world.size == 1 else found[:1] * len(ends) + found[1:]
+        found, sizes = averaged(self.gauge, many, tree, self.rank, crew, engine.outer_step, state.before)
+        # Hardly anything is copied then, unless one mean is for many.
+        means = found[: len(many)] if world.size == 1 else found[:1] * len(ends)
+        own = [
+            self._from(one, worker, mean, state.place, Counters(np.zeros(2, dtype=np.int64), sizes.copy()))
+            for one, worker, mean in zip(engine.engines, state.own, means, strict=True)
+        ]
+        return replace(state, own=own, before=found[len(many) :])
 
 
-def _weights(counts: tuple[float, float]) -> Array:
+def _weights(counts: tuple[int, int]) -> Array:
     return np.array(counts) / sum(counts)
 
 
@@ -447,12 +454,13 @@ class ParallelEngine(Engine):
         with self.world.guard():
             while done < len(etas):
                 end = min(len(etas), done + self._next_mean(state.steps) - state.steps)
-                terms = parts[done:end].swapaxes(0, 1)
-                own = self.crew.each(partial(_advanced, etas=etas[done:end]), self.engines, state.own, terms)
-                state = replace(state, own=own, steps=state.steps + end - done)
-                done = end
-                if self._met(state.steps):
-                    state = self._at_mean(state)
+                steps = state.steps + end - done
+                bring = self.meeting.brought if self._met(steps) else None
+                work = partial(_advanced, etas=etas[done:end], bring=bring)
+                ends = self.crew.each(work, self.engines, state.own, parts[done:end].swapaxes(0, 1))
+                state, done = replace(state, own=[own for own, _ in ends], steps=steps), end
+                if bring is not None:
+                    state = self._at_mean(state, [brought for _, brought in ends])
         return state
 
     @one_blas_thread()
@@ -466,7 +474,7 @@ class ParallelEngine(Engine):
     def handed_over(self, state: ParallelState) -> Any:
         if not self._alone and not self._met(state.steps):
             with self.world.guard():
-                state = self._at_mean(state)
+                state = self._at_mean(state, self.crew.each(self.meeting.brought, self.engines, state.own))
         stands = self.engines[0].handed_over(state.own[0])
         return _with_updates(stands, int(self.world.total(state.updates)))
 
@@ -503,42 +511,51 @@ class ParallelEngine(Engine):
             at += gap
         return at + max(0, (steps - at) // self.every + 1) * self.every - self.origin
 
-    def _at_mean(self, state: ParallelState) -> ParallelState:
+    def _at_mean(self, state: ParallelState, brought: list[Any]) -> ParallelState:
         """Return the state in which all workers go on from their mean."""
-        meeting, each, before = self.meeting, self.crew.each, state.before
-        brought = each(meeting.brought, self.engines, state.own)
-        place = meeting.came_from(state.own)
+        meeting, place = self.meeting, state.place + 1
         # Factors of a start part most along its small singular values, and those of a point that was read are others.
-        nearly = self.by_factors and place == state.place > 0
-        if isinstance(meeting, AtFactors) and self.world.least(int(nearly)):
-            ends = dict(zip(self.world.mine(self.workers), brought, strict=True))
-            found = meeting.averaged(ends, self._shares, self.world, self.crew, self.outer_step, before)
-            means, before = found[: len(brought)], found[len(brought) :]
-        else:
-            mean = self._mean(brought, before)
-            means, before, place = [mean] * len(brought), [mean][: len(before)], state.place + 1
-        taken = each(partial(meeting.taken, place=place), self.engines, state.own, means)
-        return replace(state, own=taken, before=before, place=place)
+        nearly = self.by_factors and state.place == meeting.came_from(state.own) > 0
+        try:
+            if isinstance(meeting, AtFactors) and self.world.least(int(nearly)):
+                return meeting.averaged(self, state, brought)
+            mean = self._mean(brought, state.before)
+        except (InvalidInputError, np.linalg.LinAlgError) as error:
+            raise DivergedError(
+                f"the run diverged at step {state.steps}, where workers met ({str(error).rstrip('.')}); take a "
+                "smaller step size.",
+                state.steps,
+            ) from error
+        take = partial(meeting.taken, mean=mean, place=place)
+        own = self.crew.each(take, self.engines, state.own)
+        return replace(state, own=own, before=[mean][: len(state.before)], place=place)
 
     @property
-    def _shares(self) -> list[int]:
-        """For how much each worker counts."""
+    def shares(self) -> list[int]:
+        """For how much each worker of all processes counts."""
         return [1] * self.workers if self.sizes is None else self.sizes
 
     def _mean(self, brought: list[Any], before: list[Any]) -> Any:
         """Return the mean of what all workers bring, or where the outer step leads to from the last one."""
         meeting, each = self.meeting, self.crew.each
         ends = dict(zip(self.world.mine(self.workers), brought, strict=True))
-        join = partial(meeting.joined, each=each)
-        mean = self.world.joined(ends, self.workers, join, self._shares, meeting.deal)
+
+        def join(pairs: Pairs, counts: Sequence[tuple[int, int]]) -> Iterable[Any]:
+            return meeting.joined(pairs, [*map(_weights, counts)], each)
+
+        mean = self.world.joined(ends, self.workers, join, self.shares, meeting.deal)
         for last in before:
-            [mean] = meeting.joined([(last, mean)], [(1.0 - self.outer_step, self.outer_step)], each)
+            weights = np.array([1.0 - self.outer_step, self.outer_step])
+            [mean] = meeting.joined([(last, mean)], [weights], each)
         return mean
 
 
-def _advanced(engine: Engine, state: Any, terms: Array, etas: Array) -> Any:
-    """Return where steps lead; the terms lie between those of other workers."""
-    return engine.advance(state, np.ascontiguousarray(terms), etas)
+def _advanced(
+    engine: Engine, state: Any, terms: Array, etas: Array, bring: Callable[[Engine, Any], Any] | None
+) -> tuple[Any, Any]:
+    """Return where steps lead, and what is brought from there; terms of other workers may lie between these."""
+    state = engine.advance(state, np.ascontiguousarray(terms), etas)
+    return state, None if bring is None else bring(engine, state)
 
 
 def _copied(state: Any) -> Any:

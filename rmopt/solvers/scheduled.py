@@ -1,7 +1,6 @@
 """Solvers that follow a schedule: a sampler draws terms, a rule draws step sizes, an engine does the steps."""
 
 from abc import abstractmethod
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,23 +13,18 @@ from rmopt.core.streams import generator
 from rmopt.engines.base import Engine, diverged
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.renamed import renamed
+from rmopt.solvers.ahead import Ahead
 from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.step_sizes import StepSize, watched
-from rmopt.solvers.threads import Crew
-
-# Terms, and a step size for each step.
-Drawn = tuple[Array, Array]
-# Steps whose terms threads are given together.
-TOGETHER = 2**16
 
 
 @dataclass
 class Schedule:
     """The engine of a run, and the terms and step sizes that it is given, which are drawn block by block.
 
-    Blocks are counted from the step `origin` on, which is not 0 where the terms of earlier steps were others. A crew
-    draws the next ones while the steps of these are done.
+    Blocks are counted from the step `origin` on, which is not 0 where the terms of earlier steps were others. With
+    `ahead` the next ones are drawn while the steps of these are done, where the sampler allows it.
     """
 
     engine: Engine
@@ -40,49 +34,42 @@ class Schedule:
     first_step: int
     origin: int = 0
     last: int = 2**62
-    crew: Crew | None = None
-    # The blocks that were drawn last; the next ones, by the number of the first.
+    ahead: Ahead | None = None
+    # The blocks that were drawn last: their terms, and the step sizes of those that were asked for.
     blocks: range = range(0)
-    drawn: Drawn = field(default_factory=lambda: (np.empty((0, 1), dtype=int), np.empty(0)))
-    ahead: dict[int, tuple[range, Future[Drawn]]] = field(default_factory=dict)
+    drawn: Array = field(default_factory=lambda: np.empty((0, 1), dtype=int))
+    lengths: dict[int, Array] = field(default_factory=dict)
 
-    def at(self, step: int, most: int) -> Drawn:
-        """Return terms and step sizes from a step on: at most so many, and no more than are drawn together."""
-        block = (step - self.origin) // self.sampler.block_size
-        if block not in self.blocks and most > 0:
-            self.blocks, self.drawn = self._taken(block)
+    def at(self, step: int, most: int) -> tuple[Array, Array]:
+        """Return terms and step sizes from a step on: at most so many, and no more than are drawn by now."""
+        size = self.sampler.block_size
+        block = (step - self.origin) // size
+        if most > 0 and block not in self.blocks:
+            end = -(-(self.last - self.origin) // size)
+            found = [self.terms(block)] if self.ahead is None else self.ahead.taken(self.terms, block, end)
+            self.drawn = found[0] if len(found) == 1 else np.concatenate(found)
+            self.blocks, self.lengths = range(block, block + len(found)), {}
         start = step - self._begin(self.blocks.start)
-        part = slice(start, start + most)
-        return self.drawn[0][part], self.drawn[1][part]
-
-    def _taken(self, block: int) -> tuple[range, Drawn]:
-        """Return a block, and more that were drawn with it meanwhile; a crew begins to draw the next ones."""
-        blocks, coming = self.ahead.pop(block, (range(block, block + 1), None))
-        found = self._drawn(blocks) if coming is None else coming.result()
-        if self.crew is not None and self._begin(blocks.stop) < self.last:
-            end = -(-(self.last - self.origin) // self.sampler.block_size)
-            # Threads meet where these end, which takes as long as a few hundred steps.
-            following = range(
-                blocks.stop, min(blocks.stop + max(1, TOGETHER // self.sampler.block_size), end)
-            )
-            self.ahead = {following.start: (following, self.crew.begin(self._drawn, following))}
-        return blocks, found
-
-    def _drawn(self, blocks: range) -> Drawn:
-        terms, lengths = zip(*map(self.draw, blocks), strict=True)
-        return (
-            (terms[0], lengths[0]) if len(blocks) == 1 else (np.concatenate(terms), np.concatenate(lengths))
-        )
+        terms, first = self.drawn[start : start + most], step - self._begin(block)
+        asked = range(block, block - (-(first + len(terms)) // size)) if len(terms) else ()
+        for one in asked:
+            if one not in self.lengths:
+                self.lengths[one] = self._lengths(np.arange(self._begin(one), self._begin(one + 1)))
+        lengths = np.concatenate([self.lengths[one] for one in asked]) if asked else np.empty(0)
+        return terms, lengths[first : first + len(terms)]
 
     def _begin(self, block: int) -> int:
         return self.origin + block * self.sampler.block_size
 
-    def draw(self, block: int) -> Drawn:
-        """Return the terms and step sizes of a block."""
+    def terms(self, block: int) -> Array:
+        """Return the terms of a block."""
         size, origin = self.sampler.block_size, self.origin
         rng = generator(self.seed, self.sampler.stream, block, *([origin] if origin else []))
-        steps = np.arange(self._begin(block), self._begin(block + 1))
-        return self.sampler.draw(rng, block * size, size), self._lengths(steps)
+        return self.sampler.draw(rng, block * size, size)
+
+    def draw(self, block: int) -> tuple[Array, Array]:
+        """Return the terms and step sizes of a block."""
+        return self.terms(block), self._lengths(np.arange(self._begin(block), self._begin(block + 1)))
 
     def _lengths(self, steps: Array) -> Array:
         """Return the step sizes of a block; a rule that ends with the budget is asked for no step beyond it."""

@@ -61,7 +61,7 @@ class Crew:
     Parameters
     ----------
     count : int
-        That of the caller among them; another one at least can be let begin something.
+        That of the caller among them.
     """
 
     def __init__(self, count: int) -> None:
@@ -83,14 +83,13 @@ class Crew:
         tasks: list[Future[Any]] = []
         try:
             for others in calls[1:]:
-                tasks.append(self.begin(function, *others))
+                tasks.append(self._begin(function, *others))
             own = [function(*one) for one in calls[:1]]
         finally:
             wait(tasks)
         return own + [task.result() for task in tasks]
 
-    def begin(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Let a thread call a function, and return at once."""
+    def _begin(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         if self._process != os.getpid():
             # A fork has none of the threads.
             self._start()
