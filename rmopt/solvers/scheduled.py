@@ -49,14 +49,14 @@ class Schedule:
             found = [self.terms(block)] if self.ahead is None else self.ahead.taken(self.terms, block, end)
             self.drawn = found[0] if len(found) == 1 else np.concatenate(found)
             self.blocks, self.lengths = range(block, block + len(found)), {}
-        start = step - self._begin(self.blocks.start)
-        terms, first = self.drawn[start : start + most], step - self._begin(block)
-        asked = range(block, block - (-(first + len(terms)) // size)) if len(terms) else ()
+        start, first = step - self._begin(self.blocks.start), step - self._begin(block)
+        count = max(0, min(most, self._begin(self.blocks.stop) - step))
+        asked = range(block, block - (-(first + count) // size)) if count else range(0)
         for one in asked:
             if one not in self.lengths:
                 self.lengths[one] = self._lengths(np.arange(self._begin(one), self._begin(one + 1)))
-        lengths = np.concatenate([self.lengths[one] for one in asked]) if asked else np.empty(0)
-        return terms, lengths[first : first + len(terms)]
+        lengths = np.concatenate([np.empty(0), *(self.lengths[one] for one in asked)])
+        return self.drawn[start : start + count], lengths[first : first + count]
 
     def _begin(self, block: int) -> int:
         return self.origin + block * self.sampler.block_size
