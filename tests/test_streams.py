@@ -202,6 +202,26 @@ def test_terms_that_are_drawn_ahead_are_those_of_their_blocks() -> None:
         failing.at(step, 1)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="This system has no fork.")
+def test_a_fork_draws_for_itself() -> None:
+    ahead = Ahead()
+
+    def draw(block: int) -> np.ndarray:
+        time.sleep(0.2 * (os.getpid() == parent))
+        return np.full((4, 1), block)
+
+    parent = os.getpid()
+    ahead.taken(draw, 0, 100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        signal.alarm(20)
+        os._exit(0 if ahead.taken(draw, 1, 100)[0][0, 0] == 1 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert ahead.taken(draw, 1, 100)[0][0, 0] == 1
+
+
 @pytest.mark.parametrize(("width", "most"), [(4, 4), (2**23, 0)])
 def test_no_more_is_drawn_ahead_than_was_taken(width: int, most: int) -> None:
     drawn: list[int] = []

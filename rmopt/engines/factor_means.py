@@ -84,7 +84,7 @@ def blended_by_two(own: Any, place: int, weight: Array, swap: Swap) -> Any:
     other = [np.empty(part.shape) for part in (mine, C)]
     swap([theirs, C], other)
     for part, more in zip((mine, C), other, strict=True):
-        # In the order of the pair, whose second is summed over where it is here.
+        # A sum of two is the same in either order.
         blend(weight[place], part, weight[1 - place], more)
     swap([mine], [theirs])
     return own

@@ -25,7 +25,7 @@ class Ahead:
         """Return a block, and those after it that were drawn by now; more, before `end`, are drawn from now on."""
         if self._process != os.getpid():
             # A fork has no thread that would draw.
-            self.__init__()  # type: ignore[misc]
+            self._coming, self._process = {}, os.getpid()
         coming = self._coming.pop(block, None)
         found = [draw(block) if coming is None else coming.result()]
         while (follows := self._coming.get(block + len(found))) is not None and _fits(follows, found[0]):
@@ -36,8 +36,9 @@ class Ahead:
             most = min(MOST, self._count, NUMBERS // size or int(size <= LARGE))
             blocks = range(following, min(following + most, end))
             self._coming = {one: self._coming.get(one) or Future() for one in blocks}
-            # It may be drawing when the program ends.
-            threading.Thread(target=_draw, args=(draw, self._coming.copy()), daemon=True).start()
+            if self._coming:
+                # It may be drawing when the program ends.
+                threading.Thread(target=_draw, args=(draw, self._coming.copy()), daemon=True).start()
         return found
 
 

@@ -40,6 +40,8 @@ class World(ABC):
         The number of this process, and of all.
     sent : int array, shape (2,)
         Messages and bytes that this process sent to partners so far.
+    swaps : bool
+        Whether it has `swap`, by which two processes deal the work of a mean.
 
     See Also
     --------
