@@ -15,7 +15,6 @@ from rmopt.engines.bilinear import BilinearEngine
 from rmopt.engines.gauged import GaugedState, padded
 from rmopt.kernels import bilinear_sgd
 from rmopt.kernels.bilinear_sgd import Products
-from rmopt.kernels.lifted import Factors
 from rmopt.kernels.steps import FINISHED, StepRows
 from rmopt.renamed import former_names
 
@@ -151,10 +150,10 @@ class DeferredEngine(BilinearEngine):
         block = OpenBlock.empty(self.block_size, state.factors.C.shape[0])
         return DeferredState(state.factors, state.counters, state.steps, state.renewals, block)
 
-    def factors(self, state: DeferredState) -> Factors:  # type: ignore[override]
+    def dump(self, state: DeferredState) -> LowRankPoint:  # type: ignore[override]
         A, B = state.factors.A.copy(), state.factors.B.copy()
         self._close(state.block, A, B)
-        return state.factors._replace(A=A, B=B)
+        return self.gauge.point_of(state.factors._replace(A=A, B=B), self.manifold.rank)
 
     def loop(  # type: ignore[override]
         self, state: DeferredState, terms: StepRows, position: int, probe_every: int, growth_limit: float

@@ -70,11 +70,12 @@ def merged_by_two(gauge: Gauge, own: Any, place: int, weight: Array, k: int, swa
 def blended(pairs: Pairs, weights: Sequence[Array], each: Each) -> list[Any]:
     """Return for each pair weighted sums of its factors, written over the first: a part of what `averaged` does."""
     tasks = [
-        (*weight, one[number], other[number])
+        (weight[0], part, weight[1], more)
         for (one, other), weight in zip(pairs, weights, strict=True)
-        for number in _summed(one)
+        # The tall factors, and C.
+        for part, more in zip(one[: len(one) // 2], other[: len(other) // 2], strict=True)
     ]
-    list(each(lambda task: blend(task[0], task[2], task[1], task[3]), tasks))
+    list(each(lambda task: blend(*task), tasks))
     return [one for one, _ in pairs]
 
 
@@ -155,11 +156,6 @@ def averaged(
     small = [C, *(_inverse(one, k) for one in (C, *map(symmetric, sums)))]
     sizes = np.array([np.trace(one) for one in sums])
     return [gauge.kind(*one[:count], *small) for one in (*many, *before)], sizes
-
-
-def _summed(factors: Any) -> list[int]:
-    """Return the numbers of the tall factors and of C."""
-    return list(range(len(factors) // 2))
 
 
 def _parts(gauge: Gauge, cores: Any, weight: Array, roots: Any, k: int) -> tuple[Array, list[Array]]:

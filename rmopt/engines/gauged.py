@@ -306,11 +306,7 @@ class GaugedEngine(Engine):
                 raise diverged(state.steps, etas[position])
 
     def dump(self, state: GaugedState) -> Any:
-        return self.gauge.point_of(self.factors(state), self.manifold.rank)
-
-    def factors(self, state: GaugedState) -> Any:
-        """Return the factors at which a state stands, to be read; the state is not changed."""
-        return state.factors
+        return self.gauge.point_of(state.factors, self.manifold.rank)
 
     def taken_over(self, state: Any) -> GaugedState | None:
         fits = isinstance(state, GaugedState) and GAUGES[type(state.factors)] is self.gauge

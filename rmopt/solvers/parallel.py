@@ -318,7 +318,7 @@ class AtFactors(AtPoints):
         self.deal = self._dealt if isinstance(gauge, GeneralGauge) else None
 
     def seen(self, engine: Any, state: Any) -> Any:
-        return _copied(engine.factors(state))
+        return self.brought(engine, _copied(state))
 
     def brought(self, engine: Engine, state: Any) -> Any:
         return engine.handed_over(state).factors

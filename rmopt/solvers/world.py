@@ -15,6 +15,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.points import arrays_of, rebuilt
+from rmopt.engines.factor_means import Swap
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 
 # Seconds for which a process asks without a pause whether its messages have arrived; the longest pause after that;
@@ -24,8 +25,6 @@ BUSY, PAUSE, LATE = 1e-3, 0.05, 2.0
 _yield_core: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
 # Pairs of things, and how many agents each of the two stands for, or how large their shares are.
 Join = Callable[[list[tuple[Any, Any]], list[tuple[int, int]]], Iterable[Any]]
-# Send arrays to a partner, and fill others with what it sends.
-Swap = Callable[[Sequence[Array], Sequence[Array]], None]
 # The first or second thing of a pair, which of the two it is (0, 1), the two numbers, and how to swap arrays with the
 # process that has the other one.
 Deal = Callable[[Any, int, tuple[int, int], Swap], Any]
