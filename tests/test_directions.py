@@ -108,7 +108,7 @@ def test_exact_steps() -> None:
     result = ConjugateGradient(step_length=Exact(), tol=1e-10).run(problem, random_state=0)
     # Three distinct curvatures: three steps, each of one evaluation.
     assert result.converged
-    assert (result.steps, result.counts["costs"]) == (3, 4)
+    assert (result.steps, result.history[-1]["costs"]) == (3, 4)
     with pytest.raises(MissingCapabilityError, match=r"Rayleigh has no `exact_step"):
         GradientDescent(Exact()).run(PLACES["sphere"][0])
 

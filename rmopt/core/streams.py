@@ -29,6 +29,7 @@ class Stream(IntEnum):
     # Not 0: a seed padded with zeros is the seed itself, and users draw their data from that.
     POINT = 10
     ORDER = 11
+    DIRECTIONS = 12
     # Shares its number with CURVATURE: no run draws from both, and another number would change results in print.
     TRIPLETS_OF_SPLITS = 3
 

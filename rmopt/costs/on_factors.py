@@ -7,7 +7,7 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, Factored
 from rmopt.core.arguments import instance
-from rmopt.core.cost import Cost
+from rmopt.core.cost import Cost, HasHessianAction
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.product import LowRankFactors, Parts
 from rmopt.core.psd import PSDFactor, PSDPoint
@@ -17,7 +17,8 @@ from rmopt.linalg import factor_product
 class OnFactors(Cost):
     """A cost f(W) as a function of factors: of Y with W = YYᵀ, or of A and B with W = ABᵀ.
 
-    For `PSDFactors`, `FixedRankFactors` and `BoundedRank`. Nothing of the size of W is formed.
+    For `PSDFactors`, `FixedRankFactors` and `BoundedRank`. Nothing of the size of W is formed. It has
+    second derivatives where the cost has them.
 
     Parameters
     ----------
@@ -50,6 +51,8 @@ class OnFactors(Cost):
         self.cost = instance("cost", cost, Cost, "a cost of matrices of low rank")
         if hasattr(cost, "shape"):
             self.shape = cost.shape
+        if isinstance(cost, HasHessianAction):
+            self.hessian = self._hessian
 
     def refuses(self, point_type: type) -> str | None:
         whole = PSDPoint if issubclass(point_type, PSDFactor) else LowRankPoint
@@ -79,8 +82,7 @@ class OnFactors(Cost):
 
         return product
 
-    def hessian(self, point: Any, direction: Any) -> Any:
-        """Return the second derivative by the factors along a direction."""
+    def _hessian(self, point: Any, direction: Any) -> Any:
         return self.hessian_along(point)(direction)
 
 

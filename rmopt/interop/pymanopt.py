@@ -35,6 +35,8 @@ from rmopt.core.transport import ByProjection
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.solvers.base import Result, Solver, StopRule
 from rmopt.solvers.checkpoint import Saving
+from rmopt.solvers.oracle import Oracle
+from rmopt.solvers.premise import held
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.stop import Converged, asked
 from rmopt.solvers.threads import one_blas_thread
@@ -309,7 +311,7 @@ class PymanoptSolver(Solver):
                 found.iterations,
             )
         ours = isinstance(watch.reason, Converged)
-        return Result(
+        result = Result(
             point=found.point,
             steps=found.iterations,
             updates=found.iterations,
@@ -320,6 +322,11 @@ class PymanoptSolver(Solver):
             converged=ours if watch.reason else "grad norm" in found.stopping_criterion,
             counts=watch.counts,
         )
+        if not watch.counts["gradients"]:
+            return result
+        gradient = problem.riemannian_gradient(found.point)
+        norm = problem.manifold.norm(found.point, gradient)
+        return held(result, Oracle(problem, None, None, seed), found.cost, gradient, norm, norm)
 
 
 def _drawing(problem: Problem, first: Any, rng: np.random.Generator) -> Problem:

@@ -6,13 +6,14 @@ from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.certificate import Certificate, certify
 from rmopt.solvers.checkpoint import Checkpoint, SharedCheckpoint
 from rmopt.solvers.coordinate_descent import CoordinateDescent
-from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
+from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.gossip import Gossip, GossipEngine, GossipState, Matchings
 from rmopt.solvers.growth import Doubling, Growth, OneByOne
 from rmopt.solvers.hybrid import Hybrid
 from rmopt.solvers.identification import ManifoldIdentification
 from rmopt.solvers.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
+from rmopt.solvers.oracle import Iterate, Oracle
 from rmopt.solvers.parallel import Parallel
 from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
 from rmopt.solvers.rank_rounds import RankEngine, RankState

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from rmopt.core.arguments import integer, one_of
 from rmopt.core.values import Value
-from rmopt.solvers.descent import Iterate, Oracle
+from rmopt.solvers.oracle import Iterate, Oracle
 
 
 class lazy:  # noqa: N801 - used like `functools.cached_property`, which takes a lock

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 from rmopt.core.arguments import bounded, integer, number
 from rmopt.renamed import renamed
-from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
+from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.line_search import LBFGS
-from rmopt.solvers.trust_regions import TrustRegions
+from rmopt.solvers.oracle import Iterate, Oracle
+from rmopt.solvers.trust_regions import TrustRegions, beside_saddle
 
 
 @renamed(max_iterations="max_iter")
@@ -65,6 +66,9 @@ class Hybrid(GradientSolver):
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         state = self.far.begin(work, point)
+        below = beside_saddle(work, state) if state.norm <= self.limit(state) else None
+        if below is not None:
+            return self.begin(work, below)
         return state._replace(memory=(state.memory, self.near.begin_memory))
 
     def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:

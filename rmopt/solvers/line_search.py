@@ -6,8 +6,9 @@ from typing import Annotated, Any
 from rmopt.core.arguments import bounded, instance, shown
 from rmopt.errors import InvalidInputError
 from rmopt.renamed import renamed
-from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
+from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
+from rmopt.solvers.oracle import Iterate, Oracle
 from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength, Trial
 
 

@@ -1,5 +1,6 @@
 """Minimisation over the positive semidefinite cone by factors that grow: ILA, with a certificate."""
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -193,7 +194,8 @@ class RankIncremental(Solver):
             if isinstance(solver, GradientSolver):
                 # In the geometry of factors, where columns may vanish.
                 local = Problem(PSDFactors(*Y.shape), cost)
-                return solver.with_gradient_norm(gradient_norm).run(local, Y, random_state=seed).point
+                states = solver.with_gradient_norm(gradient_norm).iterate(local, Y, random_state=seed)
+                return deque(states, 1).pop().point
             local = Problem(manifold.with_rank(Y.shape[1]), cost)
             found = solver.run(local, point_of(Y), random_state=seed)
             point = getattr(found, "point", None)

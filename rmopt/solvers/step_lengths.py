@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from rmopt.core.arguments import number
 from rmopt.core.points import size_of
 from rmopt.errors import MissingCapabilityError
-from rmopt.solvers.descent import RESOLVED, Iterate, Oracle
+from rmopt.solvers.descent import RESOLVED
 from rmopt.solvers.directions import Half, Move
+from rmopt.solvers.oracle import Iterate, Oracle
 
 # Trials along one direction.
 TRIALS = 40

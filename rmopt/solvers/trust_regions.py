@@ -1,8 +1,9 @@
 """Second-order methods: trust regions, also of linearised residuals, and adaptive cubic regularisation."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from math import frexp
 from typing import Annotated, Any
 
@@ -11,11 +12,14 @@ import scipy.linalg
 import scipy.optimize
 
 from rmopt.core.arguments import bounded, integer, number, optional
+from rmopt.core.points import size_of
 from rmopt.core.problem import Problem
+from rmopt.core.streams import Stream, generator
 from rmopt.costs.residuals import ResidualSum
 from rmopt.errors import MissingCapabilityError
 from rmopt.renamed import renamed
-from rmopt.solvers.descent import GradientSolver, Iterate, Oracle
+from rmopt.solvers.descent import GradientSolver
+from rmopt.solvers.oracle import Iterate, Oracle
 
 Map = Callable[[Any], Any]
 Solved = tuple[Any, float, float, float, bool]
@@ -25,6 +29,8 @@ ACCEPTED = 0.05
 # Changes of the cost below this share of it are rounding; there the gradient alone decides. In single precision so
 # many roundings would be seen, and fewer are allowed for.
 ROUNDING = 1e3 * np.finfo(float).eps
+# Products with the Hessian to find the direction of least curvature of a start without gradient.
+KRYLOV = 30
 
 
 @renamed(max_iterations="max_iter")
@@ -46,7 +52,9 @@ class ModelSolver(GradientSolver):
         return -1.0, 0
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
-        return work.first(point, lambda state: self.begin_memory, lambda state: 0)
+        state = work.first(point, lambda state: self.begin_memory, lambda state: 0)
+        below = beside_saddle(work, state) if state.norm <= self.limit(state) else None
+        return state if below is None else self.begin(work, below)
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         point, gradient = state.point, state.gradient
@@ -121,8 +129,8 @@ class ModelSolver(GradientSolver):
 class TrustRegions(ModelSolver):
     """Newton steps, solved inexactly by conjugate gradients within a trust region (Absil, Baker and Gallivan 2007).
 
-    Directions of negative curvature lead out of saddle points, but for a start that is one exactly. Where the cost
-    has a preconditioner, the trust region and the inner iteration are measured by it (Steihaug 1983).
+    Directions of negative curvature lead out of saddle points and maxima, also of a start that is one exactly. Where
+    the cost has a preconditioner, the trust region and the inner iteration are measured by it (Steihaug 1983).
 
     Parameters
     ----------
@@ -340,37 +348,73 @@ class AdaptiveCubics(ModelSolver):
 
     def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
         """Return what `ModelSolver` says, with σ."""
-        point, inner, sigma = state.point, work.inner, state.memory[0]
-        length = state.norm * scale
-        basis = [state.gradient / -state.norm]
-        diagonal, beside = list[float](), list[float]()
-        y = np.zeros(1)
-        for k in range(self.max_inner):
-            Hq = product(basis[k])
-            diagonal.append(inner(point, basis[k], Hq))
+        point, sigma, length = state.point, state.memory[0], state.norm * scale
+        for basis, diagonal, beside, rest in islice(  # noqa: B007
+            _lanczos(work, point, state.gradient / -state.norm, product), self.max_inner
+        ):
             if sigma < 0.0:
                 # Ten steps of steepest descent; of length 1 where there is no curvature to tell.
                 sigma = diagonal[0] ** 2 / (10.0 * length) or length
             y = _cubic_minimum(np.array(diagonal), np.array(beside), length, sigma)
-            # Twice, for Lanczos vectors lose their orthogonality.
-            for _ in range(2):
-                for q in basis:
-                    Hq = Hq - q * inner(point, q, Hq)
-            rest = max(inner(point, Hq, Hq), 0.0) ** 0.5
             # The model's gradient at the step is what the next Lanczos vector adds.
             size = float(np.linalg.norm(y))
-            if rest * abs(y[-1]) <= 0.1 * length * min(
-                1.0, size, state.norm / state.first_norm + 1e-3
-            ) or rest <= 1e-14 * work.coarseness * max(map(abs, diagonal)):
+            if rest * abs(y[-1]) <= 0.1 * length * min(1.0, size, state.norm / state.first_norm + 1e-3):
                 break
-            beside.append(rest)
-            basis.append(Hq * (1.0 / rest))
-        tri = np.diag(diagonal) + np.diag(beside[: len(y) - 1], 1) + np.diag(beside[: len(y) - 1], -1)
-        step = basis[0] * float(y[0])
-        for q, share in zip(basis[1:], y[1:], strict=False):
-            step = step + q * float(share)
+        tri = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
+        step = _combined(basis, y)
         promised = float(length * y[0] - 0.5 * y @ tri @ y)
         return step, promised, size, sigma, sigma * size * size * size > 1e-8 * promised
+
+
+def beside_saddle(work: Oracle, state: Iterate) -> Any | None:
+    """Return a lower point along the direction of least curvature of a point without gradient, or None."""
+    point, manifold = state.point, work.manifold
+    start = manifold.random_tangent_vector(point, generator(work.seed, Stream.DIRECTIONS))
+    start = start * (1.0 / work.inner(point, start, start) ** 0.5)
+    krylov = _lanczos(work, point, start, work.hessian(point, state.gradient))
+    for basis, diagonal, beside, rest in islice(krylov, KRYLOV):  # noqa: B007
+        values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside)
+        if rest * abs(vectors[-1, 0]) <= 0.1 * abs(values[0]):
+            break
+    # Differences of gradients know curvatures to about a millionth of the largest one.
+    if not values[0] < -1e-6 * np.abs(values).max():
+        return None
+    along, t = _combined(basis, vectors[:, 0]), max(manifold.typical_dist, size_of(point))
+    noise = ROUNDING * work.coarseness * abs(state.cost)
+    while (promised := -0.5 * values[0] * t * t) > noise:
+        there, cost, _ = work.reached(point, along, t)
+        if cost < state.cost - 0.1 * promised - noise:
+            return there
+        t *= 0.5
+    return None
+
+
+def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tuple[Any, Any, Any, float]]:
+    """Yield an orthonormal basis of a Krylov space that grows, the tridiagonal matrix there, and what is outside.
+
+    The matrix is its diagonal and what is beside it. It ends where the space holds all its products.
+    """
+    inner, basis, diagonal, beside = work.inner, [start], list[float](), list[float]()
+    while True:
+        Hq = product(basis[-1])
+        diagonal.append(inner(point, basis[-1], Hq))
+        # Twice, for Lanczos vectors lose their orthogonality.
+        for _ in range(2):
+            for q in basis:
+                Hq = Hq - q * inner(point, q, Hq)
+        rest = max(inner(point, Hq, Hq), 0.0) ** 0.5
+        yield basis, diagonal, beside, rest
+        if rest <= 1e-14 * work.coarseness * max(map(abs, diagonal)):
+            return
+        beside.append(rest)
+        basis.append(Hq * (1.0 / rest))
+
+
+def _combined(basis: list[Any], shares: Any) -> Any:
+    step = basis[0] * float(shares[0])
+    for q, share in zip(basis[1:], shares[1:], strict=True):
+        step = step + q * float(share)
+    return step
 
 
 def _cubic_minimum(diagonal: Any, beside: Any, length: float, sigma: float) -> Any:

@@ -1,0 +1,326 @@
+"""A problem as solvers of whole gradients ask it, and where they stand."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf, isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rmopt.core.arguments import shown
+from rmopt.core.cost import Cost
+from rmopt.core.manifold import Manifold
+from rmopt.core.points import arrays_of, coarseness_of, in_precision
+from rmopt.core.problem import Problem, ambient_at, unchanged
+from rmopt.core.transport import ByManifold, ByProjection, Transport
+from rmopt.errors import InvalidInputError, RmoptError
+from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.manifolds.product import ByFactors, Product
+from rmopt.solvers.base import broke_down
+
+# What needs no look before it is taken for a number.
+_FLOATS = (float, np.float64, np.float32)
+# Length of a step between two gradients whose difference stands for the Hessian.
+DIFFERENCE = 1e-6
+COUNTED = ("costs", "gradients", "hessians", "retractions")
+
+
+class Iterate(NamedTuple):
+    """Where a solver of whole gradients stands.
+
+    Attributes
+    ----------
+    point : point
+    cost : float
+    gradient : tangent vector
+        The Riemannian gradient.
+    norm, first_norm : float
+        Lengths of the gradients here and at the start.
+    memory : object
+        What the direction or the model remembers.
+    search : object
+        What the step length remembers.
+    step_size, step_length : float
+        The last step: the factor of the direction, and the length of both.
+    counts : tuple of int
+        Costs, gradients, Hessian products and retractions so far.
+    stuck : bool
+        Whether no step along the gradient lowers the cost: rounding decides.
+    steps, updates : int
+    best : tuple
+        The least cost and the shortest gradient so far, and the number of steps since one of them was found.
+
+    See Also
+    --------
+    Result : what is left of the last one.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import GradientDescent
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+    >>> states = list(GradientDescent().iterate(problem, random_state=0))
+    >>> states[0].steps, states[-1].cost < states[0].cost
+    (0, True)
+    """
+
+    point: Any
+    cost: float
+    gradient: Any
+    norm: float
+    first_norm: float
+    memory: Any
+    search: Any
+    step_size: float = 0.0
+    step_length: float = 0.0
+    counts: tuple[int, ...] = (0, 0, 0, 0)
+    stuck: bool = False
+    steps: int = 0
+    updates: int = 0
+    best: tuple[float, float, int] = (inf, inf, 0)
+
+
+def counts_of(counts: Sequence[int]) -> dict[str, int]:
+    """Return what was evaluated, by name."""
+    return dict(zip(COUNTED, counts, strict=True))
+
+
+def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
+    """Return whether vectors are carried by projection in a space of arrays, whose inner product is the metric."""
+    kind, way = type(manifold), type(transport)
+    if isinstance(manifold, Product):
+        carried = (
+            (one, one.default_transport if way is ByFactors else transport) for one in manifold.factors
+        )
+        return kind.inner_product is Product.inner_product and all(is_extrinsic(*pair) for pair in carried)
+    if not isinstance(manifold, ArrayManifold) or not manifold.has_ambient_metric:
+        return False
+    own = getattr(manifold.transport, "__func__", None)
+    return way is ByProjection or (way is ByManifold and own is ArrayManifold.transport)
+
+
+def _single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose points or vectors are of single precision: others' parts may compute in double."""
+    return lambda *arguments: in_precision(function(*arguments), np.float32)
+
+
+def _stay(start: Any, end: Any, vector: Any) -> Any:
+    return vector
+
+
+class Oracle:
+    """A problem as solvers of whole gradients ask it: by point, without checks, and counted.
+
+    Parameters
+    ----------
+    problem : Problem
+    retraction : Retraction, str or None
+        The manifold's default retraction where it is None.
+    transport : Transport or str, optional
+        The manifold's default transport unless given.
+    seed : int
+        Of the run, for random directions.
+
+    Attributes
+    ----------
+    manifold, cost, inner : object
+        Those of the problem, and the manifold's inner product.
+    carry : callable
+        From a start, an end and a tangent vector at the start to one at the end.
+    is_extrinsic : bool
+        Whether `carry` leaves vectors as they are, in a space of arrays around the manifold: with tangent vectors
+        they have the inner products of their projections, and what is made of them is projected when it is used.
+    counts : list of int
+        Costs, gradients, Hessian products and retractions so far.
+    coarseness : float
+        How many times coarser the points are rounded than those of double precision.
+
+    See Also
+    --------
+    rmopt.core.Problem : the same questions with checks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import Oracle
+    >>> work = Oracle(Problem(Sphere(3), autograd_cost(lambda x: x[0])), None, None)
+    >>> cost, ambient = work.look(np.array([0.0, 1.0, 0.0]))
+    >>> cost, work.gradient(np.array([0.0, 1.0, 0.0]), ambient).tolist()
+    (0.0, [1.0, 0.0, 0.0])
+    """
+
+    coarseness = 1.0
+
+    def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
+        manifold, cost = problem.manifold, problem.cost
+        self.problem, self.manifold, self.cost, self.seed = problem, manifold, cost, seed
+        self._retraction: Callable[..., Any] = manifold.fitting(retraction)
+        overrides = type(cost).preconditioner_at is not Cost.preconditioner_at
+        self._preconditions = overrides or hasattr(cost, "precondition")
+        chosen = manifold.default_transport if transport is None else transport
+        # Preconditioners want vectors of the tangent space.
+        self.is_extrinsic = not self._preconditions and is_extrinsic(manifold, chosen)
+        self.bends = problem.lacks_hessian() is None
+        self.carry = _stay if self.is_extrinsic else chosen.on(manifold)
+        self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
+        self.inner = manifold.inner_product
+        self.counts = [0, 0, 0, 0]
+        # The last ambient gradient, for products with the Hessian at the same point.
+        self._ambient: tuple[Any, Any] = (None, None)
+        self._preconditioners: list[tuple[Any, Any]] = []
+        # A point, and products with the Hessian there that a shorter step may need again.
+        self.products: tuple[Any, list[Any]] = (None, [])
+        self.last_cost = 0.0
+        # Whether a product with the Hessian was seen to leave its arguments as they are.
+        self.trusted = False
+        # Whether a trial of this step met a cost that is not finite.
+        self.blocked = False
+        # Of ambient arrays; that of the first gradient, which was held against the points.
+        self._shape: Any = None
+
+    def look(self, point: Any) -> tuple[float, Any]:
+        """Return the cost at a point, and the ambient gradient where it comes with it."""
+        self.counts[0] += 1
+        if self.fused:
+            self.counts[1] += 1
+            value, ambient = self.cost.value_and_gradient(point)
+            ambient = self._own(ambient, "gradient", point)
+        else:
+            value, ambient = self.cost.value(point), None
+        self.last_cost = found = float(value) if type(value) in _FLOATS else self.problem.real(value)
+        return found, ambient
+
+    def gradient(self, point: Any, ambient: Any = None) -> Any:
+        """Return the Riemannian gradient."""
+        if ambient is None:
+            self.counts[1] += 1
+            ambient = self._own(self.cost.gradient(point), "gradient", point)
+        self._ambient = point, ambient
+        return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
+
+    def recall(self, point: Any) -> None:
+        """Ask for the ambient gradient at a point where the run was before; it counted then."""
+        if self.bends:
+            counts = self.counts[:]
+            self._ambient_at(point)
+            self.counts[:] = counts
+
+    def _ambient_at(self, point: Any) -> Any:
+        """Return the ambient gradient, which is asked for where it is not that of the last point."""
+        if self._ambient[0] is not point:
+            self.gradient(point, self.look(point)[1] if self.fused else None)
+        return self._ambient[1]
+
+    def _own(self, ambient: Any, what: str, point: Any) -> Any:
+        """Return what a cost gave with arrays that it does not write to again, or refuse it."""
+        return ambient_at(self.manifold, point, ambient, self.cost, what, self._shape)
+
+    def retract(self, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        """Return the point at t along a tangent vector."""
+        self.counts[3] += 1
+        return self._retraction(self.manifold, point, tangent, t)
+
+    def reached(self, point: Any, tangent: Any, t: float = 1.0) -> tuple[Any, float, Any]:
+        """Return the point at the end of a step, the cost there, and the ambient gradient where it comes with it.
+
+        A step that is so long that the retraction or the cost fails ends at a cost of infinity.
+        """
+        there = None
+        try:
+            there = self.retract(point, tangent, t)
+            cost, ambient = self.look(there)
+            self.blocked = self.blocked or not isfinite(cost)
+            return there, cost, ambient
+        except ValueError as error:
+            # A retraction may refuse a step; what a cost says in our own words is for the user.
+            if not (there is None if isinstance(error, RmoptError) else broke_down(error)):
+                raise
+            self.last_cost = inf
+            return point if there is None else there, inf, None
+
+    def preconditioner(self, point: Any) -> Callable[[Any], Any] | None:
+        """Return the cost's preconditioner at a point as a function of tangent vectors, or None."""
+        if not self._preconditions:
+            return None
+        for known, found in self._preconditioners:
+            if known is point:
+                return found
+        made = self.cost.preconditioner_at(point)
+        if made is not None and self.coarseness > 1.0:
+            made = _single(made)
+        # Of the last two points: the ends of a step.
+        self._preconditioners = [*self._preconditioners[-1:], (point, made)]
+        return made
+
+    def positive(self, square: float, norm: float) -> float:
+        """Return ⟨g, P g⟩ of a gradient, or refuse a preconditioner for which it is not positive."""
+        if norm > 0.0 and square <= 0.0:
+            raise InvalidInputError(
+                f"the preconditioner of {self.cost._name} is not positive: ⟨g, P g⟩ = {square:.1e} for a gradient g; "
+                "rmopt.checks.check_cost holds it against its laws."
+            )
+        return square
+
+    def _try_preconditioner(self, point: Any, gradient: Any, norm: float) -> None:
+        precondition = self.preconditioner(point)
+        if precondition is None or not isfinite(norm):
+            return
+        found = precondition(gradient * 1.0)
+        given, shapes = ([part.shape for part in arrays_of(one)] for one in (found, gradient))
+        if given != shapes or not all(np.isfinite(part).all() for part in arrays_of(found)):
+            raise InvalidInputError(
+                f"the preconditioner of {self.cost._name} returned {shown(found)} for a tangent vector of "
+                f"{self.manifold}; return another one, of finite numbers."
+            )
+        self.positive(self.inner(point, gradient, found), norm)
+
+    def hessian(self, point: Any, gradient: Any) -> Callable[[Any], Any]:
+        """Return the Riemannian Hessian at a point as a function of tangent vectors.
+
+        Where cost or manifold have no second derivatives, differences of gradients stand for them.
+        """
+        manifold, counts = self.manifold, self.counts
+        if self.bends:
+            ambient, along = self._ambient_at(point), self.cost.hessian_along(point)
+            convert = manifold.euclidean_to_riemannian_hessian  # type: ignore[attr-defined]
+
+            def product(tangent: Any) -> Any:
+                counts[2] += 1
+                given = manifold.embedding(point, tangent)
+                call = partial(along, given)
+                bent = call() if self.trusted else unchanged(self.cost, [point, given], call, "hessian")
+                self.trusted = True
+                return convert(point, ambient, self._own(bent, "hessian", point), tangent)
+
+            return product
+
+        def difference(tangent: Any) -> Any:
+            length = manifold.norm(point, tangent)
+            if not length > 0.0:
+                return tangent
+            h = DIFFERENCE * self.coarseness ** (1.0 / 3.0) / length
+            there = self.retract(point, tangent, h)
+            counts[2] += 1
+            # Rounding off the tangent space would be divided by h too.
+            change = (self.carry(there, point, self.gradient(there)) - gradient) * (1.0 / h)
+            return manifold.to_tangent_space(point, change)
+
+        return difference
+
+    def first(self, point: Any, memory: Any, search: Any) -> Iterate:
+        """Return the state at the initial point, after a look at cost and gradient there."""
+        self.coarseness = coarseness_of(point)
+        if self.coarseness > 1.0:
+            self._retraction = _single(self._retraction)
+        cost, ambient, gradient = self.problem.probe(point)
+        self.counts[0] += 1
+        self.counts[1] += 1
+        self._ambient = point, ambient
+        self._shape = getattr(ambient, "shape", None)
+        norm = self.manifold.norm(point, gradient)
+        self._try_preconditioner(point, gradient, norm)
+        found = Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
+        return found._replace(memory=memory(found), search=search(found))
