@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -151,3 +152,54 @@ def test_where_eigenvalues_fall_to_zero_factors_are_the_geometry_to_take() -> No
     assert np.linalg.eigvalsh(factors.to_dense(there.point))[-5] < 1e-6
     assert not stalled.converged
     assert stalled.history[-1]["cost"] > -118.0
+
+
+class Wrong(Bounded):
+    """A cost whose gradient is multiplied by numbers, of one entry or of all."""
+
+    def __init__(self, by: Any) -> None:
+        super().__init__()
+        self.by = by
+
+    def loss(self, measurements: Array) -> tuple[float, Array]:
+        value, slopes = super().loss(measurements)
+        return value, self.by * slopes
+
+
+class Waves(Bounded):
+    """A cost that is not convex."""
+
+    def loss(self, measurements: Array) -> tuple[float, Array]:
+        gap = measurements - TARGET
+        return float(np.sum(1.0 - np.cos(gap))), np.sin(gap)
+
+
+FORGOTTEN = np.ones(TARGET.shape)
+FORGOTTEN[2, :] = FORGOTTEN[:, 2] = 0.0
+
+
+@pytest.mark.parametrize("by", [0.0, 0.1, 0.9, 10.0, FORGOTTEN])
+@pytest.mark.parametrize("rank", [0, 2, 8])
+def test_a_wrong_gradient_certifies_nothing(by: Any, rank: int) -> None:
+    cost = Wrong(by) + Trace(1e-3)
+    with pytest.raises(InvalidInputError, match=r"no certificate.*check_gradient"):
+        certify(cost, np.eye(8)[:, :rank])
+    with pytest.raises(InvalidInputError, match=r"no certificate.*check_gradient"):
+        run(cost)
+
+
+def test_a_cost_that_is_seen_not_to_be_convex_certifies_nothing() -> None:
+    with pytest.raises(InvalidInputError, match="not convex"):
+        certify(Waves() + Trace(1e-3), 8.0 * np.eye(8))
+
+
+@pytest.mark.parametrize("noise", [1e-12, 1e-8])
+def test_right_gradients_are_certified_whatever_the_value_is_rounded_to(noise: float) -> None:
+    class Rough(Bounded):
+        def loss(self, measurements: Array) -> tuple[float, Array]:
+            value, slopes = super().loss(measurements)
+            return value * (1.0 + noise * np.sin(1e6 * value)), slopes
+
+    rng = np.random.default_rng(0)
+    for weight, scale in itertools.product((1e-6, 1e-3, 1.0), (0.0, 1e-6, 1.0, 1e3)):
+        certify(Rough() + Trace(weight), scale * rng.standard_normal((8, 3)))

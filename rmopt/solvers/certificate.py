@@ -8,9 +8,13 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number, numbers
-from rmopt.costs.convex import ConvexCost
+from rmopt.core.problem import Problem
+from rmopt.costs.convex import ConvexCost, LocalModel
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_eigh, leading_eigh
+from rmopt.manifolds.factors import PSDFactors
+from rmopt.solvers.oracle import Oracle
+from rmopt.solvers.premise import LONGER, LOOKS, ROUNDINGS, agree, misfit
 
 Apply = Callable[[Array], Array]
 
@@ -108,7 +112,8 @@ def certify(
     Raises
     ------
     InvalidInputError
-        When the cost has no trace term, or states no lower bound, or one that its value at YYᵀ contradicts.
+        When the cost has no trace term, or states no lower bound, or one that its value at YYᵀ contradicts, and when
+        values nearby contradict its gradient, or that it is convex.
 
     See Also
     --------
@@ -152,8 +157,45 @@ def certify(
         raise _contradicted(
             cost, f"its value is {local.value:.6g} and still falls along an eigenvector of −∇f"
         )
+    _check_premises(cost, Y, local, vectors[:, :1])
     positive = values > 0.0
     return found, values[positive], vectors[:, positive]
+
+
+def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array) -> None:
+    """Refuse a gradient that the values contradict nearby or along the certifying eigenvector, and a cost not convex.
+
+    At a random point nearby there are no kinks, and along the eigenvector no convex f falls faster than ∇f says.
+    """
+    rng, eps = np.random.default_rng(0), float(np.finfo(float).eps)
+    slope = float(np.vdot(vector, local.apply(vector)))
+    size = float(np.vdot(Y, Y)) or abs(local.value - (cost.lower_bound or 0.0)) / (abs(slope) or 1.0)
+    aside = rng.standard_normal((len(Y), 1))
+    aside *= (0.1 * size / float(np.vdot(aside, aside))) ** 0.5
+    near = np.hstack([Y, aside])
+    work = Oracle(Problem(PSDFactors(*near.shape), cost), None, None)
+    value, ambient = work.look(near)
+    gradient = work.gradient(near, ambient)
+    doubt = misfit(work, near, value, gradient, 1e-3 * work.manifold.norm(near, gradient), rng, ends=False)
+    errors, t = list[float](), eps**0.4 * size
+    while doubt is None and len(errors) < LOOKS and 0.0 not in errors:
+        there = cost.at(np.hstack([Y, t**0.5 * vector])).value
+        off, noise = there - local.value - t * slope, ROUNDINGS * eps * max(abs(there), abs(local.value))
+        errors.append(off / t if -off > noise else 0.0)
+        t *= LONGER
+        if agree(errors):
+            doubt = (
+                f"along the certifying eigenvector the value changes by {slope + errors[-1]:.1e} a unit of trace, "
+                f"where the gradient says {slope:.1e}; hold the cost against rmopt.checks.check_gradient."
+            )
+    tangent = local.value + float(np.vdot(aside, local.apply(aside)))
+    if doubt is None and value < tangent - 1e-6 * max(abs(value), abs(local.value)):
+        doubt = (
+            f"its value nearby is {value:.6g}, below the tangent, {tangent:.6g} there: it is not convex; take a "
+            "solver for one rank, such as TrustRegions."
+        )
+    if doubt is not None:
+        raise InvalidInputError(f"{cost} has no certificate of optimality: {doubt}")
 
 
 def checked_lower_bound(cost: ConvexCost) -> float:

@@ -13,7 +13,7 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at, unchanged
 from rmopt.core.transport import ByManifold, ByProjection, Transport
-from rmopt.errors import InvalidInputError, RmoptError
+from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Product
 from rmopt.solvers.base import broke_down
@@ -285,17 +285,22 @@ class Oracle:
         manifold, counts = self.manifold, self.counts
         if self.bends:
             ambient, along = self._ambient_at(point), self.cost.hessian_along(point)
-            convert = manifold.euclidean_to_riemannian_hessian  # type: ignore[attr-defined]
 
-            def product(tangent: Any) -> Any:
-                counts[2] += 1
-                given = manifold.embedding(point, tangent)
-                call = partial(along, given)
+        def product(tangent: Any) -> Any:
+            if not self.bends:
+                return difference(tangent)
+            given = manifold.embedding(point, tangent)
+            call = partial(along, given)
+            try:
                 bent = call() if self.trusted else unchanged(self.cost, [point, given], call, "hessian")
-                self.trusted = True
-                return convert(point, ambient, self._own(bent, "hessian", point), tangent)
-
-            return product
+            except MissingCapabilityError:
+                # A part of the cost has none, which its class does not show.
+                self.bends = False
+                return difference(tangent)
+            counts[2] += 1
+            self.trusted = True
+            convert = manifold.euclidean_to_riemannian_hessian  # type: ignore[attr-defined]
+            return convert(point, ambient, self._own(bent, "hessian", point), tangent)
 
         def difference(tangent: Any) -> Any:
             length = manifold.norm(point, tangent)
@@ -308,7 +313,7 @@ class Oracle:
             change = (self.carry(there, point, self.gradient(there)) - gradient) * (1.0 / h)
             return manifold.to_tangent_space(point, change)
 
-        return difference
+        return product
 
     def first(self, point: Any, memory: Any, search: Any) -> Iterate:
         """Return the state at the initial point, after a look at cost and gradient there."""

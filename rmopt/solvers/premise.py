@@ -36,22 +36,29 @@ def held(result: Ended, work: Oracle, cost: float, gradient: Any, norm: float, l
     if not result.converged:
         return result
     rng = generator(work.seed, Stream.DIRECTIONS)
-    with np.errstate(all="ignore"):
-        doubt = _misfit(work, result.point, cost, gradient, max(norm, limit), rng)
+    doubt = misfit(work, result.point, cost, gradient, max(norm, limit), rng)
     if doubt is None:
         return result
     warn(f"the run ended by {result.stopped_by}, and has not converged: {doubt}", RuntimeWarning)
     return replace(result, converged=False, stopped_by=f"{result.stopped_by}; {doubt}")
 
 
-def _misfit(
-    work: Oracle, point: Any, cost: float, gradient: Any, flat: float, rng: np.random.Generator
+@np.errstate(all="ignore")
+def misfit(
+    work: Oracle,
+    point: Any,
+    cost: float,
+    gradient: Any,
+    flat: float,
+    rng: np.random.Generator,
+    ends: bool = True,
 ) -> str | None:
-    """Return in a sentence how the cost contradicts that a point is stationary, or even a minimum; or None.
+    """Return in a sentence how values of the cost contradict a gradient, or that a run `ends` at a minimum; or None.
 
     Central differences along a random direction have no error of first order for any retraction. The cost contradicts
     the gradient where it rises and falls by more than it bends, and a minimum where it falls on both sides, at three
     lengths of the step that differ by a factor of 64: noise of the cost, whatever its size, and kinks do not.
+    Differences of slopes up to `flat` are none.
     """
     manifold = work.manifold
     along = manifold.random_tangent_vector(point, rng)
@@ -74,13 +81,13 @@ def _misfit(
         # By how much one end is further off than the gradient says, and both together are off the middle.
         off, bent = 0.5 * (up - down) - h * said, 0.5 * (up + down) - cost
         slopes.append(off / h if abs(off) > max(2.0 * abs(bent), noise, h * flat) else 0.0)
-        bends.append(bent / h**2 if -bent > max(2.0 * abs(off), noise) else 0.0)
-        if _agree(slopes):
+        bends.append(bent / h**2 if ends and -bent > max(2.0 * abs(off), noise) else 0.0)
+        if agree(slopes):
             return (
                 f"along a random direction the cost changes by {said + slopes[-1]:.1e} a unit of length, where the "
                 f"gradient says {said:.1e}; hold the cost against rmopt.checks.check_gradient."
             )
-        if _agree(bends):
+        if agree(bends):
             return (
                 f"the gradient vanishes, but {h:.1e} away along a random direction and back the cost is lower by "
                 f"{-bent:.1e}: this is a maximum or a saddle; start elsewhere, or take TrustRegions."
@@ -91,7 +98,7 @@ def _misfit(
     return None
 
 
-def _agree(found: list[float]) -> bool:
+def agree(found: list[float]) -> bool:
     """Return whether the last three are the same, but for a fifth, and not 0."""
     last = found[-AGREED:]
     same = len(last) == AGREED and min(map(abs, last)) > 0.8 * max(map(abs, last))
