@@ -23,6 +23,8 @@ from rmopt.solvers.stop import Converged, Stop
 
 # Steps without a lower cost or a shorter gradient than ever before, after which a run is at rounding.
 PATIENCE = 200
+# Fewer where the gradient promises nothing.
+IMPATIENCE = 20
 # Where no step helps, and the gradient is longer than this share of the first one, something else may be wrong.
 EARLY = 1e-3
 # Below this share of the cost what a gradient promises is nothing.
@@ -43,7 +45,8 @@ class GradientSolver(CheckedValue, Solver):
     max_iter : int
     tol : float, optional
         Stop when the gradient is at most this long, relative to the first one. Unless given it is 1e-6, and 1e-4 in
-        single precision; beside a stopping criterion that sets the length of the gradient it is 0.
+        single precision, or what rounding leaves of the Euclidean gradient, so that a run may start at the minimum;
+        beside a stopping criterion that sets the length of the gradient it is 0.
     gradient_norm : float, optional
         Stop when it is at most this long; in place of `tol`.
     retraction : Retraction or str, optional
@@ -107,7 +110,7 @@ class GradientSolver(CheckedValue, Solver):
         cost, norm, idle = state.best
         if done.cost < cost or done.norm < norm:
             return done._replace(best=(min(cost, done.cost), min(norm, done.norm), 0))
-        stuck = done.stuck or idle >= PATIENCE
+        stuck = done.stuck or idle >= PATIENCE or (idle >= IMPATIENCE and self._is_vanished(work, done))
         if stuck and not isfinite(work.last_cost):
             # It is no rounding that held the run up.
             raise self.diverged(state.steps, "the cost", state.point)
@@ -132,16 +135,18 @@ class GradientSolver(CheckedValue, Solver):
                 state.steps, f"the gradient (at a cost of {state.cost:.6g}) or its length", state.point
             )
         length = f"a gradient of length {state.norm:.1e}"
-        if state.norm <= self.limit(state):
-            relative = self.gradient_norm is None and state.norm > 0.0
-            return Converged(
-                f"{length}, {state.norm / state.first_norm:.0e} of the first" if relative else length
-            )
+        if state.norm <= self.limit(work, state):
+            if self.gradient_norm is None and state.norm > 0.0:
+                rounded = state.norm > self._tol(state) * state.first_norm
+                length += (
+                    ", which is rounding"
+                    if rounded
+                    else f", {state.norm / state.first_norm:.0e} of the first"
+                )
+            return Converged(length)
         if state.stuck:
-            way = max(work.manifold.typical_dist, size_of(state.point))
-            share = state.norm * way / abs(state.cost) if state.cost else inf
-            # What was asked for by a number is what is done.
-            if self.tol is None and self.gradient_norm is None and share <= VANISHED * work.coarseness:
+            way, share = _promise(work, state)
+            if self._is_vanished(work, state):
                 # Beside a large constant all gradients are small; that of a minimum is another one at the next point.
                 there = work.retract(
                     state.point, state.gradient, -RESOLVED * work.coarseness * way / state.norm
@@ -151,7 +156,7 @@ class GradientSolver(CheckedValue, Solver):
                 if work.manifold.norm(state.point, change) > 0.5 * state.norm:
                     return Converged(f"{length}, which is rounding")
             idle = state.best[2]
-            what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
+            what = f"nothing got better in {idle} steps" if idle > IMPATIENCE else "no step lowers the cost"
             early = share > ROUNDED * work.coarseness**0.5 and state.norm > EARLY * state.first_norm
             if early and work.blocked:
                 return f"a cost that is not finite beside the point: {what}, at {length}"
@@ -159,13 +164,25 @@ class GradientSolver(CheckedValue, Solver):
             return f"rounding: {what}, at {length}{cure}"
         return None
 
-    def limit(self, state: Iterate) -> float:
+    def _is_vanished(self, work: Oracle, state: Iterate) -> bool:
+        """Return whether the gradient promises nothing beside the cost; what was asked for by a number is done."""
+        by_itself = self.tol is None and self.gradient_norm is None
+        return by_itself and _promise(work, state)[1] <= VANISHED * work.coarseness
+
+    def limit(self, work: Oracle, state: Iterate) -> float:
         """Return the length at which a gradient is short enough."""
-        parts = arrays_of(state.point)
-        tol = slack(1e-6, *parts) if self.tol is None else self.tol
-        wanted = tol * state.first_norm if self.gradient_norm is None else self.gradient_norm
+        wanted = self._tol(state) * state.first_norm if self.gradient_norm is None else self.gradient_norm
+        if self.gradient_norm is None and self.tol is None:
+            # A start may be the minimum, where the first gradient is no measure.
+            wanted = max(wanted, work.rounding)
         # The squares of shorter ones are zero, or beside that of the first.
-        return max(wanted, float(np.finfo(real_type(*parts)).tiny) ** 0.5 * max(1.0, state.first_norm))
+        return max(
+            wanted,
+            float(np.finfo(real_type(*arrays_of(state.point))).tiny) ** 0.5 * max(1.0, state.first_norm),
+        )
+
+    def _tol(self, state: Iterate) -> float:
+        return slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
 
     def diverged(
         self, step: int, what: str = "the cost or a derivative of it", point: Any = None
@@ -179,5 +196,11 @@ class GradientSolver(CheckedValue, Solver):
 
     def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:
         work.counts[:] = state.counts
-        result = held(result, work, state.cost, state.gradient, state.norm, self.limit(state))
+        result = held(result, work, state.cost, state.gradient, state.norm, self.limit(work, state))
         return replace(result, counts=counts_of(work.counts))
+
+
+def _promise(work: Oracle, state: Iterate) -> tuple[float, float]:
+    """Return how long a way may be, and by which share of the cost the gradient promises to lower it on the way."""
+    way = max(work.manifold.typical_dist, size_of(state.point))
+    return way, state.norm * way / abs(state.cost) if state.cost else inf

@@ -10,8 +10,9 @@ import numpy as np
 from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import arrays_of, coarseness_of, in_precision
+from rmopt.core.points import arrays_of, coarseness_of, in_precision, size_of
 from rmopt.core.problem import Problem, ambient_at, unchanged
+from rmopt.core.product import BlockDiagonal
 from rmopt.core.transport import ByManifold, ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 from rmopt.manifolds.arrays import ArrayManifold
@@ -20,6 +21,8 @@ from rmopt.solvers.base import broke_down
 
 # What needs no look before it is taken for a number.
 _FLOATS = (float, np.float64, np.float32)
+# The length, as a share of the Euclidean gradient's, that rounding may leave of a Riemannian one.
+ROUNDED_AWAY = 512.0 * np.finfo(float).eps
 # Length of a step between two gradients whose difference stands for the Hessian.
 DIFFERENCE = 1e-6
 COUNTED = ("costs", "gradients", "hessians", "retractions")
@@ -135,6 +138,9 @@ class Oracle:
         Costs, gradients, Hessian products and retractions so far.
     coarseness : float
         How many times coarser the points are rounded than those of double precision.
+    rounding : float
+        The length that rounding gives a gradient: some roundings of the Euclidean one at the start, where that is
+        known by its entries, and else 0.
 
     See Also
     --------
@@ -152,7 +158,7 @@ class Oracle:
     (0.0, [1.0, 0.0, 0.0])
     """
 
-    coarseness = 1.0
+    coarseness, rounding = 1.0, 0.0
 
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
         manifold, cost = problem.manifold, problem.cost
@@ -325,6 +331,9 @@ class Oracle:
         self.counts[1] += 1
         self._ambient = point, ambient
         self._shape = getattr(ambient, "shape", None)
+        entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else ambient
+        if isinstance(entries, np.ndarray | dict):
+            self.rounding = ROUNDED_AWAY * self.coarseness * size_of(entries)
         norm = self.manifold.norm(point, gradient)
         self._try_preconditioner(point, gradient, norm)
         found = Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))

@@ -53,7 +53,7 @@ class ModelSolver(GradientSolver):
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         state = work.first(point, lambda state: self.begin_memory, lambda state: 0)
-        below = beside_saddle(work, state) if state.norm <= self.limit(state) else None
+        below = beside_saddle(work, state) if state.norm <= self.limit(work, state) else None
         return state if below is None else self.begin(work, below)
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
@@ -206,7 +206,7 @@ class TrustRegions(ModelSolver):
             work.positive(rz, state.norm)
         p, pp, sp, ss = -z, rz, 0.0, 0.0
         # Superlinear when it comes near: the shorter the gradient, the more exact the step, but not past the end.
-        exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(state) / state.norm)
+        exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(work, state) / state.norm)
         enough = rz * min(0.1, exact) ** 2
         for k in range(self.max_inner):
             Hp = known[k] if k < len(known) else product(p)
