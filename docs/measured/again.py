@@ -33,7 +33,7 @@ COMMAND = re.compile(r"(?:\w+=\S+ )*(?:mpiexec -n \d+ )?(?:rmopt run|pytest) .+"
 # Pages with tables of numbers among other things.
 TABLED = (ROOT / "README.md", *sorted((DOCS / "guide").glob("*.md")), DOCS / "scaling.md")
 # What is measured has decimals or a unit.
-NUMBER = re.compile(r"\d\.\d|\d (?:s|ms|µs|%|MiB)\b")
+NUMBER = re.compile(r"\d\.\d|\d (?:s|ms|µs|ns|%|MB|MiB|times)\b")
 # Which parameters to start with, and which section of a paper is where.
 ADVICE = re.compile(r"\| (?:parameter|in the paper) ")
 ORIGIN = re.compile(
