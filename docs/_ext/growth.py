@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from again import kept, rows_of
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
-from measured import kept, rows_of
 from sphinx.application import Sphinx
 
 from problems.palette import COLOURS, MARKERS

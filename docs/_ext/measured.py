@@ -1,27 +1,13 @@
-"""A directive for what the benchmarks kept in ``docs/measured``."""
+"""A directive for the tables that the benchmarks kept in ``docs/measured``, and a role for single numbers."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-from again import benchmark
+from again import HERE, benchmark, kept, rows_of, values
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
-
-MEASURED = Path(__file__).parents[1] / "measured"
-
-
-def kept(module: str) -> dict[str, Any]:
-    """Return what a benchmark module kept."""
-    return json.loads((MEASURED / f"{module}.json").read_text(encoding="utf-8"))
-
-
-def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of all parts of a table."""
-    return [row for part in table["parts"].values() for row in part["rows"]]
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 
 def cell(value: Any) -> str:
@@ -34,20 +20,33 @@ def cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+class Number(SphinxRole):
+    """``{measured}`step_time; test_psd_steps; a step, µs` ``: a number, or the range of several (`again.values`)."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """Return the number."""
+        self.env.note_dependency(str(HERE / f"{self.text.partition(';')[0]}.json"))
+        found = values(self.text)
+        ends = dict.fromkeys(map(cell, (min(found), max(found))))
+        return [nodes.Text(" to ".join(ends))], []
+
+
 class Measured(SphinxDirective):
-    """``{measured} step_time``: all tables of a benchmark module, with their dates and versions."""
+    """``{measured} step_time test_psd_steps``: tables of a benchmark module, all unless named, with their origin."""
 
     required_arguments = 1
+    optional_arguments = 9
 
     def run(self) -> list[nodes.Node]:
         """Return the tables."""
-        self.env.note_dependency(str(MEASURED / f"{self.arguments[0]}.json"))
-        content = kept(self.arguments[0])
+        name, *wanted = self.arguments
+        self.env.note_dependency(str(HERE / f"{name}.json"))
+        tables = kept(name)["tables"]
         found: list[nodes.Node] = []
-        for table in content["tables"].values():
+        for table in (tables[test] for test in wanted or tables):
             found += [self._table(table["title"], rows_of(table)), self._origin(table)]
         again = nodes.paragraph(text="Measured again by ", classes=["measured"])
-        again += [nodes.literal(text=benchmark(self.arguments[0])), nodes.Text(".")]
+        again += [nodes.literal(text=benchmark(name)), nodes.Text(".")]
         return [*found, again]
 
     def _table(self, title: str, rows: list[dict[str, Any]]) -> nodes.Node:
@@ -81,6 +80,7 @@ class Measured(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive."""
+    """Register both."""
     app.add_directive("measured", Measured)
+    app.add_role("measured", Number())
     return {"parallel_read_safe": True}

@@ -6,9 +6,10 @@
     python docs/measured/again.py finite_sums metric   # these again
     python docs/measured/again.py --all                # everything again: a day or two
 
-The tables of benchmarks are written by their commands into ``docs/measured/*.json``, from which the pages take
-them. The numbers on other pages were copied by hand from what their commands print. In the README, in the guide and
-on the page about scaling out the paragraph below each table of numbers says when and how it was measured.
+The tables of benchmarks are written by their commands into ``docs/measured/*.json``, from which the pages take tables
+and single numbers when they are built; a test holds those of the README. Only what no such file holds is copied from
+what commands print. In the README, in the guide and on the page about scaling out the paragraph below each table of
+numbers says when and how it was measured.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 DOCS, ROOT = HERE.parent, HERE.parents[1]
@@ -31,7 +33,7 @@ COMMAND = re.compile(r"(?:\w+=\S+ )*(?:mpiexec -n \d+ )?(?:rmopt run|pytest) .+"
 # Pages with tables of numbers among other things.
 TABLED = (ROOT / "README.md", *sorted((DOCS / "guide").glob("*.md")), DOCS / "scaling.md")
 # What is measured has decimals or a unit.
-NUMBER = re.compile(r"\d\.\d|\d (?:s|ms|µs|%|MiB)\b")
+NUMBER = re.compile(r"\d\.\d|\d (?:s|ms|µs|ns|%|MB|MiB|times)\b")
 # Which parameters to start with, and which section of a paper is where.
 ADVICE = re.compile(r"\| (?:parameter|in the paper) ")
 ORIGIN = re.compile(
@@ -43,6 +45,30 @@ OTHERS = re.compile(r"`python docs/measured/again\.py ((?:[\w/]+ ?)+)`")
 def benchmark(name: str) -> str:
     """Return the command that measures the tables of ``docs/measured/NAME.json`` and keeps them."""
     return f"pytest -o addopts= -s --keep tests/benchmarks/test_{name}.py"
+
+
+def kept(name: str) -> dict[str, Any]:
+    """Return what ``docs/measured/NAME.json`` holds."""
+    return json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of all parts of a table."""
+    return [row for part in table["parts"].values() for row in part["rows"]]
+
+
+def values(address: str) -> list[Any]:
+    """Return what ``NAME; WORD; ...; COLUMN`` means: a file, words that rows or the names of tables are, a column."""
+    name, *words, column = address.split("; ")
+    found = [
+        row[column]
+        for table, content in kept(name)["tables"].items()
+        for row in rows_of(content)
+        if row.get(column) is not None and {*words} <= {table, *map(str, row.values())}
+    ]
+    if not found:
+        raise LookupError(f"docs/measured/{name}.json has no column {column!r} with {words}")
+    return found
 
 
 def written(page: Path) -> list[str]:
