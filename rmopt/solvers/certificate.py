@@ -176,7 +176,7 @@ def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array
     work = Oracle(Problem(PSDFactors(*near.shape), cost), None, None)
     value, ambient = work.look(near)
     gradient = work.gradient(near, ambient)
-    doubt = misfit(work, near, value, gradient, 1e-3 * work.manifold.norm(near, gradient), rng, ends=False)
+    doubt = misfit(work, near, value, gradient, 1e-3 * work.manifold.norm(near, gradient), rng)
     errors, t = list[float](), eps**0.4 * size
     while doubt is None and len(errors) < LOOKS and 0.0 not in errors:
         there = cost.at(np.hstack([Y, t**0.5 * vector])).value

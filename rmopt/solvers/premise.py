@@ -14,7 +14,7 @@ from rmopt.solvers.oracle import Oracle
 
 Ended = TypeVar("Ended", bound=Result)
 
-# Steps of a second look, each so many times as long as the one before. Three in a row must agree.
+# Steps of a close look, each so many times as long as the one before. Three in a row must agree.
 LOOKS, LONGER, AGREED = 5, 8.0, 3
 # Roundings of a value that may be wrong with it.
 ROUNDINGS = 16.0
@@ -27,16 +27,17 @@ def held(result: Ended, work: Oracle, cost: float, gradient: Any, norm: float, l
     ----------
     result : Result
     work : Oracle
-        Of the problem. It counts two values of the cost, and eight more where these do not seem to fit.
+        Of the problem. It counts the values of the cost that are asked for: one, and up to ten more where this one
+        does not seem to fit, or the run did no step.
     cost, gradient, norm : object
-        At the end, with the gradient that says so. Its length is what the run ends by.
+        At the end. The length of the gradient is what the run ends by.
     limit : float
         A slope up to this is none.
     """
     if not result.converged:
         return result
-    rng = generator(work.seed, Stream.DIRECTIONS)
-    doubt = misfit(work, result.point, cost, gradient, max(norm, limit), rng)
+    rng, flat = generator(work.seed, Stream.DIRECTIONS), max(norm, limit)
+    doubt = misfit(work, result.point, cost, gradient, flat, rng, ended=True, quick=result.updates > 0)
     if doubt is None:
         return result
     warn(f"the run ended by {result.stopped_by}, and has not converged: {doubt}", RuntimeWarning)
@@ -45,20 +46,16 @@ def held(result: Ended, work: Oracle, cost: float, gradient: Any, norm: float, l
 
 @np.errstate(all="ignore")
 def misfit(
-    work: Oracle,
-    point: Any,
-    cost: float,
-    gradient: Any,
-    flat: float,
-    rng: np.random.Generator,
-    ends: bool = True,
-) -> str | None:
-    """Return in a sentence how values of the cost contradict a gradient, or that a run `ends` at a minimum; or None.
+    work: Oracle, point: Any, cost: float, gradient: Any, flat: float, rng: np.random.Generator,
+    *, ended: bool = False, quick: bool = False,
+) -> str | None:  # fmt: skip
+    """Return in a sentence how values of the cost contradict a gradient, or that a run `ended` at a minimum; or None.
 
     Central differences along a random direction have no error of first order for any retraction. The cost contradicts
     the gradient where it rises and falls by more than it bends, and a minimum where it falls on both sides, at three
     lengths of the step that differ by a factor of 64: noise of the cost, whatever its size, and kinks do not.
-    Differences of slopes up to `flat` are none.
+    Differences of slopes up to `flat` are none. A `quick` look ends with one value where it fits, at a step too short
+    for a bend to be seen.
     """
     manifold = work.manifold
     along = manifold.random_tangent_vector(point, rng)
@@ -73,15 +70,20 @@ def misfit(
     along = along * (1.0 / square**0.5)
     said = float(work.inner(point, gradient, along))
     eps = float(np.finfo(real_type(*arrays_of(point))).eps)
-    h = eps**0.4 * max(manifold.typical_dist, size_of(point))
-    slopes, bends = list[float](), list[float]()
+    way = max(manifold.typical_dist, size_of(point))
+    if quick:
+        h = eps**0.5 * way
+        off = _value(work, point, along, h) - cost - h * said
+        if abs(off) <= max(8.0 * ROUNDINGS * eps * abs(cost), h * flat):
+            return None
+    slopes, bends, h = list[float](), list[float](), eps**0.4 * way
     for _ in range(LOOKS):
         up, down = (_value(work, point, along, t) for t in (h, -h))
         noise = ROUNDINGS * eps * max(abs(cost), abs(up), abs(down))
         # By how much one end is further off than the gradient says, and both together are off the middle.
         off, bent = 0.5 * (up - down) - h * said, 0.5 * (up + down) - cost
         slopes.append(off / h if abs(off) > max(2.0 * abs(bent), noise, h * flat) else 0.0)
-        bends.append(bent / h**2 if ends and -bent > max(2.0 * abs(off), noise) else 0.0)
+        bends.append(bent / h**2 if ended and -bent > max(2.0 * abs(off), noise) else 0.0)
         if agree(slopes):
             return (
                 f"along a random direction the cost changes by {said + slopes[-1]:.1e} a unit of length, where the "
