@@ -11,7 +11,14 @@ import pytest
 import scipy.optimize
 from tabled import each_row
 
-from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem, autograd_cost
+from rmopt import (
+    DivergedError,
+    InvalidInputError,
+    MissingCapabilityError,
+    Problem,
+    autograd_cost,
+    autograd_residuals,
+)
 from rmopt.checks import check_gradient
 from rmopt.core import Cost
 from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem, OnFactors, ResidualSum
@@ -52,7 +59,7 @@ def minus_variance(x: Any) -> Any:
     return -x @ COVARIANCE @ x
 
 
-NOT_NEGATIVE = AutomaticResiduals(lambda x: -x)
+NOT_NEGATIVE = autograd_residuals(lambda x: -x)
 NONNEGATIVE_PCA = ConstrainedProblem(Sphere(8), minus_variance, inequalities=[NOT_NEGATIVE])
 
 
@@ -270,6 +277,51 @@ def test_sign_and_weight_of_vector_constraints_stand_in_their_function() -> None
             ConstrainedProblem(manifold, of_points, [one])
 
 
+class ByHand(Cost):
+    """A constraint whose value, or gradient, is of another shape."""
+
+    def __init__(self, value: Any, gradient: Any) -> None:
+        self.found, self.slope = value, gradient
+
+    def value(self, point: Any) -> Any:
+        return self.found
+
+    def gradient(self, point: Any) -> Any:
+        return self.slope
+
+
+@pytest.mark.parametrize(
+    ("constraint", "told"),
+    [
+        (autograd_cost(lambda x: -x), "autograd_residuals"),
+        (autograd_cost(lambda x: [-x[0], -x[1]]), "autograd_residuals"),
+        (ByHand(-np.ones(3), np.ones(3)), "ByHand .*ResidualSum"),
+        (ByHand(1j, np.ones(3)), "ByHand .*real"),
+        # Either would be stretched to the shape of a point.
+        (ByHand(0.5, np.ones(1)), "gradient of ByHand .*shape"),
+        (ByHand(0.5, 1.0), "gradient of ByHand"),
+        (lambda x: -x, r"inequalities\[0\] = .*autograd_residuals"),
+    ],
+)  # fmt: skip
+def test_several_numbers_are_never_one_constraint(constraint: Any, told: str) -> None:
+    with pytest.raises(InvalidInputError, match=told):
+        AugmentedLagrangian().run(
+            ConstrainedProblem(Sphere(3), autograd_cost(lambda x: x[0]), inequalities=[constraint]),
+            np.eye(3)[0],
+        )
+
+
+def test_a_vector_of_constraints_is_as_many_as_it_has_numbers() -> None:
+    A = np.array([[1.0, 0.0, -1.0], [0.0, 2.0, 0.0], [-1.0, 0.0, 3.0]])
+    problem = ConstrainedProblem(
+        Sphere(3), autograd_cost(lambda x: -x @ A @ x), inequalities=[autograd_residuals(lambda x: -x)]
+    )
+    result = AugmentedLagrangian().run(problem, random_state=0)
+    assert result.converged
+    assert len(result.inequality_multipliers) == 3
+    np.testing.assert_allclose(result.point, [0.0, 0.0, 1.0], atol=1e-6)
+
+
 def test_bad_input_is_named() -> None:
     with pytest.raises(
         TypeError, match="ConstrainedProblem has no euclidean_gradient: it is the method gradient"
@@ -280,7 +332,6 @@ def test_bad_input_is_named() -> None:
         r"must be a list of costs; write \[it\]": lambda: ConstrainedProblem(
             Sphere(8), minus_variance, equalities=minus_variance
         ),
-        r"is not a cost": lambda: ConstrainedProblem(Sphere(8), minus_variance, equalities=[lambda x: x[0]]),
         r"takes 2 arguments": lambda: ConstrainedProblem(
             Stiefel(4, 2), minus_variance, equalities=[autograd_cost(lambda A, B: anp.sum(A @ B.T))]
         ),
