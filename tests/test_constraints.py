@@ -20,7 +20,7 @@ from rmopt import (
     autograd_residuals,
 )
 from rmopt.checks import check_gradient
-from rmopt.core import Cost
+from rmopt.core import Cost, LowRankPoint
 from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem, OnFactors, ResidualSum
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
@@ -31,6 +31,7 @@ from rmopt.manifolds import (
     Product,
     Sphere,
     Stiefel,
+    SymmetricPositiveDefinite,
 )
 from rmopt.solvers import (
     LBFGS,
@@ -180,6 +181,68 @@ def test_a_start_where_the_cost_is_least(off: float) -> None:
     result = AugmentedLagrangian().run(ConstrainedProblem(Euclidean(5), cost, equalities=wanted), least + off)
     assert result.converged
     assert result.updates < 300
+
+
+SHARES = np.arange(1.0, 4.0)
+LEAST = np.linalg.eigh(COVARIANCE)[1]
+FIT = np.linalg.lstsq(HALF[:, :5], TARGET[:, 0].repeat(2)[:8], rcond=None)[0]
+LEFT, SIZES, RIGHT = np.linalg.svd(TARGET)
+RANK_TWO = LowRankPoint(LEFT[:, :2], np.diag(SIZES[:2]), RIGHT[:2].T)
+# Minima of costs, known up to rounding.
+MINIMA = {
+    "sphere": (Sphere(8), minus_variance, LEAST[:, -1]),
+    "sphere, beside a constant": (
+        Sphere(8), autograd_cost(lambda x: 1e4 * (x @ x) - x @ COVARIANCE @ x), LEAST[:, -1]
+    ),
+    "sphere, a constant alone": (Sphere(8), autograd_cost(lambda x: x @ x), LEAST[:, 3]),
+    "Stiefel": (
+        Stiefel(8, 3), autograd_cost(lambda X: -anp.sum((COVARIANCE @ X) * X * SHARES)), LEAST[:, -3:]
+    ),
+    "flat": (
+        Euclidean(5), autograd_cost(lambda x: anp.sum((HALF[:, :5] @ x - TARGET[:, 0].repeat(2)[:8]) ** 2)), FIT
+    ),
+    "flat, an exact fit": (
+        Euclidean(5), autograd_cost(lambda x: anp.sum((HALF[:, :5] @ x - HALF[:, :5] @ FIT) ** 2)), FIT + 1e-16
+    ),
+    "positive definite": (
+        SymmetricPositiveDefinite(8),
+        autograd_cost(lambda X: anp.trace(COVARIANCE @ X) - anp.log(anp.linalg.det(X))),
+        np.linalg.inv(COVARIANCE),
+    ),
+    "of one rank": (
+        FixedRankEmbedded(6, 5, 2), autograd_cost(lambda A, B: anp.sum((A @ B.T - TARGET) ** 2)), RANK_TWO
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MINIMA)
+@each_row("inner", [LBFGS(), TrustRegions(), ConjugateGradient()])
+def test_a_start_at_a_minimum_within_the_constraints_is_the_end(name: str, inner: Any) -> None:
+    manifold, cost, start = MINIMA[name]
+    below = autograd_cost((lambda A, B: -2.0) if name == "of one rank" else (lambda x: -2.0))
+    problem = ConstrainedProblem(manifold, cost, inequalities=[below])
+    result = AugmentedLagrangian(inner=inner).run(problem, start)
+    assert result.converged
+    assert result.steps == 0
+    # Beside it there is something to do, and it is done.
+    away = manifold.random_tangent_vector(start, np.random.default_rng(1))
+    near = AugmentedLagrangian(inner=inner).run(problem, manifold.retraction(start, away * 1e-8))
+    assert near.converged
+    assert near.steps <= 10
+
+
+def test_a_constant_beside_the_cost_costs_no_accuracy() -> None:
+    """The gradient around the sphere is 10⁴ times as long as along it, and says nothing of how far the minimum is."""
+    constant = autograd_cost(lambda x: 1e4 * (x @ x))
+    signs = [NOT_NEGATIVE]
+    problem = ConstrainedProblem(Sphere(8), minus_variance + constant, inequalities=signs)
+    plain, beside = (
+        AugmentedLagrangian(max_violation=1e-9).run(one, np.full(8, 8**-0.5))
+        for one in (NONNEGATIVE_PCA, problem)
+    )
+    assert plain.converged
+    assert beside.converged
+    np.testing.assert_allclose(beside.point, plain.point, atol=1e-6)
 
 
 def test_what_is_feasible_is_found_without_a_cost() -> None:
