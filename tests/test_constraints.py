@@ -20,7 +20,7 @@ from rmopt import (
     autograd_residuals,
 )
 from rmopt.checks import check_gradient
-from rmopt.core import Cost, LowRankPoint
+from rmopt.core import Cost, LowRankPoint, Parts
 from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem, OnFactors, ResidualSum
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
@@ -198,6 +198,11 @@ MINIMA = {
     "Stiefel": (
         Stiefel(8, 3), autograd_cost(lambda X: -anp.sum((COVARIANCE @ X) * X * SHARES)), LEAST[:, -3:]
     ),
+    "product": (
+        Product([Sphere(8), Euclidean(5)]),
+        autograd_cost(lambda x, y: 1e4 * (x @ x) - x @ COVARIANCE @ x + anp.sum((y - TARGET[0]) ** 2)),
+        Parts([LEAST[:, -1], TARGET[0]]),
+    ),
     "flat": (
         Euclidean(5), autograd_cost(lambda x: anp.sum((HALF[:, :5] @ x - TARGET[:, 0].repeat(2)[:8]) ** 2)), FIT
     ),
@@ -219,7 +224,7 @@ MINIMA = {
 @each_row("inner", [LBFGS(), TrustRegions(), ConjugateGradient()])
 def test_a_start_at_a_minimum_within_the_constraints_is_the_end(name: str, inner: Any) -> None:
     manifold, cost, start = MINIMA[name]
-    below = autograd_cost((lambda A, B: -2.0) if name == "of one rank" else (lambda x: -2.0))
+    below = autograd_cost((lambda A, B: -2.0) if name in ("of one rank", "product") else (lambda x: -2.0))
     problem = ConstrainedProblem(manifold, cost, inequalities=[below])
     result = AugmentedLagrangian(inner=inner).run(problem, start)
     assert result.converged
@@ -229,6 +234,24 @@ def test_a_start_at_a_minimum_within_the_constraints_is_the_end(name: str, inner
     near = AugmentedLagrangian(inner=inner).run(problem, manifold.retraction(start, away * 1e-8))
     assert near.converged
     assert near.steps <= 10
+
+
+def test_a_round_that_changes_nothing_is_the_last() -> None:
+    """Up the hill where the gradient says down: no step lowers the cost."""
+
+    class Wrong(Cost):
+        def value(self, x: Array) -> float:
+            return float(-x[0])
+
+        def gradient(self, x: Array) -> Array:
+            return np.eye(3)[0]
+
+    below = autograd_cost(lambda x: x[1] - 2.0)
+    start = np.array([0.6, 0.0, 0.8])
+    result = AugmentedLagrangian().run(ConstrainedProblem(Sphere(3), Wrong(), inequalities=[below]), start)
+    assert not result.converged
+    assert result.steps <= 10
+    assert "rounding" in result.stopped_by
 
 
 def test_a_constant_beside_the_cost_costs_no_accuracy() -> None:

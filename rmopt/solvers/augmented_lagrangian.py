@@ -16,7 +16,7 @@ from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
-from rmopt.solvers.descent import GradientSolver
+from rmopt.solvers.descent import GradientSolver, is_extrinsic
 from rmopt.solvers.line_search import LBFGS
 from rmopt.solvers.stop import Converged
 from rmopt.solvers.trust_regions import LevenbergMarquardt
@@ -78,6 +78,8 @@ class Round(NamedTuple):
         The lengths of the gradient of f here, and at the start.
     rounding : float
         The length at which a gradient is rounding.
+    still : bool
+        Whether the last run of the inner solver could change nothing, and so would all that follow.
     steps, updates : int
     """
 
@@ -91,6 +93,7 @@ class Round(NamedTuple):
     slope: float
     first_norm: float
     rounding: float = 0.0
+    still: bool = False
     steps: int = 0
     updates: int = 0
 
@@ -214,7 +217,9 @@ class AugmentedLagrangian(CheckedValue, Solver):
             equal=equal, unequal=unequal, violation=violation, steps=state.steps + 1,
             penalty=state.penalty if falls else self.growth * state.penalty, updates=state.updates + found.updates,
         )  # fmt: skip
-        return self._seen(work, done, found.point)
+        was, now = ([*one.equal, *one.unequal, one.penalty] for one in (state, done))
+        still = was == now and not (found.updates or found.converged)
+        return self._seen(work, done._replace(still=still), found.point)
 
     def _seen(self, work: ConstrainedProblem, state: Round, point: Any) -> Round:
         """Return the state at a point, with the cost and the length of the Lagrangian's gradient there."""
@@ -235,9 +240,11 @@ class AugmentedLagrangian(CheckedValue, Solver):
         if not all(map(isfinite, (state.cost, state.norm, float(state.equal.sum() + state.unequal.sum())))):
             raise self.diverged(state.steps)
         # The inner runs end at tol; corrected multipliers leave rounding.
-        if state.violation > self.max_violation or state.norm > 2.0 * state.enough(self.tol):
-            return None
-        return Converged(f"a violation of {state.violation:.1e} and a gradient of length {state.norm:.1e}")
+        holds = state.violation <= self.max_violation and state.norm <= 2.0 * state.enough(self.tol)
+        reached = f"a violation of {state.violation:.1e} and a gradient of length {state.norm:.1e}"
+        if holds or state.still:
+            return Converged(reached) if holds else f"rounding: no step changes anything, at {reached}"
+        return None
 
     def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
         return {
@@ -269,7 +276,10 @@ def _rounding(work: ConstrainedProblem, point: Any, slope: float) -> float:
     there = manifold.retraction(point, away * (h * size_of(point) / (size_of(away) or 1.0)))
     # What a change of the point by a share of its size makes of the gradient: at a minimum all of it is that.
     change = (_length(work, there, work.cost) - slope) / h
-    around = size_of(work.gradient(point)) if getattr(manifold, "has_ambient_metric", False) else 0.0
+    gradient, around = work.gradient(point), 0.0
+    if is_extrinsic(manifold, manifold.default_transport):
+        blocks = getattr(gradient, "blocks", {0: gradient}).values()
+        around = size_of([block for block in blocks if isinstance(block, np.ndarray)])
     return ROUNDINGS * np.finfo(float).eps * (around + (max(change, 0.0) if isfinite(change) else 0.0))
 
 
