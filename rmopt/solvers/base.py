@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ from rmopt.solvers.world import ONE_PROCESS, World
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
 
-StopRule = Callable[[list[dict[str, Any]]], str | None]
+StopRule = Callable[[Sequence[Mapping[str, Any]]], str | None]
 
 
 # What pymanopt and scipy call what a result has.
