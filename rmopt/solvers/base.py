@@ -315,8 +315,8 @@ class Solver(Value, ABC):
     ) -> Iterator[Any]:
         """Yield the states of a run, the first one before any step.
 
-        Solvers that follow a schedule yield after pieces of about a tenth of a second, others after each step. The
-        next piece of a schedule may use a state up: copy what is to be kept.
+        Solvers that follow a schedule yield after pieces of about a tenth of a second, others after each step. A
+        state is the run's own, and the next piece of a schedule may use it up: copy what is to be kept or changed.
 
         Parameters
         ----------
