@@ -26,6 +26,9 @@ class _ReadOnly(Sequence[Row]):
         found = self._rows[place]
         return _ReadOnly(found) if isinstance(place, slice) else MappingProxyType(found)
 
+    def __repr__(self) -> str:
+        return repr(self._rows)
+
 
 class Converged(str):
     """A reason to stop that says that the run has reached what it was for.
