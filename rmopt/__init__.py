@@ -40,7 +40,8 @@ __version__ = "0.2.0"
 
 __all__ = [
     "DivergedError", "InvalidInputError", "MissingCapabilityError", "Problem", "RmoptError", "StorageError",
-    "autograd_cost", "jax_cost", "torch_cost", *_SUBPACKAGES,
+    "autograd_cost", "autograd_residuals", "jax_cost", "jax_residuals", "torch_cost", "torch_residuals",
+    *_SUBPACKAGES,
 ]  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f"rmopt.{name}")
     if name in __all__:
-        home = "rmopt.costs.automatic" if name.endswith("_cost") else "rmopt.core"
+        home = "rmopt.costs" if name.endswith(("_cost", "_residuals")) else "rmopt.core"
         return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'rmopt' has no attribute {name!r}")
 

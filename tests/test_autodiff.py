@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import autograd.numpy as anp
 import numpy as np
 import pymanopt
 import pytest
+from scipy import special
 from tabled import each_row
 
 import rmopt
@@ -166,7 +168,7 @@ def test_costs_of_the_factors_are_refused_whatever_is_asked_first(act: str) -> N
         ],
         r"returned None; it must return a real number": [lambda A, B: None],
         r"returned 1j; it must return a real number": [lambda A, B: 1j],
-        r"returned an array of shape \(3,\); sum it": [lambda A, B: anp.sum(A, axis=0)],
+        r"returned an array of shape \(3,\).*autograd_residuals": [lambda A, B: anp.sum(A, axis=0)],
         r"is nan at the first point": [lambda A, B: anp.nan],
     }
     for sentence, functions in costs.items():
@@ -421,6 +423,56 @@ def test_functions_that_are_cut_off_are_told(cut: Any) -> None:
     pytest.importorskip("torch")
     with pytest.raises(InvalidInputError, match=r"cut off from them by detach\(\), item\(\)"):
         LBFGS().run(Problem(Sphere(6), rmopt.torch_cost(cut)), random_state=1)
+
+
+def written_into(x: Any) -> Any:
+    kept = np.zeros(3)
+    kept[0] = x[0]
+    return (kept * x).sum()
+
+
+NOT_FOLLOWED = {
+    "autograd jax torch": [lambda x: np.linalg.det(np.diag(np.asarray(x))), lambda x: (special.erf(x) ** 2).sum()],
+    "autograd jax": [lambda x: float(x[0]) * x[1], lambda x: math.sin(x[0]) * x[1], written_into],
+    "jax": [
+        lambda x: x[0] if x[0] > 0 else x[1], lambda x: (x[x > 0] ** 2).sum(),
+        lambda x: [2.0, 3.0, 4.0][x.argmax()] * x[0],
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("library", "function"),
+    [
+        (library, function)
+        for by, functions in NOT_FOLLOWED.items()
+        for library in by.split()
+        for function in functions
+    ],
+)
+def test_what_a_library_cannot_follow_is_told_in_one_sentence(library: str, function: Any) -> None:
+    if library not in LIBRARIES:
+        pytest.skip(f"{library} is not installed.")
+    cost = LIBRARIES[library][2](function)
+    for act in (cost.gradient, lambda x: cost.hessian(x, x)):
+        with pytest.raises(InvalidInputError, match=rf"^{library} cannot follow") as told:
+            act(np.array([0.6, 0.8, 0.0]))
+        # Cut off so, the gradient would be wrong.
+        assert "Use tensor.detach()" not in str(told.value)
+
+
+@pytest.mark.parametrize("library", ["autograd", "jax", "torch"])
+def test_errors_of_the_function_itself_stay_what_they_are(library: str) -> None:
+    if library not in LIBRARIES:
+        pytest.skip(f"{library} is not installed.")
+
+    def unhappy(x: Any) -> Any:
+        raise TypeError("mine")
+
+    for function, kind in ((unhappy, TypeError), (lambda x: {}[0] * x, KeyError)):
+        with pytest.raises(kind):
+            LIBRARIES[library][2](function).gradient(np.ones(3))
 
 
 def test_torch_differentiates_where_that_is_switched_off() -> None:

@@ -11,9 +11,16 @@ import pytest
 import scipy.optimize
 from tabled import each_row
 
-from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem, autograd_cost
+from rmopt import (
+    DivergedError,
+    InvalidInputError,
+    MissingCapabilityError,
+    Problem,
+    autograd_cost,
+    autograd_residuals,
+)
 from rmopt.checks import check_gradient
-from rmopt.core import Cost
+from rmopt.core import Cost, LowRankPoint, Parts
 from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem, OnFactors, ResidualSum
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
@@ -24,6 +31,7 @@ from rmopt.manifolds import (
     Product,
     Sphere,
     Stiefel,
+    SymmetricPositiveDefinite,
 )
 from rmopt.solvers import (
     LBFGS,
@@ -52,7 +60,7 @@ def minus_variance(x: Any) -> Any:
     return -x @ COVARIANCE @ x
 
 
-NOT_NEGATIVE = AutomaticResiduals(lambda x: -x)
+NOT_NEGATIVE = autograd_residuals(lambda x: -x)
 NONNEGATIVE_PCA = ConstrainedProblem(Sphere(8), minus_variance, inequalities=[NOT_NEGATIVE])
 
 
@@ -175,6 +183,91 @@ def test_a_start_where_the_cost_is_least(off: float) -> None:
     assert result.updates < 300
 
 
+SHARES = np.arange(1.0, 4.0)
+LEAST = np.linalg.eigh(COVARIANCE)[1]
+FIT = np.linalg.lstsq(HALF[:, :5], TARGET[:, 0].repeat(2)[:8], rcond=None)[0]
+LEFT, SIZES, RIGHT = np.linalg.svd(TARGET)
+RANK_TWO = LowRankPoint(LEFT[:, :2], np.diag(SIZES[:2]), RIGHT[:2].T)
+# Minima of costs, known up to rounding.
+MINIMA = {
+    "sphere": (Sphere(8), minus_variance, LEAST[:, -1]),
+    "sphere, beside a constant": (
+        Sphere(8), autograd_cost(lambda x: 1e4 * (x @ x) - x @ COVARIANCE @ x), LEAST[:, -1]
+    ),
+    "sphere, a constant alone": (Sphere(8), autograd_cost(lambda x: x @ x), LEAST[:, 3]),
+    "Stiefel": (
+        Stiefel(8, 3), autograd_cost(lambda X: -anp.sum((COVARIANCE @ X) * X * SHARES)), LEAST[:, -3:]
+    ),
+    "product": (
+        Product([Sphere(8), Euclidean(5)]),
+        autograd_cost(lambda x, y: 1e4 * (x @ x) - x @ COVARIANCE @ x + anp.sum((y - TARGET[0]) ** 2)),
+        Parts([LEAST[:, -1], TARGET[0]]),
+    ),
+    "flat": (
+        Euclidean(5), autograd_cost(lambda x: anp.sum((HALF[:, :5] @ x - TARGET[:, 0].repeat(2)[:8]) ** 2)), FIT
+    ),
+    "flat, an exact fit": (
+        Euclidean(5), autograd_cost(lambda x: anp.sum((HALF[:, :5] @ x - HALF[:, :5] @ FIT) ** 2)), FIT + 1e-16
+    ),
+    "positive definite": (
+        SymmetricPositiveDefinite(8),
+        autograd_cost(lambda X: anp.trace(COVARIANCE @ X) - anp.log(anp.linalg.det(X))),
+        np.linalg.inv(COVARIANCE),
+    ),
+    "of one rank": (
+        FixedRankEmbedded(6, 5, 2), autograd_cost(lambda A, B: anp.sum((A @ B.T - TARGET) ** 2)), RANK_TWO
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MINIMA)
+@each_row("inner", [LBFGS(), TrustRegions(), ConjugateGradient()])
+def test_a_start_at_a_minimum_within_the_constraints_is_the_end(name: str, inner: Any) -> None:
+    manifold, cost, start = MINIMA[name]
+    below = autograd_cost((lambda A, B: -2.0) if name in ("of one rank", "product") else (lambda x: -2.0))
+    problem = ConstrainedProblem(manifold, cost, inequalities=[below])
+    result = AugmentedLagrangian(inner=inner).run(problem, start)
+    assert result.converged
+    assert result.steps == 0
+    # Beside it there is something to do, and it is done.
+    away = manifold.random_tangent_vector(start, np.random.default_rng(1))
+    near = AugmentedLagrangian(inner=inner).run(problem, manifold.retraction(start, away * 1e-8))
+    assert near.converged
+    assert near.steps <= 10
+
+
+def test_a_round_that_changes_nothing_is_the_last() -> None:
+    """Up the hill where the gradient says down: no step lowers the cost."""
+
+    class Wrong(Cost):
+        def value(self, x: Array) -> float:
+            return float(-x[0])
+
+        def gradient(self, x: Array) -> Array:
+            return np.eye(3)[0]
+
+    below = autograd_cost(lambda x: x[1] - 2.0)
+    start = np.array([0.6, 0.0, 0.8])
+    result = AugmentedLagrangian().run(ConstrainedProblem(Sphere(3), Wrong(), inequalities=[below]), start)
+    assert not result.converged
+    assert result.steps <= 10
+    assert "rounding" in result.stopped_by
+
+
+def test_a_constant_beside_the_cost_costs_no_accuracy() -> None:
+    """The gradient around the sphere is 10⁴ times as long as along it, and says nothing of how far the minimum is."""
+    constant = autograd_cost(lambda x: 1e4 * (x @ x))
+    signs = [NOT_NEGATIVE]
+    problem = ConstrainedProblem(Sphere(8), minus_variance + constant, inequalities=signs)
+    plain, beside = (
+        AugmentedLagrangian(max_violation=1e-9).run(one, np.full(8, 8**-0.5))
+        for one in (NONNEGATIVE_PCA, problem)
+    )
+    assert plain.converged
+    assert beside.converged
+    np.testing.assert_allclose(beside.point, plain.point, atol=1e-6)
+
+
 def test_what_is_feasible_is_found_without_a_cost() -> None:
     halves = [HALF[:6, :6] + HALF[:6, :6].T, np.diag(np.arange(6.0) - 2.0)]
     wanted = [autograd_cost(lambda x, A=A: x @ A @ x - 0.1) for A in halves]
@@ -270,6 +363,51 @@ def test_sign_and_weight_of_vector_constraints_stand_in_their_function() -> None
             ConstrainedProblem(manifold, of_points, [one])
 
 
+class ByHand(Cost):
+    """A constraint whose value, or gradient, is of another shape."""
+
+    def __init__(self, value: Any, gradient: Any) -> None:
+        self.found, self.slope = value, gradient
+
+    def value(self, point: Any) -> Any:
+        return self.found
+
+    def gradient(self, point: Any) -> Any:
+        return self.slope
+
+
+@pytest.mark.parametrize(
+    ("constraint", "told"),
+    [
+        (autograd_cost(lambda x: -x), "autograd_residuals"),
+        (autograd_cost(lambda x: [-x[0], -x[1]]), "autograd_residuals"),
+        (ByHand(-np.ones(3), np.ones(3)), "ByHand .*ResidualSum"),
+        (ByHand(1j, np.ones(3)), "ByHand .*real"),
+        # Either would be stretched to the shape of a point.
+        (ByHand(0.5, np.ones(1)), "gradient of ByHand .*shape"),
+        (ByHand(0.5, 1.0), "gradient of ByHand"),
+        (lambda x: -x, r"inequalities\[0\] = .*autograd_residuals"),
+    ],
+)  # fmt: skip
+def test_several_numbers_are_never_one_constraint(constraint: Any, told: str) -> None:
+    with pytest.raises(InvalidInputError, match=told):
+        AugmentedLagrangian().run(
+            ConstrainedProblem(Sphere(3), autograd_cost(lambda x: x[0]), inequalities=[constraint]),
+            np.eye(3)[0],
+        )
+
+
+def test_a_vector_of_constraints_is_as_many_as_it_has_numbers() -> None:
+    A = np.array([[1.0, 0.0, -1.0], [0.0, 2.0, 0.0], [-1.0, 0.0, 3.0]])
+    problem = ConstrainedProblem(
+        Sphere(3), autograd_cost(lambda x: -x @ A @ x), inequalities=[autograd_residuals(lambda x: -x)]
+    )
+    result = AugmentedLagrangian().run(problem, random_state=0)
+    assert result.converged
+    assert len(result.inequality_multipliers) == 3
+    np.testing.assert_allclose(result.point, [0.0, 0.0, 1.0], atol=1e-6)
+
+
 def test_bad_input_is_named() -> None:
     with pytest.raises(
         TypeError, match="ConstrainedProblem has no euclidean_gradient: it is the method gradient"
@@ -280,7 +418,6 @@ def test_bad_input_is_named() -> None:
         r"must be a list of costs; write \[it\]": lambda: ConstrainedProblem(
             Sphere(8), minus_variance, equalities=minus_variance
         ),
-        r"is not a cost": lambda: ConstrainedProblem(Sphere(8), minus_variance, equalities=[lambda x: x[0]]),
         r"takes 2 arguments": lambda: ConstrainedProblem(
             Stiefel(4, 2), minus_variance, equalities=[autograd_cost(lambda A, B: anp.sum(A @ B.T))]
         ),

@@ -12,7 +12,15 @@ import pytest
 import scipy.optimize
 from test_autodiff import LIBRARIES
 
-from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_cost
+from rmopt import (
+    InvalidInputError,
+    MissingCapabilityError,
+    Problem,
+    autograd_cost,
+    autograd_residuals,
+    jax_residuals,
+    torch_residuals,
+)
 from rmopt.checks import check_gradient
 from rmopt.core import Factored, LowRankPoint
 from rmopt.core.ambient import dense
@@ -25,6 +33,7 @@ from rmopt.testing import parametrize_with_laws
 
 Array = np.ndarray
 BACKENDS = {"autograd": AUTOGRAD, "jax": JAX, "torch": TORCH}
+DECORATORS = {"autograd": autograd_residuals, "jax": jax_residuals, "torch": torch_residuals}
 RNG = np.random.default_rng(0)
 SHIFT, TURN = RNG.standard_normal((3, 1)), SpecialOrthogonal(3).random_point(RNG)
 CLOUD = RNG.standard_normal((3, 15))
@@ -171,6 +180,42 @@ def test_they_are_pickled_and_told_apart() -> None:
     twin, point = copy.deepcopy(Of()), RIGID.random_point(RNG)
     assert twin.kept == 3
     assert twin.value_and_gradient(point)[0] == costs[0].value(point)
+
+
+@autograd_residuals
+def circle(x: Any) -> Any:
+    """How far a point is from a circle, and from its middle."""
+    return anp.array([anp.sum(x**2) - 4.0, x[0] - x[1]])
+
+
+@pytest.mark.parametrize("library", DECORATORS)
+def test_a_function_becomes_residuals_by_a_decorator(library: str) -> None:
+    if library not in LIBRARIES:
+        pytest.skip(f"{library} is not installed.")
+    cost = DECORATORS[library](lambda x: x**3 - 8.0)
+    assert isinstance(cost, AutomaticResiduals)
+    result = LevenbergMarquardt().run(Problem(Euclidean(2), cost), np.ones(2))
+    assert result.converged
+    np.testing.assert_allclose(result.point, [2.0, 2.0], rtol=1e-7)
+
+
+def test_decorated_residuals_stay_functions_and_are_pickled_by_their_names() -> None:
+    assert circle(np.array([2.0, 1.0])).tolist() == [1.0, 1.0]
+    assert circle.__doc__.startswith("How far")
+    assert pickle.loads(pickle.dumps(circle)) is circle
+    assert fingerprint(circle) != fingerprint(AutomaticResiduals(rigid))
+    moved = autograd_residuals(np.negative)
+    assert pickle.loads(pickle.dumps(moved)).value(np.ones(2)) == 1.0
+
+
+@pytest.mark.parametrize("library", DECORATORS)
+def test_residuals_that_a_library_cannot_follow_are_told(library: str) -> None:
+    if library not in LIBRARIES:
+        pytest.skip(f"{library} is not installed.")
+    cost = DECORATORS[library](lambda x: np.linalg.solve(2.0 * np.eye(2), np.asarray(x)))
+    for act in (cost.gradient, lambda x: cost.linearised(x)[0](x)):
+        with pytest.raises(InvalidInputError, match=rf"{library} cannot follow|by operations of torch"):
+            act(np.ones(2))
 
 
 def test_what_does_not_fit_is_named() -> None:

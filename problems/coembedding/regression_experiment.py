@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import Annotated, Any
@@ -47,7 +47,7 @@ HEADINGS = {"relative_error": "rel. error", "gap": "rel. gap", "train_seconds": 
 
 
 def _rounds(cost: SumOfCosts, tol: float, limit: float, seed: int, growth: Growth, **how: Any) -> Solution:
-    def late(rows: list[dict[str, Any]]) -> str | None:
+    def late(rows: Sequence[Mapping[str, Any]]) -> str | None:
         return LATE if rows[-1]["seconds"] > limit else None
 
     problem = Problem(PSDFixedRank(cost.shape[0], 1), cost)

@@ -10,12 +10,18 @@ from rmopt.costs.graph import GRAPHS, Graph, as_graph
 from rmopt.costs.log_det import LogDetTriplet
 from rmopt.costs.losses import LOSSES, Loss, absolute, hinge, logistic, squared, squared_hinge
 from rmopt.costs.on_factors import OnFactors
-from rmopt.costs.residuals import AutomaticResiduals, ResidualSum
+from rmopt.costs.residuals import (
+    AutomaticResiduals,
+    ResidualSum,
+    autograd_residuals,
+    jax_residuals,
+    torch_residuals,
+)
 
 __all__ = [
     "GRAPHS", "LOSSES", "AugmentedCost", "AutomaticCost", "AutomaticResiduals", "Bilinear", "BilinearSum",
     "ConstrainedProblem", "ConvexCost", "EmbeddedCost", "GossipCost", "Graph", "Grid", "HasFactorPreconditioner",
     "LocalModel", "LogDetTriplet", "Loss", "OnFactors", "Pairing", "Pairs", "PairwiseDistance", "ResidualSum",
-    "SumOfCosts", "Trace", "TripletSum", "absolute", "as_graph", "autograd_cost", "hinge", "jax_cost", "logistic",
-    "squared", "squared_hinge", "torch_cost",
+    "SumOfCosts", "Trace", "TripletSum", "absolute", "as_graph", "autograd_cost", "autograd_residuals", "hinge",
+    "jax_cost", "jax_residuals", "logistic", "squared", "squared_hinge", "torch_cost", "torch_residuals",
 ]  # fmt: skip

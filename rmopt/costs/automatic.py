@@ -26,7 +26,22 @@ from rmopt.renamed import former_names
 __all__ = ["AutomaticCost", "autograd_cost", "jax_cost", "torch_cost"]
 
 
-class AutomaticCost(Cost):
+class _OfFunction:
+    """What is made of a function, by a decorator mostly, and then stands in a module under its name."""
+
+    function: Callable[..., Any]
+
+    def __reduce__(self) -> Any:
+        # A decorated function goes by its name, as functions do: under it pickle would find what was made of it.
+        module, name = getattr(self.function, "__module__", None), getattr(self.function, "__qualname__", "<")
+        try:
+            found = _named(module, name) if module in sys.modules and "<" not in name else None
+        except AttributeError:
+            found = None
+        return (_named, (module, name)) if found is self else super().__reduce__()
+
+
+class AutomaticCost(_OfFunction, Cost):
     """A cost whose derivatives are automatic, exact to rounding, and come with the value.
 
     The function takes what points are made of: an array X; the factors A (n, j) and B (m, j), for any j, of a matrix
@@ -75,21 +90,12 @@ class AutomaticCost(Cost):
     def __init__(self, function: Callable[..., Any], backend: Backend = AUTOGRAD) -> None:
         if not callable(function):
             raise InvalidInputError(
-                f"{backend.name}_cost needs a function of the factors A and B, or of a point that is an array, got "
-                f"{function!r}."
+                f"{backend.name}_cost, or {backend.name}_residuals, needs a function of the factors A and B, or of a "
+                f"point that is an array, got {function!r}."
             )
         self.function, self.backend = function, backend
         self.__doc__ = function.__doc__
         self.count = _required_arguments(function)
-
-    def __reduce__(self) -> Any:
-        # A decorated function goes by its name, as functions do: under it pickle would find the cost.
-        module, name = getattr(self.function, "__module__", None), getattr(self.function, "__qualname__", "<")
-        try:
-            found = _named(module, name) if module in sys.modules and "<" not in name else None
-        except AttributeError:
-            found = None
-        return (_named, (module, name)) if found is self else super().__reduce__()
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in vars(self).items() if key != "_known"}
@@ -213,7 +219,10 @@ class AutomaticCost(Cost):
         value = self.backend.plain(value)
         if np.ndim(value) != 0:
             shape = np.shape(value)
-            raise InvalidInputError(f"{self._name} returned an array of shape {shape}; sum it to one number.")
+            raise InvalidInputError(
+                f"{self._name} returned an array of shape {shape}, and a cost is one number; residuals, and "
+                f"constraints of several numbers, are made by {self.backend.name}_residuals."
+            )
         if not np.isrealobj(value) or np.asarray(value).dtype.kind not in "fiub":
             raise InvalidInputError(f"{self._name} returned {value!r}; it must return a real number.")
         return float(value)
@@ -371,6 +380,7 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     --------
     jax_cost : compiled, on accelerators too.
     torch_cost : tensors of PyTorch.
+    rmopt.costs.autograd_residuals : functions of several numbers.
 
     References
     ----------

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.errors import InvalidInputError, MissingCapabilityError
+from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 from rmopt.precision import coarseness
 
 __all__ = ["AUTOGRAD", "JAX", "TORCH", "Autograd", "Backend", "Jax", "Torch"]
@@ -48,6 +48,8 @@ class Backend(ABC):
     """
 
     name: str
+    # How functions are to be written.
+    words: ClassVar[str] = "use its own functions in the place of numpy"
     compiles: ClassVar[bool] = False
 
     def module(self, part: str = "") -> Any:
@@ -56,8 +58,8 @@ class Backend(ABC):
             return importlib.import_module(self.name + part)
         except ImportError as error:
             raise MissingCapabilityError(
-                f"{self.name}_cost needs {self.name}, which cannot be imported ({error}); install it: "
-                f"pip install {self.name}"
+                f"{self.name}_cost and {self.name}_residuals need {self.name}, which cannot be imported ({error}); "
+                f"install it: pip install {self.name}"
             ) from error
 
     def check(self, function: Callable[..., Any], arrays: Sequence[Array]) -> None:  # noqa: B027
@@ -77,8 +79,37 @@ class Backend(ABC):
         return function
 
     def called(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the function's value."""
-        return function(*arguments)
+        """Return the function's value, or say that the library cannot follow what it does with the arguments."""
+        try:
+            return function(*arguments)
+        except RmoptError:
+            raise
+        except Exception as error:
+            # What goes wrong without the library too is the function's own.
+            if type(self._trouble_alone(function, arguments)) is type(error):
+                raise
+            # Some say in a second sentence how to cut the value off from the point.
+            why = " ".join(str(error).split()).split(". ")[0].rstrip(".")[:120]
+            raise InvalidInputError(
+                f"{self.name} cannot follow the function, which makes a number, an array of numpy or a decision of "
+                f"what depends on the point ({why}); {self.words}."
+            ) from error
+
+    def _trouble_alone(self, function: Callable[..., Any], arguments: Any) -> Exception | None:
+        """Return the error of a function of numbers that the library does not follow, or None."""
+
+        def cut(given: Any) -> Any:
+            return tuple(map(cut, given)) if isinstance(given, tuple) else self.unfollowed(given)
+
+        try:
+            function(*cut(tuple(arguments)))
+        except Exception as error:
+            return error
+        return None
+
+    def unfollowed(self, array: Any) -> Any:
+        """Return an array that the library follows as one that it does not."""
+        return array
 
     def plain(self, value: Any) -> Any:
         """Return a number of the library as one of numpy; anything else as it is."""
@@ -124,6 +155,14 @@ class Autograd(Backend):
     """
 
     name = "autograd"
+    words = "use autograd.numpy in the place of numpy, float() and math, and do not write into arrays"
+
+    def unfollowed(self, array: Any) -> Any:
+        from autograd.tracer import getval, isbox
+
+        while isbox(array):
+            array = getval(array)
+        return array
 
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
         # A tuple of arguments costs autograd a third more than one.
@@ -230,6 +269,10 @@ class Jax(Backend):
     """
 
     name = "jax"
+    words = (
+        "use jax.numpy in the place of numpy, jnp.where or jax.lax.cond in the place of if, and jax.lax.fori_loop "
+        "where a count depends on the point"
+    )
     compiles = True
 
     def module(self, part: str = "") -> Any:
@@ -252,16 +295,13 @@ class Jax(Backend):
     def given(self, array: Array) -> Any:
         return self.module(".numpy").asarray(array)
 
-    def called(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        errors = self.module(".errors")
-        try:
-            return function(*arguments)
-        except (errors.ConcretizationTypeError, errors.TracerArrayConversionError) as error:
-            raise InvalidInputError(
-                "JAX cannot compile the function, which makes a number, an array of numpy or a decision of what is "
-                f"not known yet ({str(error).splitlines()[0]}); use jax.numpy in the place of numpy, jnp.where or "
-                "jax.lax.cond in the place of if, and jax.lax.fori_loop where a count depends on the point."
-            ) from error
+    def _trouble_alone(self, function: Callable[..., Any], arguments: Any) -> Exception | None:
+        with self.module().ensure_compile_time_eval():
+            return super()._trouble_alone(function, arguments)
+
+    def unfollowed(self, array: Any) -> Any:
+        # Numbers are not known yet.
+        return self.module(".numpy").ones_like(array)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return self.module().jit(function)
@@ -316,6 +356,9 @@ class Torch(Backend):
     """
 
     name = "torch"
+    words = (
+        "use functions of torch in the place of numpy; what detach() returns would be missing in the gradient"
+    )
 
     def given(self, array: Array) -> Any:
         # A copy: tensors have no negative strides, and must not write into points.
@@ -323,7 +366,7 @@ class Torch(Backend):
 
     def called(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            return function(*arguments)
+            return super().called(function, *arguments)
         except RuntimeError as error:
             if "same dtype" not in str(error):
                 raise
@@ -331,6 +374,9 @@ class Torch(Backend):
                 f"the function multiplies matrices of two precisions, which PyTorch does not ({error}); convert its "
                 "data to that of the point: data.to(x.dtype)."
             ) from error
+
+    def unfollowed(self, array: Any) -> Any:
+        return array.detach()
 
     def plain(self, value: Any) -> Any:
         return value.numpy(force=True) if isinstance(value, self.module().Tensor) else value
@@ -373,7 +419,7 @@ class Torch(Backend):
         return value, wanted
 
     def check_followed(self, value: Any, other: Any) -> None:
-        if other.requires_grad and not (isinstance(value, self.module().Tensor) and value.requires_grad):
+        if not isinstance(value, self.module().Tensor) or other.requires_grad > value.requires_grad:
             raise InvalidInputError(
                 "the function's value does not depend on its arguments, or was cut off from them by detach(), "
                 "item(), numpy() or no_grad(), and has no derivatives; compute it by operations of torch alone."

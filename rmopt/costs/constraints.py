@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Array
-from rmopt.core.arguments import sequence, shown
+from rmopt.core.arguments import instance, sequence, shown
 from rmopt.core.combined import Combined, total
 from rmopt.core.cost import Cost
-from rmopt.core.problem import Problem
+from rmopt.core.problem import Problem, ambient_at
+from rmopt.core.product import Parts
 from rmopt.costs.on_factors import OnFactors
 from rmopt.costs.residuals import ResidualSum, residuals_at
 from rmopt.errors import InvalidInputError
@@ -18,14 +19,16 @@ from rmopt.renamed import renamed
 
 __all__ = ["AugmentedCost", "ConstrainedProblem"]
 
+MADE_BY = "a cost: rmopt.autograd_cost(function) of one number, rmopt.autograd_residuals(function) of several"
+
 
 @renamed()
 @dataclass(frozen=True)
 class ConstrainedProblem(Problem):
     """Minimise `cost` on `manifold`, subject to h(x) = 0 and g(x) ≤ 0.
 
-    A constraint is a cost whose value is h or g; or a `ResidualSum`, whose residuals are as many constraints: sign
-    and weight stand in its function.
+    A constraint is a cost whose value is h or g; or a `ResidualSum`, as `autograd_residuals` makes one of a function,
+    whose residuals are as many constraints: sign and weight stand in the function.
 
     Attributes
     ----------
@@ -68,7 +71,10 @@ class ConstrainedProblem(Problem):
             given = getattr(self, name)
             if isinstance(given, Cost):
                 raise InvalidInputError(f"{name} = {shown(given)} must be a list of costs; write [it].")
-            object.__setattr__(self, name, tuple(sequence(name, given)))
+            found = [
+                instance(f"{name}[{i}]", one, Cost, MADE_BY) for i, one in enumerate(sequence(name, given))
+            ]
+            object.__setattr__(self, name, tuple(found))
         if not (self.equalities or self.inequalities):
             raise InvalidInputError("a ConstrainedProblem has one or more constraints; take Problem.")
         for constraint in (*self.equalities, *self.inequalities):
@@ -87,7 +93,7 @@ class ConstrainedProblem(Problem):
     def violations(self, point: Any) -> tuple[Array, Array]:
         """Return all h and all g at a point."""
         h, g = (
-            np.concatenate([np.zeros(0), *(_values(self, one, point) for one in constraints)])
+            np.concatenate([np.zeros(0), *(_values(one, point) for one in constraints)])
             for constraints in (self.equalities, self.inequalities)
         )
         return h, g
@@ -167,10 +173,13 @@ class AugmentedCost(Cost):
             for constraint in constraints:
                 if isinstance(constraint, ResidualSum):
                     own, rest = np.split(rest, [len(residuals_at(constraint, point))])
-                    parts.append((1.0, constraint.linearised(point)[1](own)))
+                    weight, gradient = 1.0, constraint.linearised(point)[1](own)
                 else:
-                    parts.append((float(rest[0]), constraint.gradient(point)))
-                    rest = rest[1:]
+                    weight, gradient, rest = float(rest[0]), constraint.gradient(point), rest[1:]
+                if not isinstance(point, Parts):
+                    # One of another shape would be stretched to that of the cost's.
+                    gradient = ambient_at(self.problem.manifold, point, gradient, constraint)
+                parts.append((weight, gradient))
         return total(parts)
 
 
@@ -181,7 +190,12 @@ def _squares_residuals(cost: Cost) -> bool:
     return isinstance(cost, ResidualSum) or any(map(_squares_residuals, within))
 
 
-def _values(problem: Problem, constraint: Cost, point: Any) -> Array:
+def _values(constraint: Cost, point: Any) -> Array:
     if isinstance(constraint, ResidualSum):
         return residuals_at(constraint, point)
-    return np.array([problem.real(constraint.value(point))])
+    found = constraint.value(point)
+    if np.ndim(found) != 0 or np.asarray(found).dtype.kind not in "fiu":
+        raise InvalidInputError(
+            f"the constraint {constraint._name} is {shown(found)}, not one real number; several are a ResidualSum."
+        )
+    return np.array([float(found)])

@@ -10,12 +10,12 @@ from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost
 from rmopt.core.product import BlockDiagonal, Parts, matrix_shape
-from rmopt.costs.automatic import AutomaticCost
-from rmopt.costs.backends import AUTOGRAD, Backend
+from rmopt.costs.automatic import AutomaticCost, _OfFunction
+from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 from rmopt.costs.point_forms import ambient_shape
 from rmopt.errors import InvalidInputError
 
-__all__ = ["AutomaticResiduals", "ResidualSum"]
+__all__ = ["AutomaticResiduals", "ResidualSum", "autograd_residuals", "jax_residuals", "torch_residuals"]
 
 Linear = tuple[Callable[[Ambient], Array], Callable[[Array], Ambient]]
 
@@ -25,7 +25,7 @@ class ResidualSum(Cost):
 
     See Also
     --------
-    AutomaticResiduals : derivatives by autograd, JAX or PyTorch.
+    autograd_residuals : derivatives by autograd; `jax_residuals` and `torch_residuals` by JAX and PyTorch.
     rmopt.solvers.LevenbergMarquardt : the solver for these.
 
     References
@@ -78,13 +78,13 @@ def residuals_at(cost: ResidualSum, point: Any) -> Array:
     return found
 
 
-class AutomaticResiduals(ResidualSum):
-    """½ ‖r(x)‖² for a function r whose derivatives are automatic.
+class AutomaticResiduals(_OfFunction, ResidualSum):
+    """½ ‖r(x)‖² for a function r whose derivatives are automatic; among constraints one for each of its numbers.
 
     Parameters
     ----------
     function : callable
-        Takes what `AutomaticCost` says, and returns the residuals as an array.
+        Takes what `AutomaticCost` says, and returns the residuals as an array of any shape.
     backend : Backend
         The library that differentiates it: `AUTOGRAD`, `JAX` or `TORCH` of `rmopt.costs.backends`.
 
@@ -95,6 +95,7 @@ class AutomaticResiduals(ResidualSum):
 
     See Also
     --------
+    autograd_residuals : makes one as a decorator, and so do `jax_residuals` and `torch_residuals`.
     ResidualSum : derivatives by hand.
 
     References
@@ -121,6 +122,7 @@ class AutomaticResiduals(ResidualSum):
     def __init__(self, function: Callable[..., Any], backend: Backend = AUTOGRAD) -> None:
         # It checks the function, and whether it fits the points.
         self._alone = AutomaticCost(function, backend)
+        self.__doc__ = function.__doc__
 
         def weighted(point: Any, weights: Any) -> Any:
             found = function(*point) if isinstance(point, tuple) else function(point)
@@ -144,6 +146,15 @@ class AutomaticResiduals(ResidualSum):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         AutomaticResiduals.__init__(self, self._alone.function, self._alone.backend)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return what the function does."""
+        return self.function(*arguments)
+
+    @property
+    def function(self) -> Callable[..., Any]:  # type: ignore[override]
+        """The function itself."""
+        return self._alone.function
 
     @property
     def _name(self) -> str:
@@ -179,3 +190,125 @@ class AutomaticResiduals(ResidualSum):
             lambda direction: along(BlockDiagonal(shapes, {0: direction}))[1],
             lambda weights: along(BlockDiagonal(shapes, {1: weights}))[0],
         )
+
+
+def autograd_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
+    """Turn a function of several numbers, written with ``autograd.numpy``, into residuals or as many constraints.
+
+    Parameters
+    ----------
+    function : callable
+        Takes what `autograd_cost` says, and returns an array.
+
+    Returns
+    -------
+    AutomaticResiduals
+
+    Raises
+    ------
+    InvalidInputError
+        For what is no function of arrays.
+
+    See Also
+    --------
+    jax_residuals, torch_residuals : by JAX and PyTorch.
+    autograd_cost : functions of one number.
+
+    Examples
+    --------
+    The best unit vector without negative entries:
+
+    >>> import numpy as np
+    >>> from rmopt import autograd_cost, autograd_residuals
+    >>> from rmopt.costs import ConstrainedProblem
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import AugmentedLagrangian
+    >>> A = np.array([[1.0, 0.0, -1.0], [0.0, 2.0, 0.0], [-1.0, 0.0, 3.0]])
+    >>> cost, signs = autograd_cost(lambda x: -x @ A @ x), autograd_residuals(lambda x: -x)
+    >>> problem = ConstrainedProblem(Sphere(3), cost, inequalities=[signs])
+    >>> AugmentedLagrangian().run(problem, random_state=0).point.round(4) + 0.0
+    array([0., 0., 1.])
+    """
+    return AutomaticResiduals(function, AUTOGRAD)
+
+
+def jax_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
+    """Turn a function of several numbers, written with ``jax.numpy``, into residuals or as many constraints.
+
+    It switches JAX to double precision, as `jax_cost` does.
+
+    Parameters
+    ----------
+    function : callable
+        Takes what `autograd_cost` says, and returns an array.
+
+    Returns
+    -------
+    AutomaticResiduals
+
+    Raises
+    ------
+    InvalidInputError
+        For what is no function of arrays.
+    MissingCapabilityError
+        Where JAX is not installed.
+
+    See Also
+    --------
+    autograd_residuals, torch_residuals : by autograd and PyTorch.
+    jax_cost : functions of one number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem, jax_residuals  # doctest: +SKIP
+    >>> from rmopt.manifolds import Euclidean
+    >>> from rmopt.solvers import LevenbergMarquardt
+    >>> problem = Problem(
+    ...     Euclidean(2), jax_residuals(lambda x: x**3 - 8.0)
+    ... )  # doctest: +SKIP
+    >>> LevenbergMarquardt().run(problem, np.ones(2)).point.round(6)  # doctest: +SKIP
+    array([2., 2.])
+    """
+    JAX.module()
+    return AutomaticResiduals(function, JAX)
+
+
+def torch_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
+    """Turn a function of PyTorch's tensors that returns several numbers into residuals or as many constraints.
+
+    Parameters
+    ----------
+    function : callable
+        Takes what `torch_cost` says, and returns a tensor.
+
+    Returns
+    -------
+    AutomaticResiduals
+
+    Raises
+    ------
+    InvalidInputError
+        For what is no function of arrays.
+    MissingCapabilityError
+        Where PyTorch is not installed.
+
+    See Also
+    --------
+    autograd_residuals, jax_residuals : by autograd and JAX.
+    torch_cost : functions of one number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem, torch_residuals  # doctest: +SKIP
+    >>> from rmopt.manifolds import Euclidean
+    >>> from rmopt.solvers import LevenbergMarquardt
+    >>> problem = Problem(
+    ...     Euclidean(2), torch_residuals(lambda x: x**3 - 8.0)
+    ... )  # doctest: +SKIP
+    >>> LevenbergMarquardt().run(problem, np.ones(2)).point.round(6)  # doctest: +SKIP
+    array([2., 2.])
+    """
+    TORCH.module()
+    return AutomaticResiduals(function, TORCH)

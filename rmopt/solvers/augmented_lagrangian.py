@@ -10,18 +10,21 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, shown
 from rmopt.core.cost import Cost
 from rmopt.core.identity import fingerprint
+from rmopt.core.points import size_of
 from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
-from rmopt.solvers.descent import GradientSolver
+from rmopt.solvers.descent import GradientSolver, is_extrinsic
 from rmopt.solvers.line_search import LBFGS
 from rmopt.solvers.stop import Converged
 from rmopt.solvers.trust_regions import LevenbergMarquardt
 
 # The penalty grows where violations did not fall to this share.
 FALL = 0.5
+# A sum of many terms is rounded a few times.
+ROUNDINGS = 100.0
 # Multipliers beyond are kept from growing: the method stays that of penalties.
 LARGEST = 1e8
 
@@ -73,6 +76,10 @@ class Round(NamedTuple):
         Of f, and the length of the gradient of the Lagrangian.
     slope, first_norm : float
         The lengths of the gradient of f here, and at the start.
+    rounding : float
+        The length at which a gradient is rounding.
+    still : bool
+        Whether the last run of the inner solver could change nothing, and so would all that follow.
     steps, updates : int
     """
 
@@ -85,13 +92,14 @@ class Round(NamedTuple):
     norm: float
     slope: float
     first_norm: float
+    rounding: float = 0.0
+    still: bool = False
     steps: int = 0
     updates: int = 0
 
-    @property
-    def scale(self) -> float:
-        """What lengths of gradients are measured by: a start may be a minimum of f, and so may the end."""
-        return max(self.first_norm, self.slope, np.finfo(float).tiny)
+    def enough(self, tol: float) -> float:
+        """Return the length of a gradient that is short enough; a start may be a minimum of f, and so may the end."""
+        return max(tol * max(self.first_norm, self.slope, np.finfo(float).tiny), self.rounding)
 
 
 def _inner(name: str, value: Any) -> Any:
@@ -121,7 +129,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
         Runs of the inner solver.
     tol : float
         Stop when the gradient of the Lagrangian is at most this long, relative to that of the cost at the start or
-        here, whichever is longer.
+        here, whichever is longer; or when it is rounding.
     max_violation : float
         Stop when all constraints hold up to this, too.
     penalty : float
@@ -179,9 +187,11 @@ class AugmentedLagrangian(CheckedValue, Solver):
             )
         found = Round(point, np.zeros(len(h)), np.zeros(len(g)), self.penalty, inf, 0.0, inf, 0.0, 0.0)
         found = self._seen(work, found, point)
-        # A cost that is flat there says nothing of lengths; the violations do.
-        norm = found.slope or self.tol * _length(work, point, AugmentedCost(work, found[1:3], self.penalty))
-        return found._replace(first_norm=norm, violation=_violation(h, g, found))
+        norm, rounding = found.slope, _rounding(work, point, found.slope)
+        if norm <= rounding:
+            # A cost that is flat there says nothing of lengths; the violations do.
+            norm = self.tol * _length(work, point, AugmentedCost(work, found[1:3], self.penalty))
+        return found._replace(first_norm=norm, rounding=rounding, violation=_violation(h, g, found))
 
     def advance(self, work: ConstrainedProblem, state: Round, steps: int) -> Round:
         """Do one run of the inner solver."""
@@ -189,7 +199,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
             return state
         augmented = AugmentedCost(work, (state.equal, state.unequal), state.penalty)
         # Exact only when it comes near: early multipliers are rough.
-        enough = max(self.tol, 0.1 ** (state.steps + 1)) * state.scale
+        enough = state.enough(max(self.tol, 0.1 ** (state.steps + 1)))
         try:
             found = self.inner.with_gradient_norm(enough).run(Problem(work.manifold, augmented), state.point)
         except DivergedError:
@@ -207,7 +217,9 @@ class AugmentedLagrangian(CheckedValue, Solver):
             equal=equal, unequal=unequal, violation=violation, steps=state.steps + 1,
             penalty=state.penalty if falls else self.growth * state.penalty, updates=state.updates + found.updates,
         )  # fmt: skip
-        return self._seen(work, done, found.point)
+        was, now = ([*one.equal, *one.unequal, one.penalty] for one in (state, done))
+        still = was == now and not (found.updates or found.converged)
+        return self._seen(work, done._replace(still=still), found.point)
 
     def _seen(self, work: ConstrainedProblem, state: Round, point: Any) -> Round:
         """Return the state at a point, with the cost and the length of the Lagrangian's gradient there."""
@@ -228,9 +240,11 @@ class AugmentedLagrangian(CheckedValue, Solver):
         if not all(map(isfinite, (state.cost, state.norm, float(state.equal.sum() + state.unequal.sum())))):
             raise self.diverged(state.steps)
         # The inner runs end at tol; corrected multipliers leave rounding.
-        if state.violation > self.max_violation or state.norm > 2.0 * self.tol * state.scale:
-            return None
-        return Converged(f"a violation of {state.violation:.1e} and a gradient of length {state.norm:.1e}")
+        holds = state.violation <= self.max_violation and state.norm <= 2.0 * state.enough(self.tol)
+        reached = f"a violation of {state.violation:.1e} and a gradient of length {state.norm:.1e}"
+        if holds or state.still:
+            return Converged(reached) if holds else f"rounding: no step changes anything, at {reached}"
+        return None
 
     def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
         return {
@@ -253,6 +267,20 @@ def _length(work: ConstrainedProblem, point: Any, cost: Cost) -> float:
     """Return the length of the gradient of a cost at a point."""
     gradient = work.manifold.euclidean_to_riemannian_gradient(point, cost.gradient(point))
     return work.manifold.norm(point, gradient)
+
+
+def _rounding(work: ConstrainedProblem, point: Any, slope: float) -> float:
+    """Return the length at which the gradient of f is rounding: of its terms around the manifold, or of the point."""
+    manifold, h = work.manifold, 1e-6
+    away = manifold.random_tangent_vector(point, np.random.default_rng(0))
+    there = manifold.retraction(point, away * (h * size_of(point) / (size_of(away) or 1.0)))
+    # What a change of the point by a share of its size makes of the gradient: at a minimum all of it is that.
+    change = (_length(work, there, work.cost) - slope) / h
+    gradient, around = work.gradient(point), 0.0
+    if is_extrinsic(manifold, manifold.default_transport):
+        blocks = getattr(gradient, "blocks", {0: gradient}).values()
+        around = size_of([block for block in blocks if isinstance(block, np.ndarray)])
+    return ROUNDINGS * np.finfo(float).eps * (around + (max(change, 0.0) if isfinite(change) else 0.0))
 
 
 def _violation(h: Array, g: Array, state: Round) -> float:

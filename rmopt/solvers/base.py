@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ from rmopt.solvers.world import ONE_PROCESS, World
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
 
-StopRule = Callable[[list[dict[str, Any]]], str | None]
+StopRule = Callable[[Sequence[Mapping[str, Any]]], str | None]
 
 
 # What pymanopt and scipy call what a result has.
@@ -316,8 +316,8 @@ class Solver(Value, ABC):
     ) -> Iterator[Any]:
         """Yield the states of a run, the first one before any step.
 
-        Solvers that follow a schedule yield after pieces of about a tenth of a second, others after each step. The
-        next piece of a schedule may use a state up: copy what is to be kept.
+        Solvers that follow a schedule yield after pieces of about a tenth of a second, others after each step. A
+        state is the run's own, and the next piece of a schedule may use it up: copy what is to be kept or changed.
 
         Parameters
         ----------

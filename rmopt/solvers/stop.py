@@ -2,13 +2,32 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, Self
 
 from rmopt.core.arguments import CheckedValue, bounded, callable_of, flag, integer, number, shown
 from rmopt.errors import InvalidInputError
 
-Row = dict[str, Any]
+Row = Mapping[str, Any]
+
+
+class _ReadOnly(Sequence[Row]):
+    """The rows of a run as a criterion sees them: what it wrote to them would be in the history."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        found = self._rows[place]
+        return _ReadOnly(found) if isinstance(place, slice) else MappingProxyType(found)
+
+    def __repr__(self) -> str:
+        return repr(self._rows)
 
 
 class Converged(str):
@@ -44,7 +63,7 @@ class Stop(ABC):
 
     A row holds ``step``, ``updates`` and ``seconds``, what the solver observes (for solvers of whole gradients
     ``cost``, ``gradient_norm``, ``step_size`` and the counts of a `Result`), and the metrics of a recorder. Any
-    function of the rows that returns a reason or None may stand in the place of a criterion.
+    function of the rows that returns a reason or None may stand in the place of a criterion. It cannot write to them.
 
     See Also
     --------
@@ -67,7 +86,7 @@ class Stop(ABC):
     by_place = False
 
     @abstractmethod
-    def __call__(self, rows: list[Row]) -> str | None:
+    def __call__(self, rows: Sequence[Row]) -> str | None:
         """Return why to stop, or None."""
 
     def due(self, first: int) -> float:
@@ -123,14 +142,14 @@ class _Pair(CheckedValue, Stop):
 class Either(_Pair):
     """Stop when one of two criteria says so; made by ``|``."""
 
-    def __call__(self, rows: list[Row]) -> str | None:
+    def __call__(self, rows: Sequence[Row]) -> str | None:
         return asked(self.first, rows) or asked(self.second, rows)
 
 
 class Both(_Pair):
     """Stop when two criteria say so at the same time; made by ``&``."""
 
-    def __call__(self, rows: list[Row]) -> str | None:
+    def __call__(self, rows: Sequence[Row]) -> str | None:
         one, two = asked(self.first, rows), asked(self.second, rows)
         if one is None or two is None:
             return None
@@ -164,7 +183,7 @@ class MaxSteps(CheckedValue, Stop):
     def due(self, first: int) -> float:
         return first + self.steps
 
-    def __call__(self, rows: list[Row]) -> str | None:
+    def __call__(self, rows: Sequence[Row]) -> str | None:
         return f"{self.steps} steps" if rows[-1]["step"] - rows[0]["step"] >= self.steps else None
 
 
@@ -194,7 +213,7 @@ class MaxSeconds(CheckedValue, Stop):
     def waits_for(self, name: str) -> bool:
         return name == "seconds"
 
-    def __call__(self, rows: list[Row]) -> str | None:
+    def __call__(self, rows: Sequence[Row]) -> str | None:
         return f"{self.seconds:g} seconds" if rows[-1]["seconds"] >= self.seconds else None
 
 
@@ -231,7 +250,7 @@ class GradientNorm(CheckedValue, Stop):
     def waits_for(self, name: str) -> bool:
         return name == "gradient_norm"
 
-    def __call__(self, rows: list[Row]) -> str | None:
+    def __call__(self, rows: Sequence[Row]) -> str | None:
         now = seen(rows[-1], "gradient_norm", self)
         limit = self.length * (seen(rows[0], "gradient_norm", self) if self.relative else 1.0)
         return Converged(f"a gradient of length {now:.1e}") if now <= limit else None
@@ -260,7 +279,7 @@ class Below(CheckedValue, Stop):
     value: Annotated[float, number]
     name: str = "cost"
 
-    def __call__(self, rows: list[Row]) -> str | None:
+    def __call__(self, rows: Sequence[Row]) -> str | None:
         now = seen(rows[-1], self.name, self)
         return Converged(f"{_one(self.name)} of {now:.6g}") if now <= self.value else None
 
@@ -289,7 +308,7 @@ class SmallChange(CheckedValue, Stop):
     share: Annotated[float, bounded(number, least=0)]
     name: str = "cost"
 
-    def __call__(self, rows: list[Row]) -> str | None:
+    def __call__(self, rows: Sequence[Row]) -> str | None:
         if len(rows) < 2 or _stayed(rows, -1):
             return None
         now, before = (seen(row, self.name, self) for row in (rows[-1], rows[-2]))
@@ -320,7 +339,7 @@ class SmallStep(CheckedValue, Stop):
 
     length: Annotated[float, bounded(number, least=0)]
 
-    def __call__(self, rows: list[Row]) -> str | None:
+    def __call__(self, rows: Sequence[Row]) -> str | None:
         if len(rows) < 2 or _stayed(rows, -1):
             return None
         moved = seen(rows[-1], "step_length", self)
@@ -357,7 +376,7 @@ class Stagnation(CheckedValue, Stop):
     rows: Annotated[int, bounded(integer, 1)]
     name: str = "cost"
 
-    def __call__(self, rows: list[Row]) -> str | None:
+    def __call__(self, rows: Sequence[Row]) -> str | None:
         # Rows of steps that were refused say nothing.
         place, recent = len(rows), math.inf
         for _ in range(self.rows):
@@ -392,7 +411,7 @@ class NotFinite(Stop):
 
     name: str = "cost"
 
-    def __call__(self, rows: list[Row]) -> str | None:
+    def __call__(self, rows: Sequence[Row]) -> str | None:
         now = seen(rows[-1], self.name, self)
         return None if math.isfinite(now) else f"{_one(self.name)} of {now}"
 
@@ -423,14 +442,14 @@ class MaxEvaluations(CheckedValue, Stop):
     evaluations: Annotated[int, integer]
     name: str = "costs"
 
-    def __call__(self, rows: list[Row]) -> str | None:
+    def __call__(self, rows: Sequence[Row]) -> str | None:
         count = seen(rows[-1], self.name, self)
         return f"{self.evaluations} {self.name}" if count >= self.evaluations else None
 
 
-def asked(criterion: Any, rows: list[Row]) -> str | None:
+def asked(criterion: Any, rows: Sequence[Row]) -> str | None:
     """Return what a criterion or a function of the rows says, or refuse what is no reason."""
-    return as_reason("stop", criterion(rows))
+    return as_reason("stop", criterion(rows if isinstance(rows, _ReadOnly) else _ReadOnly(rows)))
 
 
 def as_reason(name: str, found: Any) -> str | None:
@@ -442,7 +461,7 @@ def as_reason(name: str, found: Any) -> str | None:
     return found
 
 
-def _stayed(rows: list[Row], place: int) -> bool:
+def _stayed(rows: Sequence[Row], place: int) -> bool:
     """Return whether the step before a row was refused: the point is that of the row before."""
     row, before = rows[place], rows[place - 1]
     return row["step"] > before["step"] and row["updates"] == before["updates"]
