@@ -11,12 +11,13 @@ import pytest
 from descent_parts import KINDS, PLACES, A, Rayleigh
 from tabled import each_row
 
-from rmopt import Problem
+from rmopt import Problem, autograd_cost
 from rmopt.core import Cost, Parts, in_precision
 from rmopt.core.ambient import dense
+from rmopt.costs import ConstrainedProblem
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Euclidean, Grassmann, Sphere
-from rmopt.solvers import Below, GradientDescent, TrustRegions
+from rmopt.solvers import AugmentedLagrangian, Below, GradientDescent, TrustRegions
 
 Array = np.ndarray
 SECOND_ORDER = ("trust regions", "cubics", "hybrid")
@@ -188,6 +189,12 @@ def test_a_start_at_the_minimum_is_converged_soon(place: str, kind: str) -> None
 def test_criteria_and_optimizers_of_others_are_held_to_it_too() -> None:
     problem = Problem(Sphere(7), Wrong(Rayleigh(A), 0.0))
     stop = Below(0.0, "cost")
-    for solver, given in ((GradientDescent(tol=0.0), stop), (PymanoptSolver(), None)):
+    bounded = ConstrainedProblem(
+        problem.manifold, problem.cost, inequalities=[autograd_cost(lambda x: x[0] - 2.0)]
+    )
+    for solver, given, at in (
+        (GradientDescent(tol=0.0), stop, problem), (PymanoptSolver(), None, problem),
+        (AugmentedLagrangian(), None, bounded),
+    ):  # fmt: skip
         with pytest.warns(RuntimeWarning, match="check_gradient"):
-            assert not solver.run(problem, random_state=0, stop=given).converged
+            assert not solver.run(at, random_state=0, stop=given).converged

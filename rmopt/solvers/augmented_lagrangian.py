@@ -1,5 +1,6 @@
 """Constraints on manifolds: the augmented Lagrangian method over any solver of whole gradients."""
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Annotated, Any, NamedTuple
@@ -10,21 +11,20 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, shown
 from rmopt.core.cost import Cost
 from rmopt.core.identity import fingerprint
-from rmopt.core.points import size_of
 from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
-from rmopt.solvers.descent import GradientSolver, is_extrinsic
+from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.line_search import LBFGS
+from rmopt.solvers.oracle import Oracle
+from rmopt.solvers.premise import held
 from rmopt.solvers.stop import Converged
 from rmopt.solvers.trust_regions import LevenbergMarquardt
 
 # The penalty grows where violations did not fall to this share.
 FALL = 0.5
-# A sum of many terms is rounded a few times.
-ROUNDINGS = 100.0
 # Multipliers beyond are kept from growing: the method stays that of penalties.
 LARGEST = 1e8
 
@@ -187,7 +187,8 @@ class AugmentedLagrangian(CheckedValue, Solver):
             )
         found = Round(point, np.zeros(len(h)), np.zeros(len(g)), self.penalty, inf, 0.0, inf, 0.0, 0.0)
         found = self._seen(work, found, point)
-        norm, rounding = found.slope, _rounding(work, point, found.slope)
+        plain, norm = Oracle(Problem(work.manifold, work.cost), None, None), found.slope
+        rounding = plain.rounding_at(point, found.cost, work.gradient(point), norm)
         if norm <= rounding:
             # A cost that is flat there says nothing of lengths; the violations do.
             norm = self.tol * _length(work, point, AugmentedCost(work, found[1:3], self.penalty))
@@ -201,7 +202,10 @@ class AugmentedLagrangian(CheckedValue, Solver):
         # Exact only when it comes near: early multipliers are rough.
         enough = state.enough(max(self.tol, 0.1 ** (state.steps + 1)))
         try:
-            found = self.inner.with_gradient_norm(enough).run(Problem(work.manifold, augmented), state.point)
+            states = self.inner.with_gradient_norm(enough).iterate(
+                Problem(work.manifold, augmented), state.point
+            )
+            found = deque(states, 1).pop()
         except DivergedError:
             # Where the cost falls faster than the constraints push back a larger penalty may hold the run.
             if self.growth * state.penalty > LARGEST:
@@ -218,7 +222,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
             penalty=state.penalty if falls else self.growth * state.penalty, updates=state.updates + found.updates,
         )  # fmt: skip
         was, now = ([*one.equal, *one.unequal, one.penalty] for one in (state, done))
-        still = was == now and not (found.updates or found.converged)
+        still = was == now and not found.updates and enough <= state.enough(self.tol)
         return self._seen(work, done._replace(still=still), found.point)
 
     def _seen(self, work: ConstrainedProblem, state: Round, point: Any) -> Round:
@@ -254,9 +258,14 @@ class AugmentedLagrangian(CheckedValue, Solver):
 
     def conclude(self, result: Result, work: ConstrainedProblem, state: Round) -> ConstrainedResult:
         # A criterion may have been content with a gradient alone.
-        holds = state.violation <= self.max_violation
+        result = replace(result, converged=result.converged and state.violation <= self.max_violation)
+        augmented = AugmentedCost(work, (state.equal, state.unequal), state.penalty)
+        oracle = Oracle(Problem(work.manifold, augmented), None, None, result.seed)
+        cost, ambient = oracle.look(result.point)
+        gradient = oracle.gradient(result.point, ambient)
+        norm = work.manifold.norm(result.point, gradient)
         return ConstrainedResult(
-            **vars(replace(result, converged=result.converged and holds)),
+            **vars(held(result, oracle, cost, gradient, norm, norm)),
             violation=state.violation,
             equality_multipliers=state.equal,
             inequality_multipliers=state.unequal,
@@ -267,20 +276,6 @@ def _length(work: ConstrainedProblem, point: Any, cost: Cost) -> float:
     """Return the length of the gradient of a cost at a point."""
     gradient = work.manifold.euclidean_to_riemannian_gradient(point, cost.gradient(point))
     return work.manifold.norm(point, gradient)
-
-
-def _rounding(work: ConstrainedProblem, point: Any, slope: float) -> float:
-    """Return the length at which the gradient of f is rounding: of its terms around the manifold, or of the point."""
-    manifold, h = work.manifold, 1e-6
-    away = manifold.random_tangent_vector(point, np.random.default_rng(0))
-    there = manifold.retraction(point, away * (h * size_of(point) / (size_of(away) or 1.0)))
-    # What a change of the point by a share of its size makes of the gradient: at a minimum all of it is that.
-    change = (_length(work, there, work.cost) - slope) / h
-    gradient, around = work.gradient(point), 0.0
-    if is_extrinsic(manifold, manifold.default_transport):
-        blocks = getattr(gradient, "blocks", {0: gradient}).values()
-        around = size_of([block for block in blocks if isinstance(block, np.ndarray)])
-    return ROUNDINGS * np.finfo(float).eps * (around + (max(change, 0.0) if isfinite(change) else 0.0))
 
 
 def _violation(h: Array, g: Array, state: Round) -> float:

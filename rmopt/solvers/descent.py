@@ -23,8 +23,6 @@ from rmopt.solvers.stop import Converged, Stop
 
 # Steps without a lower cost or a shorter gradient than ever before, after which a run is at rounding.
 PATIENCE = 200
-# Fewer where the gradient promises nothing.
-IMPATIENCE = 20
 # Where no step helps, and the gradient is longer than this share of the first one, something else may be wrong.
 EARLY = 1e-3
 # Below this share of the cost what a gradient promises is nothing.
@@ -110,7 +108,7 @@ class GradientSolver(CheckedValue, Solver):
         cost, norm, idle = state.best
         if done.cost < cost or done.norm < norm:
             return done._replace(best=(min(cost, done.cost), min(norm, done.norm), 0))
-        stuck = done.stuck or idle >= PATIENCE or (idle >= IMPATIENCE and self._is_vanished(work, done))
+        stuck = done.stuck or idle >= PATIENCE
         if stuck and not isfinite(work.last_cost):
             # It is no rounding that held the run up.
             raise self.diverged(state.steps, "the cost", state.point)
@@ -145,8 +143,10 @@ class GradientSolver(CheckedValue, Solver):
                 )
             return Converged(length)
         if state.stuck:
-            way, share = _promise(work, state)
-            if self._is_vanished(work, state):
+            way = max(work.manifold.typical_dist, size_of(state.point))
+            share = state.norm * way / abs(state.cost) if state.cost else inf
+            # What was asked for by a number is what is done.
+            if self.tol is None and self.gradient_norm is None and share <= VANISHED * work.coarseness:
                 # Beside a large constant all gradients are small; that of a minimum is another one at the next point.
                 there = work.retract(
                     state.point, state.gradient, -RESOLVED * work.coarseness * way / state.norm
@@ -156,18 +156,13 @@ class GradientSolver(CheckedValue, Solver):
                 if work.manifold.norm(state.point, change) > 0.5 * state.norm:
                     return Converged(f"{length}, which is rounding")
             idle = state.best[2]
-            what = f"nothing got better in {idle} steps" if idle > IMPATIENCE else "no step lowers the cost"
+            what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
             early = share > ROUNDED * work.coarseness**0.5 and state.norm > EARLY * state.first_norm
             if early and work.blocked:
                 return f"a cost that is not finite beside the point: {what}, at {length}"
             cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if early else ""
             return f"rounding: {what}, at {length}{cure}"
         return None
-
-    def _is_vanished(self, work: Oracle, state: Iterate) -> bool:
-        """Return whether the gradient promises nothing beside the cost; what was asked for by a number is done."""
-        by_itself = self.tol is None and self.gradient_norm is None
-        return by_itself and _promise(work, state)[1] <= VANISHED * work.coarseness
 
     def limit(self, work: Oracle, state: Iterate) -> float:
         """Return the length at which a gradient is short enough."""
@@ -198,9 +193,3 @@ class GradientSolver(CheckedValue, Solver):
         work.counts[:] = state.counts
         result = held(result, work, state.cost, state.gradient, state.norm, self.limit(work, state))
         return replace(result, counts=counts_of(work.counts))
-
-
-def _promise(work: Oracle, state: Iterate) -> tuple[float, float]:
-    """Return how long a way may be, and by which share of the cost the gradient promises to lower it on the way."""
-    way = max(work.manifold.typical_dist, size_of(state.point))
-    return way, state.norm * way / abs(state.cost) if state.cost else inf

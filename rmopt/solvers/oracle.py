@@ -13,6 +13,7 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, size_of
 from rmopt.core.problem import Problem, ambient_at, unchanged
 from rmopt.core.product import BlockDiagonal
+from rmopt.core.streams import Stream, generator
 from rmopt.core.transport import ByManifold, ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 from rmopt.manifolds.arrays import ArrayManifold
@@ -21,8 +22,10 @@ from rmopt.solvers.base import broke_down
 
 # What needs no look before it is taken for a number.
 _FLOATS = (float, np.float64, np.float32)
-# The length, as a share of the Euclidean gradient's, that rounding may leave of a Riemannian one.
+# The length, as a share of that of its terms, that rounding may leave of a gradient.
 ROUNDED_AWAY = 512.0 * np.finfo(float).eps
+# A gradient that promises less than this share of the cost may be that of a minimum.
+MINIMAL = 1e-9
 # Length of a step between two gradients whose difference stands for the Hessian.
 DIFFERENCE = 1e-6
 COUNTED = ("costs", "gradients", "hessians", "retractions")
@@ -139,8 +142,7 @@ class Oracle:
     coarseness : float
         How many times coarser the points are rounded than those of double precision.
     rounding : float
-        The length that rounding gives a gradient: some roundings of the Euclidean one at the start, where that is
-        known by its entries, and else 0.
+        The length that rounding gives the gradient at the start.
 
     See Also
     --------
@@ -331,10 +333,29 @@ class Oracle:
         self.counts[1] += 1
         self._ambient = point, ambient
         self._shape = getattr(ambient, "shape", None)
-        entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else ambient
-        if isinstance(entries, np.ndarray | dict):
-            self.rounding = ROUNDED_AWAY * self.coarseness * size_of(entries)
         norm = self.manifold.norm(point, gradient)
+        self.rounding = self.rounding_at(point, cost, ambient, norm)
         self._try_preconditioner(point, gradient, norm)
         found = Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
         return found._replace(memory=memory(found), search=search(found))
+
+    @np.errstate(all="ignore")
+    def rounding_at(self, point: Any, cost: float, ambient: Any, norm: float) -> float:
+        """Return the length that rounding gives the gradient at a point.
+
+        It is that of its entries around a manifold which has their metric and, where the gradient is so short that
+        the point may be a minimum, that of what a change of the point by a share of its size makes of it.
+        """
+        manifold, length = self.manifold, 0.0
+        if is_extrinsic(manifold, manifold.default_transport):
+            entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else {0: ambient}
+            length = size_of({i: block for i, block in entries.items() if isinstance(block, np.ndarray)})
+        way = max(manifold.typical_dist, size_of(point))
+        if norm * way <= MINIMAL * self.coarseness**0.5 * max(abs(cost), 1.0):
+            h = DIFFERENCE * self.coarseness ** (1.0 / 3.0)
+            along = manifold.random_tangent_vector(point, generator(self.seed, Stream.DIRECTIONS))
+            there = self.retract(point, along, h * way)
+            change = manifold.norm(there, self.gradient(there)) - norm
+            length += max(change, 0.0) / h if isfinite(change) else 0.0
+            self._ambient = point, ambient
+        return ROUNDED_AWAY * self.coarseness * length
