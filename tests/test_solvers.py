@@ -103,7 +103,7 @@ def test_a_log_keeps_what_is_there_and_no_row_twice(tmp_path: Path) -> None:
 
 def test_a_run_without_steps_returns_a_point_of_its_own() -> None:
     start = np.eye(3)[0]
-    problem = Problem(Sphere(3), rmopt.autograd_cost(lambda x: (x**4).sum()))
+    problem = Problem(Sphere(3), rmopt.autograd_cost(lambda x: -(x**4).sum()))
     LBFGS().run(problem, start).point[:] = 7.0
     np.testing.assert_array_equal(start, np.eye(3)[0])
 

@@ -24,7 +24,7 @@ from rmopt.solvers.base import broke_down
 _FLOATS = (float, np.float64, np.float32)
 # The length, as a share of that of its terms, that rounding may leave of a gradient.
 ROUNDED_AWAY = 512.0 * np.finfo(float).eps
-# A gradient that promises less than this share of the cost may be that of a minimum.
+# A gradient that promises less than this share of the cost may be that of a minimum, and so may the reverse.
 MINIMAL = 1e-9
 # Length of a step between two gradients whose difference stands for the Hessian.
 DIFFERENCE = 1e-6
@@ -351,7 +351,9 @@ class Oracle:
             entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else {0: ambient}
             length = size_of({i: block for i, block in entries.items() if isinstance(block, np.ndarray)})
         way = max(manifold.typical_dist, size_of(point))
-        if norm * way <= MINIMAL * self.coarseness**0.5 * max(abs(cost), 1.0):
+        # Costs of exact fits vanish faster than their gradients.
+        share, least = norm * way, MINIMAL * self.coarseness**0.5
+        if share <= least * abs(cost) or abs(cost) <= least * share:
             h = DIFFERENCE * self.coarseness ** (1.0 / 3.0)
             along = manifold.random_tangent_vector(point, generator(self.seed, Stream.DIRECTIONS))
             there = self.retract(point, along, h * way)
