@@ -1,6 +1,5 @@
 """Means of points: by distances, or the nearest point to the weighted sum in the space around a manifold."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, rebuilt
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
-from rmopt.errors import InvalidInputError, MissingCapabilityError
+from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
 from rmopt.linalg import leading_eigh, symmetric, truncated_svd_of_product
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
@@ -24,12 +23,17 @@ from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
 from rmopt.manifolds.sphere import Oblique, Sphere
 from rmopt.manifolds.stiefel import CanonicalStiefel, SpecialOrthogonal, Stiefel
+from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 from rmopt.precision import real_type
 from rmopt.renamed import renamed
 
 Points = Sequence[Any]
 # What differs by less, relative to the points, differs by rounding alone.
 ROUNDING = 1e-13
+# Sums of squares that differ by less may differ by rounding, where points are ill-conditioned.
+ROUGHLY = 1e-6
+# A search ends after so many looks that come no nearer.
+IDLE = 20
 
 
 @renamed(max_iterations="max_iter")
@@ -88,16 +92,7 @@ def frechet_mean(
         raise InvalidInputError(f"weights must not be negative, and not all zero, got {shown(weights)}.")
     shares = shares / shares.sum()
 
-    def look(mean: Any) -> tuple[Any, float, float]:
-        """Return the mean logarithm, its length, and half the mean square, of which it is the descent."""
-        total, squares = manifold.zero_vector(mean), 0.0
-        for share, point in zip(shares.tolist(), points, strict=True):
-            if share > 0.0:
-                away = manifold.log(mean, point)
-                total, squares = total + away * share, squares + share * manifold.norm(mean, away) ** 2
-        return total, manifold.norm(mean, total), 0.5 * squares
-
-    step = 1.0
+    look, step = _look(manifold, points, shares), 1.0
     for mean in (point for share, point in zip(shares, points, strict=True) if share > 0.0):
         direction, length, value = look(mean)
         if np.isfinite(length):
@@ -106,37 +101,73 @@ def frechet_mean(
         raise InvalidInputError(
             f"the points have no finite logarithms on {manifold} at any of them; bring them nearer to each other."
         )
-    spread = float(np.sqrt(2.0 * value))
-    for _ in range(max_iter):
-        eps = np.finfo(float).eps * coarseness_of(mean)
-        rounding = 8.0 * eps * value
-        if length <= max(tol, 4.0 * eps) * spread:
-            break
+    spread, best, idle, steps = float(np.sqrt(2.0 * value)), (mean, direction, length, value), 0, 0
+    enough = max(tol, 4.0 * np.finfo(float).eps * coarseness_of(mean)) * spread
+    while length > enough and idle < IDLE and steps < max_iter:
+        steps += 1
         try:
             with np.errstate(all="ignore"):
                 moved = manifold.exp(mean, direction * step)
                 there, remaining, reached = look(moved)
+                # How steep the geodesic still falls at its end, which says no less than values where these are rounding.
+                # log(moved, mean) is its velocity there, backwards.
+                falls, left = step * length**2, -manifold.inner_product(moved, manifold.log(moved, mean), there)
         except (np.linalg.LinAlgError, InvalidInputError):
             reached = np.inf
-        falls = step * length**2
-        # Nearer than to rounding it is the gradient that tells.
-        if reached < value - 1e-4 * falls or (reached <= value + rounding and remaining < length):
-            # Barzilai and Borwein's step: s along the geodesic is transported by it, and ends as −log.
-            bent = falls + manifold.inner_product(moved, manifold.log(moved, mean), there)
-            step *= min(max(falls / bent, 0.1), 10.0) if bent > 0.0 else 2.0
+        if reached < value - 1e-4 * falls or (reached < (1.0 + ROUGHLY) * value and left > -0.8 * falls):
+            # Barzilai and Borwein's step.
+            step *= min(max(falls / (falls - left), 0.1), 10.0) if falls > left else 2.0
             mean, direction, length, value = moved, there, remaining, reached
-        elif falls <= rounding and step < 1e-4:
-            break
         else:
             step *= 0.5
-    else:
-        warnings.warn(
-            f"frechet_mean stopped after {max_iter} steps, where the mean logarithm is {length:.1e} long; raise "
-            "max_iter, or tol.",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+        if np.isfinite(reached):
+            nearer = reached < (1.0 - ROUGHLY) * best[3]
+            idle = 0 if nearer or remaining < 0.9 * best[2] else idle + 1
+            if nearer or remaining < best[2]:
+                best = moved, there, remaining, reached
+    mean, direction, length, _ = best
+    if length > enough:
+        # What the last digits of the numbers themselves decide is nobody's fault.
+        nudged = [_nudged(point) for point in points]
+        rounding = manifold.norm(mean, _look(manifold, nudged, shares)(_nudged(mean))[0] - direction)
+        if length > 10.0 * rounding:
+            warn(
+                f"frechet_mean stopped after {steps} steps, where the mean logarithm is {length / spread:.1e} times as "
+                f"long as the distances, and tol = {tol:.1e}; raise max_iter, or tol.",
+                RuntimeWarning,
+            )
     return rebuilt(mean, [part.copy() for part in arrays_of(mean)])
+
+
+def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], tuple[Any, float, float]]:
+    """Return what gives the mean logarithm at a point, its length, and half the mean square, of which it descends."""
+    seen = [(share, point) for share, point in zip(shares.tolist(), points, strict=True) if share > 0.0]
+    if type(manifold) in (SymmetricPositiveDefinite, PositiveDefinite):
+        stack, weights = np.stack([point for _, point in seen]), shares[shares > 0.0]
+
+        def at_once(mean: Array) -> tuple[Array, float, float]:
+            away = manifold._metric.towards(mean, stack)
+            total = np.tensordot(weights, away, 1).astype(mean.dtype)
+            squares = weights @ (away * away).reshape(len(away), -1).sum(1)
+            return manifold._metric.bent(mean, total), float(np.linalg.norm(total)), 0.5 * float(squares)
+
+        return at_once
+
+    def look(mean: Any) -> tuple[Any, float, float]:
+        total, squares = manifold.zero_vector(mean), 0.0
+        for share, point in seen:
+            away = manifold.log(mean, point)
+            total, squares = total + away * share, squares + share * manifold.norm(mean, away) ** 2
+        return total, manifold.norm(mean, total), 0.5 * squares
+
+    return look
+
+
+def _nudged(point: Any) -> Any:
+    """Return a point whose every number is the next one, up or down by turns."""
+    return rebuilt(
+        point, [np.nextafter(part, np.where(np.arange(part.size) % 2, np.inf, -np.inf).reshape(part.shape).astype(part.dtype)) for part in arrays_of(point)]
+    )
 
 
 def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> Any:
