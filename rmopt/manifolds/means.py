@@ -49,7 +49,7 @@ def frechet_mean(
 
     Follows the mean of the logarithms until it vanishes (Karcher 1977), by steps of Barzilai and Borwein's length
     that lower the sum. Points that are far apart on a sphere, say, have several such means, each the best nearby.
-    Where `max_iter` ends it, a warning says so.
+    A warning tells where it ends above `tol`, unless the last digits of the points are all that is left.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def frechet_mean(
     weights : array, optional
         Not negative; equal unless given.
     tol : float
-        Stop when the mean logarithm is this short, relative to the distances from the first point; or rounding.
+        Stop when the mean logarithm is this short, relative to the distances from the first point.
     max_iter : int
 
     Raises
@@ -76,7 +76,8 @@ def frechet_mean(
     References
     ----------
     Karcher, Riemannian center of mass and mollifier smoothing, Communications on Pure and Applied Mathematics 30
-    (1977), https://doi.org/10.1002/cpa.3160300502.
+    (1977), https://doi.org/10.1002/cpa.3160300502. Hager and Zhang, A new conjugate gradient method with guaranteed
+    descent and an efficient line search, SIAM J. Optim. 16 (2005), https://doi.org/10.1137/030601880.
 
     Examples
     --------
@@ -104,16 +105,16 @@ def frechet_mean(
     spread, best, idle, steps = float(np.sqrt(2.0 * value)), (mean, direction, length, value), 0, 0
     enough = max(tol, 4.0 * np.finfo(float).eps * coarseness_of(mean)) * spread
     while length > enough and idle < IDLE and steps < max_iter:
-        steps += 1
+        steps, falls = steps + 1, step * length**2
         try:
             with np.errstate(all="ignore"):
                 moved = manifold.exp(mean, direction * step)
                 there, remaining, reached = look(moved)
-                # How steep the geodesic still falls at its end, which says no less than values where these are rounding.
-                # log(moved, mean) is its velocity there, backwards.
-                falls, left = step * length**2, -manifold.inner_product(moved, manifold.log(moved, mean), there)
+                # How much it would still fall at its end; log(moved, mean) is the velocity there, backwards.
+                left = -manifold.inner_product(moved, manifold.log(moved, mean), there)
         except (np.linalg.LinAlgError, InvalidInputError):
             reached = np.inf
+        # Where values differ by rounding, slopes tell as much (Hager and Zhang 2005).
         if reached < value - 1e-4 * falls or (reached < (1.0 + ROUGHLY) * value and left > -0.8 * falls):
             # Barzilai and Borwein's step.
             step *= min(max(falls / (falls - left), 0.1), 10.0) if falls > left else 2.0
@@ -126,30 +127,38 @@ def frechet_mean(
             if nearer or remaining < best[2]:
                 best = moved, there, remaining, reached
     mean, direction, length, _ = best
-    if length > enough:
-        # What the last digits of the numbers themselves decide is nobody's fault.
-        nudged = [_nudged(point) for point in points]
-        rounding = manifold.norm(mean, _look(manifold, nudged, shares)(_nudged(mean))[0] - direction)
-        if length > 10.0 * rounding:
-            warn(
-                f"frechet_mean stopped after {steps} steps, where the mean logarithm is {length / spread:.1e} times as "
-                f"long as the distances, and tol = {tol:.1e}; raise max_iter, or tol.",
-                RuntimeWarning,
-            )
+    if length > enough and not length <= 10.0 * _rounding(manifold, [mean, *points], shares, direction):
+        warn(
+            f"frechet_mean stopped after {steps} steps, where the mean logarithm is {length / spread:.1e} times as long "
+            f"as the distances, and tol = {tol:.1e}; raise max_iter, or tol.",
+            RuntimeWarning,
+        )
     return rebuilt(mean, [part.copy() for part in arrays_of(mean)])
+
+
+def _rounding(manifold: Manifold, points: Points, shares: Array, direction: Any) -> float:
+    """Return how much of the mean logarithm at the first point the last digits of all numbers decide."""
+    rng = np.random.default_rng(0)
+    ends = [(np.inf * rng.choice([-1.0, 1.0], part.shape)).astype(part.dtype) for part in arrays_of(points)]
+    mean, *others = rebuilt(points, list(map(np.nextafter, arrays_of(points), ends)))
+    try:
+        return manifold.norm(points[0], _look(manifold, others, shares)(mean)[0] - direction)
+    except (np.linalg.LinAlgError, InvalidInputError):
+        return 0.0
 
 
 def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], tuple[Any, float, float]]:
     """Return what gives the mean logarithm at a point, its length, and half the mean square, of which it descends."""
     seen = [(share, point) for share, point in zip(shares.tolist(), points, strict=True) if share > 0.0]
-    if type(manifold) in (SymmetricPositiveDefinite, PositiveDefinite):
-        stack, weights = np.stack([point for _, point in seen]), shares[shares > 0.0]
+    many = _stacked(manifold, [point for _, point in seen])
+    if many is not None:
+        metric, weights = manifold._metric, shares[shares > 0.0]  # type: ignore[attr-defined]
 
         def at_once(mean: Array) -> tuple[Array, float, float]:
-            away = manifold._metric.towards(mean, stack)
+            away = metric.towards(mean, many)
             total = np.tensordot(weights, away, 1).astype(mean.dtype)
-            squares = weights @ (away * away).reshape(len(away), -1).sum(1)
-            return manifold._metric.bent(mean, total), float(np.linalg.norm(total)), 0.5 * float(squares)
+            squares = weights @ np.square(away).reshape(len(away), -1).sum(1)
+            return metric.bent(mean, total), float(np.linalg.norm(total)), 0.5 * float(squares)
 
         return at_once
 
@@ -163,11 +172,12 @@ def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], 
     return look
 
 
-def _nudged(point: Any) -> Any:
-    """Return a point whose every number is the next one, up or down by turns."""
-    return rebuilt(
-        point, [np.nextafter(part, np.where(np.arange(part.size) % 2, np.inf, -np.inf).reshape(part.shape).astype(part.dtype)) for part in arrays_of(point)]
-    )
+def _stacked(manifold: Manifold, points: Points) -> Array | None:
+    """Return points in one array where logarithms to all of them are found at once, or None."""
+    alike = type(manifold) in (SymmetricPositiveDefinite, PositiveDefinite)
+    shapes = {point.shape if type(point) is np.ndarray else None for point in points}
+    alike = alike and shapes == {manifold.shape}  # type: ignore[attr-defined]
+    return np.stack(points) if alike else None
 
 
 def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> Any:
@@ -226,6 +236,9 @@ def _held(mean: str, manifold: Manifold, points: Points) -> list[Any]:
     held = [of_reals(point) for point in sequence("points", points)]
     if not held:
         raise InvalidInputError(f"{mean} needs at least one point.")
+    many = _stacked(manifold, held)
+    if many is not None and np.isfinite(many).all() and manifold.refusal(many) is None:  # type: ignore[attr-defined]
+        return held
     for point in held:
         if (flaw := manifold.check_point(point)) is not None:
             raise InvalidInputError(f"a point is not on {manifold}: {flaw}.")

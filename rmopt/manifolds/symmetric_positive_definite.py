@@ -204,15 +204,23 @@ class SymmetricPositiveDefinite(ArrayManifold):
 
     # Points
 
+    def resembles(self, point: Array) -> bool:
+        # The other metrics find out by themselves.
+        apart = self.metric != "bures-wasserstein"
+        return super().resembles(point) and (apart or bool(_definite(np.linalg.eigvalsh(point)).all()))
+
     def refusal(self, point: Array) -> str | None:
-        if np.abs(point - point.mT).max() > slack(1e-12, point) * np.abs(point).max():
+        askew, scale = (np.abs(part).max((-2, -1)) for part in (point - point.mT, point))
+        if (askew > slack(1e-12, point) * scale).any():
             return "the matrix is not symmetric"
-        try:
-            np.linalg.cholesky(point)
-        except np.linalg.LinAlgError:
-            least = np.linalg.eigvalsh(point).min()
-            return f"the matrix is not positive definite: its least eigenvalue is {least:.1e}"
-        return None
+        values = np.linalg.eigvalsh(point)
+        if (definite := _definite(values)).all():
+            return None
+        least, largest = values[~definite][0][[0, -1]]
+        return (
+            f"the matrix is not positive definite to machine precision: its least eigenvalue is {least:.1e}, and its "
+            f"largest {largest:.1e}; add a small multiple of the identity"
+        )
 
     def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a matrix with uniformly distributed eigenvectors and eigenvalues in [½, 1½]."""
@@ -281,6 +289,8 @@ class AffineInvariant(Metric):
         values, vectors = np.linalg.eigh(whitened(factor, B))
         wide = _are_wide(values)
         if wide.any():
+            for W in (A, B[wide]):
+                _hold(np.linalg.eigvalsh(W))
             # Singular values of L⁻¹ times the factor of B keep the digits that small eigenvalues lose.
             halves = np.linalg.solve(np.broadcast_to(factor, B.shape)[wide], cholesky(B[wide]))
             vectors[wide], singular, _ = np.linalg.svd(halves)
@@ -400,6 +410,17 @@ METRICS: dict[str, Metric] = {
 }  # fmt: skip
 
 
+def _definite(values: Array) -> Any:
+    """Return which spectra are positive; by a rounding of the largest eigenvalue the sign of others is chance."""
+    rounding = values.shape[-1] * np.finfo(values.dtype).eps
+    return values[..., 0] > rounding * np.abs(values[..., -1])
+
+
+def _hold(values: Array) -> None:
+    if not _definite(values).all():
+        raise outside()
+
+
 def _are_wide(values: Array) -> Any:
     """Return which spectra are so wide that their small ends lose digits."""
     return ~(values[..., 0] > LEAST_RATIO * values[..., -1])
@@ -454,8 +475,7 @@ def _entrywise(basis: Array, matrix: Array, weights: Array) -> Array:
 def _spectrum(W: Array) -> tuple[Array, Array]:
     """Return eigenvalues and eigenvectors, or say that a point is not positive definite."""
     values, basis = np.linalg.eigh(W)
-    if not (values > 0.0).all():
-        raise outside()
+    _hold(values)
     return values, basis
 
 
