@@ -359,7 +359,7 @@ def _dimension(at: _Tangents) -> float:
         return Z.ravel(), at.embed(at.project(Z)).ravel()
 
     if size * dim > LARGE:
-        # The rank itself would need memory and time without bound. It is the trace, the mean of ⟨Z, PZ⟩, which has the
+        # The rank itself would need memory and time without bound. It is the trace, the mean of ⟨Z, PZ⟩ with the
         # variance `dim` + ‖P‖²; six standard errors, which are a percent where draws allow, are no alarm.
         draws = min(DRAWS, 5 + 720_000 // dim)
         products = [(Z @ image, image @ image) for Z, image in (drawn() for _ in range(draws))]
@@ -390,7 +390,7 @@ def _orthogonality(at: _Tangents) -> float:
 
 
 def _holds_arrays(vector: Any) -> bool:
-    return isinstance(vector, Parts) and all(map(_holds_arrays, vector)) or isinstance(vector, np.ndarray)
+    return all(map(_holds_arrays, vector)) if isinstance(vector, Parts) else isinstance(vector, np.ndarray)
 
 
 def _askew(at: _Tangents, place: int) -> float:

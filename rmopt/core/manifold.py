@@ -112,7 +112,7 @@ class Manifold(ABC):
     def projection(self, point: Any, ambient: Ambient) -> Any:
         """Return the orthogonal projection of an ambient operator onto the tangent space.
 
-        Orthogonal in the inner product of the ambient space, as in pymanopt, or in that of the manifold where it takes
+        Orthogonal in the inner product of the ambient space, as in pymanopt, or in the manifold's own if that takes
         ambient arrays, as in Manopt. Gradients are another matter: see `euclidean_to_riemannian_gradient`.
         """
 
@@ -121,9 +121,9 @@ class Manifold(ABC):
         return self.projection(point, self.embedding(point, vector))
 
     def euclidean_to_riemannian_gradient(self, point: Any, euclidean_gradient: Ambient) -> Any:
-        """Return the Riemannian gradient for an ambient gradient: its projection, where the metric is the ambient one.
+        """Return the Riemannian gradient for an ambient gradient: its projection, if the metric is the ambient one.
 
-        It has the inner product with each tangent vector that the ambient gradient has in the ambient space.
+        With each tangent vector it has the inner product that the ambient gradient has in the ambient space.
         """
         return self.projection(point, euclidean_gradient)
 
@@ -170,10 +170,10 @@ class Manifold(ABC):
 
     def retraction(self, point: Any, tangent_vector: Any) -> Any:
         """Move from a point along a tangent vector by the default retraction."""
-        self.hold_shapes(point, tangent_vector)
+        self._hold_shapes(point, tangent_vector)
         return self.default_retraction(self, point, tangent_vector)
 
-    def hold_shapes(self, *arrays: Any) -> None:
+    def _hold_shapes(self, *arrays: Any) -> None:  # noqa: B027
         """Refuse what has not the shape of one point, where points are arrays of one shape."""
 
     def using(

@@ -65,7 +65,7 @@ class ArrayManifold(Manifold):
     point_type: ClassVar[type] = np.ndarray
     shape: tuple[int, ...]
     # That of every point, where all have the same.
-    squared_length: float | None = None
+    _squared_length: float | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -118,7 +118,7 @@ class ArrayManifold(Manifold):
         """Return why a finite array of the right shape is no point, or None: then all of them are."""
         return None
 
-    def hold_shapes(self, *arrays: Any) -> None:
+    def _hold_shapes(self, *arrays: Any) -> None:
         """Refuse what has not the shape of one point, such as many of them."""
         for array in arrays:
             if getattr(array, "shape", None) != self.shape:
@@ -127,9 +127,9 @@ class ArrayManifold(Manifold):
                     f"{self} takes one point, an array of shape {self.shape}, and got {found}; pass many one by one."
                 )
 
-    def resembles(self, point: Array) -> bool:
+    def _resembles(self, point: Array) -> bool:
         """Return whether an array may be a point, at a glance: where it is not, `check_point` tells."""
-        square, wanted = float(np.vdot(point, point)), self.squared_length
+        square, wanted = float(np.vdot(point, point)), self._squared_length
         if wanted is None:
             return isfinite(square)
         return abs(square - wanted) <= (1e-10 if point.dtype == np.float64 else 1e-4) * wanted
@@ -141,8 +141,8 @@ def _guarded(function: Callable[..., Any], of_points: bool) -> Callable[..., Any
     @wraps(function)
     def guarded(self: ArrayManifold, *pair: Any, **named: Any) -> Any:
         given = (*pair, *named.values()) if named else pair
-        self.hold_shapes(*given)
-        if of_points and not all(map(self.resembles, given)):
+        self._hold_shapes(*given)
+        if of_points and not all(map(self._resembles, given)):
             for point in given:
                 if (flaw := self.check_point(point)) is not None:
                     raise InvalidInputError(f"a point is not on {self}: {flaw}.")

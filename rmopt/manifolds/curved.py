@@ -171,7 +171,7 @@ class Hyperbolic(_Columns):
             raise InvalidInputError(f"a step on {self} leads to where {word}; take shorter ones.")
         return array
 
-    def resembles(self, point: Array) -> bool:
+    def _resembles(self, point: Array) -> bool:
         square, first = float(np.vdot(point, point)), point[0]
         off = square - 2.0 * float(np.vdot(first, first)) + self.m
         return float(first.min()) > 0.0 and abs(off) <= slack(1e-10, point) * square
@@ -301,7 +301,7 @@ class Simplex(_Columns):
         length = np.sqrt(np.maximum((aside * aside).sum(0), np.finfo(aside.dtype).tiny))
         return 2.0 * root * aside * (0.5 * self._distances(point_a, point_b) / length)
 
-    def resembles(self, point: Array) -> bool:
+    def _resembles(self, point: Array) -> bool:
         return abs(float(point.sum()) - self.m) <= slack(1e-10, point) and float(point.min()) > 0.0
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:

@@ -129,8 +129,8 @@ def frechet_mean(
     mean, direction, length, _ = best
     if length > enough and not length <= 10.0 * _rounding(manifold, [mean, *points], shares, direction):
         warn(
-            f"frechet_mean stopped after {steps} steps, where the mean logarithm is {length / spread:.1e} times as long "
-            f"as the distances, and tol = {tol:.1e}; raise max_iter, or tol.",
+            f"frechet_mean stopped after {steps} steps, where the mean logarithm is {length / spread:.1e} times as "
+            f"long as the distances, and tol = {tol:.1e}; raise max_iter, or tol.",
             RuntimeWarning,
         )
     return rebuilt(mean, [part.copy() for part in arrays_of(mean)])

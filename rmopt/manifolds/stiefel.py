@@ -112,7 +112,7 @@ class Stiefel(ArrayManifold):
             self.__class__ = CanonicalStiefel
         self.n, self.p, self.k = integer("n", n, 1), integer("p", p, 1), integer("k", k, 1)
         self.shape = (self.n, self.p) if k == 1 else (self.k, self.n, self.p)
-        self.squared_length = float(self.k * self.p)
+        self._squared_length = float(self.k * self.p)
         if one_of("metric", metric, ("euclidean", "canonical")) == "canonical" != self.metric:
             raise InvalidInputError(
                 f"{type(self).__name__} has the Euclidean metric; derive it from CanonicalStiefel for the other."
@@ -464,7 +464,7 @@ def _turning(Q: Array) -> Array:
     if (np.linalg.det(Q) > 0.0).all():
         return Q
     raise MissingCapabilityError(
-        "there is no geodesic between square matrices with determinants of different signs; turn a column of one around."
+        "there is no geodesic between square matrices with determinants of different signs; turn one column around."
     )
 
 

@@ -204,10 +204,10 @@ class SymmetricPositiveDefinite(ArrayManifold):
 
     # Points
 
-    def resembles(self, point: Array) -> bool:
+    def _resembles(self, point: Array) -> bool:
         # The other metrics find out by themselves.
         apart = self.metric != "bures-wasserstein"
-        return super().resembles(point) and (apart or bool(_definite(np.linalg.eigvalsh(point)).all()))
+        return super()._resembles(point) and (apart or bool(_definite(np.linalg.eigvalsh(point)).all()))
 
     def refusal(self, point: Array) -> str | None:
         askew, scale = (np.abs(part).max((-2, -1)) for part in (point - point.mT, point))
