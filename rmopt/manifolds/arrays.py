@@ -132,7 +132,7 @@ class ArrayManifold(Manifold):
         square, wanted = float(np.vdot(point, point)), self._squared_length
         if wanted is None:
             return isfinite(square)
-        return abs(square - wanted) <= (1e-10 if point.dtype == np.float64 else 1e-4) * wanted
+        return abs(square - wanted) <= (1e-10 if point.itemsize == 8 else 1e-4) * wanted
 
 
 def _guarded(function: Callable[..., Any], of_points: bool) -> Callable[..., Any]:
