@@ -18,6 +18,7 @@ class ArrayManifold(Manifold):
 
     A subclass has `shape`, `dim`, `projection` and `random_point`, and says in `refusal` which arrays are no points.
     Tangent vectors are arrays of the same shape; they are carried along by projection.
+    `exp`, `log` and `dist` of a subclass are called with single arrays of this shape alone.
 
     Attributes
     ----------

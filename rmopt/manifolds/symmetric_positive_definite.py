@@ -447,8 +447,8 @@ def cholesky(W: Array) -> Array:
 def outside() -> InvalidInputError:
     """Return what to say of a point that is not positive definite."""
     return InvalidInputError(
-        "the point is not positive definite to machine precision: a step led to the boundary of the cone. Take "
-        "smaller steps, or scale the data."
+        "the point is not positive definite to machine precision; take smaller steps where they led there, or add a "
+        "small multiple of the identity."
     )
 
 
