@@ -881,6 +881,7 @@ def whitened(factor: Array, matrix: Array) -> Array:
     Parameters
     ----------
     factor, matrix : array, shape (..., d, d)
+        One factor may serve many matrices.
 
     See Also
     --------
@@ -898,12 +899,16 @@ def whitened(factor: Array, matrix: Array) -> Array:
     >>> whitened(np.diag([1.0, 2.0]), np.array([[1.0, 2.0], [2.0, 4.0]])).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    if matrix.ndim == 2:
+    if factor.ndim == 2:
         # On small matrices `scipy.linalg.solve_triangular` takes seven times as long.
         solve = strtrs if factor.dtype == matrix.dtype == np.float32 else dtrtrs
-        half, flaw = solve(factor, matrix, lower=1)
-        if flaw:
-            raise np.linalg.LinAlgError(f"the factor is singular: its diagonal is zero at {flaw - 1}")
-        return symmetric(solve(factor, half.T, lower=1)[0])
+        many, d = matrix.ndim > 2, len(factor)
+        for _ in range(2):
+            # Many matrices are one with long rows.
+            half, flaw = solve(factor, np.moveaxis(matrix, -2, 0).reshape(d, -1) if many else matrix, lower=1)
+            if flaw:
+                raise np.linalg.LinAlgError(f"the factor is singular: its diagonal is zero at {flaw - 1}")
+            matrix = np.moveaxis(half.reshape(d, *matrix.shape[:-2], d), 0, -1) if many else half.T
+        return symmetric(matrix)
     half = np.linalg.solve(factor, matrix)
     return symmetric(np.linalg.solve(factor, half.mT))

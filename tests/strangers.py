@@ -30,8 +30,9 @@ from rmopt.core import (
     Retraction,
     RowColumn,
 )
+from rmopt.core.ambient import dense
 from rmopt.costs import BilinearSum, LogDetTriplet, Loss, TripletSum, hinge, squared
-from rmopt.manifolds import FixedRankEmbedded, PositiveDefinite, PSDFixedRank
+from rmopt.manifolds import ArrayManifold, FixedRankEmbedded, PositiveDefinite, PSDFixedRank
 from rmopt.retractions import Additive, SecondOrder, SecondOrderPSD
 from rmopt.solvers import SGD, Constant, CoordinateDescent, FromDraw, Sampler, Solver, StepSize, Uniform
 
@@ -357,6 +358,73 @@ class Spheres(Manifold):
     def check_point(self, point: Any) -> str | None:
         off = np.abs(np.linalg.norm(point, axis=1) - 1.0).max()
         return None if off < 1e-10 else f"the rows are not of length one: off by {off:.1e}"
+
+
+class PolarByMetric(Retraction):
+    """The factor of (X + ξ) that is orthonormal by B."""
+
+    order = 2
+    name = "polar by metric"
+
+    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
+        moved = point + t * tangent
+        values, vectors = np.linalg.eigh(moved.T @ manifold.B @ moved)
+        return moved @ (vectors / np.sqrt(values)) @ vectors.T
+
+
+class GeneralizedStiefel(ArrayManifold):
+    """XᵀBX = I with the metric ⟨ξ, Bη⟩, by which it projects: off the ambient normals, as Manopt does."""
+
+    default_retraction = PolarByMetric()
+
+    def __init__(self, n: int, p: int, seed: int = 0) -> None:
+        root = np.random.default_rng(seed).standard_normal((n, n))
+        self.B, self.shape = root @ root.T / n + np.eye(n), (n, p)
+
+    @property
+    def dim(self) -> int:
+        n, p = self.shape
+        return n * p - p * (p + 1) // 2
+
+    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
+        return float(np.vdot(tangent_vector_a, self.B @ tangent_vector_b))
+
+    def normals(self, point: Array) -> Array:
+        """Return the Y of the normal vectors Y S, for symmetric S."""
+        return point
+
+    def projection(self, point: Array, ambient: Any) -> Array:
+        ambient = dense(ambient)
+        inside = point.T @ (self.B @ ambient)
+        return ambient - self.normals(point) @ (0.5 * (inside + inside.T))
+
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Any) -> Array:
+        G = dense(euclidean_gradient)
+        inside = point.T @ G
+        return np.linalg.solve(self.B, G) - point @ (0.5 * (inside + inside.T))
+
+    def random_point(self, rng: Any = None) -> Array:
+        return PolarByMetric()(self, np.random.default_rng(rng).standard_normal(self.shape), 0.0)
+
+    def refusal(self, point: Array) -> str | None:
+        off = np.abs(point.T @ self.B @ point - np.eye(self.shape[1])).max()
+        return None if off < 1e-9 else f"XᵀBX differs from I by {off:.1e}"
+
+
+class ObliqueByMetric(GeneralizedStiefel):
+    """The same, projected along other directions than those that are normal by B, or in the ambient space."""
+
+    def normals(self, point: Array) -> Array:
+        aside = np.cos(np.arange(float(point.size))).reshape(point.shape)
+        return point + 0.1 * (aside - point @ (point.T @ self.B @ aside))
+
+
+class SelfProjecting(ObliqueByMetric):
+    """That, with an inner product which projects what it is given, and so agrees with any projection."""
+
+    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
+        along = (self.projection(point, vector) for vector in (tangent_vector_a, tangent_vector_b))
+        return super().inner_product(point, *along)
 
 
 def pymanopt_manifolds() -> list[Any]:

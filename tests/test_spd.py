@@ -224,6 +224,55 @@ def test_bad_sizes_points_and_metrics_are_named() -> None:
             SymmetricPositiveDefinite(2, metric=metric).log(two[1], two[0])
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_singular_matrices_are_no_points_whatever_the_sign_of_rounding(dtype: Any) -> None:
+    def covariance(n: int, samples: int, rng: np.random.Generator) -> Array:
+        signals = rng.standard_normal((n, samples)).astype(dtype) + dtype(3.0)
+        signals -= signals.mean(0)
+        return symmetric(signals @ signals.T)
+
+    for n, samples in ((3, 2), (6, 4), (10, 9), (8, 400)):
+        cones = [SymmetricPositiveDefinite(n, metric=metric) for metric in METRICS]
+        for seed in range(50):
+            rng = np.random.default_rng(seed)
+            gram = rng.standard_normal((n, samples)).astype(dtype)
+            for S in (
+                covariance(n, samples, rng),
+                symmetric(gram @ gram.T) if samples < n else np.zeros((n, n), dtype),
+            ):
+                assert "positive definite" in str(
+                    SymmetricPositiveDefinite(n, 2).check_point(np.array([np.eye(n, dtype=dtype), S]))
+                )
+                for cone in (PositiveDefinite(n), *cones):
+                    assert "positive definite" in str(cone.check_point(S))
+                    with pytest.raises(InvalidInputError, match="positive definite"):
+                        cone.log(np.eye(n, dtype=dtype), S)
+                    with pytest.raises(InvalidInputError, match="positive definite"):
+                        cone.dist(S, np.eye(n, dtype=dtype))
+                    with pytest.raises(InvalidInputError, match="positive definite"):
+                        frechet_mean(cone, [S, np.eye(n, dtype=dtype)])
+
+
+def test_ill_conditioned_matrices_are_points() -> None:
+    for dtype, condition in ((np.float64, 1e10), (np.float32, 1e4)):
+        for seed in range(20):
+            Q = np.linalg.qr(np.random.default_rng(seed).standard_normal((10, 10)))[0]
+            W = symmetric((Q * np.geomspace(1.0 / condition, 1.0, 10)) @ Q.T).astype(dtype)
+            for metric in METRICS:
+                assert SymmetricPositiveDefinite(10, metric=metric).check_point(W) is None
+
+
+def test_many_logarithms_at_once_are_those_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    for metric in METRICS:
+        cone = SymmetricPositiveDefinite(4, metric=metric)
+        A, wide = cone.random_point(rng), np.diag([1e-9, 1.0, 1e3, 1e6])
+        many = np.array([wide, *(cone.random_point(rng) for _ in range(3)), wide[::-1, ::-1]])
+        found = cone._metric.towards(A, many)
+        for each, point in zip(found, many, strict=True):
+            np.testing.assert_allclose(cone._metric.bent(A, each), cone.log(A, point), rtol=1e-9, atol=1e-9)
+
+
 def test_logarithms_between_matrices_of_large_condition() -> None:
     """Singular values keep what eigenvalues of A⁻¹B lose."""
     cone, rng = SymmetricPositiveDefinite(4), np.random.default_rng(2)

@@ -11,10 +11,22 @@ import scipy.linalg
 import scipy.spatial
 from tabled import each_row
 
-from rmopt import InvalidInputError, Problem
+from rmopt import InvalidInputError, MissingCapabilityError, Problem, RmoptError
 from rmopt.checks import check_hessian
 from rmopt.core import Cost
-from rmopt.manifolds import Oblique, SpecialOrthogonal, Sphere, Stiefel, frechet_mean
+from rmopt.manifolds import (
+    Euclidean,
+    Grassmann,
+    Hyperbolic,
+    Oblique,
+    PositiveDefinite,
+    Simplex,
+    SpecialOrthogonal,
+    Sphere,
+    Stiefel,
+    SymmetricPositiveDefinite,
+    frechet_mean,
+)
 from rmopt.solvers import AdaptiveCubics, TrustRegions
 
 Array = np.ndarray
@@ -329,6 +341,58 @@ def test_points_beside_the_manifold_are_told() -> None:
     turned[1, :, 0] *= -1.0
     assert "determinant" in str(SpecialOrthogonal(3, 2).check_point(turned))
     assert "NaN" in str(SpecialOrthogonal(3, 2).check_point(turned * np.nan))
+
+
+@each_row("manifold", [
+    Euclidean(3, 2), Sphere(3), Oblique(3, 2), Grassmann(5, 2), Stiefel(5, 2), Stiefel(5, 2, metric="canonical"),
+    Stiefel(3, 3), Stiefel(3, 3, metric="canonical"), SpecialOrthogonal(3), SpecialOrthogonal(4, k=2), Hyperbolic(3),
+    Hyperbolic(2, 3), Simplex(4), Simplex(3, 2), PositiveDefinite(3), SymmetricPositiveDefinite(3, k=2),
+    *(SymmetricPositiveDefinite(3, metric=metric) for metric in ("log-euclidean", "bures-wasserstein")),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_geodesics_are_between_single_points(manifold: Any, dtype: Any) -> None:
+    x, rng = manifold.random_point(0, dtype), np.random.default_rng(1)
+    v = manifold.random_tangent_vector(x, rng) * 0.1
+    y = manifold.exp(x, v)
+    assert manifold.dist(point_a=x, point_b=y) == pytest.approx(
+        0.1, rel=1e-9 if dtype is np.float64 else 1e-3
+    )
+    assert manifold.dist(y.copy(order="F"), x) == pytest.approx(manifold.dist(x, y), rel=1e-5)
+    none = [np.stack([y] * 7), y[None], y.tolist(), np.full_like(y, np.nan), np.full_like(y, -np.inf)]
+    if manifold.check_point(y * dtype(1.01)) is not None:
+        none += [y * dtype(1.01), -2.0 * y]
+    if isinstance(manifold, SymmetricPositiveDefinite):
+        none.append(np.broadcast_to(np.diag([1.0, 1.0, 0.0]), manifold.shape).astype(dtype))
+    if isinstance(manifold, Stiefel) and manifold.n == manifold.p:
+        none.append(y.copy())
+        none[-1][..., -1] *= -1.0
+    for wrong in none:
+        for method in (manifold.dist, manifold.log):
+            for pair in ((x, wrong), (wrong, x)):
+                with pytest.raises(RmoptError):
+                    method(*pair)
+    for wrong in none[:3]:
+        for method in (manifold.exp, manifold.retraction):
+            with pytest.raises(InvalidInputError, match="one point"):
+                method(x, wrong)
+
+
+@each_row("metric", ["euclidean", "canonical"])
+def test_both_components_of_square_frames_have_geodesics(metric: str) -> None:
+    manifold, rotations = Stiefel(3, 3, metric=metric), SpecialOrthogonal(3)
+    mirror, rng = np.diag([1.0, 1.0, -1.0]), np.random.default_rng(0)
+    x, y = (rotations.random_point(rng) for _ in range(2))
+    apart = manifold.dist(x, y)
+    assert manifold.dist(x @ mirror, y @ mirror) == pytest.approx(apart)
+    np.testing.assert_allclose(
+        manifold.exp(x @ mirror, manifold.log(x @ mirror, y @ mirror)), y @ mirror, atol=1e-12
+    )
+    # −P of a cyclic permutation P: its trace and skew part are those of a rotation.
+    for reflection in (mirror, -np.eye(3), -np.eye(3)[[1, 2, 0]]):
+        for one in (manifold, rotations):
+            for method in (one.dist, one.log):
+                with pytest.raises(MissingCapabilityError, match="determinants of different signs"):
+                    method(x, x @ reflection)
 
 
 def test_batches_of_rotations_stay_rotations_under_differences() -> None:

@@ -7,20 +7,31 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 import strangers
 from tabled import each_row
 
 from problems.ranking.baselines import MatrixPerceptron
-from rmopt import Problem
+from rmopt import Problem, autograd_cost
+from rmopt.checks import check_manifold, check_retraction
 from rmopt.core import Cost, InvalidInputError, MissingCapabilityError, RmoptError, WholeCost
 from rmopt.costs import BilinearSum, GossipCost, Graph, Loss, squared
 from rmopt.engines import CoordinateReference, ReferenceEngine
 from rmopt.engines.choose import TWINS
 from rmopt.kernels import losses as kernels
-from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power, Product, Simplex
 from rmopt.retractions import MetricProjectionPSD
-from rmopt.solvers import SGD, CoordinateDescent, Gossip, ManifoldIdentification, ShuffledEpochs, Uniform
+from rmopt.solvers import (
+    LBFGS,
+    SGD,
+    ConjugateGradient,
+    CoordinateDescent,
+    Gossip,
+    ManifoldIdentification,
+    ShuffledEpochs,
+    Uniform,
+)
 
 COMPOSITIONS = strangers.compositions()
 ROLES = ("retraction", "cost", "loss", "manifold")
@@ -183,6 +194,31 @@ def test_manifolds_of_pymanopt_run(manifold: Any) -> None:
     ends = [SGD(0.05, max_iter=50).run(Problem(manifold, cost), start).point for cost in costs]
     close(*ends)
     assert costs[0].value(ends[0]) < costs[0].value(start)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_projections_are_orthogonal_in_the_metric_or_in_the_ambient_space(seed: int) -> None:
+    def failed(manifold: Any) -> list[str]:
+        return [one.name for one in check_manifold(manifold, seed) if not one]
+
+    right = strangers.GeneralizedStiefel(7, 2, seed)
+    assert failed(right) == failed(Power(right, 2)) == []
+    # Each part has its own way: probabilities are projected in the ambient space.
+    assert failed(Product([Simplex(3), Product([right, Simplex(4)])])) == []
+    assert all(check_retraction(right.default_retraction, right, seed))
+    # Of large ones the dimension is estimated.
+    assert failed(strangers.GeneralizedStiefel(64, 45, seed)) == []
+    for wrong in (strangers.ObliqueByMetric(7, 2, seed), strangers.SelfProjecting(7, 2, seed)):
+        assert failed(wrong) == failed(Product([Simplex(3), wrong])) == ["orthogonality"]
+
+
+def test_solvers_take_projections_that_are_orthogonal_in_the_metric() -> None:
+    manifold, A = strangers.GeneralizedStiefel(7, 1), np.diag(np.arange(7.0))
+    problem = Problem(manifold, autograd_cost(lambda X: 0.5 * (X * (A @ X)).sum()))
+    least = scipy.linalg.eigh(A, manifold.B, eigvals_only=True)[0]
+    for solver in (ConjugateGradient(tol=1e-8), LBFGS(tol=1e-8)):
+        found = solver.run(problem, random_state=0).point
+        assert problem.value(found) == pytest.approx(0.5 * least, abs=1e-10)
 
 
 def test_samplers_and_step_sizes_of_ones_own_are_followed() -> None:

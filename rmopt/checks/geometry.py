@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.checks.report import Check, Law, as_in_double, hold, law, slope_check
+from rmopt.checks.report import ROUNDING, Check, Law, as_in_double, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
 from rmopt.core.combined import total
 from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasStepBound, Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
+from rmopt.core.product import Parts
 from rmopt.core.retraction import HasVelocity, Retraction
 from rmopt.core.transport import ByManifold
 from rmopt.errors import InvalidInputError
@@ -353,16 +354,18 @@ def _dimension(at: _Tangents) -> float:
     """`dim` is the rank of the projection."""
     size, dim = int(np.prod(at.shape)), at.manifold.dim
 
-    def image() -> Array:
-        return at.embed(at.project(at.rng.standard_normal(at.shape))).ravel()
+    def drawn() -> tuple[Array, Array]:
+        Z = at.rng.standard_normal(at.shape)
+        return Z.ravel(), at.embed(at.project(Z)).ravel()
 
     if size * dim > LARGE:
-        # The rank itself would need memory and time without bound. An orthogonal projection leaves squared lengths of
-        # mean `dim` and variance 2 `dim`; six standard errors, which are a percent where draws allow, are no alarm.
+        # The rank itself would need memory and time without bound. It is the trace, the mean of ⟨Z, PZ⟩ with the
+        # variance `dim` + ‖P‖²; six standard errors, which are a percent where draws allow, are no alarm.
         draws = min(DRAWS, 5 + 720_000 // dim)
-        lengths = [float(np.sum(image() ** 2)) for _ in range(draws)]
-        return max(0.0, abs(float(np.mean(lengths)) - dim) - 6.0 * (2.0 * dim / draws) ** 0.5)
-    images = [image() for _ in range(min(size, dim + 3))]
+        products = [(Z @ image, image @ image) for Z, image in (drawn() for _ in range(draws))]
+        trace, square = np.mean(products, axis=0)
+        return max(0.0, abs(float(trace) - dim) - 6.0 * float((dim + square) / draws) ** 0.5)
+    images = [drawn()[1] for _ in range(min(size, dim + 3))]
     # Of two images in a line the one is rounding beside the other, more than numpy allows for.
     rank = float(np.linalg.matrix_rank(np.array(images), rtol=max(1e-12, 2.2e-14 * at.coarseness)))
     return abs(rank - min(dim, len(images)))
@@ -375,11 +378,44 @@ def _projection(at: _Tangents) -> float:
     return at.gap(at.project(at.embed(once)), once) / max(1.0, at.norm(at.x, once))
 
 
-@law(MANIFOLD, "an oblique projection")
+@law(MANIFOLD, "an oblique projection, or an inner_product that does not take ambient arrays")
 def _orthogonality(at: _Tangents) -> float:
-    """⟨PZ, Y⟩ = ⟨Z, PY⟩ in the ambient space."""
+    """⟨PZ, Y⟩ = ⟨Z, PY⟩ in the ambient space, or by an inner_product that takes ambient arrays."""
     left, right = np.vdot(at.embed(at.project(at.Z)), at.Y), np.vdot(at.Z, at.embed(at.project(at.Y)))
-    return abs(left - right) / (np.linalg.norm(at.Z) * np.linalg.norm(at.Y))
+    error = abs(left - right) / (np.linalg.norm(at.Z) * np.linalg.norm(at.Y))
+    if error <= ROUNDING * at.coarseness or not _holds_arrays(at.a):
+        return error
+    # Of a product each part may have its own way.
+    return max(_askew(at, part) for part in range(len(arrays_of(at.a))))
+
+
+def _holds_arrays(vector: Any) -> bool:
+    return all(map(_holds_arrays, vector)) if isinstance(vector, Parts) else isinstance(vector, np.ndarray)
+
+
+def _askew(at: _Tangents, place: int) -> float:
+    """Return how far the projection of one array is from orthogonal, in the ambient space or in the metric."""
+
+    def pair(scales: Any) -> tuple[Any, Any]:
+        parts = zip(scales, arrays_of(at.a), strict=True)
+        Z = rebuilt(at.a, [scale * at.rng.standard_normal(part.shape) for scale, part in parts])
+        return Z, at.project(at.manifold.embedding(at.x, Z))
+
+    def ambient(left: Any, right: Any) -> float:
+        return sum(float(np.vdot(*parts)) for parts in zip(arrays_of(left), arrays_of(right), strict=True))
+
+    everywhere = np.ones(len(arrays_of(at.a)))
+    (Z, PZ), (Y, PY) = pair(np.eye(len(everywhere))[place]), pair(everywhere)
+    errors = []
+    for product in (ambient, partial(at.inner, at.x)):
+        try:
+            size, normal = (abs(product(one, one)) for one in (Z, Z - PZ))
+            # One that takes tangent vectors alone, or projects what it is given, says nothing of other arrays.
+            error = abs(product(PZ, Y) - product(Z, PY)) / (size * abs(product(Y, Y))) ** 0.5
+            errors.append(error if normal > 1e-6 * size else np.inf)
+        except Exception:
+            errors.append(np.inf)
+    return min(errors)
 
 
 @law(MANIFOLD, "euclidean_to_riemannian_gradient is not that of this inner product")

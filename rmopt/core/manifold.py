@@ -110,14 +110,21 @@ class Manifold(ABC):
 
     @abstractmethod
     def projection(self, point: Any, ambient: Ambient) -> Any:
-        """Return the orthogonal projection of an ambient operator onto the tangent space."""
+        """Return the orthogonal projection of an ambient operator onto the tangent space.
+
+        Orthogonal in the inner product of the ambient space, as in pymanopt, or in the manifold's own if that takes
+        ambient arrays, as in Manopt. Gradients are another matter: see `euclidean_to_riemannian_gradient`.
+        """
 
     def to_tangent_space(self, point: Any, vector: Any) -> Any:
         """Remove the rounding errors that lead a tangent vector out of the tangent space."""
         return self.projection(point, self.embedding(point, vector))
 
     def euclidean_to_riemannian_gradient(self, point: Any, euclidean_gradient: Ambient) -> Any:
-        """Return the Riemannian gradient for an ambient gradient: its projection."""
+        """Return the Riemannian gradient for an ambient gradient: its projection, if the metric is the ambient one.
+
+        With each tangent vector it has the inner product that the ambient gradient has in the ambient space.
+        """
         return self.projection(point, euclidean_gradient)
 
     def embedding(self, point: Any, tangent_vector: Any) -> Ambient:
@@ -163,7 +170,11 @@ class Manifold(ABC):
 
     def retraction(self, point: Any, tangent_vector: Any) -> Any:
         """Move from a point along a tangent vector by the default retraction."""
+        self._hold_shapes(point, tangent_vector)
         return self.default_retraction(self, point, tangent_vector)
+
+    def _hold_shapes(self, *arrays: Any) -> None:  # noqa: B027
+        """Refuse what has not the shape of one point, where points are arrays of one shape."""
 
     def using(
         self, retraction: Retraction | str | None = None, transport: Transport | str | None = None

@@ -1,6 +1,5 @@
 """Means of points: by distances, or the nearest point to the weighted sum in the space around a manifold."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, rebuilt
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
-from rmopt.errors import InvalidInputError, MissingCapabilityError
+from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
 from rmopt.linalg import leading_eigh, symmetric, truncated_svd_of_product
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
@@ -24,12 +23,17 @@ from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
 from rmopt.manifolds.sphere import Oblique, Sphere
 from rmopt.manifolds.stiefel import CanonicalStiefel, SpecialOrthogonal, Stiefel
+from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 from rmopt.precision import real_type
 from rmopt.renamed import renamed
 
 Points = Sequence[Any]
 # What differs by less, relative to the points, differs by rounding alone.
 ROUNDING = 1e-13
+# Sums of squares that differ by less may differ by rounding, where points are ill-conditioned.
+ROUGHLY = 1e-6
+# A search ends after so many looks that come no nearer.
+IDLE = 20
 
 
 @renamed(max_iterations="max_iter")
@@ -45,7 +49,7 @@ def frechet_mean(
 
     Follows the mean of the logarithms until it vanishes (Karcher 1977), by steps of Barzilai and Borwein's length
     that lower the sum. Points that are far apart on a sphere, say, have several such means, each the best nearby.
-    Where `max_iter` ends it, a warning says so.
+    A warning tells where it ends above `tol`, unless the last digits of the points are all that is left.
 
     Parameters
     ----------
@@ -55,7 +59,7 @@ def frechet_mean(
     weights : array, optional
         Not negative; equal unless given.
     tol : float
-        Stop when the mean logarithm is this short, relative to the distances from the first point; or rounding.
+        Stop when the mean logarithm is this short, relative to the distances from the first point.
     max_iter : int
 
     Raises
@@ -72,7 +76,8 @@ def frechet_mean(
     References
     ----------
     Karcher, Riemannian center of mass and mollifier smoothing, Communications on Pure and Applied Mathematics 30
-    (1977), https://doi.org/10.1002/cpa.3160300502.
+    (1977), https://doi.org/10.1002/cpa.3160300502. Hager and Zhang, A new conjugate gradient method with guaranteed
+    descent and an efficient line search, SIAM J. Optim. 16 (2005), https://doi.org/10.1137/030601880.
 
     Examples
     --------
@@ -88,16 +93,7 @@ def frechet_mean(
         raise InvalidInputError(f"weights must not be negative, and not all zero, got {shown(weights)}.")
     shares = shares / shares.sum()
 
-    def look(mean: Any) -> tuple[Any, float, float]:
-        """Return the mean logarithm, its length, and half the mean square, of which it is the descent."""
-        total, squares = manifold.zero_vector(mean), 0.0
-        for share, point in zip(shares.tolist(), points, strict=True):
-            if share > 0.0:
-                away = manifold.log(mean, point)
-                total, squares = total + away * share, squares + share * manifold.norm(mean, away) ** 2
-        return total, manifold.norm(mean, total), 0.5 * squares
-
-    step = 1.0
+    look, step = _look(manifold, points, shares), 1.0
     for mean in (point for share, point in zip(shares, points, strict=True) if share > 0.0):
         direction, length, value = look(mean)
         if np.isfinite(length):
@@ -106,37 +102,82 @@ def frechet_mean(
         raise InvalidInputError(
             f"the points have no finite logarithms on {manifold} at any of them; bring them nearer to each other."
         )
-    spread = float(np.sqrt(2.0 * value))
-    for _ in range(max_iter):
-        eps = np.finfo(float).eps * coarseness_of(mean)
-        rounding = 8.0 * eps * value
-        if length <= max(tol, 4.0 * eps) * spread:
-            break
+    spread, best, idle, steps = float(np.sqrt(2.0 * value)), (mean, direction, length, value), 0, 0
+    enough = max(tol, 4.0 * np.finfo(float).eps * coarseness_of(mean)) * spread
+    while length > enough and idle < IDLE and steps < max_iter:
+        steps, falls = steps + 1, step * length**2
         try:
             with np.errstate(all="ignore"):
                 moved = manifold.exp(mean, direction * step)
                 there, remaining, reached = look(moved)
+                # How much it would still fall at its end; log(moved, mean) is the velocity there, backwards.
+                left = -manifold.inner_product(moved, manifold.log(moved, mean), there)
         except (np.linalg.LinAlgError, InvalidInputError):
             reached = np.inf
-        falls = step * length**2
-        # Nearer than to rounding it is the gradient that tells.
-        if reached < value - 1e-4 * falls or (reached <= value + rounding and remaining < length):
-            # Barzilai and Borwein's step: s along the geodesic is transported by it, and ends as −log.
-            bent = falls + manifold.inner_product(moved, manifold.log(moved, mean), there)
-            step *= min(max(falls / bent, 0.1), 10.0) if bent > 0.0 else 2.0
+        # Where values differ by rounding, slopes tell as much (Hager and Zhang 2005).
+        if reached < value - 1e-4 * falls or (reached < (1.0 + ROUGHLY) * value and left > -0.8 * falls):
+            # Barzilai and Borwein's step.
+            step *= min(max(falls / (falls - left), 0.1), 10.0) if falls > left else 2.0
             mean, direction, length, value = moved, there, remaining, reached
-        elif falls <= rounding and step < 1e-4:
-            break
         else:
             step *= 0.5
-    else:
-        warnings.warn(
-            f"frechet_mean stopped after {max_iter} steps, where the mean logarithm is {length:.1e} long; raise "
-            "max_iter, or tol.",
+        if np.isfinite(reached):
+            nearer = reached < (1.0 - ROUGHLY) * best[3]
+            idle = 0 if nearer or remaining < 0.9 * best[2] else idle + 1
+            if nearer or remaining < best[2]:
+                best = moved, there, remaining, reached
+    mean, direction, length, _ = best
+    if length > enough and not length <= 10.0 * _rounding(manifold, [mean, *points], shares, direction):
+        warn(
+            f"frechet_mean stopped after {steps} steps, where the mean logarithm is {length / spread:.1e} times as "
+            f"long as the distances, and tol = {tol:.1e}; raise max_iter, or tol.",
             RuntimeWarning,
-            stacklevel=3,
         )
     return rebuilt(mean, [part.copy() for part in arrays_of(mean)])
+
+
+def _rounding(manifold: Manifold, points: Points, shares: Array, direction: Any) -> float:
+    """Return how much of the mean logarithm at the first point the last digits of all numbers decide."""
+    rng = np.random.default_rng(0)
+    ends = [(np.inf * rng.choice([-1.0, 1.0], part.shape)).astype(part.dtype) for part in arrays_of(points)]
+    mean, *others = rebuilt(points, list(map(np.nextafter, arrays_of(points), ends)))
+    try:
+        return manifold.norm(points[0], _look(manifold, others, shares)(mean)[0] - direction)
+    except (np.linalg.LinAlgError, InvalidInputError):
+        return 0.0
+
+
+def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], tuple[Any, float, float]]:
+    """Return what gives the mean logarithm at a point, its length, and half the mean square, of which it descends."""
+    seen = [(share, point) for share, point in zip(shares.tolist(), points, strict=True) if share > 0.0]
+    many = _stacked(manifold, [point for _, point in seen])
+    if many is not None:
+        metric, weights = manifold._metric, shares[shares > 0.0]  # type: ignore[attr-defined]
+
+        def at_once(mean: Array) -> tuple[Array, float, float]:
+            away = metric.towards(mean, many)
+            total = np.tensordot(weights, away, 1).astype(mean.dtype)
+            squares = weights @ np.square(away).reshape(len(away), -1).sum(1)
+            return metric.bent(mean, total), float(np.linalg.norm(total)), 0.5 * float(squares)
+
+        return at_once
+
+    def look(mean: Any) -> tuple[Any, float, float]:
+        total, squares = manifold.zero_vector(mean), 0.0
+        for share, point in seen:
+            away = manifold.log(mean, point)
+            total, squares = total + away * share, squares + share * manifold.norm(mean, away) ** 2
+        return total, manifold.norm(mean, total), 0.5 * squares
+
+    return look
+
+
+def _stacked(manifold: Manifold, points: Points) -> Array | None:
+    """Return points in one array where logarithms to all of them are found at once, or None."""
+    alike = type(manifold) in (SymmetricPositiveDefinite, PositiveDefinite)
+    shapes = {point.shape if type(point) is np.ndarray else None for point in points}
+    alike = alike and shapes == {manifold.shape}  # type: ignore[attr-defined]
+    return np.stack(points) if alike else None
 
 
 def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> Any:
@@ -195,6 +236,9 @@ def _held(mean: str, manifold: Manifold, points: Points) -> list[Any]:
     held = [of_reals(point) for point in sequence("points", points)]
     if not held:
         raise InvalidInputError(f"{mean} needs at least one point.")
+    many = _stacked(manifold, held)
+    if many is not None and np.isfinite(many).all() and manifold.refusal(many) is None:  # type: ignore[attr-defined]
+        return held
     for point in held:
         if (flaw := manifold.check_point(point)) is not None:
             raise InvalidInputError(f"a point is not on {manifold}: {flaw}.")

@@ -112,6 +112,7 @@ class Stiefel(ArrayManifold):
             self.__class__ = CanonicalStiefel
         self.n, self.p, self.k = integer("n", n, 1), integer("p", p, 1), integer("k", k, 1)
         self.shape = (self.n, self.p) if k == 1 else (self.k, self.n, self.p)
+        self._squared_length = float(self.k * self.p)
         if one_of("metric", metric, ("euclidean", "canonical")) == "canonical" != self.metric:
             raise InvalidInputError(
                 f"{type(self).__name__} has the Euclidean metric; derive it from CanonicalStiefel for the other."
@@ -147,10 +148,7 @@ class Stiefel(ArrayManifold):
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Follow the geodesic, by exponentials of skew-symmetric matrices (Zimmermann and Hüper 2022)."""
-        frame, core = skew_form(point, tangent_vector)
-        turn = core[..., : self.p, : self.p].copy()
-        core[..., : self.p, : self.p] *= 2.0
-        return orthonormalised(frame @ (rotation(core)[..., : self.p] @ rotation(-turn)))
+        return _euclidean_exp(point, tangent_vector)
 
     def log(self, point_a: Array, point_b: Array) -> Array:
         """Return the initial velocity of a geodesic.
@@ -164,8 +162,8 @@ class Stiefel(ArrayManifold):
         return np.array([self._log_of_one(*pair) for pair in pairs]).reshape(self.shape)
 
     def _log_of_one(self, point_a: Array, point_b: Array) -> Array:
-        # Geodesics and projections are the same for frames of any number of rows, without batches.
-        return _euclidean_log(point_a, point_b, partial(Stiefel.exp, self), partial(Stiefel.projection, self))
+        # Projections are the same for frames of any number of rows, without batches.
+        return _euclidean_log(point_a, point_b, partial(Stiefel.projection, self))
 
     def dist(self, point_a: Array, point_b: Array) -> float:
         """Return the length of that geodesic; errors are those of `log`."""
@@ -317,8 +315,14 @@ class SpecialOrthogonal(Stiefel):
         return orthonormalised(point + tangent_vector * sine(squares) + twice * versine(squares))
 
     def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the initial velocity of the shortest geodesic; where an angle is π, of one of many."""
-        quotients = point_a.mT @ point_b
+        """Return the initial velocity of the shortest geodesic; where an angle is π, of one of many.
+
+        Raises
+        ------
+        MissingCapabilityError
+            Where one of the matrices is no rotation.
+        """
+        quotients = _turning(point_a.mT @ point_b)
         if self.n == 3:
             return point_a @ _log_in_space(quotients)
         each = [rotation_log(one) for one in quotients.reshape(-1, self.n, self.n)]
@@ -326,7 +330,7 @@ class SpecialOrthogonal(Stiefel):
 
     def dist(self, point_a: Array, point_b: Array) -> float:
         """Return the geodesic distance: the length of the vector of all angles, where each counts twice."""
-        return float(np.linalg.norm(np.angle(np.linalg.eigvals(point_a.mT @ point_b))))
+        return float(np.linalg.norm(np.angle(np.linalg.eigvals(_turning(point_a.mT @ point_b)))))
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the shortest geodesic, in parallel: half of the turn on both sides of Ω."""
@@ -364,24 +368,28 @@ class _Memory:
         return residual - np.tensordot(shares, moves, 1), -undone
 
 
-def _euclidean_log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
+def _euclidean_exp(X: Array, xi: Array) -> Array:
+    frame, core = skew_form(X, xi)
+    p = X.shape[-1]
+    turn = core[..., :p, :p].copy()
+    core[..., :p, :p] *= 2.0
+    return orthonormalised(frame @ (rotation(core)[..., :p] @ rotation(-turn)))
+
+
+def _euclidean_log(X: Array, Y: Array, projection: Move) -> Array:
     """Return the initial velocity of a geodesic from X to Y, by shots (Bryner 2017; Zimmermann and Hüper 2022).
 
     Single columns and square matrices have closed forms, at all distances. Otherwise each geodesic ends beside Y;
     what is missing is carried back along it, by projections that keep its length, and added to the velocity. All of
-    that is in the space of X and Y, so a shot costs O(p³). `exp` and `projection` are those of frames with p columns,
-    and as many rows as X and Y span dimensions or more; `exp` of several at once.
+    that is in the space of X and Y, so a shot costs O(p³). `projection` is that of frames with p columns, and as many
+    rows as X and Y span dimensions or more.
     """
     p = X.shape[1]
     M = X.T @ Y
     Q = np.linalg.qr(np.hstack([X, Y - X @ M]))[0][:, p:]
     if not Q.size:
-        if np.linalg.det(M) < 0.0:
-            raise MissingCapabilityError(
-                "there is no geodesic between square frames with determinants of different signs; turn one column."
-            )
         # Rotations: their geodesics are those of the group.
-        return X @ rotation_log(M)
+        return X @ rotation_log(_turning(M))
     goal = np.vstack([M, Q.T @ Y])
     if p == 1:
         # A great circle.
@@ -393,7 +401,7 @@ def _euclidean_log(X: Array, Y: Array, exp: Move, projection: Move) -> Array:
     memory, starts = _Memory(), np.broadcast_to(start, (len(STAGES), *start.shape))
     stages = STAGES.astype(goal.dtype)
     for _ in range(MAX_STEPS):
-        places = exp(starts, velocity * stages)
+        places = _euclidean_exp(starts, velocity * stages)
         missing = goal - places[0]
         gap = float(np.linalg.norm(missing))
         for place in (*places, start):
@@ -425,7 +433,7 @@ def _canonical_log(X: Array, Y: Array) -> Array:
         When C stays: the points are far apart. And for square matrices of which one is no rotation of the other.
     """
     n, p = X.shape
-    M = X.T @ Y
+    M = X.T @ Y if p < n else _turning(X.T @ Y)
     Q = np.linalg.qr(np.hstack([X, Y - X @ M]))[0][:, p:]
     V = np.vstack([M, Q.T @ Y])
     V = np.hstack([V, np.linalg.qr(V, mode="complete")[0][:, p:]])
@@ -433,11 +441,6 @@ def _canonical_log(X: Array, Y: Array) -> Array:
     left, _, right = np.linalg.svd(V[p:, p:])
     V[:, p:] = V[:, p:] @ right.T
     if np.linalg.det(V) * np.linalg.det(left) < 0.0:
-        if n == p:
-            raise MissingCapabilityError(
-                "no geodesic leads from one point to the other: one of the square matrices has determinant 1, "
-                "the other −1. Take points of the same determinant."
-            )
         V[:, -1] *= -1.0
     V[:, p:] = V[:, p:] @ left.T
     memory = _Memory()
@@ -454,6 +457,15 @@ def _canonical_log(X: Array, Y: Array) -> Array:
         memory.steps.append(0.5 * (turn.T - turn) + known)
         V[:, p:] = V[:, p:] @ rotation(memory.steps[-1])
     raise _too_far("steps")
+
+
+def _turning(Q: Array) -> Array:
+    """Return quotients XᵀY of square frames, or say that some are no rotations."""
+    if (np.linalg.det(Q) > 0.0).all():
+        return Q
+    raise MissingCapabilityError(
+        "there is no geodesic between square matrices with determinants of different signs; turn one column around."
+    )
 
 
 def _too_far(tried: str) -> MissingCapabilityError:

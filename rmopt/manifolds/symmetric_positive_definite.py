@@ -52,9 +52,13 @@ class Metric(ABC):
     def log(self, A: Array, B: Array) -> Array:
         """Return the initial velocity of the geodesic from A to B."""
 
+    def towards(self, A: Array, B: Array) -> Array:
+        """Return the coordinates of that; also from one A to many B, of shape (N, …, d, d)."""
+        return self.flat(A, self.log(A, B))[0]
+
     def dist(self, A: Array, B: Array) -> float:
         """Return the distance."""
-        return float(np.linalg.norm(self.flat(A, self.log(A, B))[0]))
+        return float(np.linalg.norm(self.towards(A, B)))
 
     def transport(self, A: Array, B: Array, xi: Array) -> Array:
         """Carry a tangent vector along; lengths and angles stay."""
@@ -200,15 +204,23 @@ class SymmetricPositiveDefinite(ArrayManifold):
 
     # Points
 
+    def _resembles(self, point: Array) -> bool:
+        # The other metrics find out by themselves.
+        apart = self.metric != "bures-wasserstein"
+        return super()._resembles(point) and (apart or bool(_definite(np.linalg.eigvalsh(point)).all()))
+
     def refusal(self, point: Array) -> str | None:
-        if np.abs(point - point.mT).max() > slack(1e-12, point) * np.abs(point).max():
+        askew, scale = (np.abs(part).max((-2, -1)) for part in (point - point.mT, point))
+        if (askew > slack(1e-12, point) * scale).any():
             return "the matrix is not symmetric"
-        try:
-            np.linalg.cholesky(point)
-        except np.linalg.LinAlgError:
-            least = np.linalg.eigvalsh(point).min()
-            return f"the matrix is not positive definite: its least eigenvalue is {least:.1e}"
-        return None
+        values = np.linalg.eigvalsh(point)
+        if (definite := _definite(values)).all():
+            return None
+        least, largest = values[~definite][0][[0, -1]]
+        return (
+            f"the matrix is not positive definite to machine precision: its least eigenvalue is {least:.1e}, and its "
+            f"largest {largest:.1e}; add a small multiple of the identity"
+        )
 
     def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a matrix with uniformly distributed eigenvectors and eigenvalues in [½, 1½]."""
@@ -219,8 +231,8 @@ class SymmetricPositiveDefinite(ArrayManifold):
         )
 
 
-# Below this ratio of eigenvalues the least one has lost half of its digits.
-LEAST_RATIO = 1e-8
+# Below this ratio of eigenvalues the least one has lost a quarter of its digits.
+LEAST_RATIO = 1e-4
 
 
 class AffineInvariant(Metric):
@@ -254,10 +266,14 @@ class AffineInvariant(Metric):
         factor, values, vectors = self._relative(A, B)
         return _composed(factor @ vectors, np.log(values))
 
+    def towards(self, A: Array, B: Array) -> Array:
+        _, values, vectors = self._relative(A, B)
+        return _composed(vectors, np.log(values))
+
     def dist(self, A: Array, B: Array) -> float:
         """Return the length of the logarithms of the eigenvalues of A⁻¹B."""
         values = np.linalg.eigvalsh(whitened(cholesky(A), B))
-        return float(np.linalg.norm(np.log(self._relative(A, B)[1] if _is_wide(values) else values)))
+        return float(np.linalg.norm(np.log(self._relative(A, B)[1] if _are_wide(values).any() else values)))
 
     def transport(self, A: Array, B: Array, xi: Array) -> Array:
         """Carry a tangent vector along the geodesic, in parallel: E ξ Eᵀ with E = (B A⁻¹)^½."""
@@ -271,10 +287,14 @@ class AffineInvariant(Metric):
         """Return L, Λ, U with A = L Lᵀ and B = L U Λ Uᵀ Lᵀ."""
         factor = cholesky(A)
         values, vectors = np.linalg.eigh(whitened(factor, B))
-        if _is_wide(values):
+        wide = _are_wide(values)
+        if wide.any():
+            for W in (A, B[wide]):
+                _hold(np.linalg.eigvalsh(W))
             # Singular values of L⁻¹ times the factor of B keep the digits that small eigenvalues lose.
-            vectors, singular, _ = np.linalg.svd(np.linalg.solve(factor, cholesky(B)))
-            values = singular**2
+            halves = np.linalg.solve(np.broadcast_to(factor, B.shape)[wide], cholesky(B[wide]))
+            vectors[wide], singular, _ = np.linalg.svd(halves)
+            values[wide] = singular**2
         return factor, values, vectors
 
 
@@ -313,11 +333,10 @@ class LogEuclidean(Metric):
         return _squared(vectors * np.exp(0.5 * values)[..., None, :])
 
     def log(self, A: Array, B: Array) -> Array:
-        return self.bent(A, self._log(B) - self._log(A))
+        return self.bent(A, self.towards(A, B))
 
-    def dist(self, A: Array, B: Array) -> float:
-        """Return the distance of the logarithms."""
-        return float(np.linalg.norm(self._log(B) - self._log(A)))
+    def towards(self, A: Array, B: Array) -> Array:
+        return self._log(B) - self._log(A)
 
     @staticmethod
     def _log(W: Array) -> Array:
@@ -391,9 +410,20 @@ METRICS: dict[str, Metric] = {
 }  # fmt: skip
 
 
-def _is_wide(values: Array) -> bool:
-    """Return whether a spectrum is so wide that its small end is rounding."""
-    return not bool((values[..., 0] > LEAST_RATIO * values[..., -1]).all())
+def _definite(values: Array) -> Any:
+    """Return which spectra are positive; by a rounding of the largest eigenvalue the sign of others is chance."""
+    rounding = values.shape[-1] * np.finfo(values.dtype).eps
+    return values[..., 0] > rounding * np.abs(values[..., -1])
+
+
+def _hold(values: Array) -> None:
+    if not _definite(values).all():
+        raise outside()
+
+
+def _are_wide(values: Array) -> Any:
+    """Return which spectra are so wide that their small ends lose digits."""
+    return ~(values[..., 0] > LEAST_RATIO * values[..., -1])
 
 
 def cholesky(W: Array) -> Array:
@@ -417,8 +447,8 @@ def cholesky(W: Array) -> Array:
 def outside() -> InvalidInputError:
     """Return what to say of a point that is not positive definite."""
     return InvalidInputError(
-        "the point is not positive definite to machine precision: a step led to the boundary of the cone. Take "
-        "smaller steps, or scale the data."
+        "the point is not positive definite to machine precision; take smaller steps where they led there, or add a "
+        "small multiple of the identity."
     )
 
 
@@ -445,8 +475,7 @@ def _entrywise(basis: Array, matrix: Array, weights: Array) -> Array:
 def _spectrum(W: Array) -> tuple[Array, Array]:
     """Return eigenvalues and eigenvectors, or say that a point is not positive definite."""
     values, basis = np.linalg.eigh(W)
-    if not (values > 0.0).all():
-        raise outside()
+    _hold(values)
     return values, basis
 
 
