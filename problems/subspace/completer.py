@@ -12,11 +12,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from problems.data import Ratings
-from problems.door import begin, column_of_names, joined_names, positions, seedable
+from problems.door import Estimator, begin, column_of_names, joined_names, positions, seedable
 from problems.saving import Saved
 from problems.subspace.cost import KnownEntries, columns_of, predictions
 from problems.subspace.pairs import checked_pairs, table_of
@@ -24,7 +23,6 @@ from rmopt.arrays import Layout
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import (
-    Checked,
     array,
     bounded,
     flag,
@@ -110,7 +108,7 @@ def _limits(name: str, value: Any) -> tuple[float, float]:
 
 
 @dataclass(eq=False, repr=False)
-class CompletionModel(Checked, Saved, BaseEstimator):
+class CompletionModel(Saved, Estimator):
     """A matrix that is completed from known entries; a subclass says how, in `_learn`, `_values` and `_solved`.
 
     Known entries are given as a sparse matrix or a bundle, ``fit(ratings)``, or as pairs of a row and a column with a
@@ -172,7 +170,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
     def _fitted(self, ratings: Any, y: Any, shape: Any, *features: Any) -> Self:
         """Do what a public `fit` that calls this is asked to."""
         seed = begin(self)
-        if y is None and sys._getframe(2).f_globals.get("__name__") == "sklearn.model_selection._validation":
+        if y is None and sys._getframe(3).f_globals.get("__name__") == "sklearn.model_selection._validation":
             # Nothing else tells a part of the rows from a matrix, and scores of other rows mean nothing.
             raise InvalidInputError(
                 "rows of a matrix cannot be held out; split its known entries instead: pairs, values = "
