@@ -170,8 +170,7 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     The estimator learns or compares `n_features_in_` and `feature_names_in_`; `how` goes to ``validate_data`` of
     scikit-learn, whose ValueError stands for what is no table of finite numbers and not refused here.
     """
-    # A frame has a type for each column, of pandas or of polars.
-    _check_form(X, getattr(X, "dtypes", []))
+    _check_form("X", X)
     whole("y", y)
     found = validate_data(estimator, X, y, accept_sparse="csr" if sparse else False, dtype=np.float64, **how)
     rows = found[0] if isinstance(found, tuple) else found
@@ -181,21 +180,21 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     if not isinstance(found, tuple):
         return rows
     # Of a None among objects scikit-learn makes NaN after it has looked for it.
-    return rows, numbers("y", found[1].astype(float)) if how.get("y_numeric") else found[1]
+    return rows, numbers("y", found[1]) if how.get("y_numeric") else found[1]
 
 
-def _check_form(X: Any, types: Any = ()) -> None:
-    """Refuse what is no table, or a damaged one, and dates, of which scikit-learn would count the nanoseconds."""
-    whole("X", sound("X", X))
+def _check_form(name: str, X: Any, columns: bool = True) -> None:
+    """Refuse a dict, a damaged matrix, and dates of an array or a frame's `columns`: they would be nanoseconds."""
+    whole(name, sound(name, X))
     # As is what scipy calls dok.
     if isinstance(X, dict) and not sp.issparse(X):
         raise InvalidInputError(
-            "X is a dict, which has no order of rows; give a table, such as pandas.DataFrame(X)."
+            f"{name} is a dict, which has no order of rows; give a table, such as pandas.DataFrame({name})."
         )
-    types = [X.dtype] if hasattr(X, "dtype") else types
+    types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", []) if columns else []
     if any(getattr(one, "kind", "f") in "mM" or getattr(one, "is_temporal", bool)() for one in types):
         raise InvalidInputError(
-            "X holds dates or durations; turn them into numbers, for example days since a start."
+            f"{name} holds dates or durations; turn them into numbers, for example days since a start."
         )
 
 
@@ -257,7 +256,8 @@ def passed_on(estimator: Any, X: Any, *, reset: bool = True) -> Any:
         vars(estimator).pop("n_features_in_", None)
     else:
         check_is_fitted(estimator)
-    _check_form(X)
+    # Models inside may know what to do with dates among other columns.
+    _check_form("X", X, columns=False)
     return indexable(validate_data(estimator, X, skip_check_array=True, reset=reset))[0]
 
 
@@ -324,11 +324,9 @@ def in_range(X: Any, name: str = "X") -> Any:
 
 def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     """Return a table of finite numbers, not empty: a C-contiguous array, or of a sparse one where `sparse` CSR."""
-    whole(name, X)
+    _check_form(name, X)
     try:
-        found: Any = (
-            sound(name, X).tocsr().astype(float) if sp.issparse(X) else np.ascontiguousarray(X, dtype=float)
-        )
+        found: Any = X.tocsr().astype(float) if sp.issparse(X) else np.ascontiguousarray(X, dtype=float)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} must be a table of finite numbers ({error}).") from None
     is_table = len(found.shape) == 2 and 0 not in found.shape

@@ -83,8 +83,11 @@ def test_what_was_bad_is_good(name: str, end: str) -> None:
 
 
 @each_row("name", PARTS)
-def test_what_is_not_finite_is_refused(name: str) -> None:
-    bad = [case for case in cases_of(name) if re.search(r"[(=](nan|inf|minus inf)( at \d)?\)", case.name)]
+def test_what_is_no_finite_number_is_refused(name: str) -> None:
+    odd = r"[(=](nan|inf|minus inf)( at \d)?\)|[(](X|Y|links|ratings)=(dates|dict of columns)|Subspace.fit\(y=dates"
+    # Users and items may be called by dates.
+    odd = odd.replace("X|", "") if "Tag" in name else odd
+    bad = [case for case in cases_of(name) if re.search(odd, case.name)]
     taken = [case.name for case in bad if outcome(case)[0] == "fine"]
     assert bad
     assert not taken

@@ -610,6 +610,7 @@ def test_features_tell_of_rows_and_columns_without_an_entry() -> None:
         (lambda F: [*F.astype(str).tolist(), ["a"]], "must be a table of finite numbers"),
         (lambda F: F[:, :0], "give rows and columns"),
         (lambda F: 1e80 * F, "scale it"),
+        (lambda F: F.astype(int).astype("M8[D]"), "holds dates"),
     ],
 )
 @each_row("side", ["row_features", "column_features"])

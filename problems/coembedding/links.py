@@ -113,8 +113,10 @@ class LinkPredictor(CertifiedEmbedder):
         """Return all links of a graph, and as many random pairs without a link as wanted."""
         graph = sound("links", graph) if sp.issparse(graph) else array_of("links", graph)
         given = sp.csr_array(graph) if graph.dtype.kind in "biuf" and graph.shape == (n, n) else None
-        usable = given is not None and np.isfinite(given.data).all() and given.data.min(initial=0) >= 0
-        table = given.astype(bool) if usable else None
+        # Of NaN this is not so either.
+        table = None
+        if given is not None and 0 <= given.data.min(initial=0) <= given.data.max(initial=0) < np.inf:
+            table = given.astype(bool)
         if table is None or (table != table.T).nnz:
             raise InvalidInputError(
                 f"links must be a symmetric {n} × {n} table of numbers from 0, all finite, or a tuple (pairs, "
