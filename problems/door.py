@@ -172,7 +172,9 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     """
     _check_form("X", X)
     whole("y", y)
-    found = validate_data(estimator, X, y, accept_sparse="csr" if sparse else False, dtype=np.float64, **how)
+    found = validate_data(
+        estimator, X, as_text(y), accept_sparse="csr" if sparse else False, dtype=np.float64, **how
+    )
     rows = found[0] if isinstance(found, tuple) else found
     if hasattr(rows, "sum_duplicates") and not rows.has_canonical_format:
         rows = rows.copy()
@@ -184,12 +186,12 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
 
 
 def _check_form(name: str, X: Any, columns: bool = True) -> None:
-    """Refuse a dict, a damaged matrix, and dates of an array or a frame's `columns`: they would be nanoseconds."""
+    """Refuse a dict, text, a damaged matrix, and dates in an array or in a frame's `columns`: nanoseconds else."""
     whole(name, sound(name, X))
-    # As is what scipy calls dok.
-    if isinstance(X, dict) and not sp.issparse(X):
+    # What scipy calls dok is a dict.
+    if isinstance(X, dict | str | bytes) and not sp.issparse(X):
         raise InvalidInputError(
-            f"{name} is a dict, which has no order of rows; give a table, such as pandas.DataFrame({name})."
+            f"{name} = {shown(X)} has no rows; give a table, of a dict of columns pandas.DataFrame({name})."
         )
     types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", []) if columns else []
     if any(getattr(one, "kind", "f") in "mM" or getattr(one, "is_temporal", bool)() for one in types):
@@ -210,18 +212,22 @@ def classes(y: Any) -> tuple[Array, Array, Array]:
     return np.unique(labels, return_inverse=True, return_counts=True)
 
 
+def as_text(values: Any) -> Any:
+    """Return numpy's text of any length as text that scikit-learn knows, and others as they are."""
+    return array("text", values) if getattr(getattr(values, "dtype", None), "kind", "") == "T" else values
+
+
 def in_order(name: str, labels: Any) -> Any:
     """Return labels, which can be put in order, in a type that scikit-learn knows.
 
     They stay as they are but for numpy's text of any length, and numbers that are objects.
     """
-    sound(name, labels)
+    labels = as_text(sound(name, labels))
     try:
         if not sp.issparse(labels):
             found = np.asarray(labels)
-            if found.dtype.kind in "OT":
-                found = array_of(name, labels)
-                labels = labels if found.dtype.kind == "O" else found
+            if found.dtype.kind == "O" and (numeric := array_of(name, labels)).dtype.kind != "O":
+                labels = found = numeric
             if made_text(labels, found):
                 raise TypeError("they are text, numbers and gaps side by side")
             np.unique(found)
@@ -258,7 +264,7 @@ def passed_on(estimator: Any, X: Any, *, reset: bool = True) -> Any:
         check_is_fitted(estimator)
     # Models inside may know what to do with dates among other columns.
     _check_form("X", X, columns=False)
-    return indexable(validate_data(estimator, X, skip_check_array=True, reset=reset))[0]
+    return indexable(validate_data(estimator, as_text(X), skip_check_array=True, reset=reset))[0]
 
 
 def product(X: Any, factor: Array) -> Array:

@@ -66,6 +66,17 @@ def test_all_strange_inputs(name: str, capsys: pytest.CaptureFixture[str]) -> No
 
 # Cases that did not end well, and that a few of each may miss.
 ONCE_BAD = {
+    "LabelThresholds(cv=tuple of one)": "rmopt's sentence",
+    "LabelThresholds(cv=fold beyond the rows)": "rmopt's sentence",
+    "CoembeddingClassifierCV(cv=pair)": "rmopt's sentence",
+    "CoembeddingClassifierCV(cv=number as array)": "rmopt's sentence",
+    "CoembeddingClassifierCV(betas=sparse)": "rmopt's sentence",
+    "LabelThresholds.fit(X=dates)": "rmopt's sentence",
+    "LabelThresholds.fit(X=empty string)": "rmopt's sentence",
+    "LabelThresholds.fit(X=text of any length)": "scikit-learn's sentence",
+    "CalibratedLabelRanking.fit(X=dict of columns)": "rmopt's sentence",
+    "MultitaskSubspace.fit(y=a gap among objects)": "rmopt's sentence",
+    "MultitaskSubspace.fit(y=text of any length)": "rmopt's sentence",
     "CoembeddingClassifier(tol=zero)": "fine",
     "CoembeddingClassifier.fit(Y=strange objects)": "rmopt's sentence",
     "CoembeddingClassifier.score(strange objects at 1)": "rmopt's sentence",
