@@ -298,7 +298,7 @@ def check_learned(estimator: Any, names: tuple[str, ...], *products: tuple[Array
             A.shape[1] * np.abs(A).max(initial=0.0) * np.abs(B).max(initial=0.0) for A, B in products
         )
     if not np.isfinite(largest):
-        cure = ", ".join(f"{name} than {getattr(estimator, name):g}" for name in names)
+        cure = ", ".join(f"{name} than {float(getattr(estimator, name)):g}" for name in names)
         raise DivergedError(
             f"the scores of the training data are no finite numbers; choose a smaller {cure}."
         )

@@ -389,6 +389,11 @@ def test_whole_numbers_are_names_where_that_is_said(kind: Any) -> None:
         assert np.array_equal(low.predict([1, 2], 1), low.predict([2, 3], 1, names=True))
     # It was told.
     low.predict([1, 2], 1)
+    with (
+        pytest.warns(UserWarning, match="names=True"),
+        pytest.raises(InvalidInputError, match="between 0 and 2"),
+    ):
+        kind(1, random_state=0).fit(load(table)).predict([7, 9], 5)
     for text in (["3", "9"], np.array(["3", "9"], dtype=np.dtypes.StringDType())):
         for call in (lambda: model.predict(text, 1), lambda: model.predict(3, text, names=True)):  # noqa: B023
             with pytest.raises(InvalidInputError, match=r"was not seen by fit; give names such as [34]\b"):

@@ -249,12 +249,11 @@ class CompletionModel(Saved, Estimator):
         m, n = self.known_.shape
         unsaid = names is None and columns is not None
         rows, columns = self._numbered(rows, columns, optional(flag)("names", names) or False)
-        known = one_of("handle_unknown", self.handle_unknown, UNKNOWN) == "error"
-        rows, columns = checked_pairs(rows, columns, (m, n) if known else None)
         if unsaid:
             self._warn_of_numbers_as_names(rows, columns)
-        if known:
-            return rows, columns
+        if one_of("handle_unknown", self.handle_unknown, UNKNOWN) == "error":
+            return checked_pairs(rows, columns, (m, n))
+        rows, columns = checked_pairs(rows, columns, None)
         unknown = int(np.sum((rows >= m) | (columns >= n)))
         if unknown:
             warn(
@@ -267,13 +266,13 @@ class CompletionModel(Saved, Estimator):
         """Warn, once for a fit, where numbers that count are all names as well, and of other rows or columns."""
         known = zip(("rows", "columns"), numbers, (self.row_names_, self.column_names_), strict=True)
         sides = [
-            side
-            for side in known
-            if side[2].dtype.kind in "iu" and not np.array_equal(side[2], np.arange(len(side[2])))
+            (what, names, given.dtype.kind in "iu" and bool(np.isin(given, names).all()))
+            for what, given, names in known
+            if names.dtype.kind in "iu" and not np.array_equal(names, np.arange(len(names)))
         ]
-        if sides and not self._told and all(np.isin(given, names).all() for _, given, names in sides):
+        if sides and not self._told and all(could_be for *_, could_be in sides):
             self._told = True
-            what, _, names = sides[0]
+            what, names, _ = sides[0]
             warn(
                 f"the names of {what} are whole numbers, such as {names[-1]}, and predict counts {what} from 0; say "
                 "names=True to give names, as recommend takes them, or names=False."

@@ -249,6 +249,8 @@ class BatchCompletion(CompletionEstimator):
         Zero without `bias`.
     row_names_, column_names_ : array, shape (m,) and (n,)
         What rows and columns stand for; their numbers where `fit` got no names.
+    limits_ : (float, float) or None
+        `limits`, or those of the bundle.
     known_ : sparse array, shape (m, n)
         True where an entry is known; `recommend` leaves these out.
     n_iter_ : int
