@@ -1,28 +1,32 @@
 """The door of every estimator: data and parameters are checked here, once, and trusted inside.
 
-An estimator declares its parameters in `_parameters`, a mapping of their names to checks from `rmopt.core.arguments`
-and from here; a dataclass may declare them as fields (`Checked`). Its `fit` begins with `begin` (or with
-`check_parameters`, where there is no seed) and takes its data through `admit`; what needs a fitted model takes
-them through `seen`.
+An `Estimator` declares its parameters in `_parameters`, a mapping of their names to checks from
+`rmopt.core.arguments` and from here; a dataclass may declare them as fields (`Checked`). Its `fit` begins with
+`begin` (or with `check_parameters`, where there is no seed) and takes its data through `admit`; what needs a fitted
+model takes them through `seen`.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from importlib import import_module
+from inspect import signature
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import (
+    Checked,
     array,
     bounded,
     check_parameters,
@@ -30,6 +34,7 @@ from rmopt.core.arguments import (
     integer,
     named,
     number,
+    numbers,
     one_of,
     optional,
     shown,
@@ -38,7 +43,7 @@ from rmopt.core.arguments import (
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.costs import LOSSES, Loss
-from rmopt.errors import InvalidInputError
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.step_sizes import as_step_size
 from rmopt.solvers.world import ONE_PROCESS, World
@@ -52,6 +57,32 @@ file_path = optional(instance, (str, os.PathLike), "a path, or None")
 MOST_THREADS = 1000
 # An offset beyond so many standard deviations costs half of the digits of squared distances.
 FAR = 1e4
+
+
+class Estimator(Checked, BaseEstimator):
+    """An estimator of scikit-learn that declares its parameters, and refuses weights where it has no use for them."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in {"fit", "partial_fit", "score"} & vars(cls).keys():
+            setattr(cls, name, _unweighted(vars(cls)[name]))
+
+
+def _unweighted(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that says so where it takes no `sample_weight`; its signature stays, by which others know."""
+    if "sample_weight" in signature(method).parameters:
+        return method
+
+    @wraps(method)
+    def called(self: Any, *given: Any, **named: Any) -> Any:
+        if named.pop("sample_weight", None) is not None:
+            raise MissingCapabilityError(
+                f"{type(self).__name__}.{method.__name__} takes no sample_weight: all samples count alike; leave it "
+                "out."
+            )
+        return method(self, *given, **named)
+
+    return called
 
 
 def count(name: str, value: Any, most: int = 10**15) -> int:
@@ -139,42 +170,67 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     The estimator learns or compares `n_features_in_` and `feature_names_in_`; `how` goes to ``validate_data`` of
     scikit-learn, whose ValueError stands for what is no table of finite numbers and not refused here.
     """
-    whole("X", sound("X", X))
+    _check_form("X", X)
     whole("y", y)
-    # A frame has a type for each column, of pandas or of polars; scikit-learn would count their nanoseconds.
-    types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", [])
-    if any(getattr(one, "kind", "f") in "mM" or getattr(one, "is_temporal", bool)() for one in types):
-        raise InvalidInputError(
-            "X holds dates or durations; turn them into numbers, for example days since a start."
-        )
-    found = validate_data(estimator, X, y, accept_sparse="csr" if sparse else False, dtype=np.float64, **how)
+    found = validate_data(
+        estimator, X, as_text(y), accept_sparse="csr" if sparse else False, dtype=np.float64, **how
+    )
     rows = found[0] if isinstance(found, tuple) else found
     if hasattr(rows, "sum_duplicates") and not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
-    return (rows, found[1]) if isinstance(found, tuple) else rows
+    if not isinstance(found, tuple):
+        return rows
+    # Of a None among objects scikit-learn makes NaN after it has looked for it.
+    return rows, numbers("y", found[1]) if how.get("y_numeric") else found[1]
+
+
+def _check_form(name: str, X: Any, columns: bool = True) -> None:
+    """Refuse a dict, text, a damaged matrix, and dates in an array or in a frame's `columns`: nanoseconds else."""
+    whole(name, sound(name, X))
+    # What scipy calls dok is a dict.
+    if isinstance(X, dict | str | bytes) and not sp.issparse(X):
+        raise InvalidInputError(
+            f"{name} = {shown(X)} has no rows; give a table, of a dict of columns pandas.DataFrame({name})."
+        )
+    types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", []) if columns else []
+    if any(getattr(one, "kind", "f") in "mM" or getattr(one, "is_temporal", bool)() for one in types):
+        raise InvalidInputError(
+            f"{name} holds dates or durations; turn them into numbers, for example days since a start."
+        )
 
 
 def classes(y: Any) -> tuple[Array, Array, Array]:
     """Return the different labels, the number of each row's label among them, and how often each occurs."""
-    labels = array("y", y)
+    labels = in_order("y", array("y", y))
     if labels.ndim != 1:
         raise InvalidInputError(f"y must have one label for each row, got shape {labels.shape}.")
-    if np.any(in_order("y", labels) != labels):
+    if np.any(labels != labels):
         raise InvalidInputError(
             "y holds NaN, which is no class; leave these rows out, or name a class for them."
         )
     return np.unique(labels, return_inverse=True, return_counts=True)
 
 
+def as_text(values: Any) -> Any:
+    """Return numpy's text of any length as text that scikit-learn knows, and others as they are."""
+    return array("text", values) if getattr(getattr(values, "dtype", None), "kind", "") == "T" else values
+
+
 def in_order(name: str, labels: Any) -> Any:
-    """Return labels as they are; refuse a damaged sparse matrix, and labels that cannot be put in order."""
-    sound(name, labels)
+    """Return labels, which can be put in order, in a type that scikit-learn knows.
+
+    They stay as they are but for numpy's text of any length, and numbers that are objects.
+    """
+    labels = as_text(sound(name, labels))
     try:
         if not sp.issparse(labels):
-            if made_text(labels, np.asarray(labels)):
+            found = np.asarray(labels)
+            if found.dtype.kind == "O" and (numeric := array_of(name, labels)).dtype.kind != "O":
+                labels = found = numeric
+            if made_text(labels, found):
                 raise TypeError("they are text, numbers and gaps side by side")
-            np.unique(np.asarray(labels))
+            np.unique(found)
     except TypeError as error:
         raise InvalidInputError(
             f"{name} must hold numbers or strings, which can be put in order ({error}); leave rows with gaps out, or "
@@ -206,8 +262,9 @@ def passed_on(estimator: Any, X: Any, *, reset: bool = True) -> Any:
         vars(estimator).pop("n_features_in_", None)
     else:
         check_is_fitted(estimator)
-    whole("X", sound("X", X))
-    return indexable(validate_data(estimator, X, skip_check_array=True, reset=reset))[0]
+    # Models inside may know what to do with dates among other columns.
+    _check_form("X", X, columns=False)
+    return indexable(validate_data(estimator, as_text(X), skip_check_array=True, reset=reset))[0]
 
 
 def product(X: Any, factor: Array) -> Array:
@@ -232,6 +289,19 @@ def finite(values: Array) -> Array:
     if not np.isfinite(values).all():
         raise InvalidInputError("X is too large for the model: products overflow; scale X as it was for fit.")
     return values
+
+
+def check_learned(estimator: Any, names: tuple[str, ...], *products: tuple[Array, Array]) -> None:
+    """Raise a `DivergedError`, which names parameters, unless products of rows of arrays add up to finite scores."""
+    with np.errstate(all="ignore"):
+        largest = sum(
+            A.shape[1] * np.abs(A).max(initial=0.0) * np.abs(B).max(initial=0.0) for A, B in products
+        )
+    if not np.isfinite(largest):
+        cure = ", ".join(f"{name} than {float(getattr(estimator, name)):g}" for name in names)
+        raise DivergedError(
+            f"the scores of the training data are no finite numbers; choose a smaller {cure}."
+        )
 
 
 class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -260,11 +330,9 @@ def in_range(X: Any, name: str = "X") -> Any:
 
 def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     """Return a table of finite numbers, not empty: a C-contiguous array, or of a sparse one where `sparse` CSR."""
-    whole(name, X)
+    _check_form(name, X)
     try:
-        found: Any = (
-            sound(name, X).tocsr().astype(float) if sp.issparse(X) else np.ascontiguousarray(X, dtype=float)
-        )
+        found: Any = X.tocsr().astype(float) if sp.issparse(X) else np.ascontiguousarray(X, dtype=float)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} must be a table of finite numbers ({error}).") from None
     is_table = len(found.shape) == 2 and 0 not in found.shape

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 from sklearn.model_selection import KFold, check_cv
 
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer
+from rmopt.core.arguments import integer, shown
+
+FOLDS = "a number of folds, a splitter, None, or a list of pairs of arrays (train, test)"
 
 
 def folds_named(name: str, value: Any) -> Any:
@@ -20,19 +23,30 @@ def folds_named(name: str, value: Any) -> Any:
 
 def splitter(name: str, value: Any) -> Any:
     """Return a splitter."""
-    if isinstance(value, str | bytes):
-        raise InvalidInputError(f"{name} = {value!r} must be a number of folds, a splitter or None.")
     if value is None or isinstance(value, Integral):
         return KFold(5 if value is None else integer(name, value, 2), shuffle=True, random_state=0)
-    return check_cv(value)
+    try:
+        if isinstance(value, type | str | bytes):
+            raise TypeError
+        return check_cv(value if hasattr(value, "split") else [(train, test) for train, test in value])
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name} = {shown(value)} must be {FOLDS}.") from None
 
 
 def folds_of(cv: Any, X: Any, Y: Array, groups: Any) -> list[tuple[Array, Array]]:
-    """Return the folds that `cv` makes of rows."""
+    """Return the folds that `cv` makes of rows, as numbers of rows."""
+    dealer, rows = splitter("cv", cv), np.arange(len(Y))
     try:
-        return list(splitter("cv", cv).split(X, Y, groups=groups))
+        folds = list(dealer.split(X, Y, groups=groups))
     except ValueError as error:
         raise InvalidInputError(
             f"cv cannot deal {len(Y)} rows into folds ({error}); take fewer, and where they go by groups give fit "
             "groups=."
         ) from error
+    try:
+        # Of masks and of numbers.
+        return [(rows[list(train)], rows[list(test)]) for train, test in folds]
+    except (TypeError, ValueError, IndexError):
+        raise InvalidInputError(
+            f"cv = {shown(cv)} gives other things than numbers or masks of {len(Y)} rows; it must be {FOLDS}."
+        ) from None

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from problems.door import begin, engine_name, file_path, seedable, step_rule, thread_count
+from problems.door import Estimator, begin, engine_name, file_path, seedable, step_rule, thread_count
 from problems.following import checkpoint_of, follow
 from problems.saving import load_point, made_with, names_to_store, plain, save_point
 from problems.threads import threads_of
@@ -121,7 +120,7 @@ class LoretaRun(Checked):
 
 
 @renamed(n_steps_="n_iter_")
-class Loreta(LoretaRun, BaseEstimator):
+class Loreta(LoretaRun, Estimator):
     """An estimator that learns a matrix of fixed rank by LORETA-1 and stands, when fitted, where `model_` is."""
 
     _model: ClassVar[type[SavedMatrix]]

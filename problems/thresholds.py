@@ -9,17 +9,25 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit, logit
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from problems.door import check_labels, in_order, label_array, learn_labels, passed_on, table_of_labels
+from problems.door import (
+    Estimator,
+    check_labels,
+    in_order,
+    label_array,
+    learn_labels,
+    passed_on,
+    table_of_labels,
+)
 from problems.folds import folds_named, folds_of
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, check_parameters, flag, numbers, one_of, shown
+from rmopt.core.arguments import bounded, check_parameters, flag, numbers, one_of, shown
 
 AIMS = ("f1", "hamming")
 
@@ -59,7 +67,7 @@ class LabelTables(ClassifierMixin):
 
 
 @dataclass(eq=False, repr=False)
-class LabelThresholds(Checked, LabelTables, BaseEstimator):
+class LabelThresholds(LabelTables, Estimator):
     """A classifier of several labels, with probabilities, and a threshold that suits a measure.
 
     Scores of held-out folds are mapped to probabilities, label by label, by logistic regression; then again, beside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import importlib.util
@@ -102,6 +103,47 @@ def test_a_short_command_of_the_docs_runs(command: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "rmopt.cli", *shlex.split(command)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def constructed() -> Iterator[tuple[str, ast.Call]]:
+    """Yield the calls with keywords in lines and tables of pages, but for the one with those of other libraries."""
+    for page in PAGES:
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for code in re.findall(r"`([A-Za-z][\w.]*\([^`\n]*=[^`\n]*\))`", text):
+            call = ast.parse(code.replace("…", "..."), mode="eval").body
+            if page.name != "migration.md" and isinstance(call, ast.Call):
+                yield page.name, call
+
+
+def test_what_a_page_constructs_can_be_constructed() -> None:
+    """Arguments that a page leaves out are 1; of a call with variables of a reader only keywords are looked at."""
+    known = {path.rpartition(".")[2]: thing for path, thing in listed().items() if inspect.isclass(thing)}
+
+    def value(argument: ast.expr) -> Any:
+        try:
+            return eval(ast.unparse(argument), dict(known))
+        except NameError:
+            return ...
+
+    wrong, seen = [], 0
+    for page, call in constructed():
+        kind = known.get(ast.unparse(call.func).rpartition(".")[2])
+        if kind is None:
+            continue
+        first, given = list(map(value, call.args)), {str(one.arg): value(one.value) for one in call.keywords}
+        signature = inspect.signature(kind)
+        needed = [one.name for one in signature.parameters.values() if one.default is one.empty]
+        try:
+            signature.bind_partial(*first, **given)
+            if ... not in (*first, *given.values()):
+                kind(*first, **dict.fromkeys(needed[len(first) :], 1) | given)
+                for name in given:
+                    getattr(kind, "_parameters", {}).get(name, lambda *_: None)(name, given[name])
+        except Exception as error:
+            wrong.append(f"{page}: {ast.unparse(call)}: {error}")
+        seen += 1
+    assert not wrong, "\n".join(wrong)
+    assert seen > 30
 
 
 def test_there_are_commands() -> None:

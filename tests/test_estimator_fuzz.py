@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import re
+from inspect import signature
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
 from estimator_parts import (
     FUNCTIONS,
+    LABELS,
     PARTS,
     data_cases,
     function_cases,
@@ -19,7 +22,10 @@ from estimator_parts import (
 )
 from fuzzing import Case, outcome, tried
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import has_fit_parameter
 from tabled import each_row
+
+from rmopt.errors import MissingCapabilityError
 
 
 def cases_of(name: str) -> list[Case]:
@@ -60,6 +66,17 @@ def test_all_strange_inputs(name: str, capsys: pytest.CaptureFixture[str]) -> No
 
 # Cases that did not end well, and that a few of each may miss.
 ONCE_BAD = {
+    "LabelThresholds(cv=tuple of one)": "rmopt's sentence",
+    "LabelThresholds(cv=fold beyond the rows)": "rmopt's sentence",
+    "CoembeddingClassifierCV(cv=pair)": "rmopt's sentence",
+    "CoembeddingClassifierCV(cv=number as array)": "rmopt's sentence",
+    "CoembeddingClassifierCV(betas=sparse)": "rmopt's sentence",
+    "LabelThresholds.fit(X=dates)": "rmopt's sentence",
+    "LabelThresholds.fit(X=empty string)": "rmopt's sentence",
+    "LabelThresholds.fit(X=text of any length)": "scikit-learn's sentence",
+    "CalibratedLabelRanking.fit(X=dict of columns)": "rmopt's sentence",
+    "MultitaskSubspace.fit(y=a gap among objects)": "rmopt's sentence",
+    "MultitaskSubspace.fit(y=text of any length)": "rmopt's sentence",
     "CoembeddingClassifier(tol=zero)": "fine",
     "CoembeddingClassifier.fit(Y=strange objects)": "rmopt's sentence",
     "CoembeddingClassifier.score(strange objects at 1)": "rmopt's sentence",
@@ -74,6 +91,64 @@ ONCE_BAD = {
 def test_what_was_bad_is_good(name: str, end: str) -> None:
     (case,) = [case for case in cases_of(re.split(r"[.(]", name)[0]) if case.name == name]
     assert outcome(case)[0] == end
+
+
+@each_row("name", PARTS)
+def test_what_is_no_finite_number_is_refused(name: str) -> None:
+    odd = r"[(=](nan|inf|minus inf)( at \d)?\)|[(](X|Y|links|ratings)=(dates|dict of columns)|Subspace.fit\(y=dates"
+    # Users and items may be called by dates.
+    odd = odd.replace("X|", "") if "Tag" in name else odd
+    bad = [case for case in cases_of(name) if re.search(odd, case.name)]
+    taken = [case.name for case in bad if outcome(case)[0] == "fine"]
+    assert bad
+    assert not taken
+
+
+@each_row("name", [name for name, part in PARTS.items() if "step_size" in part.kind._parameters])
+def test_a_fit_that_ends_can_predict(name: str) -> None:
+    """Scores are products of what steps change: too large ones are told by fit, where the cure is at hand."""
+    part = PARTS[name]
+    for step_size in 10.0 ** np.array([2, 4, 6, 60, 76, 154, 200, 308]):
+        model = part.make(step_size=step_size)
+        if outcome(Case("fit", lambda: model.fit(**part.data)))[0] == "rmopt's sentence":  # noqa: B023
+            continue
+        for method, given in part.uses.items():
+            if "fit" not in method:
+                case = Case(f"{method} after steps of {step_size}", lambda: getattr(model, method)(*given))  # noqa: B023
+                assert outcome(case)[0] == "fine", case.name
+
+
+@each_row("name", PARTS)
+def test_weights_of_samples_are_refused(name: str) -> None:
+    part = PARTS[name]
+    fitted = part.make() if name == "OutsideMetric" else part.make().fit(**part.data)
+    methods = {"fit": part.data} | {
+        method: dict(zip(signature(getattr(fitted, method)).parameters, given, strict=False))
+        for method, given in part.uses.items()
+        if method in ("partial_fit", "score")
+    }
+    for method, given in methods.items():
+        if "sample_weight" not in signature(getattr(fitted, method)).parameters:
+            with pytest.raises(MissingCapabilityError, match="sample_weight"):
+                getattr(fitted, method)(**given, sample_weight=np.ones(24))
+            getattr(fitted, method)(**given, sample_weight=None) if name != "OutsideMetric" else None
+    assert not has_fit_parameter(fitted, "sample_weight")
+
+
+@each_row(
+    "name", [name for name in PARTS if {"y", "tasks"} & set(PARTS[name].data) and name != "OutsideMetric"]
+)
+def test_labels_of_any_type_are_the_same(name: str) -> None:
+    """Text of any length, and numbers in an array of objects, of which scikit-learn knows neither."""
+    part, text = PARTS[name], np.array(["mild", "none", "severe"])[LABELS]
+    place = "tasks" if "tasks" in part.data else "y"
+    for plain, strange in (
+        (text, text.astype(np.dtypes.StringDType())),
+        (LABELS + 5, (LABELS + 5).astype(object)),
+    ):
+        one, other = (part.make().fit(**part.data | {place: labels}) for labels in (plain, strange))
+        for known in ("classes_", "tags_", "tasks_"):
+            assert np.array_equal(getattr(one, known, None), getattr(other, known, None))
 
 
 @each_row("name", PARTS)

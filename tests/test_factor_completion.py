@@ -382,9 +382,22 @@ def test_names_of_new_columns() -> None:
 def test_whole_numbers_are_names_where_that_is_said(kind: Any) -> None:
     table = {"item": [7, 7, 3, 9, 3, 9], "user": [5, 6, 6, 6, 4, 4], "rating": [1.0, 2.0, 3.0, 4.0, 5.0, 2.0]}
     model = kind(1, random_state=0).fit(load(table))
-    by_place = model.predict([0, 2], 1, names=False)
-    with pytest.warns(UserWarning, match="such as 9, and predict counts rows from 0; say names=True"):
-        assert np.array_equal(model.predict([0, 2], 1), by_place)
+    # No item is called 0 or 2.
+    by_place = model.predict([0, 2], 1)
+    low = kind(1, random_state=0).fit(load(table | {"item": [2, 2, 1, 3, 1, 3], "user": [1, 2, 2, 2, 0, 0]}))
+    with pytest.warns(UserWarning, match="such as 3, and predict counts rows from 0; say names=True"):
+        assert np.array_equal(low.predict([1, 2], 1), low.predict([2, 3], 1, names=True))
+    # It was told.
+    low.predict([1, 2], 1)
+    with (
+        pytest.warns(UserWarning, match="names=True"),
+        pytest.raises(InvalidInputError, match="between 0 and 2"),
+    ):
+        kind(1, random_state=0).fit(load(table)).predict([7, 9], 5)
+    for text in (["3", "9"], np.array(["3", "9"], dtype=np.dtypes.StringDType())):
+        for call in (lambda: model.predict(text, 1), lambda: model.predict(3, text, names=True)):  # noqa: B023
+            with pytest.raises(InvalidInputError, match=r"was not seen by fit; give names such as [34]\b"):
+                call()
     assert np.array_equal(model.predict([3, 9], 5, names=True), by_place)
     # Pairs as `entries` has them count, with no warning.
     for pairs, names in (([[0, 1], [2, 1]], None), ([[3, 5], [9, 5]], True)):
@@ -602,6 +615,7 @@ def test_features_tell_of_rows_and_columns_without_an_entry() -> None:
         (lambda F: [*F.astype(str).tolist(), ["a"]], "must be a table of finite numbers"),
         (lambda F: F[:, :0], "give rows and columns"),
         (lambda F: 1e80 * F, "scale it"),
+        (lambda F: F.astype(int).astype("M8[D]"), "holds dates"),
     ],
 )
 @each_row("side", ["row_features", "column_features"])
@@ -699,13 +713,35 @@ def test_recommendations_are_in_the_order_of_scores_beyond_the_limits() -> None:
     rows, columns = np.nonzero(rng.random(truth.shape) < 0.5)
     ratings = sp.csc_array((truth[rows, columns], (rows, columns)), shape=truth.shape)
     free = BiasedALS(rank=2, random_state=0).fit(ratings)
-    clipped = BiasedALS(rank=2, limits=(1.0, 5.0), random_state=0).fit(ratings)
+    clipped = BiasedALS(rank=2, random_state=0).fit(ratings).set_params(limits=(1.0, 5.0))
     for column in range(40):
         best = free.recommend(column, 10)
         assert [row for row, _ in clipped.recommend(column, 10)] == [row for row, _ in best]
         assert [value for _, value in clipped.recommend(column, 10)] == [
             min(5.0, max(1.0, v)) for _, v in best
         ]
+
+
+def test_the_scale_of_a_bundle_is_that_of_a_model(tmp_path: Path) -> None:
+    bundle = load(dated_ratings())
+    model = BiasedALS(4, lam=1e-6, random_state=0).fit(bundle)
+    pairs = np.argwhere(np.ones(bundle.shape))
+    free = BiasedALS(4, lam=1e-6, random_state=0).fit(bundle.table()).predict(pairs)
+    assert free.max() > 5.0
+    model.save(tmp_path / "model.npz")
+    for one in (model, BiasedALS.load(tmp_path / "model.npz")):
+        assert one.limits_ == (1.0, 5.0)
+        np.testing.assert_array_equal(one.predict(pairs), np.clip(free, 1.0, 5.0))
+        assert one.recommend_to_new(["i3"]) == one.recommend_to_new({"i3": 5.0})
+        for call in (
+            lambda: one.recommend_to_new({"i3": 10.0}),  # noqa: B023
+            lambda: one.fold_in([[0, 12]], [0.5], names=["new"]),  # noqa: B023
+            lambda: BiasedALS(2, limits=(1.0, 4.0)).fit(bundle),
+        ):
+            with pytest.raises(InvalidInputError, match="limits"):
+                call()
+    assert model.fit(bundle.table()).limits_ is None
+    assert ImplicitALS(2, random_state=0).fit(bundle).recommend_to_new({"i3": 10.0})
 
 
 def test_predict_takes_the_names_that_fit_got() -> None:

@@ -147,6 +147,10 @@ def test_measures_of_lists_are_those_of_scikit_learn() -> None:
         model.ranked(pairs[~hidden], values[~hidden])
     with pytest.raises(InvalidInputError, match="shape"):
         model.ranked(table[:, :5])
+    # Dislikes are no hits.
+    for measure in (model.ranked, model.score):
+        with pytest.raises(InvalidInputError, match="below 0"):
+            measure(pairs[hidden], np.where(np.arange(hidden.sum()) == 0, -1.0, values[hidden]))
     assert BiasedALS(3, random_state=0).fit(table * 1.0, None).ranked([[4, 7]], [1.0]).n_columns == 1
 
 

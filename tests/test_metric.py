@@ -190,7 +190,7 @@ def test_neighbour_triplets_are_the_nearest_ones() -> None:
         for form in (levels, sp.csr_array(levels), 1e-170 * levels)
     )
     assert all(np.array_equal(first, other) for other in others)
-    for flawed, why in ((X[:-1], "rows, and y"), (X * np.nan, "finite numbers"), ("x", "finite numbers")):
+    for flawed, why in ((X[:-1], "rows, and y"), (X * np.nan, "finite numbers"), ("x", "no rows")):
         with pytest.raises(InvalidInputError, match=why):
             NeighborTriplets(flawed, y)
 

@@ -192,7 +192,7 @@ def test_effects_of_rows_and_columns_are_found() -> None:
 def test_predictions_stay_within_limits_and_empty_columns_get_the_mean() -> None:
     ratings, truth = low_rank()
     wide = sp.csc_array(sp.hstack([ratings, sp.csc_array((40, 1))]))
-    model = RTRMC(2, lam=0.01, limits=(2.0, 4.0)).fit(wide)
+    model = RTRMC(2, lam=0.01).fit(wide).set_params(limits=(2.0, 4.0))
     rows, columns = np.divmod(np.arange(truth.size), truth.shape[1])
     found = model.predict(rows, columns)
     assert found.min() == 2.0

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -20,10 +20,10 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from problems.data.bundles import holds_counts, scaling
-from problems.door import learn_labels, passed_on, table_of_labels
+from problems.door import Estimator, learn_labels, passed_on, table_of_labels
 from problems.thresholds import LabelTables, estimator_with
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, check_parameters
+from rmopt.core.arguments import bounded, check_parameters
 from rmopt.solvers.threads import one_blas_thread
 
 BASES = {
@@ -37,7 +37,7 @@ _classifier = bounded(estimator_with, "predict", "LinearSVC()")
 
 
 @dataclass(eq=False, repr=False)
-class Guarded(Checked, ClassifierMixin, BaseEstimator):
+class Guarded(ClassifierMixin, Estimator):
     """A binary classifier that also learns from labels that are all equal: it repeats them."""
 
     estimator: Annotated[Any, _classifier]
@@ -79,7 +79,7 @@ class BinaryRelevance(MultiOutputClassifier):
 
 
 @dataclass(eq=False, repr=False)
-class CalibratedLabelRanking(Checked, LabelTables, BaseEstimator):
+class CalibratedLabelRanking(LabelTables, Estimator):
     """Votes between pairs of labels, and against a virtual one that says where the relevant labels end.
 
     Fürnkranz et al. (2008): the classifier of a pair learns from the samples that have just one of the two; that of a

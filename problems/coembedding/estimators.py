@@ -153,7 +153,8 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
 
     def _checked(self, X: Any, Y: Any) -> tuple[Any, Array]:
         """Return X, and the indicators of the labels."""
-        kind = type_of_target(in_order("Y", Y), input_name="Y")
+        given = in_order("Y", Y)
+        kind = type_of_target(given, input_name="Y")
         if kind not in ("multilabel-indicator", "multiclass", "binary"):
             raise InvalidInputError(
                 f"Unknown label type: {kind}. Y must be a table of indicators, as MultiLabelBinarizer makes it, or "
@@ -161,7 +162,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
             )
         self._single = kind != "multilabel-indicator"
         learn_labels(self, None if self._single else Y)
-        X, Y = admit(self, X, Y, multi_output=True)
+        X, Y = admit(self, X, given, multi_output=True)
         in_range(X)
         if not self._single:
             table = np.asarray(Y.toarray() if sp.issparse(Y) else Y)
@@ -337,7 +338,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         check_parameters(self, self._parameters)
         betas, scorer = checked_betas(self.betas), check_scoring(self, self.scoring)
         X, table = self._checked(X, Y)
-        given = np.asarray(Y) if self._single else table
+        given = np.asarray(in_order("Y", Y)) if self._single else table
         tol = max(self.tol, PATH_TOL)
         rough = RankIncremental(
             self.growth,

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 from sklearn.metrics import roc_auc_score
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,9 +16,11 @@ from problems.coembedding import kernels
 from problems.coembedding.cost import LinkPrediction, TagRanking
 from problems.coembedding.training import Certified, CertifiedEmbedder, gap, weight
 from problems.door import (
+    Estimator,
     admit,
     array_of,
     check_columns,
+    check_learned,
     column_of_names,
     count,
     finite,
@@ -29,9 +30,9 @@ from problems.door import (
     positions,
     seedable,
 )
-from rmopt.core import DivergedError, InvalidInputError
+from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, check_parameters, number, shown
+from rmopt.core.arguments import bounded, check_parameters, number, shown
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.errors import warn
@@ -113,11 +114,13 @@ class LinkPredictor(CertifiedEmbedder):
         graph = sound("links", graph) if sp.issparse(graph) else array_of("links", graph)
         given = sp.csr_array(graph) if graph.dtype.kind in "biuf" and graph.shape == (n, n) else None
         # Of NaN this is not so either.
-        table = given.astype(bool) if given is not None and given.data.min(initial=0) >= 0 else None
+        table = None
+        if given is not None and 0 <= given.data.min(initial=0) <= given.data.max(initial=0) < np.inf:
+            table = given.astype(bool)
         if table is None or (table != table.T).nnz:
             raise InvalidInputError(
-                f"links must be a symmetric {n} × {n} table of numbers from 0, or a tuple (pairs, linked); got "
-                f"{graph.dtype} of shape {graph.shape}."
+                f"links must be a symmetric {n} × {n} table of numbers from 0, all finite, or a tuple (pairs, "
+                f"linked); got {graph.dtype} of shape {graph.shape}."
             )
         table.eliminate_zeros()
         upper = sp.triu(table, 1).tocoo()
@@ -198,7 +201,7 @@ def _pairs(X: Any) -> tuple[Array, Array]:
 
 
 @dataclass(eq=False, repr=False)
-class TagModel(Checked, BaseEstimator):
+class TagModel(Estimator):
     """A recommender of tags for pairs of a user and an item; a subclass learns scores."""
 
     _: KW_ONLY
@@ -410,7 +413,7 @@ class PairwiseInteractionTags(TagModel):
         )
         posts = triples[:, 0] * n_items + triples[:, 1]
         taken = posts * n_tags + triples[:, 2]
-        for epoch in range(self.n_epochs):
+        for _ in range(self.n_epochs):
             order = rng.permutation(len(triples))
             others = rng.integers(n_tags, size=len(triples))
             # A tag of the post itself is no contrast.
@@ -418,12 +421,7 @@ class PairwiseInteractionTags(TagModel):
             kernels.pairwise_interaction(
                 U, V, TU, TI, triples[order][valid], others[valid], step_size, penalty
             )
-            if not all(np.isfinite(part).all() for part in (U, V, TU, TI)):
-                raise DivergedError(
-                    f"the factors are not finite after epoch {epoch}; choose a smaller step_size than {step_size:g}, "
-                    f"penalty than {penalty:g} or scale than {scale:g}.",
-                    epoch * len(triples),
-                )
+            check_learned(self, ("step_size", "penalty", "scale"), (U, TU), (V, TI))
         self.user_factors_, self.item_factors_, self.tag_user_factors_, self.tag_item_factors_ = U, V, TU, TI
 
     def scores(self, users: Array, items: Array) -> Array:

@@ -7,13 +7,12 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from problems.door import Embedder, kept_count, product, seen
+from problems.door import Embedder, Estimator, kept_count, product, seen
 from rmopt.core import InvalidInputError, Problem, PSDPoint
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, flag, number, optional, shown
+from rmopt.core.arguments import bounded, flag, number, optional, sequence, shown
 from rmopt.costs import ConvexCost, Trace
 from rmopt.errors import warn
 from rmopt.manifolds import PSDFactors, PSDFixedRank
@@ -55,7 +54,7 @@ def checked_betas(betas: Any) -> list[float]:
     InvalidInputError
         For an empty grid, or weights that are not positive.
     """
-    values = list(betas) if np.iterable(betas) and not isinstance(betas, str) else []
+    values = sequence("betas", betas)
     if not values:
         raise InvalidInputError(f"betas = {shown(betas)} must be positive numbers, at least one.")
     return sorted({number("betas", value, above=0) for value in values})
@@ -107,7 +106,7 @@ def _growth(name: str, value: Any) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class Certified(Checked, BaseEstimator):
+class Certified(Estimator):
     """An estimator whose parameters say how its convex cost is minimised, and whose attributes say how well.
 
     They are described in `problems.coembedding.CoembeddingClassifier`.

@@ -13,6 +13,7 @@ from problems.door import (
     admit,
     begin,
     finite,
+    in_order,
     in_range,
     kept_count,
     labelled,
@@ -77,7 +78,7 @@ class EuclideanMetric(MahalanobisMetric):
         y : array, optional
             Nothing is learned from it; it must fit X.
         """
-        X = admit(self, X) if y is None else admit(self, X, y, multi_output=True)[0]
+        X = admit(self, X) if y is None else admit(self, X, in_order("y", y), multi_output=True)[0]
         self.mahalanobis_ = self.components_ = np.eye(X.shape[1])
         return self
 

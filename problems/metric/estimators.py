@@ -9,12 +9,12 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy.linalg import LinAlgError
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.door import (
     Embedder,
+    Estimator,
     admit,
     begin,
     engine_name,
@@ -34,7 +34,7 @@ from problems.following import checkpoint_of
 from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, array, bounded, flag, named, number, one_of, optional, shown
+from rmopt.core.arguments import array, bounded, flag, named, number, one_of, optional, shown
 from rmopt.core.matrices import as_rows
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import LogDetTriplet
@@ -53,7 +53,7 @@ TRIPLETS, INITS = ("random", "neighbors"), ("scaled", "identity")
 BETA = 1e-5
 
 
-class MahalanobisMetric(Checked, Embedder, BaseEstimator):
+class MahalanobisMetric(Embedder, Estimator):
     """A metric (x − z)ᵀ W (x − z); a subclass sets `mahalanobis_` = W and `components_` = L with W = LᵀL."""
 
     mahalanobis_: Array

@@ -9,14 +9,16 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
 from problems.batches import SeededEpochs, run_batches, share_left_out
 from problems.door import (
+    Estimator,
     admit,
     begin,
     check_labels,
+    check_learned,
     count,
     file_path,
     finite,
@@ -38,10 +40,9 @@ from problems.ranking.cost import (
 )
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.saving import Saved
-from rmopt.core import Factored, InvalidInputError, LowRankPoint, Problem
+from rmopt.core import DivergedError, Factored, InvalidInputError, LowRankPoint, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import (
-    Checked,
     bounded,
     check_parameters,
     flag,
@@ -131,7 +132,12 @@ def _from_zero(
 
 
 def _truncated(manifold: FixedRankEmbedded, left: list[Array], rows: Any) -> LowRankPoint:
-    return manifold.from_gradients([Factored(-np.array(left).T, rows.T)])
+    try:
+        return manifold.from_gradients([Factored(-np.array(left).T, rows.T)])
+    except np.linalg.LinAlgError as error:
+        raise DivergedError(
+            "the first subgradients are no finite numbers; choose a smaller step_size, or scale X."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -408,7 +414,7 @@ class LoretaLabelRanker(Loreta):
 
 
 @dataclass(eq=False, repr=False)
-class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
+class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
     """Logistic regression for examples with several labels out of many, with coefficients of low rank.
 
     The coefficients of all labels are a product of two thin matrices: labels that are rare learn from others, and a
@@ -526,6 +532,8 @@ class LowRankLogisticRegression(Checked, Saved, ClassifierMixin, BaseEstimator):
         cost = LogisticLabels(X, truth, share_left_out(X, self.dropout, WORDS), self.n_negatives)
         result = run_batches(self, cost, first_step(X, truth, rank, seed), seed, LEAST_STEPS)
         A, B = np.split(result.point, [n])
+        longest, ones = float(abs(X).sum(axis=1).max()), np.ones((1, 1))
+        check_learned(self, ("step_size",), (longest * A[:, :-1], B[:, :-1]), (ones, B[:, -1:]))
         self.components_, self.label_components_ = scale * A[:, :-1], B[:, :-1].copy()
         self.intercept_, self.n_iter_ = B[:, -1].copy(), result.steps
         self._number_labels()

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from problems.batches import run_batches, share_left_out
 from problems.door import (
     Embedder,
+    Estimator,
     admit,
     begin,
     count,
@@ -36,7 +36,7 @@ from problems.similarity.cost import ContrastiveSum
 from problems.triplets import ClassTriplets, classes_with_pairs
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import Checked, bounded, flag, integer, number, one_of, optional
+from rmopt.core.arguments import bounded, flag, integer, number, one_of, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
@@ -478,7 +478,7 @@ def _map_of(model: BilinearSimilarity, X: Any, y: Array, n_jobs: int | None = No
 
 
 @dataclass(eq=False, repr=False)
-class ContrastiveSimilarity(Checked, Saved, Searchable, Embedder, BaseEstimator):
+class ContrastiveSimilarity(Saved, Searchable, Embedder, Estimator):
     """A similarity of documents: the cosine of linear embeddings, learned from the classes of whole batches.
 
     Each document of a batch is a query, and the documents of its class are to be found among all others by a softmax

@@ -389,7 +389,7 @@ class BayesianCompletion(CompletionModel):
     def predict(
         self, rows: Any, columns: Any = None, *, names: bool | None = None, return_std: bool = False
     ) -> Any:
-        """Return the entries at pairs of a row and a column, within `limits` where they are given.
+        """Return the entries at pairs of a row and a column, within `limits_`.
 
         Parameters
         ----------

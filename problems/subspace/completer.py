@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -12,11 +11,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from problems.data import Ratings
-from problems.door import begin, column_of_names, joined_names, positions, seedable
+from problems.door import Estimator, begin, column_of_names, joined_names, positions, seedable
 from problems.saving import Saved
 from problems.subspace.cost import KnownEntries, columns_of, predictions
 from problems.subspace.pairs import checked_pairs, table_of
@@ -24,7 +22,6 @@ from rmopt.arrays import Layout
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import (
-    Checked,
     array,
     bounded,
     flag,
@@ -36,6 +33,7 @@ from rmopt.core.arguments import (
     shown,
 )
 from rmopt.core.matrices import sound
+from rmopt.errors import warn
 from rmopt.solvers.threads import one_blas_thread
 
 # What happens with rows and columns that fit did not see.
@@ -77,8 +75,13 @@ def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: 
     Raises
     ------
     InvalidInputError
-        When nothing is held out.
+        When nothing is held out, or an entry is below 0.
     """
+    if held_out.data.min(initial=0.0) < 0.0:
+        raise InvalidInputError(
+            f"held-out entries run from {held_out.data.min():g}, and each counts as one that a list should hold; "
+            "leave out those below 0, and what else was disliked."
+        )
     discounts = 1.0 / np.log2(np.arange(2.0, n + 2.0))
     found = []
     for column in range(held_out.shape[1]):
@@ -110,7 +113,7 @@ def _limits(name: str, value: Any) -> tuple[float, float]:
 
 
 @dataclass(eq=False, repr=False)
-class CompletionModel(Checked, Saved, BaseEstimator):
+class CompletionModel(Saved, Estimator):
     """A matrix that is completed from known entries; a subclass says how, in `_learn`, `_values` and `_solved`.
 
     Known entries are given as a sparse matrix or a bundle, ``fit(ratings)``, or as pairs of a row and a column with a
@@ -123,7 +126,11 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     _arrays: ClassVar[Layout] = {"known_indptr": (int, (None,)), "known_indices": (int, (None,))}
     _names: ClassVar = {"row_names_": ("m",), "column_names_": ("n",)}
-    _numbers: ClassVar = {**Saved._numbers, "_named": flag}
+    _numbers: ClassVar = {**Saved._numbers, "_named": flag, "_scale": optional(_limits)}
+    # Whether entries are what is predicted, and so have one scale with predictions.
+    _rates: ClassVar[bool] = True
+    # Whether somebody was told that whole numbers count.
+    _told = False
 
     rank: Annotated[int, bounded(integer, 1)] = 10
     _: KW_ONLY
@@ -172,7 +179,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
     def _fitted(self, ratings: Any, y: Any, shape: Any, *features: Any) -> Self:
         """Do what a public `fit` that calls this is asked to."""
         seed = begin(self)
-        if y is None and sys._getframe(2).f_globals.get("__name__") == "sklearn.model_selection._validation":
+        if y is None and sys._getframe(3).f_globals.get("__name__") == "sklearn.model_selection._validation":
             # Nothing else tells a part of the rows from a matrix, and scores of other rows mean nothing.
             raise InvalidInputError(
                 "rows of a matrix cannot be held out; split its known entries instead: pairs, values = "
@@ -180,6 +187,9 @@ class CompletionModel(Checked, Saved, BaseEstimator):
                 "ratings.shape}), both from problems.subspace."
             )
         table = table_of(ratings, y, shape)
+        low, high = ratings.limits if isinstance(ratings, Ratings) and self._rates else (0.0, 0.0)
+        self._scale = (low, high) if low < high else None
+        self._check_scale(table)
         if self.rank >= min(table.shape):
             raise InvalidInputError(
                 f"rank = {self.rank} must be an integer from 1 to below the sides of the matrix, {table.shape}."
@@ -196,11 +206,26 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             for size, names in zip(table.shape, bundle, strict=True)
         )
         self._named = bundle[0] is not None
+        self.__dict__.pop("_told", None)
         self._learned_with = self.get_params(deep=False)
         return self
 
+    @property
+    def limits_(self) -> tuple[float, float] | None:
+        """`limits`, or unless given those of the bundle that `fit` got; to these predictions are clipped."""
+        return getattr(self, "_scale", None) if self.limits is None else self.limits
+
+    def _check_scale(self, table: KnownEntries) -> None:
+        """Refuse entries outside of the limits."""
+        limits, least, most = self.limits_, float(table.data.min()), float(table.data.max())
+        if self._rates and limits is not None and not limits[0] <= least <= most <= limits[1]:
+            raise InvalidInputError(
+                f"values run from {least:g} to {most:g}, and limits are {limits[0]:g} and {limits[1]:g}; correct the "
+                "values, or fit with limits=(lowest, highest)."
+            )
+
     def predict(self, rows: Any, columns: Any = None, *, names: bool | None = None) -> Array:
-        """Return the entries at pairs of a row and a column, within `limits` where they are given.
+        """Return the entries at pairs of a row and a column, within `limits_`.
 
         Parameters
         ----------
@@ -209,7 +234,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
             them may be a single one: ``predict(5, range(n))``. Without `columns` the rows are pairs, shape (N, 2).
         names : bool, optional
             Whether whole numbers are names, as they are for `recommend`, or else count rows and columns from 0. They
-            count unless told; with `columns`, and names that are other whole numbers, a warning says so.
+            count unless told; where all of them, with `columns`, could be names as well, a warning says so once.
 
         Raises
         ------
@@ -222,30 +247,36 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         """Return pairs of a row and a column; m and n stand for those that `fit` did not see."""
         check_is_fitted(self, "known_")
         m, n = self.known_.shape
-        if names is None and columns is not None:
-            self._warn_of_numbers_as_names()
+        unsaid = names is None and columns is not None
         rows, columns = self._numbered(rows, columns, optional(flag)("names", names) or False)
+        if unsaid:
+            self._warn_of_numbers_as_names(rows, columns)
         if one_of("handle_unknown", self.handle_unknown, UNKNOWN) == "error":
             return checked_pairs(rows, columns, (m, n))
         rows, columns = checked_pairs(rows, columns, None)
         unknown = int(np.sum((rows >= m) | (columns >= n)))
         if unknown:
-            warnings.warn(
+            warn(
                 f"{unknown} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, "
                 "with what is known of the other one. New columns with entries can be added by fold_in.",
-                stacklevel=3,
             )
         return np.minimum(rows, m), np.minimum(columns, n)
 
-    def _warn_of_numbers_as_names(self) -> None:
-        for what, known in (("rows", self.row_names_), ("columns", self.column_names_)):
-            if known.dtype.kind in "iu" and not np.array_equal(known, np.arange(len(known))):
-                warnings.warn(
-                    f"the names of {what} are whole numbers, such as {known[-1]}, and predict counts {what} from 0; "
-                    "say names=True to give names, as recommend takes them, or names=False.",
-                    stacklevel=4,
-                )
-                return
+    def _warn_of_numbers_as_names(self, *numbers: Array) -> None:
+        """Warn, once for a fit, where numbers that count are all names as well, and of other rows or columns."""
+        known = zip(("rows", "columns"), numbers, (self.row_names_, self.column_names_), strict=True)
+        sides = [
+            (what, names, given.dtype.kind in "iu" and bool(np.isin(given, names).all()))
+            for what, given, names in known
+            if names.dtype.kind in "iu" and not np.array_equal(names, np.arange(len(names)))
+        ]
+        if sides and not self._told and all(could_be for *_, could_be in sides):
+            self._told = True
+            what, names, _ = sides[0]
+            warn(
+                f"the names of {what} are whole numbers, such as {names[-1]}, and predict counts {what} from 0; say "
+                "names=True to give names, as recommend takes them, or names=False."
+            )
 
     def _numbered(self, rows: Any, columns: Any, named: bool) -> tuple[Any, Any]:
         """Return pairs with numbers in place of names: of text, or where `named` of whole numbers too."""
@@ -260,7 +291,8 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         for what, given, known in sides:
             names = array(what, given)
             names = array(what, names.tolist()) if names.dtype.kind == "O" else names
-            if named or names.dtype.kind == known.dtype.kind == "U":
+            # Text is never a number, also where names are.
+            if named or names.dtype.kind == "U":
                 other = None if self.handle_unknown == "error" else len(known)
                 places = positions(what, known, names.ravel(), other)
                 names = places.reshape(names.shape)
@@ -268,7 +300,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         return found[0], found[1]
 
     def _within(self, found: Array) -> Array:
-        return found if self.limits is None else np.clip(found, *self.limits)
+        return found if self.limits_ is None else np.clip(found, *self.limits_)
 
     def fold_in(self, pairs: Any, values: Any, names: Any = None) -> Self:
         """Return a new model that has further columns, solved given the rows; the model itself does not change.
@@ -320,6 +352,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     def _extended(self, table: KnownEntries, names: Array, *features: Any) -> Self:
         """Return a copy with further columns."""
+        self._check_scale(table)
         model = copy(self)
         model.column_names_ = joined_names("names", self.column_names_, names)
         known = sp.csc_array((np.ones(table.nnz, bool), table.indices, table.indptr), table.shape)
@@ -365,7 +398,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         ----------
         values : dict, or list
             The value of each row that is known, by its name, or its number where `fit` got no names; or a list of
-            rows that are liked: their value is the highest of `limits`, of `ImplicitALS` it is 1.
+            rows that are liked: their value is the highest of `limits_`, of `ImplicitALS` it is 1.
         n : int
             How many; fewer where fewer are not known.
 
@@ -377,8 +410,8 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         Raises
         ------
         InvalidInputError
-            When `fit` did not see a row, there is none, a value is no number, a list is given to a model without
-            `limits`, or `fit` got features of columns.
+            When `fit` did not see a row, there is none, a value is no number or outside of `limits_`, a list is given
+            to a model without them, or `fit` got features of columns.
         """
         check_is_fitted(self, "known_")
         n = integer("n", n, 1)
@@ -402,12 +435,12 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     def _liked(self) -> float:
         """Return the value of a row that is liked."""
-        if self.limits is None:
+        if self.limits_ is None:
             raise InvalidInputError(
                 "a list of rows that are liked needs a model with limits=(lowest, highest), of which they get the "
                 "highest; give values as a dict, or fit with limits."
             )
-        return float(self.limits[1])
+        return float(self.limits_[1])
 
     def similar(self, row: Any, n: int = 10) -> list[tuple[Any, float]]:
         """Return the rows whose predictions in all columns are most like those of a row.
@@ -478,7 +511,7 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         ----------
         ratings, y : as in `fit`
             Held-out entries of which a list should hold many, given as in `fit`; those that `fit` saw do not count.
-            Leave out what was disliked, ratings below 4 of 5, say.
+            Leave out what was disliked, ratings below 4 of 5, say; numbers below 0 are refused.
         n : int
             The length of a list.
 
@@ -490,8 +523,8 @@ class CompletionModel(Checked, Saved, BaseEstimator):
         Raises
         ------
         InvalidInputError
-            When nothing is held out, or of other rows and columns than `fit` saw; pairs may be of others where
-            ``handle_unknown="mean"``.
+            When nothing is held out, an entry is below 0, or of other rows and columns than `fit` saw; pairs may be
+            of others where ``handle_unknown="mean"``.
         """
         table, n = self._table_like_fit(ratings, y, self.handle_unknown == "mean"), integer("n", n, 1)
         self._places(table.indices, columns_of(table))
@@ -556,9 +589,9 @@ class CompletionModel(Checked, Saved, BaseEstimator):
 
     @classmethod
     def _made(cls, arrays: dict[str, Array], about: dict[str, Any]) -> Self:
-        # Version 0.2 said neither, and took names that are the numbers from 0 for none.
+        # Version 0.2 said none of these, and took names that are the numbers from 0 for none.
         counted = (np.array_equal(arrays[name], np.arange(len(arrays[name]))) for name in cls._names)
-        unsaid = {"_named": not all(counted), "n_row_features_": 1}
+        unsaid = {"_named": not all(counted), "n_row_features_": 1, "_scale": None}
         about["numbers"] = {name: unsaid[name] for name in unsaid if name in cls._numbers} | about["numbers"]
         return super()._made(arrays, about)
 

@@ -221,7 +221,8 @@ class BatchCompletion(CompletionEstimator):
     ----------
     rank : int
     limits : (float, float), optional
-        Predictions are clipped to them.
+        The least and the largest value that an entry can have; None: those of the bundle that `fit` gets, if it gets
+        one. Predictions are clipped to them, and other entries are refused.
     handle_unknown : {"error", "mean"}
         What to do with rows and columns that `fit` did not see; "mean": predict the mean, with a warning.
     random_state : int, RandomState or None
@@ -248,6 +249,8 @@ class BatchCompletion(CompletionEstimator):
         Zero without `bias`.
     row_names_, column_names_ : array, shape (m,) and (n,)
         What rows and columns stand for; their numbers where `fit` got no names.
+    limits_ : (float, float) or None
+        `limits`, or those of the bundle.
     known_ : sparse array, shape (m, n)
         True where an entry is known; `recommend` leaves these out.
     n_iter_ : int

@@ -94,6 +94,7 @@ class ImplicitALS(PointCompletion):
     max_iter: Annotated[int, bounded(integer, 1)] = 15
     tol: Annotated[float, bounded(number, least=0)] = 1e-3
 
+    _rates: ClassVar = False
     _numbers: ClassVar = {**PointCompletion._numbers, "cost_": number, "n_iter_": integer}
 
     def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:

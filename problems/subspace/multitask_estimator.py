@@ -7,10 +7,20 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from problems.door import admit, begin, column_of_names, finite, in_range, positions, seedable, seen
+from problems.door import (
+    Estimator,
+    admit,
+    begin,
+    column_of_names,
+    finite,
+    in_range,
+    positions,
+    seedable,
+    seen,
+)
 from problems.subspace.baselines import alt_min
 from problems.subspace.completer import unit_of
 from problems.subspace.cost import MultitaskFeatures
@@ -18,7 +28,6 @@ from problems.subspace.training import GossipPlan, gossip
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import (
-    Checked,
     array,
     bounded,
     check_parameters,
@@ -78,7 +87,7 @@ class Prepared:
         return coef * self.unit, intercept * self.unit
 
 
-class TaskRegressions(Checked, RegressorMixin, BaseEstimator):
+class TaskRegressions(RegressorMixin, Estimator):
     """Linear regressions of several tasks; a subclass has `scale`, `centre`, and `learn`.
 
     `fit`, `predict` and `score` need the task of each example besides X and y.
@@ -112,7 +121,6 @@ class TaskRegressions(Checked, RegressorMixin, BaseEstimator):
         check_parameters(self, self._parameters)
         X, y = admit(self, X, y, sparse=False, y_numeric=True, order="C")
         in_range(X)
-        y = np.asarray(y, dtype=np.float64)
         self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
         self._learn(Prepared(X, y, which, len(self.tasks_), self.scale, self.centre))
         return self

@@ -53,7 +53,7 @@ class ItemSearch(Searcher):
     >>> rng = np.random.default_rng(0)
     >>> stars = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 30))
     >>> known = sp.csc_array(stars * (rng.random(stars.shape) < 0.5))
-    >>> model = BiasedALS(rank=2, limits=(-3, 3), random_state=0).fit(known)
+    >>> model = BiasedALS(rank=2, limits=(-8, 8), random_state=0).fit(known)
     >>> found = ItemSearch(model).find({"q": ["7"]}, k=3)
     >>> [one.told["name"] for one in found.results] == [
     ...     name for name, _ in model.recommend(7, 3)
