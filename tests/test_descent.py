@@ -158,7 +158,10 @@ def test_steps_that_the_region_holds_back_are_as_long_as_its_radius() -> None:
     """Conjugate gradients go further from the start with each of their steps, up to the minimum."""
     weights = np.arange(1.0, 11.0)[:, None]
     start = np.ones((10, 1))
-    for cost, metric in ((Fit(0.0 * start, weights), 1.0), (Conditioned(0.0 * start, weights), 2.0 * weights)):
+    for cost, metric in (
+        (Fit(0.0 * start, weights), 1.0),
+        (Conditioned(0.0 * start, weights), 2.0 * weights),
+    ):
         whole = float(np.sum(metric * start**2)) ** 0.5
         for share in (0.2, 0.5, 0.8, 0.95):
             solver = TrustRegions(first_radius=share * whole, max_iter=1)
