@@ -154,6 +154,21 @@ def test_a_refused_step_is_tried_again_without_new_products(tmp_path: Path) -> N
             same_bits(unbroken, parted)
 
 
+def test_products_of_several_inner_steps_are_found_again_where_a_run_goes_on(tmp_path: Path) -> None:
+    """In Rosenbrock's valley."""
+    cost = autograd_cost(lambda x: anp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2))
+    problem, start = Problem(Euclidean(10), cost), np.full(10, -1.0)
+    make = partial(TrustRegions, first_radius=1e3)
+    refused = [state.steps for state in make(max_iter=20).iterate(problem, start) if state.memory[1]]
+    assert len(refused) > 2
+    unbroken = make(max_iter=20).run(problem, start, random_state=0)
+    for budget in refused:
+        for most in (budget, 20):
+            kept = Checkpoint(tmp_path / f"{budget}.npz", every_seconds=0)
+            parted = make(max_iter=most).run(problem, start, random_state=0, checkpoint=kept)
+        same_bits(unbroken, parted)
+
+
 def test_steps_that_the_region_holds_back_are_as_long_as_its_radius() -> None:
     """Conjugate gradients go further from the start with each of their steps, up to the minimum."""
     weights = np.arange(1.0, 11.0)[:, None]
