@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("rmopt", "problems", "tests")
-# A mistake may make a loop endless.
+# A mistake may make a loop endless: then look, and choose another one.
 SECONDS = 600
 
 
@@ -34,14 +34,14 @@ class Mutant(NamedTuple):
     text: str
     mistake: str
 
-    def flaw(self, root: Path = ROOT) -> str | None:
+    def flaw(self) -> str | None:
         """Return why the mistake cannot be made, or None."""
-        count = (root / self.file).read_text("utf-8").count(self.text)
+        count = (ROOT / self.file).read_text("utf-8").count(self.text)
         if count != 1:
             return f"{self.name}: {self.text!r} stands {count} times in {self.file}"
         for test in self.tests.split():
             file, _, names = test.partition("::")
-            source = (root / "tests" / file).read_text("utf-8")
+            source = (ROOT / "tests" / file).read_text("utf-8")
             for name in re.sub(r"\[.*", "", names).split("::") if names else ():
                 if not re.search(rf"^ *(def|class) {name}\b", source, re.MULTILINE):
                     return f"{self.name}: there is no {name} in tests/{file}"
@@ -417,19 +417,19 @@ TABLE = (
 MUTANTS = [Mutant(name, *where, *change) for *where, rows in TABLE for name, *change in rows]
 
 
-def run(tree: Path, tests: str, timeout: float | None = None) -> tuple[int | None, str]:
-    """Return the exit status of tests in a copy, None where they did not end, and what pytest printed."""
-    # Numba keeps what it compiled beside the files.
+def run(tree: Path, tests: str, timeout: float | None = None) -> tuple[int, str]:
+    """Return the exit status of tests in a copy, -1 where they did not end, and what pytest printed."""
+    # Numba then keeps what it compiled beside the files.
     settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    settings["PYTHONPATH"] = str(tree)
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-rfE", "-p", "no:cacheprovider"]
     command += [f"tests/{test}" for test in dict.fromkeys(tests.split())]
-    settings["PYTHONPATH"] = str(tree)
     try:
         done = subprocess.run(
             command, cwd=tree, env=settings, capture_output=True, text=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:
-        return None, ""
+        return -1, f"no end within {timeout} s"
     return done.returncode, done.stdout + done.stderr
 
 
@@ -455,8 +455,6 @@ def judged(mutant: Mutant, whole: Path) -> tuple[str, str]:
         file = tree / mutant.file
         file.write_text(file.read_text("utf-8").replace(mutant.text, mutant.mistake), "utf-8")
         status, told = run(tree, mutant.tests, SECONDS)
-    if status is None:
-        return "killed", f"no end within {SECONDS} s"
     if status == 0:
         return "survived", mutant.tests
     found = re.search(r"^FAILED tests/(\S+)", told, re.MULTILINE)
