@@ -230,8 +230,14 @@ TABLE = (
     ("formula", "rmopt/kernels/log_det.py",
      "test_laws.py::test_laws[positive-definite-7]", (
         ("carried-scores", "z[at] + eta * b[at] + e * e_weight[at]", "z[at] + eta * b[at]"),
-        ("carried-inverse", "pending.push(inverse, -schur.D, w)", "pending.push(inverse, schur.D, w)"),
+    )),
+    ("formula", "rmopt/kernels/log_det.py",
+     "test_laws.py::test_laws[positive-definite-6]", (
         ("shrinking", "1.0 - eta * weights.sparsity / sqrt(off)", "1.0 - weights.sparsity / sqrt(off)"),
+    )),
+    ("formula", "rmopt/kernels/log_det.py",
+     "test_coordinate_descent.py::test_compiled_steps_follow_the_reference_for_100_steps", (
+        ("carried-inverse", "pending.push(inverse, -schur.D, w)", "pending.push(inverse, schur.D, w)"),
         ("residuals", "loss_square = 0.25 * dot(g, g)", "loss_square = dot(g, g)"),
     )),
     ("formula", "rmopt/retractions/positive_definite.py",
