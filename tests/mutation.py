@@ -251,7 +251,7 @@ TABLE = (
         ("boost-weights", "np.exp(scores.min() - scores)", "np.exp(scores - scores.max())"),
     )),
     ("formula", "rmopt/costs/gossip.py",
-     "test_gossip.py::test_the_engine_is_algorithm_one test_gossip.py::test_the_terms_add_up_to_the_cost", (
+     "test_gossip.py::test_the_engine_is_algorithm_one", (
         ("gossip-alpha", "1.0 / graph.degrees", "1.0 / (graph.degrees + 1.0)"),
     )),
     ("formula", "rmopt/solvers/gossip.py",
@@ -260,7 +260,7 @@ TABLE = (
         ("gossip-preconditioner", "weight = max(self.cost.rho,", "weight = max(0.0,"),
     )),
     ("formula", "rmopt/costs/gossip.py",
-     "test_gossip.py::test_the_terms_add_up_to_the_cost", (
+     "test_laws.py::test_laws[gossip-grassmann-multitask]", (
         ("gossip-consensus", "fits + 0.5 * self.rho", "fits + self.rho"),
     )),
     ("formula", "rmopt/manifolds/grassmann.py",
