@@ -15,6 +15,7 @@ from rmopt import InvalidInputError, Problem
 from rmopt.core import Cost, MissingCapabilityError
 from rmopt.manifolds import Euclidean, PositiveDefinite, Sphere
 from rmopt.solvers import (
+    LBFGS,
     Backtracking,
     Checkpoint,
     Conjugate,
@@ -123,6 +124,16 @@ def test_quadratics_end_after_as_many_exact_steps_as_they_have_curvatures() -> N
         solver = LineSearchSolver(direction, Exact(), tol=1e-10)
         result = solver.run(PLACES["euclidean"][0], random_state=0)
         assert (result.converged, result.steps) == (True, 3), direction
+
+
+def test_quasi_newton_takes_the_unit_of_a_cost_from_its_steps() -> None:
+    for unit in (2.0**-20, 1.0, 2.0**20):
+        problem = Problem(Euclidean(5, 3), Fit(B, unit * np.array([1.0, 3.0, 10.0])))
+        result = LBFGS(tol=1e-10).run(problem, random_state=0)
+        assert result.converged
+        # All but the first step are tried whole, and taken.
+        assert {row["step_size"] for row in result.history[2:]} == {1.0}
+        assert result.counts["costs"] == result.steps + 1 < 20
 
 
 def test_steps_of_strong_wolfe_meet_both_conditions() -> None:
