@@ -188,7 +188,7 @@ TABLE = (
         ("gram-inverse", "-edge * scale", "edge * scale"),
     )),
     ("formula", "rmopt/kernels/lifted.py",
-     "test_loreta_oracles.py::test_every_way_to_step_walks_the_same_path", (
+     "test_laws.py::test_laws[fixed-rank-9x7-3]", (
         ("kernel-orthographic", "mu = -1.0 / (1.0 + s)", "mu = -1.0 / (1.0 - s)"),
     )),
     ("formula", "rmopt/kernels/lifted.py",
