@@ -101,6 +101,9 @@ def test_a_lower_bound_is_a_number(bound: Any) -> None:
 def test_a_wrong_lower_bound_is_found_out(c: float) -> None:
     with pytest.raises(InvalidInputError, match=r"lower_bound = 0 of .* does not hold: its value is"):
         run(WronglyBounded(c) + Trace(1e-3))
+    # The value at T is above the bound, though not by as much as its trace.
+    with pytest.raises(InvalidInputError, match="does not hold"):
+        certify(WronglyBounded(1.0) + Trace(1.0), np.sqrt(TARGET))
 
 
 def test_a_point_that_attains_the_bound_has_nowhere_to_fall() -> None:

@@ -16,6 +16,7 @@ import autograd.numpy as anp
 import numba
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from descent_parts import Quadratic
 from resumable_runs import CASES, FIXED, Rayleigh, bilinear, bits, run
 from tabled import each_row
@@ -83,6 +84,16 @@ def with_closure(sign: float) -> Any:
     return of_function(lambda U: sign * anp.sum(U[0]))
 
 
+def of_data(data: Any) -> Any:
+    cost = Rayleigh()
+    cost.data = data
+    return cost
+
+
+def sparse(rows: list[int], columns: list[int]) -> Any:
+    return sp.csr_array((np.arange(1.0, 4.0), (rows, columns)), shape=(3, 3))
+
+
 # Two costs that differ, each made anew, and nothing else of which differs.
 PAIRS: dict[str, tuple[Any, Any]] = {
     "code": (lambda: of_function(lambda U: anp.sum(U[0])), lambda: of_function(lambda U: -anp.sum(U[0]))),
@@ -92,6 +103,14 @@ PAIRS: dict[str, tuple[Any, Any]] = {
         lambda: of_function(lambda U, s=1.0: s * anp.sum(U[0])),
         lambda: of_function(lambda U, s=-1.0: s * anp.sum(U[0])),
     ),
+    "keyword": (
+        lambda: of_function(lambda U, *, s=1.0: s * anp.sum(U[0])),
+        lambda: of_function(lambda U, *, s=-1.0: s * anp.sum(U[0])),
+    ),
+    "columns": (lambda: of_data(sparse([0, 0, 1], [0, 2, 1])), lambda: of_data(sparse([0, 0, 1], [0, 1, 2]))),
+    "rows": (lambda: of_data(sparse([0, 0, 1], [0, 2, 1])), lambda: of_data(sparse([0, 0, 2], [0, 2, 1]))),
+    "shape": (lambda: of_data(np.zeros((2, 3))), lambda: of_data(np.zeros((3, 2)))),
+    "kind of number": (lambda: of_data(np.zeros(3)), lambda: of_data(np.zeros(3, int))),
     "attribute": (lambda: Rayleigh(-1.0), lambda: Rayleigh(1.0)),
     "method": (Rayleigh, Scaled),
 }
@@ -443,16 +462,20 @@ def test_the_seed_reaches_the_local_optimiser(tmp_path: Path) -> None:
             seen.append(options["random_state"])
             return super().run(problem, *arguments, **options)
 
-    def seeds(random_state: int) -> list[int]:
+    def seeds(random_state: int, first_step: int = 0) -> list[int]:
         seen.clear()
-        problem = CASES["rank-incremental"].problem()
-        RankIncremental(inner=Spy(1e-3, max_iter=5), max_iter=3).run(problem, random_state=random_state)
+        problem, solver = (
+            CASES["rank-incremental"].problem(),
+            RankIncremental(inner=Spy(1e-3, max_iter=5), max_iter=3),
+        )
+        solver.run(problem, random_state=random_state, first_step=first_step)
         return list(seen)
 
     seen: list[int] = []
     first = seeds(0)
     assert len(set(first)) == 3
     assert seeds(0) == first
+    assert seeds(0, first_step=1)[:2] == first[1:]
     assert not set(seeds(1)) & set(first)
 
 

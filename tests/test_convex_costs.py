@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from regression_runs import Array, run
 
-from problems.coembedding import MetricRegression
+from problems.coembedding import (
+    LinkPrediction,
+    MetricRegression,
+    MultilabelCoembedding,
+    OneVsRestCoembedding,
+)
 from problems.coembedding.cost import closed_form
 from problems.coembedding.instances import convex_costs
 from rmopt import InvalidInputError, Problem
@@ -68,6 +73,23 @@ def test_costs_are_convex(name: str) -> None:
             between = mixture(np.array([1 - share, share]))[0]
             assert between <= (1 - share) * ends[0] + share * ends[1] + 1e-9 * max(ends)
             assert between >= loss.lower_bound
+
+
+def test_lower_bounds_are_attained() -> None:
+    """Where what belongs together lies in one place, and all else is far away."""
+    X, Y = np.ones((3, 1)), np.array([[1, 0, 1, 0]] * 3)
+    labels = np.array([[0.0], [0.0], [4.0], [0.0], [4.0], [2.0]])
+    links = LinkPrediction(np.eye(3), [[0, 1], [0, 2]], [1, 0])
+    for cost, Q, least in (
+        (MultilabelCoembedding(X, Y), labels, 6.0 * np.log(2.0)),
+        (OneVsRestCoembedding(X, Y), labels, 0.0),
+        (links, np.array([[0.0], [0.0], [10.0], [5.0]]), np.log(2.0)),
+    ):
+        assert cost.at(Q).value == pytest.approx(least, rel=1e-14)
+        assert cost.lower_bound == pytest.approx(least, rel=1e-14)
+    negative, other = MetricRegression(np.eye(2)), MetricRegression(np.eye(2))
+    negative.lower_bound = -1.0
+    assert (negative + other + Trace(0.5)).lower_bound == -1.0
 
 
 def test_the_preconditioner_is_symmetric_and_positive() -> None:

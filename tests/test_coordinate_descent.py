@@ -193,9 +193,13 @@ def test_compiled_steps_follow_the_reference_for_100_steps() -> None:
         schedule, etas = np.random.default_rng(0).integers(7, size=(100, 1)), np.full(100, 0.99)
         reference = CoordinateReference(manifold, cost, retraction, EXACT)
         compiled = LogDetEngine(manifold, cost, retraction, EXACT)
-        expected = reference.advance(reference.load(start), schedule, etas).point
-        found = compiled.dump(compiled.advance(compiled.load(start), schedule, etas))
+        followed = reference.advance(reference.load(start), schedule, etas)
+        state = compiled.advance(compiled.load(start), schedule, etas)
+        expected, found = followed.point, compiled.dump(state)
         assert np.abs(found - expected).max() < 1e-10 * np.abs(expected).max()
+        # What the relative residual is made of; and the inverse was carried along, not made anew.
+        np.testing.assert_allclose(compiled.gradients_of(state), reference.gradients_of(followed), atol=1e-8)
+        assert state.renewals == 0
 
 
 @pytest.mark.parametrize(

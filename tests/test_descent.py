@@ -20,6 +20,7 @@ from descent_parts import (
     WEIGHTS,
     A,
     B,
+    Conditioned,
     Counted,
     CountedTwice,
     Fit,
@@ -151,6 +152,61 @@ def test_a_refused_step_is_tried_again_without_new_products(tmp_path: Path) -> N
             for most in (budget, 200):
                 parted = make(max_iter=most).run(problem, random_state=1, checkpoint=kept)
             same_bits(unbroken, parted)
+
+
+def test_products_of_several_inner_steps_are_found_again_where_a_run_goes_on(tmp_path: Path) -> None:
+    """In Rosenbrock's valley."""
+    cost = autograd_cost(lambda x: anp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2))
+    problem, start = Problem(Euclidean(10), cost), np.full(10, -1.0)
+    make = partial(TrustRegions, first_radius=1e3)
+    refused = [state.steps for state in make(max_iter=20).iterate(problem, start) if state.memory[1]]
+    assert len(refused) > 2
+    unbroken = make(max_iter=20).run(problem, start, random_state=0)
+    for budget in refused:
+        for most in (budget, 20):
+            kept = Checkpoint(tmp_path / f"{budget}.npz", every_seconds=0)
+            parted = make(max_iter=most).run(problem, start, random_state=0, checkpoint=kept)
+        same_bits(unbroken, parted)
+
+
+def test_steps_that_the_region_holds_back_are_as_long_as_its_radius() -> None:
+    """Conjugate gradients go further from the start with each of their steps, up to the minimum."""
+    weights = np.arange(1.0, 11.0)[:, None]
+    start = np.ones((10, 1))
+    for cost, metric in (
+        (Fit(0.0 * start, weights), 1.0),
+        (Conditioned(0.0 * start, weights), 2.0 * weights),
+    ):
+        whole = float(np.sum(metric * start**2)) ** 0.5
+        for share in (0.2, 0.5, 0.8, 0.95):
+            solver = TrustRegions(first_radius=share * whole, max_iter=1)
+            step = solver.run(Problem(Euclidean(10, 1), cost), start).point - start
+            assert np.sum(metric * step**2) ** 0.5 == pytest.approx(share * whole, rel=1e-12)
+
+
+def test_the_radius_follows_what_steps_bring() -> None:
+    def after(*terms: float) -> tuple[float, float]:
+        """Return the length of a first step from 0 within a radius of 1, and the radius that it leaves."""
+        cost = autograd_cost(lambda x: anp.sum(sum(c * x**power for power, c in enumerate(terms, 1))))
+        solver = TrustRegions(first_radius=1.0, max_iter=1)
+        *_, last = solver.iterate(Problem(Euclidean(1, 1), cost), np.zeros((1, 1)))
+        return last.step_length, last.memory[0]
+
+    # Of −x + c x³ the model is straight, and a step of length 1 brings the share 1 − c of what it promised.
+    for c, wanted in ((0.2, (1.0, 2.0)), (0.5, (1.0, 1.0)), (0.85, (1.0, 0.25))):
+        assert after(-1.0, 0.0, c) == wanted
+    length, radius = after(-1.0, 0.0, 1.02)
+    assert length == 0.0
+    assert radius <= 0.25
+    # A parabola is its own model.
+    assert after(-1.5, 0.5) == (1.0, 2.0)
+
+
+def test_steps_of_cubics_minimise_their_model() -> None:
+    """The first weight of the cube makes that of a parabola −g s + h s²/2 + σ s³/3 with σ = h²/(10 g)."""
+    problem = Problem(Euclidean(1, 1), Fit(np.zeros((1, 1)), 2.0))
+    step = AdaptiveCubics(max_iter=1).run(problem, np.array([[3.0]])).history[1]["step_length"]
+    assert step == pytest.approx(15.0 * (1.4**0.5 - 1.0), rel=1e-12)
 
 
 # Counts, transports, Hessians, preconditioners

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,17 +15,22 @@ from rmopt import InvalidInputError, Problem
 from rmopt.core import Cost, MissingCapabilityError
 from rmopt.manifolds import Euclidean, PositiveDefinite, Sphere
 from rmopt.solvers import (
+    LBFGS,
     Backtracking,
     Checkpoint,
+    Conjugate,
     ConjugateGradient,
     Direction,
     Exact,
     GradientDescent,
     LineSearchSolver,
+    QuasiNewton,
     SteepestDescent,
     StepLength,
+    StrongWolfe,
     TrustRegions,
 )
+from rmopt.solvers.directions import RULES
 
 Array = np.ndarray
 
@@ -111,6 +117,42 @@ def test_exact_steps() -> None:
     assert (result.steps, result.history[-1]["costs"]) == (3, 4)
     with pytest.raises(MissingCapabilityError, match=r"Rayleigh has no `exact_step"):
         GradientDescent(Exact()).run(PLACES["sphere"][0])
+
+
+def test_quadratics_end_after_as_many_exact_steps_as_they_have_curvatures() -> None:
+    for direction in (QuasiNewton(), *map(Conjugate, RULES)):
+        solver = LineSearchSolver(direction, Exact(), tol=1e-10)
+        result = solver.run(PLACES["euclidean"][0], random_state=0)
+        assert (result.converged, result.steps) == (True, 3), direction
+
+
+def test_quasi_newton_takes_the_unit_of_a_cost_from_its_steps() -> None:
+    for unit in (2.0**-20, 1.0, 2.0**20):
+        problem = Problem(Euclidean(5, 3), Fit(B, unit * np.array([1.0, 3.0, 10.0])))
+        result = LBFGS(tol=1e-10).run(problem, random_state=0)
+        assert result.converged
+        # All but the first step are tried whole, and taken.
+        assert {row["step_size"] for row in result.history[2:]} == {1.0}
+        assert result.counts["costs"] == result.steps + 1 < 20
+
+
+def test_steps_of_strong_wolfe_meet_both_conditions() -> None:
+    seen = []
+
+    class Watched(SteepestDescent):
+        def after(self, move: Any, memory: Any) -> Any:
+            seen.append((move.cost - move.start.cost) / (move.t * move.slope))
+            seen.append(abs(move.slope_after / move.slope))
+            return memory
+
+    for place, seed in itertools.product(("euclidean", "sphere", "stiefel"), range(5)):
+        # No further than rounding leaves the fall of the cost to be told.
+        solver = LineSearchSolver(Watched(), StrongWolfe(0.4, 0.5), tol=1e-3)
+        assert solver.run(PLACES[place][0], random_state=seed).converged
+    falls, slopes = np.reshape(seen, (-1, 2)).T
+    assert len(falls) > 100
+    assert falls.min() >= 0.4
+    assert slopes.max() <= 0.5
 
 
 def test_steps_that_are_too_long_are_made_shorter() -> None:

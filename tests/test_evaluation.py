@@ -107,8 +107,9 @@ class TestPrecisionAtK:
     def test_ties_at_the_cut_take_the_mean_over_their_orders(self) -> None:
         """Query 0 (class a): a above, then three equal scores with one a among them, then b."""
         scores = np.array([[0.0, 9, 5, 5, 5, 1]])
-        found = evaluate_retrieval(lambda rows: scores, list("aaabbb"), queries=[0], ks=(1, 2, 3, 4, 5))
-        expected = {1: 1, 2: (1 + 1 / 3) / 2, 3: (1 + 2 / 3) / 3, 4: 2 / 4, 5: 2 / 5}
+        found = evaluate_retrieval(lambda rows: scores, list("aaabbb"), queries=[0], ks=(1, 2, 3, 4, 5, 8))
+        # Also where fewer than k documents are ranked it is a share of k.
+        expected = {1: 1, 2: (1 + 1 / 3) / 2, 3: (1 + 2 / 3) / 3, 4: 2 / 4, 5: 2 / 5, 8: 2 / 8}
         assert found.precision_at == pytest.approx(expected, rel=1e-15)
 
     def test_without_ties_is_the_count_among_the_first(self, y: np.ndarray) -> None:

@@ -41,6 +41,10 @@ def test_averaging_weights_keep_the_mean_and_spread_it(name: str) -> None:
     np.testing.assert_allclose(values, 5.5, atol=1e-8)
 
 
+def test_averaging_weights_of_a_path_by_hand() -> None:
+    np.testing.assert_allclose(Graph.path(3).averaging * 3.0, [[2, 1, 0], [1, 1, 1], [0, 1, 2]], rtol=1e-15)
+
+
 def test_sizes() -> None:
     assert len(Graph.path(5).edges) == 4
     assert len(Graph.ring(5).edges) == 5

@@ -42,6 +42,9 @@ def test_calibrated_label_ranking_by_hand() -> None:
     model = CalibratedLabelRanking(LogisticRegression(C=100.0)).fit(X, Y)
     assert (0, 1) in [pair[:2] for pair in model.pairs_]
     np.testing.assert_array_equal(model.predict(np.array([[-1.2], [1.2]])), [[0, 1, 0], [1, 0, 0]])
+    # Votes for the winner 3, for the loser 1, for the absent one 0, and 2 for the virtual one.
+    votes = model.decision_function(np.array([[-1.2], [1.2]]))
+    np.testing.assert_array_equal(votes, [[-1.0, 1.0, -2.0], [1.0, -1.0, -2.0]])
     assert model.n_labels_ == 3
 
 

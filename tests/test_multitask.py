@@ -59,9 +59,9 @@ def test_multitask_is_equation_14_and_not_15() -> None:
 
 
 def test_errors_of_tasks_with_one_test_row_have_no_variance_of_their_own() -> None:
-    X, y = np.eye(4), np.array([0.0, 2.0, 1.0, 1.0])
+    X, y = np.eye(4), np.array([0.0, 4.0, 1.0, 1.0])
     bundle = TaskBundle("pairs", "by hand", X, y, np.array([0, 0, 1, 1]))
-    found = _errors(bundle, np.array([True, False, True, False]), np.ones(2))
+    found = _errors(bundle, np.array([True, False, True, False]), np.array([2.0, 1.0]))
     assert found["nmse"] == 1.0
     assert np.isnan(found["nmse_test"])
 

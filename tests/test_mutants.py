@@ -1,4 +1,7 @@
-"""The checks, checked: parts as strangers write them, right ones that pass and wrong ones that a named law finds."""
+"""The checks, checked: parts as strangers write them, right ones that pass and wrong ones that a named law finds.
+
+What tests find in the library itself is in `mutation.py`, which is run by hand.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mutation
 import numpy as np
 import pymanopt
 import pytest
@@ -869,6 +873,11 @@ def test_every_law_has_a_part_that_breaks_it() -> None:
     assert found == laws | {"rigidity", "order 2", "gradient", "Hessian"}
     page = (Path(__file__).parents[1] / "docs" / "extend" / "index.md").read_text(encoding="utf-8")
     assert not [law for law in laws if not re.search(rf"[|,] {law}[,;]? ", page)]
+
+
+def test_mistakes_in_the_library_can_still_be_made() -> None:
+    assert not list(filter(None, map(mutation.Mutant.flaw, mutation.MUTANTS)))
+    assert len({mutant.name for mutant in mutation.MUTANTS}) == len(mutation.MUTANTS)
 
 
 # Right parts: of strangers, and of the library

@@ -20,7 +20,7 @@ from rmopt import Problem
 from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost
 from rmopt.core.points import packed, unpacked
 from rmopt.core.psd import point_of
-from rmopt.costs import ConvexCost, Grid, Pairs, Trace
+from rmopt.costs import ConvexCost, EmbeddedCost, Grid, Pairs, Trace
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann, PolarPSD, PSDFactors, PSDFixedRank
 from rmopt.solvers import (
@@ -112,6 +112,51 @@ def test_the_certified_gap_is_never_below_the_true_one() -> None:
         assert found.gap >= true - 1e-12 * minimum
         close += found.gap <= 1e-6 * found.objective
     assert 10 <= close <= 190
+
+
+class Linear(EmbeddedCost):
+    """−⟨M, W⟩, which has no lower bound: its certificates hold −∇f = M and nothing else."""
+
+    lower_bound = -1e9
+
+    def __init__(self, M: Array) -> None:
+        self.features, self.M = np.eye(len(M)), M
+
+    def measure(self, A: Array, B: Array) -> Array:
+        return A @ B.T
+
+    def spread(self, slopes: Array, Z: Array) -> Array:
+        return slopes @ Z
+
+    def loss(self, measurements: Array) -> tuple[float, Array]:
+        return -float(np.vdot(self.M, measurements)), -self.M
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_of_large_matrices_hold_where_points_are_not_stationary(seed: int) -> None:
+    rng, p = np.random.default_rng(seed), 240
+    V = np.linalg.qr(rng.standard_normal((p, p)))[0]
+    tied = np.diag(np.r_[0.0, 0.0, -rng.uniform(1.0, 5.0, p - 2)] + 3.0)
+    tied[0, 2] = tied[2, 0] = 0.5
+    rising = np.linspace(0.0, 3.0, p)
+    for name, M, Y, tol in (
+        # Of the largest eigenvector a part lies in the columns of Y, and the rest outside.
+        ("both", V @ tied @ V.T, V[:, :2], 1e-8),
+        ("inside", (V * rising) @ V.T, V[:, -2:], 1e-8),
+        ("outside", (V * rising) @ V.T, V[:, :2], 1e-8),
+        ("outside, roughly", (V * rising) @ V.T, V[:, :2], 0.1),
+    ):
+        exact = np.linalg.eigvalsh(M)[-1] - 1.0
+        found = certify(Linear(M) + Trace(1.0), Y, tol=tol)[0].eigenvalue
+        assert exact <= found * (1.0 + 1e-14), name
+        assert found <= exact + (0.5 if name == "both" else tol), name
+
+
+def test_bounds_of_small_matrices_allow_for_rounding() -> None:
+    """The largest eigenvalue of ones is their number, and computed it is often a little less."""
+    for n in range(2, 101):
+        found = certify(Linear(np.ones((n, n))) + Trace(1.0), np.zeros((n, 1)))[0].eigenvalue
+        assert n - 1.0 <= found <= (n - 1.0) * (1.0 + 1e-12)
 
 
 @pytest.mark.parametrize("name", sorted(convex_costs()))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import label_ranking_average_precision_score
+from sklearn.metrics import label_ranking_average_precision_score, ndcg_score
 from sklearn.model_selection import GridSearchCV
 
 from problems.ranking import (
@@ -313,6 +313,24 @@ def test_scores_are_scikit_learns_where_both_rank() -> None:
     ):
         with pytest.raises(InvalidInputError, match=message):
             mean_average_precision(*bad)
+
+
+def test_measures_of_the_first_places_follow_their_formulas() -> None:
+    rng = np.random.default_rng(7)
+    scores, Y = rng.permuted(np.tile(np.arange(7.0), (40, 1)), axis=1), rng.random((40, 7)) < 0.3
+    Y[0] = False
+    weights = 1.0 + (np.log(40.0) - 1.0) * 2.5**0.55 * (Y.sum(axis=0) + 1.5) ** -0.55
+    np.testing.assert_allclose(propensities(Y), 1.0 / weights, rtol=1e-14)
+    found = [
+        measure(scores, Y, *more, ks=(1, 3, 7))
+        for measure, *more in ((precision_at,), (ndcg_at,), (propensity_scored_precision_at, 1.0 / weights))
+    ]
+    for k in (1, 3, 7):
+        first = np.argsort(-scores, axis=1)[:, :k]
+        hits = np.take_along_axis(Y, first, axis=1)
+        gains = np.sum(hits * weights[first]) / np.sum(np.sort(Y * weights, axis=1)[:, ::-1][:, :k])
+        wanted = np.mean(hits), ndcg_score(Y, scores, k=k), gains
+        np.testing.assert_allclose([measure[k] for measure in found], wanted, rtol=1e-13)
 
 
 def test_bad_input_is_named_before_work_starts() -> None:

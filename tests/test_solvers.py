@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import math
 import os
@@ -22,6 +23,7 @@ from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.arrays import save_arrays
 from rmopt.core import MissingCapabilityError, Retraction, StorageError
 from rmopt.core.cost import as_sum
+from rmopt.core.streams import Stream, generator
 from rmopt.costs import BilinearSum, Loss, TripletSum, hinge, squared
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Sphere
 from rmopt.retractions import MetricProjection, SecondOrder
@@ -202,6 +204,12 @@ def test_samplers() -> None:
         InvalidInputError, match=r"batch_size = 61 must be an integer of at least 1 and at most 60"
     ):
         SGD(0.1, max_iter=9, batch_size=61).run(PROBLEM)
+
+
+def test_streams_of_random_numbers_are_apart() -> None:
+    """By the seed, by what the numbers are for, and by the place in the run."""
+    places = list(itertools.product((0, 1), Stream, ((), (1,), (2,))))
+    assert len({generator(seed, kind, *more).random() for seed, kind, more in places}) == len(places)
 
 
 def test_batches_above_the_rank_are_compiled_too() -> None:

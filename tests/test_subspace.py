@@ -344,6 +344,10 @@ def test_synthetic_entries_are_those_of_a_matrix_of_the_rank_wanted() -> None:
     assert sum(part.nnz for part in shares.tasks.parts.values()) == pytest.approx(5 * 3 * 357, abs=3)
     U = RTRMC(3, max_iter=100, tol=1e-12).learn(shares.tasks, None, 0)
     assert shares.test_rmse(U) < 1e-6
+    other = Grassmann(60, 3).random_point(np.random.default_rng(0))
+    held = sp.coo_array(sp.hstack([shares.test[agent] for agent in range(3)]))
+    gaps = shares.completed(other)[held.coords] - held.data
+    assert shares.test_rmse(other) == pytest.approx(np.sqrt(np.mean(gaps**2)), rel=1e-12)
     tasks, truth = shared_features_tasks(0)
     assert len(tasks) == 1000
     cost = MultitaskFeatures(tasks[:100], 2)
