@@ -133,7 +133,7 @@ def test_quasi_newton_takes_the_unit_of_a_cost_from_its_steps() -> None:
         assert result.converged
         # All but the first step are tried whole, and taken.
         assert {row["step_size"] for row in result.history[2:]} == {1.0}
-        assert result.counts["costs"] == result.steps + 1 < 20
+        assert result.history[-1]["costs"] == result.steps + 1 < 20
 
 
 def test_steps_of_strong_wolfe_meet_both_conditions() -> None:

@@ -181,6 +181,7 @@ def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array
     while doubt is None and len(errors) < LOOKS and 0.0 not in errors:
         there = cost.at(np.hstack([Y, t**0.5 * vector])).value
         off, noise = there - local.value - t * slope, ROUNDINGS * eps * max(abs(there), abs(local.value))
+        noise = max(noise, 1e-3 * t * abs(slope))
         errors.append(off / t if -off > noise else 0.0)
         t *= LONGER
         if agree(errors):
