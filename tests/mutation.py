@@ -72,6 +72,31 @@ TABLE = (
         ("relative-gap", "self.gap / self.excess", "self.gap / abs(self.objective)"),
         ("contradiction", "if excess < cost.trace_weight * trace", "if excess < 0.0 * trace"),
     )),
+    ("proof", "rmopt/solvers/certificate.py",
+     "test_certificates_of_strangers.py", (
+        ("gradient-nearby", "doubt = misfit(", "doubt = None and misfit("),
+        ("gradient-along", "errors.append(off / t if -off > noise else 0.0)", "errors.append(0.0 * off + noise * 0.0)"),
+        ("convexity", "if doubt is None and value < tangent", "if doubt is None and 0.0 * value > tangent"),
+    )),
+    ("proof", "rmopt/solvers/premise.py",
+     "test_premises.py", (
+        ("premise-norm", "if not abs(length * length - square) <= 0.01 * square < np.inf:", "if False:"),
+        ("premise-said", "- cost - h * said\n", "- cost\n"),
+        ("premise-bends", "if agree(bends):", "if False:"),
+        ("premise-slopes", "if agree(slopes):", "if False:"),
+        ("premise-flat", "max(2.0 * abs(bent), noise, h * flat)", "max(noise, h * flat)"),
+        ("premise-agreement", "> 0.8 * max(map(abs, last))", "> 0.0 * max(map(abs, last))"),
+        ("premise-quick", "if abs(off) <= max(", "if True or abs(off) <= max("),
+    )),
+    ("optimum", "rmopt/solvers/trust_regions.py",
+     "test_premises.py", (
+        ("saddle-left", "return state if below is None else self.begin(work, below)", "return state"),
+        ("saddle-curvature", "values[0] < -1e-6 * np.abs(values).max()", "values[0] < np.abs(values).max()"),
+    )),
+    ("optimum", "rmopt/solvers/descent.py",
+     "test_premises.py", (
+        ("rounding-at-start", "wanted = max(wanted, work.rounding)", "wanted = wanted"),
+    )),
     ("proof", "rmopt/costs/convex.py",
      "test_convex_costs.py::test_lower_bounds_are_attained", (
         ("bound-of-sum", "float(sum(bounds))", "float(max(bounds))"),

@@ -353,7 +353,7 @@ class AdaptiveCubics(ModelSolver):
             _lanczos(work, point, state.gradient / -state.norm, product), self.max_inner
         ):
             if sigma < 0.0:
-                # Ten steps of steepest descent, no further than the manifold is wide; of length 1 where nothing tells.
+                # Ten steps of steepest descent, no further than the manifold is wide; of length 1 if nothing tells.
                 sigma = max(diagonal[0] ** 2 / (10.0 * length), length / work.manifold.diameter**2) or length
             y = _cubic_minimum(np.array(diagonal), np.array(beside), length, sigma)
             # The model's gradient at the step is what the next Lanczos vector adds.
