@@ -75,7 +75,7 @@ TABLE = (
     ("proof", "rmopt/solvers/certificate.py",
      "test_certificates_of_strangers.py", (
         ("gradient-nearby", "doubt = misfit(", "doubt = None and misfit("),
-        ("gradient-along", "errors.append(off / t if -off > noise else 0.0)", "errors.append(0.0 * off + noise * 0.0)"),
+        ("gradient-along", "errors.append(off / t if -off > noise else 0.0)", "errors.append(0.0)"),
         ("convexity", "if doubt is None and value < tangent", "if doubt is None and 0.0 * value > tangent"),
     )),
     ("proof", "rmopt/solvers/premise.py",

@@ -169,6 +169,20 @@ class Wrong(Bounded):
         return value, self.by * slopes
 
 
+class WrongThere(Bounded):
+    """A cost whose gradient is wrong at factors of two columns."""
+
+    def at(self, Y: Array) -> Any:
+        return (Wrong(0.1) if Y.shape[1] == 2 else super()).at(Y)
+
+
+def test_a_gradient_that_is_wrong_at_the_point_alone_certifies_nothing() -> None:
+    cost = WrongThere() + Trace(1e-3)
+    certify(cost, np.eye(8)[:, :3])
+    with pytest.raises(InvalidInputError, match="along the certifying eigenvector"):
+        certify(cost, np.eye(8)[:, :2])
+
+
 class Waves(Bounded):
     """A cost that is not convex."""
 

@@ -137,6 +137,36 @@ def test_right_gradients_raise_no_alarm(kinds: Any, seeds: int) -> None:
             assert not _alarms(rough, kind, seed), (place, kind, seed, how)
 
 
+class Quantiles(Cost):
+    """Σ of 9 x above 0 and −x below, rounded over a width: at the minimum a kink, as far as differences see."""
+
+    def value(self, x: Array) -> float:
+        return float(np.sum(5.0 * np.sqrt(x**2 + 1e-24) + 4.0 * x))
+
+    def gradient(self, x: Array) -> Array:
+        return 5.0 * x / np.sqrt(x**2 + 1e-24) + 4.0
+
+
+def test_kinks_and_noise_are_no_misfits() -> None:
+    # Where no step is done more values are looked at.
+    kink = GradientDescent(gradient_norm=1e-3).run(
+        Problem(Euclidean(5), Quantiles()), np.full(5, -4e-12 / 3.0)
+    )
+    assert (kink.converged, kink.steps) == (True, 0)
+    problem = Problem(Sphere(7), Rough(Rayleigh(A), "noise"))
+    least = np.linalg.eigh(A)[1][:, -1]
+    for seed in range(300):
+        assert GradientDescent().run(problem, least, random_state=seed).converged
+
+
+def test_a_run_that_a_criterion_ends_is_held_to_its_slope() -> None:
+    problem, _ = PLACES["sphere"]
+    result = GradientDescent().run(problem, random_state=0, stop=Below(-2.0, "cost"))
+    assert result.converged
+    assert result.history[-1]["gradient_norm"] > 0.1
+    assert result.counts["costs"] == result.history[-1]["costs"] + 1
+
+
 class Saddle(Cost):
     """x² − y² + y⁴."""
 
@@ -182,7 +212,12 @@ def test_a_start_at_the_minimum_is_converged_soon(place: str, kind: str) -> None
     result = KINDS[kind]().run(problem, best, random_state=1)
     assert result.converged
     assert result.steps < 100
-    # Nor do directions of nothing but rounding lead off the manifold.
+
+
+@each_row("kind", KINDS)
+def test_directions_of_nothing_but_rounding_stay_on_the_manifold(kind: str) -> None:
+    problem, _ = PLACES["rotations"]
+    best = TrustRegions(gradient_norm=0.0).run(problem, random_state=0)
     KINDS[kind](tol=0.0).run(problem, best, random_state=1)
 
 
