@@ -91,7 +91,7 @@ TABLE = (
     ("optimum", "rmopt/solvers/trust_regions.py",
      "test_premises.py", (
         ("saddle-left", "return state if below is None else self.begin(work, below)", "return state"),
-        ("saddle-curvature", "values[0] < -1e-6 * np.abs(values).max()", "values[0] < np.abs(values).max()"),
+        ("saddle-direction", "_combined(basis, vectors[:, 0])", "_combined(basis, vectors[:, -1])"),
     )),
     ("optimum", "rmopt/solvers/descent.py",
      "test_premises.py", (
