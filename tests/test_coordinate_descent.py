@@ -143,7 +143,7 @@ def test_blocks_that_stall_at_the_boundary_are_told_and_whole_gradients_go_on(
     assert told[0].filename == __file__
     assert cost.value(found) > 1.01 * least
     factors = Problem(PSDFactors(10, 10), OnFactors(cost))
-    end = LBFGS().run(factors, np.sqrt(start), random_state=0)
+    end = LBFGS().run(factors, np.eye(10), random_state=0)
     assert end.converged
     assert cost.value(end.point @ end.point.T) < least + 1e-9 * abs(least)
     assert all(check_cost(factors))

@@ -30,8 +30,8 @@ class LogDetTriplet(BlockCost):
     Each triplet (q, p, n) says that the row q of X is more similar to the row p than to the row n. The paper prints
     the barrier with a plus; with κ = 0 it keeps W away from the boundary of the cone. With κ > 0 and a smooth loss
     the cost is smooth on the closed cone, as the convergence theorem of the paper asks; there, or with α = 0, the
-    minimum may be a singular W, which coordinate descent misses and whole gradients find: `LBFGS` on
-    ``PSDFactors(d, d)`` with ``OnFactors(cost)``.
+    minimum may be a singular W, which coordinate descent misses and whole gradients find: `LBFGS` from the
+    identity on ``PSDFactors(d, d)``, with ``OnFactors(cost)``.
 
     Parameters
     ----------
@@ -84,8 +84,6 @@ class LogDetTriplet(BlockCost):
     (True, True)
     """
 
-    # A `PSDPoint` is what `OnFactors` makes of factors.
-    point_type = (np.ndarray, PSDPoint)
     remedy = "take PositiveDefinite"
 
     def __init__(
@@ -123,6 +121,11 @@ class LogDetTriplet(BlockCost):
             f"LogDetTriplet({len(self.triplets)} triplets, {self.loss}, alpha={self.alpha:g}, beta={self.beta:g}, "
             f"kappa={self.kappa:g}, sparsity={self.sparsity:g}, score={SCORES[self.distance]!r})"
         )
+
+    @property
+    def point_type(self) -> Any:  # type: ignore[override]
+        """Arrays; and singular W, which `OnFactors` makes of factors, where there is no barrier at the boundary."""
+        return (np.ndarray, PSDPoint) if self.kappa > 0.0 or self.alpha == 0.0 else np.ndarray
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -131,13 +131,13 @@ class CoordinateDescent(ScheduledSolver):
         # With κ = 0 the barrier is infinite there, and eigenvalues of large matrices take their time.
         kept_inside = isinstance(cost, LogDetTriplet) and cost.alpha > 0.0 == cost.kappa
         if isinstance(manifold, PositiveDefinite) and not (result.converged or kept_inside):
-            values = np.linalg.eigvalsh(result.point)
-            if values[0] < EDGE * values[-1]:
+            d, values = manifold.d, np.linalg.eigvalsh(result.point)
+            if (share := values[0] / values[-1]) < EDGE:
                 warn(
-                    f"the run ended at the boundary of the cone (the least eigenvalue is {values[0] / values[-1]:.0e} "
-                    "of the largest), where rows and columns can stop far above the minimum: take a barrier, such as "
-                    f"alpha > 0 with kappa = 0, or whole gradients: LBFGS() on PSDFactors({manifold.d}, "
-                    f"{manifold.d}) with OnFactors(cost).",
+                    f"the run ended at the boundary of the cone (the least eigenvalue is {share:.0e} of the largest) "
+                    "where rows and columns can stop far above the minimum: take a barrier, such as alpha > 0 with "
+                    f"kappa = 0, or whole gradients: LBFGS().run(Problem(PSDFactors({d}, {d}), OnFactors(cost)), "
+                    f"numpy.eye({d})).",
                     RuntimeWarning,
                 )
         return result
