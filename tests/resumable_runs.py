@@ -191,7 +191,7 @@ CASES = {
         lambda: ranking(WarpRanking), lambda n: SGD(0.01, max_iter=n, sampler=warp_terms), 2000, 100_000
     ),
     "comet": Case(metric, lambda n: CoordinateDescent(max_iter=n), 200, 20_000),
-    "comet-kappa": Case(lambda: metric(kappa=0.1), lambda n: CoordinateDescent(max_iter=n), 200, 100_000),
+    "comet-kappa": Case(lambda: metric(kappa=0.01), lambda n: CoordinateDescent(max_iter=n), 200, 100_000),
     "comet-reference": Case(
         metric, lambda n: CoordinateDescent(max_iter=n, engine="reference", step_size=0.01), 60, 1000
     ),

@@ -12,11 +12,11 @@ from scipy.optimize import minimize
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.checks import check_cost
 from rmopt.core import Cost, MissingCapabilityError
-from rmopt.costs import LogDetTriplet, Loss, hinge, logistic, squared_hinge
+from rmopt.costs import LogDetTriplet, Loss, OnFactors, hinge, logistic, squared_hinge
 from rmopt.engines import CoordinateReference, LogDetEngine, choose_coordinate_engine
 from rmopt.kernels import log_det
 from rmopt.kernels.row_column import EXACT, FRACTION
-from rmopt.manifolds import Euclidean, PositiveDefinite
+from rmopt.manifolds import Euclidean, PositiveDefinite, PSDFactors
 from rmopt.retractions import (
     POSITIVE_DEFINITE_RETRACTIONS,
     Additive,
@@ -24,6 +24,7 @@ from rmopt.retractions import (
     SchurExponential,
 )
 from rmopt.solvers import (
+    LBFGS,
     SGD,
     Checkpoint,
     CoordinateDescent,
@@ -127,13 +128,25 @@ def test_smooth_costs_fall_at_a_linear_rate() -> None:
     assert np.corrcoef(line, np.log(gaps[clear]))[0, 1] > 0.98
 
 
-def test_without_a_barrier_at_the_boundary_blocks_may_stall() -> None:
-    """The theorem leaves the cone out: with κ > 0, rows and columns may stop at its boundary."""
-    cost = triplet_cost(loss=logistic, kappa=0.5, beta=1.0)
-    start = cost.best_multiple_of_identity()
-    found = CoordinateDescent(400, order="shuffled").run(problem_of(cost), start, random_state=0).point
-    assert np.linalg.eigvalsh(found)[0] < 1e-6
-    assert cost.value(found) > 1.01 * least_value(cost)
+@pytest.mark.parametrize("weights", [{"kappa": 0.5, "beta": 1.0}, {"alpha": 0.0, "beta": 1.0}])
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_blocks_that_stall_at_the_boundary_are_told_and_whole_gradients_go_on(
+    engine: str, weights: dict[str, float]
+) -> None:
+    """The theorem leaves the cone out: without a barrier there, rows and columns may stop at its boundary."""
+    cost = triplet_cost(loss=logistic, **weights)
+    start, least = cost.best_multiple_of_identity(), least_value(cost)
+    solver = CoordinateDescent(400 if engine == "compiled" else 20, order="shuffled", engine=engine)
+    with pytest.warns(RuntimeWarning, match="boundary.*kappa = 0.*PSDFactors") as told:
+        found = solver.run(problem_of(cost), start, random_state=0).point
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert cost.value(found) > 1.01 * least
+    factors = Problem(PSDFactors(10, 10), OnFactors(cost))
+    end = LBFGS().run(factors, np.eye(10), random_state=0)
+    assert end.converged
+    assert cost.value(end.point @ end.point.T) < least + 1e-9 * abs(least)
+    assert all(check_cost(factors))
 
 
 @pytest.mark.parametrize("order", ["uniform", "shuffled", "cyclic", "gauss-southwell"])

@@ -575,9 +575,16 @@ class TestFrames:
     def test_parquet_without_pyarrow_is_a_sentence(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
         with pytest.raises(InvalidInputError, match="pip install pyarrow"):
             load(written(tmp_path, "f.parquet", b""))
+        # One that is there, and does not work, says why.
+        for name in ("pyarrow.parquet", "pyarrow"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        written(tmp_path, "pyarrow.py", b"import what_it_needs")
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(InvalidInputError, match="what_it_needs"):
+            load(tmp_path / "f.parquet")
 
 
 @pytest.fixture

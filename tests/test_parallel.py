@@ -841,7 +841,7 @@ def test_a_crew_ends_what_it_began_and_outlives_forks() -> None:
         assert other.each(work, [5, 6], [0.0, 0.0]) == [5, 6]
     if hasattr(os, "fork"):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore")  # of forking beside threads
             child = os.fork()
         if not child:
             os._exit(0 if crew.each(work, [7, 8], [0.0, 0.0]) == [7, 8] else 1)

@@ -213,7 +213,7 @@ def test_a_fork_draws_for_itself() -> None:
     parent = os.getpid()
     ahead.taken(draw, 0, 100)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")  # of forking beside threads: that of JAX as well
         child = os.fork()
     if not child:
         signal.alarm(20)

@@ -15,8 +15,9 @@ from problems.cells import Cell, Settings
 from problems.coembedding.cost import MetricRegression, closed_form
 from problems.coembedding.figure import draw_curves
 from problems.comparison import Comparison, crossed
+from problems.door import package
 from problems.options import Resume, check_options, chosen_from, methods_option, whole_numbers
-from rmopt.core import InvalidInputError, Problem
+from rmopt.core import Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
 from rmopt.costs import SumOfCosts, Trace
@@ -69,10 +70,7 @@ def _one_shot(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution
 
 def conic_metric(loss: MetricRegression, beta: float, solver: str) -> tuple[Array, int]:
     """Return the n × n metric that a conic solver of cvxpy finds, CLARABEL or SCS, and its number of iterations."""
-    try:
-        import cvxpy as cp
-    except ImportError:
-        raise InvalidInputError(f"the solver {solver} needs cvxpy; pip install cvxpy.") from None
+    cp = package("cvxpy", instead=f"take another solver than {solver}")
     W = cp.Variable(loss.shape, PSD=True)
     residual = loss.target - loss.features @ W @ loss.features.T
     problem = cp.Problem(cp.Minimize(cp.sum_squares(residual) + beta * cp.trace(W)))

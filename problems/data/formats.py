@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from problems.door import package
 from rmopt.arrays import read_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, shown
@@ -408,12 +409,7 @@ def _mtx(path: Path) -> Table:
 
 
 def _parquet(path: Path) -> Table:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise InvalidInputError(
-            f"{path} needs pyarrow; python -m pip install pyarrow, or save it as .csv."
-        ) from None
+    parquet = package("pyarrow.parquet", instead=f"save {path} as .csv")
     with reading(path):
         columns = parquet.read_table(path).to_pydict()
     # pandas' numbers of the rows; an index with a name is a column.

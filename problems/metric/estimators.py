@@ -201,7 +201,7 @@ class CometMetric(TripletLearner):
         smaller α, the more epochs the minimum takes; with α = 0 it may not be reached.
     kappa : float
         What is added to the diagonal of W in the barrier. Above 0 nothing keeps W inside the cone, and where the
-        minimum lies at its boundary the descent can end well above it.
+        minimum lies at its boundary the descent can end far above it, and warns.
     sparsity : float
         Weight of Σ_k ‖row k without its diagonal entry‖: whole features lose their ties to the others. A step sees
         the term of its own feature alone: the descent stays a little above the minimum, and ends by its budget.

@@ -11,6 +11,7 @@ from rmopt.core.ambient import Array, RowColumn, dense
 from rmopt.core.arguments import bounded, number, one_of
 from rmopt.core.cost import BlockCost
 from rmopt.core.matrices import as_rows, row_dots
+from rmopt.core.psd import PSDPoint
 from rmopt.costs.bilinear import checked_triplets, of_its_own
 from rmopt.costs.losses import Loss, as_loss, hinge
 from rmopt.errors import InvalidInputError
@@ -28,7 +29,9 @@ class LogDetTriplet(BlockCost):
 
     Each triplet (q, p, n) says that the row q of X is more similar to the row p than to the row n. The paper prints
     the barrier with a plus; with κ = 0 it keeps W away from the boundary of the cone. With κ > 0 and a smooth loss
-    the cost is smooth on the closed cone, as the convergence theorem of the paper asks.
+    the cost is smooth on the closed cone, as the convergence theorem of the paper asks; there, or with α = 0, the
+    minimum may be a singular W, which coordinate descent misses and whole gradients find: `LBFGS` from the
+    identity on ``PSDFactors(d, d)``, with ``OnFactors(cost)``.
 
     Parameters
     ----------
@@ -81,7 +84,6 @@ class LogDetTriplet(BlockCost):
     (True, True)
     """
 
-    point_type = np.ndarray
     remedy = "take PositiveDefinite"
 
     def __init__(
@@ -121,6 +123,11 @@ class LogDetTriplet(BlockCost):
         )
 
     @property
+    def point_type(self) -> Any:  # type: ignore[override]
+        """Arrays; and singular W, which `OnFactors` makes of factors, where there is no barrier at the boundary."""
+        return (np.ndarray, PSDPoint) if self.kappa > 0.0 or self.alpha == 0.0 else np.ndarray
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and columns of W, (d, d)."""
         return self.rows.shape[1], self.rows.shape[1]
@@ -136,6 +143,7 @@ class LogDetTriplet(BlockCost):
 
     def value(self, point: Array) -> float:
         """Return the cost, the sparsity term included."""
+        point = _whole(point)
         targets = np.ones(len(self.triplets))
         total = self.loss.values(self.scores(point), targets).sum() + 0.5 * self.beta * np.vdot(point, point)
         if self.alpha > 0.0:
@@ -150,6 +158,7 @@ class LogDetTriplet(BlockCost):
 
     def gradient(self, point: Array) -> Array:
         """Return the symmetric Euclidean gradient of the smooth part: a subgradient where the loss has a kink."""
+        point = _whole(point)
         slopes = self.loss.slopes(self.scores(point), np.ones(len(self.triplets)))
         gradient = self._pulled(slopes) + self.beta * point
         if self.alpha > 0.0:
@@ -158,7 +167,7 @@ class LogDetTriplet(BlockCost):
 
     def hessian(self, point: Array, direction: Any) -> Array:
         """Return the derivative of the gradient along a symmetric direction."""
-        direction = symmetric(dense(direction))
+        point, direction = _whole(point), symmetric(dense(direction))
         curvatures = self.loss.curvatures(self.scores(point), np.ones(len(self.triplets)))
         result = self._pulled(curvatures * self.scores(direction)) + self.beta * direction
         if self.alpha > 0.0:
@@ -277,3 +286,7 @@ def _solved(matrix: Array, right: Array) -> Array:
 
 def _inverse(matrix: Array) -> Array:
     return symmetric(_solved(matrix, np.eye(len(matrix))))
+
+
+def _whole(point: Array | PSDPoint) -> Array:
+    return dense(point.as_ambient()) if isinstance(point, PSDPoint) else point

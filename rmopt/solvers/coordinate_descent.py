@@ -3,16 +3,25 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from rmopt.core.arguments import integer, number, one_of, optional
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
+from rmopt.costs import LogDetTriplet
 from rmopt.engines.choose import ENGINES, choose_coordinate_engine
 from rmopt.engines.coordinate import CoordinateDescentEngine
+from rmopt.errors import warn
+from rmopt.manifolds import PositiveDefinite
 from rmopt.renamed import renamed
+from rmopt.solvers.base import Result
 from rmopt.solvers.samplers import Cyclic, GaussSouthwell, Sampler, ShuffledEpochs, Uniform, as_order
 from rmopt.solvers.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.step_sizes import ExactLineSearch, StepSizeLike, as_step_size
 from rmopt.solvers.stop import Converged
+
+# Where the least eigenvalue is a smaller share of the largest, a matrix is at the boundary of the cone.
+EDGE = 1e-6
 
 ORDERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": Uniform,
@@ -27,7 +36,8 @@ class CoordinateDescent(ScheduledSolver):
     """The gradient of one block, a search along it, retraction; again and again.
 
     Runs on any manifold with blocks (`HasBlocks`). On `PositiveDefinite`, whose block k is row and column k, with
-    `LogDetTriplet` this is COMET (Atzmon, Shalit and Chechik 2015, Algorithm 1).
+    `LogDetTriplet` this is COMET (Atzmon, Shalit and Chechik 2015, Algorithm 1). A run there that ends at the
+    boundary of the cone may be far above the minimum, and warns.
 
     Parameters
     ----------
@@ -113,3 +123,21 @@ class CoordinateDescent(ScheduledSolver):
         assert isinstance(work.engine, CoordinateDescentEngine)
         residual = work.engine.residual(state)
         return Converged(f"an optimality residual of {residual:.1e}") if residual <= self.tol else None
+
+    def conclude(self, result: Result, work: Schedule, state: Any) -> Result:
+        """Warn where rows and columns ended at the boundary of the cone."""
+        engine: Any = work.engine
+        cost, manifold = engine.cost, engine.manifold
+        # With κ = 0 the barrier is infinite there, and eigenvalues of large matrices take their time.
+        kept_inside = isinstance(cost, LogDetTriplet) and cost.alpha > 0.0 == cost.kappa
+        if isinstance(manifold, PositiveDefinite) and not (result.converged or kept_inside):
+            d, values = manifold.d, np.linalg.eigvalsh(result.point)
+            if (share := values[0] / values[-1]) < EDGE:
+                warn(
+                    f"the run ended at the boundary of the cone (the least eigenvalue is {share:.0e} of the largest) "
+                    "where rows and columns can stop far above the minimum: take a barrier, such as alpha > 0 with "
+                    f"kappa = 0, or whole gradients: LBFGS().run(Problem(PSDFactors({d}, {d}), OnFactors(cost)), "
+                    f"numpy.eye({d})).",
+                    RuntimeWarning,
+                )
+        return result

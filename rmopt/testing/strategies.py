@@ -20,7 +20,8 @@ try:
     from hypothesis import strategies as st
 except ImportError as error:
     raise MissingCapabilityError(
-        "rmopt.testing.strategies needs hypothesis, which cannot be imported; install it: pip install hypothesis"
+        f"rmopt.testing.strategies needs hypothesis, which cannot be imported ({error}); install it: "
+        "pip install hypothesis"
     ) from error
 
 __all__ = ["ill_conditioned_points", "points", "problems", "tangents"]
