@@ -129,7 +129,7 @@ class CoordinateDescent(ScheduledSolver):
         engine: Any = work.engine
         cost, manifold = engine.cost, engine.manifold
         # With κ = 0 the barrier is infinite there, and eigenvalues of large matrices take their time.
-        kept_inside = isinstance(cost, LogDetTriplet) and cost.alpha > 0.0 == cost.kappa
+        kept_inside = isinstance(cost, LogDetTriplet) and cost.alpha > 0.0 and cost.kappa == 0.0
         if isinstance(manifold, PositiveDefinite) and not (result.converged or kept_inside):
             d, values = manifold.d, np.linalg.eigvalsh(result.point)
             if (share := values[0] / values[-1]) < EDGE:
