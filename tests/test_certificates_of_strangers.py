@@ -210,6 +210,20 @@ def test_a_cost_that_is_seen_not_to_be_convex_certifies_nothing() -> None:
         certify(Waves() + Trace(1e-3), np.linalg.cholesky(TARGET + np.pi))
 
 
+class Robust(Bounded):
+    """q/(1 + q) for the squared gap q, which flattens far away."""
+
+    def loss(self, measurements: Array) -> tuple[float, Array]:
+        gap = measurements - np.diag([3.0, 2.0, *6 * [0.0]])
+        q = float(np.sum(gap**2))
+        return q / (1.0 + q), 2.0 * gap / (1.0 + q) ** 2
+
+
+def test_a_robust_loss_certifies_nothing() -> None:
+    with pytest.raises(InvalidInputError, match="not convex"):
+        run(Robust() + Trace(0.05))
+
+
 @pytest.mark.parametrize("noise", [1e-12, 1e-8])
 def test_right_gradients_are_certified_whatever_the_value_is_rounded_to(noise: float) -> None:
     class Rough(Bounded):

@@ -326,7 +326,7 @@ class PymanoptSolver(Solver):
             return result
         gradient = problem.riemannian_gradient(found.point)
         norm = problem.manifold.norm(found.point, gradient)
-        return held(result, Oracle(problem, None, None, seed), found.cost, gradient, norm, norm)
+        return held(result, Oracle(problem, None, None, seed), found.cost, gradient, norm, norm, np.inf)
 
 
 def _drawing(problem: Problem, first: Any, rng: np.random.Generator) -> Problem:

@@ -265,7 +265,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
         gradient = oracle.gradient(result.point, ambient)
         norm = work.manifold.norm(result.point, gradient)
         return ConstrainedResult(
-            **vars(held(result, oracle, cost, gradient, norm, norm)),
+            **vars(held(result, oracle, cost, gradient, norm, norm, state.first_norm)),
             violation=state.violation,
             equality_multipliers=state.equal,
             inequality_multipliers=state.unequal,

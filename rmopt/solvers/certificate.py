@@ -157,12 +157,12 @@ def certify(
         raise _contradicted(
             cost, f"its value is {local.value:.6g} and still falls along an eigenvector of −∇f"
         )
-    _check_premises(cost, Y, local, vectors[:, :1])
+    _check_premises(cost, Y, local, vectors[:, :1], found.relative_gap)
     positive = values > 0.0
     return found, values[positive], vectors[:, positive]
 
 
-def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array) -> None:
+def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array, gap: float) -> None:
     """Refuse a gradient that the values contradict nearby or along the certifying eigenvector, and a cost not convex.
 
     At a random point nearby there are no kinks, and along the eigenvector no convex f falls faster than ∇f says.
@@ -176,7 +176,8 @@ def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array
     work = Oracle(Problem(PSDFactors(*near.shape), cost), None, None)
     value, ambient = work.look(near)
     gradient = work.gradient(near, ambient)
-    doubt = misfit(work, near, value, gradient, 1e-3 * work.manifold.norm(near, gradient), rng)
+    flat = 1e-3 * work.manifold.norm(near, gradient)
+    doubt = misfit(work, near, value, gradient, flat, rng, seen=flat)
     errors, t = list[float](), eps**0.4 * size
     while doubt is None and len(errors) < LOOKS and 0.0 not in errors:
         there = cost.at(np.hstack([Y, t**0.5 * vector])).value
@@ -189,12 +190,17 @@ def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array
                 f"along the certifying eigenvector the value changes by {slope + errors[-1]:.1e} a unit of trace, "
                 f"where the gradient says {slope:.1e}; hold the cost against rmopt.checks.check_gradient."
             )
-    tangent = local.value + float(np.vdot(aside, local.apply(aside)))
-    if doubt is None and value < tangent - 1e-6 * max(abs(value), abs(local.value)):
-        doubt = (
-            f"its value nearby is {value:.6g}, below the tangent, {tangent:.6g} there: it is not convex; take a "
-            "solver for one rank, such as TrustRegions."
-        )
+    # Values along the eigenvector are looked at where little else stands between the point and a certificate.
+    shares = 4.0 ** -np.arange(6.0) if gap < 1e-3 else ()
+    for columns in [aside, *((share * size) ** 0.5 * vector for share in shares)] if doubt is None else ():
+        tangent = local.value + float(np.vdot(columns, local.apply(columns)))
+        value = cost.at(np.hstack([Y, columns])).value
+        if value < tangent - 1e-6 * max(abs(value), abs(local.value), abs(tangent)):
+            doubt = (
+                f"its value nearby is {value:.6g}, below the tangent, {tangent:.6g} there: it is not convex; take a "
+                "solver for one rank, such as TrustRegions."
+            )
+            break
     if doubt is not None:
         raise InvalidInputError(f"{cost} has no certificate of optimality: {doubt}")
 

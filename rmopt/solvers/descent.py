@@ -191,5 +191,7 @@ class GradientSolver(CheckedValue, Solver):
 
     def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:
         work.counts[:] = state.counts
-        result = held(result, work, state.cost, state.gradient, state.norm, self.limit(work, state))
+        result = held(
+            result, work, state.cost, state.gradient, state.norm, self.limit(work, state), state.first_norm
+        )
         return replace(result, counts=counts_of(work.counts))

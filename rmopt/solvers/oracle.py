@@ -1,6 +1,7 @@
 """A problem as solvers of whole gradients ask it, and where they stand."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from math import inf, isfinite
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from rmopt.solvers.base import broke_down
 # What needs no look before it is taken for a number.
 _FLOATS = (float, np.float64, np.float32)
 # The length, as a share of that of its terms, that rounding may leave of a gradient.
-ROUNDED_AWAY = 512.0 * np.finfo(float).eps
+ROUNDED_AWAY = 256.0 * np.finfo(float).eps
 # A gradient that promises less than this share of the cost may be that of a minimum, and so may the reverse.
 MINIMAL = 1e-9
 # Length of a step between two gradients whose difference stands for the Hessian.
@@ -346,18 +347,19 @@ class Oracle:
         It is that of its entries around a manifold which has their metric and, where the gradient is so short that
         the point may be a minimum, that of what a change of the point by a share of its size makes of it.
         """
-        manifold, length = self.manifold, 0.0
+        manifold, length, size = self.manifold, 0.0, size_of(point)
         if is_extrinsic(manifold, manifold.default_transport):
             entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else {0: ambient}
             length = size_of({i: block for i, block in entries.items() if isinstance(block, np.ndarray)})
-        way = max(manifold.typical_dist, size_of(point))
         # Costs of exact fits vanish faster than their gradients.
-        share, least = norm * way, MINIMAL * self.coarseness**0.5
+        share, least = norm * size, MINIMAL * self.coarseness**0.5
         if share <= least * abs(cost) or abs(cost) <= least * share:
-            h = DIFFERENCE * self.coarseness ** (1.0 / 3.0)
+            # Near enough for narrow valleys, and far enough for the difference to be more than rounding.
+            h = (np.finfo(float).eps * self.coarseness) ** (2.0 / 3.0)
             along = manifold.random_tangent_vector(point, generator(self.seed, Stream.DIRECTIONS))
-            there = self.retract(point, along, h * way)
-            change = manifold.norm(there, self.gradient(there)) - norm
-            length += max(change, 0.0) / h if isfinite(change) else 0.0
+            with suppress(ValueError):
+                there = self.retract(point, along, h * size / size_of(along))
+                change = manifold.norm(there, self.gradient(there)) - norm
+                length += max(change, 0.0) / h if isfinite(change) else 0.0
             self._ambient = point, ambient
         return ROUNDED_AWAY * self.coarseness * length

@@ -1,5 +1,6 @@
 """Whether the gradient that a run ends by fits the values of the cost: what `converged` rests on."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,29 +16,34 @@ from rmopt.solvers.oracle import Oracle
 Ended = TypeVar("Ended", bound=Result)
 
 # Steps of a close look, each so many times as long as the one before. Three in a row must agree.
-LOOKS, LONGER, AGREED = 5, 8.0, 3
+LOOKS, LONGER, AGREED = 6, 8.0, 3
 # Roundings of a value that may be wrong with it.
 ROUNDINGS = 16.0
 
 
-def held(result: Ended, work: Oracle, cost: float, gradient: Any, norm: float, limit: float) -> Ended:
+def held(
+    result: Ended, work: Oracle, cost: float, gradient: Any, norm: float, limit: float, first: float
+) -> Ended:
     """Return a result that is converged only where the gradient at its end fits the cost; otherwise warn.
 
     Parameters
     ----------
     result : Result
     work : Oracle
-        Of the problem. It counts the values of the cost that are asked for: one, and up to ten more where this one
-        does not seem to fit, or the run did no step.
+        Of the problem. It counts the values of the cost that are asked for: one, and up to thirteen more where this
+        one does not seem to fit or cannot tell, or the run did no step.
     cost, gradient, norm : object
         At the end. The length of the gradient is what the run ends by.
     limit : float
         A slope up to this is none.
+    first : float
+        The length of the first gradient: a thousandth of it is to be seen.
     """
     if not result.converged:
         return result
     rng, flat = generator(work.seed, Stream.DIRECTIONS), max(norm, limit)
-    doubt = misfit(work, result.point, cost, gradient, flat, rng, ended=True, quick=result.updates > 0)
+    seen = 0.0 if result.updates == 0 else 1e-3 * first
+    doubt = misfit(work, result.point, cost, gradient, flat, rng, seen=seen, ended=True)
     if doubt is None:
         return result
     warn(f"the run ended by {result.stopped_by}, and has not converged: {doubt}", RuntimeWarning)
@@ -47,15 +53,15 @@ def held(result: Ended, work: Oracle, cost: float, gradient: Any, norm: float, l
 @np.errstate(all="ignore")
 def misfit(
     work: Oracle, point: Any, cost: float, gradient: Any, flat: float, rng: np.random.Generator,
-    *, ended: bool = False, quick: bool = False,
+    *, seen: float = 0.0, ended: bool = False,
 ) -> str | None:  # fmt: skip
     """Return in a sentence how values of the cost contradict a gradient, or that a run `ended` at a minimum; or None.
 
     Central differences along a random direction have no error of first order for any retraction. The cost contradicts
     the gradient where it rises and falls by more than it bends, and a minimum where it falls on both sides, at three
     lengths of the step that differ by a factor of 64: noise of the cost, whatever its size, and kinks do not.
-    Differences of slopes up to `flat` are none. A `quick` look ends with one value where it fits, at a step too short
-    for a bend to be seen.
+    Differences of slopes up to `flat` are none. Where one up to `seen` would show at a step so short that no bend is
+    seen, a single value there is enough, if it fits.
     """
     manifold = work.manifold
     along = manifold.random_tangent_vector(point, rng)
@@ -68,23 +74,30 @@ def misfit(
     if not square > 0.0:
         return None
     along = along * (1.0 / square**0.5)
-    said = float(work.inner(point, gradient, along))
+    said, steep = float(work.inner(point, gradient, along)), manifold.norm(point, gradient)
     eps = float(np.finfo(real_type(*arrays_of(point))).eps)
-    way = max(manifold.typical_dist, size_of(point))
-    if quick:
-        h = eps**0.5 * way
-        off = _value(work, point, along, h) - cost - h * said
-        if abs(off) <= max(8.0 * ROUNDINGS * eps * abs(cost), h * flat):
-            return None
-    slopes, bends, h = list[float](), list[float](), eps**0.4 * way
-    for _ in range(LOOKS):
+    # As far as the numbers of the point are changed by a share of their size.
+    way = size_of(point) / size_of(along) or manifold.typical_dist
+
+    def look(h: float) -> tuple[float, float, float]:
+        """Return by how much one end is further off than said, both are off the middle, and what rounding hides."""
         up, down = (_value(work, point, along, t) for t in (h, -h))
         noise = ROUNDINGS * eps * max(abs(cost), abs(up), abs(down))
-        # By how much one end is further off than the gradient says, and both together are off the middle.
-        off, bent = 0.5 * (up - down) - h * said, 0.5 * (up + down) - cost
-        slopes.append(off / h if abs(off) > max(2.0 * abs(bent), noise, h * flat) else 0.0)
-        bends.append(bent / h**2 if ended and -bent > max(2.0 * abs(off), noise) else 0.0)
-        if agree(slopes):
+        return 0.5 * (up - down) - h * said, 0.5 * (up + down) - cost, noise
+
+    h = eps**0.5 * way
+    noise = 8.0 * ROUNDINGS * eps * abs(cost)
+    if noise <= h * seen and abs(_value(work, point, along, h) - cost - h * said) <= max(noise, h * flat):
+        return None
+    slopes, bends, bent, clear, h = list[float](), list[float](), list[float](), list[bool](), eps**0.45 * way
+    for _ in range(LOOKS):
+        off, both, noise = look(h)
+        bent.append(abs(both))
+        # Kinks are as steep as they are bent, at the shortest step too.
+        clear.append(abs(off) > 2.0 * bent[-1])
+        slopes.append(off / h if abs(off) > max(noise, h * flat) else 0.0)
+        bends.append(both / h**2 if ended and -both > max(2.0 * abs(off), noise, 2.0 * h * steep) else 0.0)
+        if agree(slopes) and clear[-AGREED] and _goes_on(look, h / LONGER ** (AGREED - 1), slopes):
             return (
                 f"along a random direction the cost changes by {said + slopes[-1]:.1e} a unit of length, where the "
                 f"gradient says {said:.1e}; hold the cost against rmopt.checks.check_gradient."
@@ -92,12 +105,23 @@ def misfit(
         if agree(bends):
             return (
                 f"the gradient vanishes, but {h:.1e} away along a random direction and back the cost is lower by "
-                f"{-bent:.1e}: this is a maximum or a saddle; start elsewhere, or take TrustRegions."
+                f"{-both:.1e}: this is a maximum or a saddle; start elsewhere, or take TrustRegions."
             )
-        if not (slopes[-1] or bends[-1]) and len(slopes) == 1:
+        sharp = noise <= h * seen if seen else abs(both) > noise
+        if sharp and not any(slopes + bends):
+            return None
+        if not any(clear[-AGREED:] + bends) and bent[-1] > LONGER * bent[0]:
+            # It bends more and more.
             return None
         h *= LONGER
     return None
+
+
+def _goes_on(look: Callable[[float], tuple[float, float, float]], h: float, slopes: list[float]) -> bool:
+    """Return whether a slope is the same at a step that is far shorter, unless rounding hides it there."""
+    h /= LONGER**4
+    off, _, noise = look(h)
+    return abs(slopes[-1]) * h <= 2.0 * noise or agree([*slopes[-AGREED + 1 :], off / h])
 
 
 def agree(found: list[float]) -> bool:
@@ -113,5 +137,5 @@ def _value(work: Oracle, point: Any, along: Any, t: float) -> float:
         there = work.retract(point, along, t)
         work.counts[0] += 1
         return work.problem.real(work.cost.value(there))
-    except (ValueError, ArithmeticError):
+    except Exception:  # A cost may refuse what lies beside a boundary in its own way.
         return np.nan

@@ -30,7 +30,7 @@ ACCEPTED = 0.05
 # many roundings would be seen, and fewer are allowed for.
 ROUNDING = 1e3 * np.finfo(float).eps
 # Products with the Hessian to find the direction of least curvature of a start without gradient.
-KRYLOV = 30
+KRYLOV = 200
 
 
 @renamed(max_iterations="max_iter")
@@ -53,7 +53,7 @@ class ModelSolver(GradientSolver):
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         state = work.first(point, lambda state: self.begin_memory, lambda state: 0)
-        below = beside_saddle(work, state) if state.norm <= self.limit(work, state) else None
+        below = beside_saddle(work, state) if state.norm <= work.rounding and self.max_iter else None
         return state if below is None else self.begin(work, below)
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
@@ -377,10 +377,12 @@ def beside_saddle(work: Oracle, state: Iterate) -> Any | None:
     krylov = _lanczos(work, point, start * (1.0 / square**0.5), work.hessian(point, state.gradient))
     for basis, diagonal, beside, rest in islice(krylov, KRYLOV):  # noqa: B007
         values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside)
-        if rest * abs(vectors[-1, 0]) <= 0.1 * abs(values[0]):
+        # Differences of gradients know curvatures to about a millionth of the largest one.
+        known = 1e-12 * work.coarseness if work.bends else 1e-6 * work.coarseness ** (1.0 / 3.0)
+        known *= np.abs(values).max()
+        if values[0] < -known and rest * abs(vectors[-1, 0]) <= 0.1 * abs(values[0]):
             break
-    # Differences of gradients know curvatures to about a millionth of the largest one.
-    if not values[0] < -1e-6 * np.abs(values).max():
+    if not values[0] < -known:
         return None
     along, t = _combined(basis, vectors[:, 0]), max(manifold.typical_dist, size_of(point))
     noise = ROUNDING * work.coarseness * abs(state.cost)
