@@ -6,15 +6,18 @@ import json
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 from tabled import each_row
 
+from problems.coembedding import tagging_experiment
 from problems.coembedding.claims import optima_claims, table_claims
 from problems.coembedding.experiment import coembedding
 from problems.coembedding.methods import METHODS
 from problems.coembedding.regression_experiment import METHODS as STRATEGIES
 from problems.coembedding.regression_experiment import metric_regression
 from problems.coembedding.tagging_experiment import tagging
+from problems.data import TagBundle, load
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
 
@@ -109,9 +112,32 @@ def test_tags(run: Run, growth: str) -> None:
     alone: Outcome = tagging(run, betas="300", growth=growth, columns=2, tol=0.2, seeds=1, methods="ila")
     assert len(alone.rows) == len(alone.claims) == 1
     assert [row["method"] for row in alone.rows] == ["ILA, β = 300"]
+    # Which β is best is not for the test posts to say.
+    assert outcome.claims[2].reproduced is None
     empty: Outcome = tagging(run, betas="1e6", growth=growth, seeds=1, methods="ila")
     assert empty.rows[0]["rank"] == 0
     assert not empty.claims[0].reproduced
+
+
+def test_tags_choose_by_posts_of_the_training_part(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle, asked = load("toy-tags", None, TagBundle), []
+    test = bundle.held_out(0)
+
+    def trained(_: Any, model: Any, __: Any, train: Any, held: Any) -> Any:
+        asked.append((model.get_params().get("beta"), train, held))
+        return {"f1": 1.0 / len(asked), "rank": 1, "gap": None, "seconds": 0.0, "curve": []}
+
+    monkeypatch.setattr(tagging_experiment, "_trained", trained)
+    outcome = tagging(run, betas="30,300", seeds=1, select="first", methods="ila,pitf")
+    assert [beta for beta, *_ in asked[:2]] == [30.0, 300.0]
+    for _, train, held in asked[:-2]:
+        assert len(train) + len(held) == (~test).sum()
+        assert len(held)
+        assert not {*map(tuple, held.tolist())} & {*map(tuple, bundle.triples[test].tolist())}
+    # What was chosen is fitted to the whole training part, and measured on the test posts.
+    assert [beta for beta, *_ in asked[-2:]] == [30.0, None]
+    assert all(np.array_equal(held, bundle.triples[test]) for _, _, held in asked[-2:])
+    assert outcome.parameters["used"]["ILA"] == {"beta": 30.0}
 
 
 @each_row(
