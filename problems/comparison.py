@@ -136,6 +136,12 @@ def grown(
     return points, scores
 
 
+def at_an_edge(value: Any, values: Iterable[Any]) -> bool:
+    """Return whether a number is the least or the largest of three or more."""
+    apart = {one for one in values if isinstance(one, Real)}
+    return len(apart) > 2 and value in (min(apart), max(apart))
+
+
 def _past(points: Sequence[Settings], chosen: Settings) -> tuple[list[str], list[Settings]]:
     """Return which numbers are the least or the largest of three or more, and the points past them.
 
@@ -144,7 +150,7 @@ def _past(points: Sequence[Settings], chosen: Settings) -> tuple[list[str], list
     past: Settings = {}
     for name, value in chosen.items():
         values = sorted({one[name] for one in points if isinstance(one.get(name), Real)})
-        if len(values) > 2 and value in (values[0], values[-1]):
+        if at_an_edge(value, values):
             near = values[1] if value == values[0] else values[-2]
             after = float(f"{value * value / near:.3g}") if value * near > 0 else value
             after = max(1, round(after)) if isinstance(value, int) else after

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from tabled import each_row
 
-from problems.coembedding import tagging_experiment
+from problems.coembedding import baselines, tagging_experiment
 from problems.coembedding.claims import optima_claims, table_claims
 from problems.coembedding.experiment import coembedding
-from problems.coembedding.methods import METHODS
+from problems.coembedding.methods import METHODS, Searched
 from problems.coembedding.regression_experiment import METHODS as STRATEGIES
 from problems.coembedding.regression_experiment import metric_regression
 from problems.coembedding.tagging_experiment import tagging
@@ -97,6 +99,19 @@ def test_a_time_limit_ends_a_strategy(run: Run) -> None:
     assert outcome.rows[0]["rounds"] == 1
     assert outcome.rows[0]["relative_error"] > 1.0
     assert outcome.claims == []
+
+
+def test_people_are_told_where_the_edge_of_a_grid_is_best(tmp_path: Path, capsys: Any) -> None:
+    about: dict[str, Any] = {"seeds": 1, "rows": 60, "folds": 2, "starts": 0, "methods": "ila"}
+    told = "at the edge of its grid on 1 of 1 splits; try more --betas"
+    beta = coembedding(Run("test", 0, tmp_path), betas="1,2,5", **about).parameters["used"]["ILA"][0]["beta"]
+    assert (told in " ".join(capsys.readouterr().out.split())) is (beta != 2)
+    X, Y = load_digits(return_X_y=True)
+    for cs, edge in (([1e-9, 1e-8, 1e-3], True), ([1e-9, 1e-3], False)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(baselines, "UNIT_CS", cs), patch.setattr(baselines, "LONG_CS", cs)
+            model = Searched("br", "lr", cv=2).fit(X[:80], np.eye(10, dtype=int)[Y[:80]])
+        assert model.chosen_["edge"] is edge, model.chosen_
 
 
 @pytest.mark.parametrize("growth", ["linear", "exponential"])

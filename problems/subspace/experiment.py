@@ -95,7 +95,10 @@ def completion(
     methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}; empty: the usual ones.")] = "",
     method: options.OwnMethods = None,
     select: options.Select = "none",
-    folds: options.Folds = 5,
+    folds: Annotated[
+        int,
+        Option(min=1, help="Folds of the cross-validation; 1: by what a synthetic case holds out itself."),
+    ] = 5,
     n_jobs: options.Jobs = 1,
     resume: options.Resume = False,
 ) -> Outcome:
@@ -110,7 +113,7 @@ def completion(
     # Several BLAS threads would stand in the way of other processes, and of the compiled passes.
     with world.guard(), threadpool_limits(1, user_api="blas"):
         integer("--case", case, 0, 5)
-        options.check_options(locals(), seeds=1, iterations=1, folds=2)
+        options.check_options(locals(), seeds=1, iterations=1, folds=1 if case else 2)
         for option, value in (("--scale", scale), ("--updates", updates), ("--step-size", step_size)):
             number(option, value, above=0)
         number("--decay", decay, least=0)
