@@ -101,10 +101,10 @@ GROWTHS = 4
 def grown(
     grid: Sequence[Settings],
     measure: Callable[[Sequence[Settings]], Array],
-    best: Callable[[Sequence[Settings], Array], int],
+    best: Callable[[Array], Array],
     say: Callable[[str], object],
 ) -> tuple[list[Settings], Array]:
-    """Return the points of a grid with their scores, and those past its edges as long as the best one lies there.
+    """Return the points of a grid with their scores, and those past its edges as long as the best ones lie there.
 
     Parameters
     ----------
@@ -112,16 +112,17 @@ def grown(
     measure : callable
         Maps points to an array, whose last axis is theirs.
     best : callable
-        Maps points and what was measured to the place of the best one.
+        Maps what was measured to the places of those that are best, or as good.
     say : callable
         Tells people of an edge past which the grid cannot grow.
     """
     points, scores = list(grid), measure(grid)
     for growth in range(GROWTHS + 1):
-        chosen = points[best(points, scores)]
-        names, new = _past(points, chosen)
-        if not new:
+        alike = [_past(points, points[place]) for place in best(scores)]
+        names, new = alike[0]
+        if not all(names for names, _ in alike):
             break
+        chosen = points[best(scores)[0]]
         why = f"it grew {GROWTHS} times"
         try:
             more = measure(new) if growth < GROWTHS else None
@@ -375,7 +376,7 @@ class Comparison:
             return np.nan_to_num(means, nan=-np.inf)
 
         points, means = grown(
-            grid, measured, lambda _, means: int(means.argmax()) % means.shape[1],
+            grid, measured, lambda means: np.flatnonzero((means == means.max()).any(axis=0)),
             lambda what: self.run.say(f"{label}: {what}"),
         )  # fmt: skip
         way, place = np.unravel_index(means.argmax(), means.shape)

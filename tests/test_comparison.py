@@ -176,7 +176,7 @@ def test_a_grid_grows_where_its_edge_is_best(
 
 def test_numbers_at_two_edges_grow_alone_and_together() -> None:
     grid, asked = (
-        [{"a": 1.0, "b": 1.0, "c": 2}, {"a": 2.0, "b": 3.0, "c": 3}, {"a": 4.0, "b": 9.0, "c": 1}],
+        [{"a": 1.0, "b": 1.0, "c": 3}, {"a": 2.0, "b": 3.0, "c": 2}, {"a": 4.0, "b": 9.0, "c": 1}],
         [],
     )
 
@@ -184,12 +184,15 @@ def test_numbers_at_two_edges_grow_alone_and_together() -> None:
         asked.append(list(points))
         return np.array([one["a"] if one in grid else 0.0 for one in points])
 
-    points, scores = grown(grid, measure, lambda _, scores: int(scores.argmax()), print)
+    points, scores = grown(grid, measure, lambda scores: np.flatnonzero(scores == scores.max()), print)
     # No count is below 1.
     past = [{"a": 8.0, "b": 9.0, "c": 1}, {"a": 4.0, "b": 27.0, "c": 1}, {"a": 8.0, "b": 27.0, "c": 1}]
     assert asked == [grid, past]
     assert points == grid + past
     assert scores.tolist() == [1.0, 2.0, 4.0, 0.0, 0.0, 0.0]
+    # Where another one is as good, there is nothing past the edge.
+    points, _ = grown(grid, measure, lambda scores: np.flatnonzero(scores > 1.0), print)
+    assert points == grid
 
 
 def test_rows() -> None:

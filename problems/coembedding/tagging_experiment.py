@@ -109,7 +109,7 @@ def tagging(
 
         label, grid = chosen[one["method"]].label, chosen[one["method"]].grid
         points, f1 = grown(
-            grid, scores, lambda _, f1: int(f1.argmax()), lambda what: run.say(f"{label}: {what}")
+            grid, scores, lambda f1: np.flatnonzero(f1 == f1.max()), lambda what: run.say(f"{label}: {what}")
         )
         return {"parameters": points[int(f1.argmax())]}
 

@@ -545,15 +545,11 @@ class CompletionRuns:
                 why = refused
                 return float("inf")
 
-        def best(points: Sequence[Settings], errors: Array) -> int:
-            if not isinstance(method.estimator, Gossip):
-                return int(np.argmin(errors))
-            alike = np.flatnonzero(errors <= 1.01 * errors.min())
-            # Of plans that end alike, the one that begins fastest.
-            return int(max(alike, key=lambda place: itemgetter("step_size", "decay")(points[place])))
-
+        # Of gossip those that end alike.
+        near = 1.01 if isinstance(method.estimator, Gossip) else 1.0
         points, errors = grown(
-            method.grid, lambda points: np.array([error(values) for values in points]), best,
+            method.grid, lambda points: np.array([error(values) for values in points]),
+            lambda errors: np.flatnonzero(errors <= near * errors.min()),
             lambda what: self.run.say(f"{self.label(one)}: {what}"),
         )  # fmt: skip
         if errors.min() == float("inf"):
@@ -561,7 +557,11 @@ class CompletionRuns:
                 f"none of the {len(method.grid)} choices of the grid could be trained on every fold "
                 f"({str(why).rstrip('.')}); give more --folds, so that more is left to train on, or no --select."
             ) from why
-        return {"parameters": points[best(points, errors)]}
+        alike = [point for point, error in zip(points, errors, strict=True) if error <= near * errors.min()]
+        if not isinstance(method.estimator, Gossip):
+            return {"parameters": alike[0]}
+        # Of plans that end alike, the one that begins fastest.
+        return {"parameters": max(alike, key=itemgetter("step_size", "decay"))}
 
     def _trained(self, one: Settings, shares: Shares) -> Cell:
         """Train a model, and return what is measured of it; with the first seed also its trace."""
