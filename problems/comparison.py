@@ -37,6 +37,7 @@ from problems.cells import Cell, Cells, Settings, mean_and_sem
 from problems.methods import Method
 from problems.options import Selection, jobs
 from rmopt.core import DivergedError, InvalidInputError, Problem
+from rmopt.core.ambient import Array
 from rmopt.experiments import Claim, Run
 from rmopt.solvers import Solver
 from rmopt.solvers.threads import one_blas_thread
@@ -93,10 +94,70 @@ def crossed(**choices: Iterable[Any]) -> list[Settings]:
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
-def _at_an_edge(name: str, chosen: Settings, grid: Sequence[Settings]) -> bool:
-    """Return whether a number that was chosen is the least or the largest of three or more."""
-    values = {one[name] for one in grid if isinstance(one.get(name), Real)}
-    return len(values) > 2 and chosen[name] in (min(values), max(values))
+# How often a grid grows past an edge.
+GROWTHS = 4
+
+
+def grown(
+    grid: Sequence[Settings],
+    measure: Callable[[Sequence[Settings]], Array],
+    best: Callable[[Array], Array],
+    say: Callable[[str], object],
+) -> tuple[list[Settings], Array]:
+    """Return the points of a grid with their scores, and those past its edges as long as the best ones lie there.
+
+    Parameters
+    ----------
+    grid : sequence of dict
+    measure : callable
+        Maps points to an array, whose last axis is theirs.
+    best : callable
+        Maps what was measured to the places of those that are best, or as good.
+    say : callable
+        Tells people of an edge past which the grid cannot grow.
+    """
+    points, scores = list(grid), measure(grid)
+    for growth in range(GROWTHS + 1):
+        alike = [_past(points, points[place]) for place in best(scores)]
+        names, new = alike[0]
+        if not all(names for names, _ in alike):
+            break
+        chosen = points[best(scores)[0]]
+        why = f"it grew {GROWTHS} times"
+        try:
+            more = measure(new) if growth < GROWTHS else None
+        except ValueError as error:
+            # A share above 1, for example.
+            more, why = None, str(error).rstrip(".")
+        if more is None:
+            edges = " and ".join(f"{name} = {chosen[name]:g}" for name in names)
+            say(f"{edges} is the best, at the edge of a grid that grows no further ({why})")
+            break
+        points, scores = points + new, np.concatenate([scores, more], axis=-1)
+    return points, scores
+
+
+def at_an_edge(value: Any, values: Iterable[Any]) -> bool:
+    """Return whether a number is the least or the largest of three or more."""
+    apart = {one for one in values if isinstance(one, Real)}
+    return len(apart) > 2 and value in (min(apart), max(apart))
+
+
+def _past(points: Sequence[Settings], chosen: Settings) -> tuple[list[str], list[Settings]]:
+    """Return which numbers are the least or the largest of three or more, and the points past them.
+
+    The ratio to the next number is that of the last two; there is nothing past 0, and no count below 1.
+    """
+    past: Settings = {}
+    for name, value in chosen.items():
+        values = sorted({one[name] for one in points if isinstance(one.get(name), Real)})
+        if at_an_edge(value, values):
+            near = values[1] if value == values[0] else values[-2]
+            after = float(f"{value * value / near:.3g}") if value * near > 0 else value
+            after = max(1, round(after)) if isinstance(value, int) else after
+            past |= {name: after} if after != value else {}
+    new = [chosen | {name: after} for name, after in past.items()] + [chosen | past] * (len(past) > 1)
+    return list(past), new
 
 
 class Comparison:
@@ -254,9 +315,7 @@ class Comparison:
                     chosen = choice["parameters"]
                     said = {key: f"{one:g}" if isinstance(one, float) else one for key, one in chosen.items()}
                     values = ", ".join(f"{key} = {value}" for key, value in said.items())
-                    edges = " and ".join(key for key in chosen if _at_an_edge(key, chosen, method.grid))
-                    end = f", {edges} at the edge of the grid" if edges else ""
-                    self.run.say(f"{label(one)}, seed {seed}: {values} by cross-validation{end}")
+                    self.run.say(f"{label(one)}, seed {seed}: {values} by cross-validation")
                 made.append(one | choice | {"seed": seed})
         return sorted(made, key=itemgetter("seed"))
 
@@ -279,7 +338,7 @@ class Comparison:
         estimator : estimator
             Its `fit` runs in threads; where it diverges, with a `DivergedError`, the parameters lose.
         grid : sequence of dict
-            Of several that are best the first is chosen.
+            Of several that are best the first is chosen; it grows where that lies at its edge (see `grown`).
         X, y : array or sparse array
         cv : splitter
             Of scikit-learn.
@@ -301,23 +360,31 @@ class Comparison:
                 f"the {X.shape[0]:,} training rows cannot be dealt into folds ({error}); choose fewer by --folds, or "
                 "bring more rows."
             ) from error
-        values = [{f"estimator__{name}": [value] for name, value in one.items()} for one in grid]
         scorers = {way: partial(_score, score) for way, score in scoring.items()}
-        with self.run.ticks(f"selecting for {label}", len(folds) * len(grid)) as tick:
-            search = GridSearchCV(
-                _Trial(estimator, tick), values, cv=folds, scoring=scorers, refit=False, error_score="raise"
-            )
-            # The threads are many enough; those of BLAS would only be in their way.
-            with one_blas_thread(), parallel_config("threading", n_jobs=-1), warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "One or more of the .* scores are non-finite")
-                found = search.fit(X, y).cv_results_
-        means = {way: np.nan_to_num(found[f"mean_test_{way}"], nan=-np.inf) for way in scoring}
-        way = max(means, key=lambda way: means[way].max())
-        if means[way].max() == -np.inf:
+
+        def measured(points: Sequence[Settings]) -> Array:
+            """Return the mean scores of points, shape (ways, points)."""
+            values = [{f"estimator__{name}": [value] for name, value in one.items()} for one in points]
+            with self.run.ticks(f"selecting for {label}", len(folds) * len(points)) as tick:
+                trial, how = _Trial(estimator, tick), {"refit": False, "error_score": "raise"}
+                search = GridSearchCV(trial, values, cv=folds, scoring=scorers, **how)
+                # The threads are many enough; those of BLAS would only be in their way.
+                with one_blas_thread(), parallel_config("threading", n_jobs=-1), warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "One or more of the .* scores are non-finite")
+                    found = search.fit(X, y).cv_results_
+            means = np.array([found[f"mean_test_{way}"] for way in scoring])
+            return np.nan_to_num(means, nan=-np.inf)
+
+        points, means = grown(
+            grid, measured, lambda means: np.flatnonzero((means == means.max()).any(axis=0)),
+            lambda what: self.run.say(f"{label}: {what}"),
+        )  # fmt: skip
+        way, place = np.unravel_index(means.argmax(), means.shape)
+        if means[way, place] == -np.inf:
             raise InvalidInputError(
                 f"training diverged for every value of the grid {list(grid)}; try smaller values, or scale the rows."
             )
-        return grid[int(np.argmax(means[way]))], way
+        return points[place], list(scoring)[way]
 
 
 def _named(train: Callable[[Settings], Cell], place: int, one: Settings) -> tuple[int, Cell]:

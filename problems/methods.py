@@ -46,7 +46,8 @@ class Method:
     estimator : estimator
         Unfitted, with the parameters that it has without cross-validation.
     grid : list of dict
-        The parameters that cross-validation chooses among; empty: nothing.
+        The parameters that cross-validation chooses among; empty: nothing. Where the best of three numbers or more is
+        at the edge, it goes on past that.
 
     Examples
     --------

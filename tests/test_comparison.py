@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Self
@@ -15,7 +16,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 
-from problems.comparison import Comparison, Difference, above, averaged, crossed, near
+from problems.comparison import Comparison, Difference, above, averaged, crossed, grown, near
 from problems.methods import Method
 from rmopt import InvalidInputError
 from rmopt.cli.output import OutputFolder
@@ -134,25 +135,64 @@ def test_parameters_are_chosen_never_once_or_for_each_seed(
     assert ("rank_by" in found[0]) is (select != "none")
 
 
+class Peaked(BaseEstimator):
+    """Scores best at 300, and takes no number above the most."""
+
+    def __init__(self, value: float = 1.0, most: float = np.inf) -> None:
+        self.value, self.most = value, most
+
+    def fit(self, X: Any, y: Any) -> Self:
+        if self.value > self.most:
+            raise ValueError(f"{self.value:g} is too much")
+        return self
+
+
 @pytest.mark.parametrize(
-    ("chosen", "said"),
+    ("grid", "most", "chosen", "said"),
     [
-        ({"alpha": 2.0, "kind": "a"}, "alpha = 2, kind = a by cross-validation"),
-        (
-            {"alpha": 3.0, "kind": "b"},
-            "alpha = 3, kind = b by cross-validation, alpha at the edge of the grid",
-        ),
+        ([0.1, 1.0, 10.0], np.inf, 100.0, ""),
+        ([10_000, 2000, 5000], np.inf, 320, ""),
+        ([100.0, 200.0, 1e3], np.inf, 200.0, ""),
+        # Two are no grid that an edge says anything about.
+        ([0.1, 1.0], np.inf, 1.0, ""),
+        ([0.1, 1.0, 10.0], 50.0, 10.0, "grid: value = 10 is the best, at the edge .* (100 is too much)"),
+        ([1e-5, 1e-4, 1e-3], np.inf, 10.0, "grid: value = 10 is the best, at the edge .* (it grew 4 times)"),
     ],
 )
-def test_people_are_told_of_the_edge_of_a_grid(chosen: Any, said: str, tmp_path: Path, capsys: Any) -> None:
-    """It may be that of one parameter; of two values each is at one, and of words none."""
-    grid = crossed(alpha=[1.0, 2.0, 3.0], solver=["svd", "lsqr", "sag"], tol=[0.1, 0.2])
-    methods = {"ridge": Method("Ridge", Ridge(), grid)}
-    comparison = Comparison(Run("test", 0, tmp_path), False, seeds=1)
-    comparison.selected(
-        crossed(method=methods), methods, "first", lambda one: {"parameters": chosen}, lambda one: "Ridge"
+def test_a_grid_grows_where_its_edge_is_best(
+    grid: Any, most: float, chosen: float, said: str, tmp_path: Path, capsys: Any
+) -> None:
+    scoring = {"peak": lambda model, X, y: -abs(np.log(model.value / 300))}
+    comparison = Comparison(Run("test", 0, tmp_path), None)
+    found, _ = comparison.search(
+        "grid", Peaked(most=most), crossed(value=grid), np.zeros((4, 1)), np.zeros(4), KFold(2), scoring
     )
-    assert " ".join(capsys.readouterr().out.split()) == f"Ridge, seed 0: {said}"
+    assert found == {"value": chosen}
+    assert type(found["value"]) is type(grid[0])
+    assert re.fullmatch(
+        said.replace("(", r"\(").replace(")", r"\)"), " ".join(capsys.readouterr().out.split())
+    )
+
+
+def test_numbers_at_two_edges_grow_alone_and_together() -> None:
+    grid, asked = (
+        [{"a": 1.0, "b": 1.0, "c": 3}, {"a": 2.0, "b": 3.0, "c": 2}, {"a": 4.0, "b": 9.0, "c": 1}],
+        [],
+    )
+
+    def measure(points: Any) -> Any:
+        asked.append(list(points))
+        return np.array([one["a"] if one in grid else 0.0 for one in points])
+
+    points, scores = grown(grid, measure, lambda scores: np.flatnonzero(scores == scores.max()), print)
+    # No count is below 1.
+    past = [{"a": 8.0, "b": 9.0, "c": 1}, {"a": 4.0, "b": 27.0, "c": 1}, {"a": 8.0, "b": 27.0, "c": 1}]
+    assert asked == [grid, past]
+    assert points == grid + past
+    assert scores.tolist() == [1.0, 2.0, 4.0, 0.0, 0.0, 0.0]
+    # Where another one is as good, there is nothing past the edge.
+    points, _ = grown(grid, measure, lambda scores: np.flatnonzero(scores > 1.0), print)
+    assert points == grid
 
 
 def test_rows() -> None:

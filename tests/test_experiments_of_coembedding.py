@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from tabled import each_row
 
+from problems.coembedding import baselines, tagging_experiment
 from problems.coembedding.claims import optima_claims, table_claims
 from problems.coembedding.experiment import coembedding
-from problems.coembedding.methods import METHODS
+from problems.coembedding.methods import METHODS, Searched
 from problems.coembedding.regression_experiment import METHODS as STRATEGIES
 from problems.coembedding.regression_experiment import metric_regression
 from problems.coembedding.tagging_experiment import tagging
+from problems.data import TagBundle, load
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
 
@@ -96,6 +101,19 @@ def test_a_time_limit_ends_a_strategy(run: Run) -> None:
     assert outcome.claims == []
 
 
+def test_people_are_told_where_the_edge_of_a_grid_is_best(tmp_path: Path, capsys: Any) -> None:
+    about: dict[str, Any] = {"seeds": 1, "rows": 60, "folds": 2, "starts": 0, "methods": "ila"}
+    told = "at the edge of its grid on 1 of 1 splits; try more --betas"
+    beta = coembedding(Run("test", 0, tmp_path), betas="1,2,5", **about).parameters["used"]["ILA"][0]["beta"]
+    assert (told in " ".join(capsys.readouterr().out.split())) is (beta != 2)
+    X, Y = load_digits(return_X_y=True)
+    for cs, edge in (([1e-9, 1e-8, 1e-3], True), ([1e-9, 1e-3], False)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(baselines, "UNIT_CS", cs), patch.setattr(baselines, "LONG_CS", cs)
+            model = Searched("br", "lr", cv=2).fit(X[:80], np.eye(10, dtype=int)[Y[:80]])
+        assert model.chosen_["edge"] is edge, model.chosen_
+
+
 @pytest.mark.parametrize("growth", ["linear", "exponential"])
 def test_tags(run: Run, growth: str) -> None:
     outcome = tagging(run, betas="30,300", growth=growth, columns=2, tol=0.2, seeds=1, rank=4)
@@ -109,9 +127,32 @@ def test_tags(run: Run, growth: str) -> None:
     alone: Outcome = tagging(run, betas="300", growth=growth, columns=2, tol=0.2, seeds=1, methods="ila")
     assert len(alone.rows) == len(alone.claims) == 1
     assert [row["method"] for row in alone.rows] == ["ILA, β = 300"]
+    # Which β is best is not for the test posts to say.
+    assert outcome.claims[2].reproduced is None
     empty: Outcome = tagging(run, betas="1e6", growth=growth, seeds=1, methods="ila")
     assert empty.rows[0]["rank"] == 0
     assert not empty.claims[0].reproduced
+
+
+def test_tags_choose_by_posts_of_the_training_part(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle, asked = load("toy-tags", None, TagBundle), []
+    test = bundle.held_out(0)
+
+    def trained(_: Any, model: Any, __: Any, train: Any, held: Any) -> Any:
+        asked.append((model.get_params().get("beta"), train, held))
+        return {"f1": 1.0 / len(asked), "rank": 1, "gap": None, "seconds": 0.0, "curve": []}
+
+    monkeypatch.setattr(tagging_experiment, "_trained", trained)
+    outcome = tagging(run, betas="30,300", seeds=1, select="first", methods="ila,pitf")
+    assert [beta for beta, *_ in asked[:2]] == [30.0, 300.0]
+    for _, train, held in asked[:-2]:
+        assert len(train) + len(held) == (~test).sum()
+        assert len(held)
+        assert not {*map(tuple, held.tolist())} & {*map(tuple, bundle.triples[test].tolist())}
+    # What was chosen is fitted to the whole training part, and measured on the test posts.
+    assert [beta for beta, *_ in asked[-2:]] == [30.0, None]
+    assert all(np.array_equal(held, bundle.triples[test]) for _, _, held in asked[-2:])
+    assert outcome.parameters["used"]["ILA"] == {"beta": 30.0}
 
 
 @each_row(

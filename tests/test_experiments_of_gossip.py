@@ -112,11 +112,28 @@ def test_selection_takes_what_the_folds_like(tmp_path: Path, capsys: pytest.Capt
     assert run("completion", *options, "4") == 0
     cells = [json.loads(line) for line in (tmp_path / "cells.jsonl").read_text().splitlines()]
     chosen = cells[0]["result"]["parameters"]
-    assert chosen in METHODS["stochastic"].grid
+    assert chosen.keys() == METHODS["stochastic"].grid[0].keys()
     said = f"step_size = {chosen['step_size']:g}, decay = {chosen['decay']:g} by cross-validation"
     assert said in " ".join(capsys.readouterr().out.split())
     assert cells[1]["settings"]["parameters"] == chosen
     assert result(tmp_path)["parameters"]["used"] == {"Stochastic Gossip": {"rho": 1000.0, **chosen}}
+
+
+def test_selection_of_the_weight_of_the_agreement(tmp_path: Path) -> None:
+    options = [
+        "--case", "4", "--scale", "0.1", "--updates", "3", "--agents", "3", "--rho", "0.1,1e7", "--select", "first",
+        "--folds", "1", "--methods", "stochastic,euclidean", "--quiet", "--out", str(tmp_path),
+    ]  # fmt: skip
+    assert run("completion", *options) == 0
+    used = result(tmp_path)["parameters"]["used"]
+    cells = [json.loads(line) for line in (tmp_path / "cells.jsonl").read_text().splitlines()]
+    chosen = [cell["result"]["parameters"] for cell in cells if "parameters" in cell["result"]]
+    # So large a weight leaves no time to learn. Both formulations are searched alike.
+    assert [one["rho"] for one in chosen] == [0.1, 0.1]
+    assert list(used.values()) == chosen
+    asked = [cell["settings"]["select"] for cell in cells if "parameters" in cell["result"]]
+    grid = [one | {"rho": rho} for rho in (0.1, 1e7) for one in METHODS["euclidean"].grid]
+    assert asked == [grid, grid]
 
 
 def some_ratings(home: Path) -> list[str]:
@@ -144,7 +161,7 @@ def test_selection_of_a_penalty(tmp_path: Path) -> None:
         if "parameters" in cell["result"]
     }
     assert set(chosen) == {"biases", "als"}
-    assert all(parameters in METHODS[name].grid for name, parameters in chosen.items())
+    assert all(parameters.keys() == METHODS[name].grid[0].keys() for name, parameters in chosen.items())
     assert [one for (one,) in found["parameters"]["used"].values()] == list(chosen.values())
     assert all(0.3 < row["test_rmse"] < 0.8 for row in found["rows"])
 
@@ -262,6 +279,8 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
         ("completion", ["--case", "9"], "--case = 9 must be an integer of at least 0 and at most 5"),
         ("completion", ["--case", "1", "--scale", "2"], "--scale 2 must be"),
         ("completion", ["--rho", "much"], "--rho 'much'"),
+        ("completion", ["--rho", "1,10"], "--rho 1,10 is several numbers"),
+        ("completion", ["--folds", "1"], "--folds = 1"),
         ("completion", ["--agents", "mpi"], "needs two or more processes: mpiexec"),
         ("completion", ["--case", "4", "--ranks", "3"], "--case 4 has one rank"),
         ("completion", ["--case", "4", "--agents", "3,4"], "--case 4 has one rank"),

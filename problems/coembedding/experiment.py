@@ -16,6 +16,7 @@ from problems.coembedding.figure import draw_optima, draw_scores
 from problems.coembedding.methods import (
     MEASURES,
     METHODS,
+    OURS,
     PRINTED,
     SCORERS,
     Coembedding,
@@ -119,6 +120,12 @@ def coembedding(
     ]
     results = comparison.results(models, train, by=("method",))
     labels = {name: kind.label for name, kind in chosen.items()}
+    for name, found in results.items():
+        if times := sum(cell["chosen"].get("edge", False) for cell in found):
+            more = "; try more --betas" if name in OURS else ""
+            run.say(
+                f"{labels[name]}: what was chosen is at the edge of its grid on {times} of {len(found)} splits{more}"
+            )
     table = [_row(name, labels[name], found, bundle.name) for name, found in results.items()]
     table += [
         _row(

@@ -21,6 +21,7 @@ from problems.coembedding.estimators import (
     CoembeddingClassifierCV,
 )
 from problems.coembedding.training import BETAS
+from problems.comparison import at_an_edge
 from problems.methods import Method, rows_of
 from problems.thresholds import AIMS, LabelThresholds, calibrated_f1
 from rmopt.core import InvalidInputError
@@ -122,6 +123,7 @@ class Coembedding(BaseEstimator):
         self.chosen_ = {
             "beta": model.beta_, "rank": model.rank_, "gap": model.gap_ / model.objective_,
             "cv_scores": model.scores_.mean(axis=1).tolist(), "fit_seconds": model.history_[-1]["seconds"],
+            "edge": at_an_edge(model.beta_, self.betas),
         }  # fmt: skip
         return self
 
@@ -155,7 +157,10 @@ class Searched(BaseEstimator):
         with in_threads():
             best = search.fit(X, Y).best_estimator_
             self.models_ = by_aims(best, clone(best), self, X, Y)
-        self.chosen_ = {name: str(value) for name, value in search.best_params_.items()}
+        found = {name: str(value) for name, value in search.best_params_.items()}
+        alike = [one for one in search.cv_results_["params"] if str(one["scaling"]) == found["scaling"]]
+        edge = [at_an_edge(search.best_params_[name], [one[name] for one in alike]) for name in found]
+        self.chosen_ = found | {"edge": any(edge)}
         return self
 
     def predict(self, X: Any, aim: str = OWN) -> Array:

@@ -617,12 +617,15 @@ class TagBundle(Bundle):
         """Return the number of the post of each triple."""
         return np.unique(self.triples[:, :2], axis=0, return_inverse=True)[1].ravel()
 
-    def held_out(self, seed: int) -> NDArray[np.bool_]:
-        """Return which triples are held out: one random post of each user who has two posts or more."""
+    def held_out(self, seed: int, before: NDArray[np.bool_] | bool = False) -> NDArray[np.bool_]:
+        """Return which triples are held out: one random post of each user who has two posts or more.
+
+        Those that were held out before are nobody's.
+        """
         rng, posts = np.random.default_rng(seed), self.posts()
         chosen = []
         for user in range(self.counts[0]):
-            own = np.unique(posts[self.triples[:, 0] == user])
+            own = np.unique(posts[(self.triples[:, 0] == user) & ~np.asarray(before)])
             if len(own) > 1:
                 chosen.append(rng.choice(own))
         return np.isin(posts, chosen)

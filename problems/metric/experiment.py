@@ -141,7 +141,9 @@ def metric(
             StratifiedKFold(folds, shuffle=True, random_state=one["seed"]),
             {ranking: _votes if select_by == "votes" else partial(_held_out, ranking) for ranking in rankings},
         )  # fmt: skip
-        return {"parameters": kind.grid[values.index(best)], "rank_by": ranking}
+        return {
+            "parameters": {name.removeprefix("metric__"): value for name, value in best.items()}, "rank_by": ranking
+        }  # fmt: skip
 
     def train(one: Settings) -> Cell:
         return _trained(parts[one["seed"]], trainee(one, one["parameters"]), one["rank_by"])

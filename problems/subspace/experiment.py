@@ -22,6 +22,7 @@ from problems.subspace.methods import (
     OVERSAMPLING,
     Completion,
     CompletionRuns,
+    Gossip,
     Shares,
     low_rank_shares,
     shares_of,
@@ -77,7 +78,9 @@ def completion(
     scale: Annotated[float, Option(help="Size of a synthetic case; 1: as in the paper.")] = SCALE,
     agents: Annotated[str, Option(help="Numbers of agents, or mpi: as many as mpiexec started.")] = "6",
     rank: Annotated[str, options.rank_option("10 (20 of the picture)")] = "",
-    rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto.")] = "auto",
+    rho: Annotated[
+        str, Option(help="Weight of the agreement: a number, auto, or numbers that --select chooses among.")
+    ] = "auto",
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path",
     lam: Annotated[float, Option(help="Draws entries that are not known to 0; not with --case.")] = LAM,
     updates: Annotated[float, Option(help="How often each edge is expected to be taken.")] = 100.0,
@@ -92,7 +95,10 @@ def completion(
     methods: Annotated[str, Option(help=f"Any of {', '.join(METHODS)}; empty: the usual ones.")] = "",
     method: options.OwnMethods = None,
     select: options.Select = "none",
-    folds: options.Folds = 5,
+    folds: Annotated[
+        int,
+        Option(min=1, help="Folds of the cross-validation; 1: by what a synthetic case holds out itself."),
+    ] = 5,
     n_jobs: options.Jobs = 1,
     resume: options.Resume = False,
 ) -> Outcome:
@@ -107,7 +113,7 @@ def completion(
     # Several BLAS threads would stand in the way of other processes, and of the compiled passes.
     with world.guard(), threadpool_limits(1, user_api="blas"):
         integer("--case", case, 0, 5)
-        options.check_options(locals(), seeds=1, iterations=1, folds=2)
+        options.check_options(locals(), seeds=1, iterations=1, folds=1 if case else 2)
         for option, value in (("--scale", scale), ("--updates", updates), ("--step-size", step_size)):
             number(option, value, above=0)
         number("--decay", decay, least=0)
@@ -134,7 +140,15 @@ def completion(
         for count in counts:
             as_graph(graph, count)
         one_of("--clock", clock, ("shared", "own"))
-        weight = options.number_or_auto(rho, "--rho")
+        weight, *more = weights = [options.number_or_auto(part, "--rho") for part in rho.split(",")]
+        if more and select == "none":
+            raise InvalidInputError(f"--rho {rho} is several numbers; let --select first choose among them.")
+        if more:
+            chosen |= {
+                name: replace(one, grid=[point | {"rho": rho} for rho in weights for point in one.grid])
+                for name, one in chosen.items()
+                if isinstance(one.estimator, Gossip)
+            }
         plan = GossipPlan(
             weight, graph=graph, step_size=step_size, decay=decay, n_epochs=updates, clock=clock,
             init="independent",

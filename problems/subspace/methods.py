@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from problems.cells import Cell, Settings, digest
-from problems.comparison import Comparison, crossed
+from problems.comparison import Comparison, crossed, grown
 from problems.data import Ratings
 from problems.methods import Method
 from problems.options import Selection
@@ -265,17 +265,21 @@ class Gossip(Completion):
         The Euclidean formulation.
     step_size, decay : float
         See `GossipPlan`.
+    rho : float or None
+        The weight of the agreement; None: that of the plan.
     """
 
     variant: str = "stochastic"
     flat: bool = False
     step_size: float = 1.0
     decay: float = 1.0
+    rho: float | None = None
 
     def train(
         self, shares: Shares, plan: GossipPlan, one: Settings, recorder: Recorder, saved: Path | None = None
     ) -> Trained:
-        plan = replace(plan, variant=self.variant, step_size=self.step_size, decay=self.decay)
+        rho = plan.rho if self.rho is None else self.rho
+        plan = replace(plan, variant=self.variant, step_size=self.step_size, decay=self.decay, rho=rho)
         if self.flat:
             _all_here(shares, "the Euclidean formulation")
             plan = replace(plan, clock="shared")
@@ -525,28 +529,39 @@ class CompletionRuns:
 
     def _selected(self, one: Settings, shares: Shares) -> Cell:
         """Return the parameters with the least error on held-out training entries; of gossip to 1 %."""
-        parts = [shares.fold(fold, one["folds"], one["seed"]) for fold in range(one["folds"])]
+        # A fold would make completion harder, and with few entries slower: another matrix in what steps it takes.
+        folds = range(one["folds"]) if one["folds"] > 1 else ()
+        parts = [shares.fold(fold, one["folds"], one["seed"]) for fold in folds] or [shares]
         method, plan = self.methods[one["method"]], replace(self.plan, rho=one["rho"])
-        errors: list[float] = []
-        for values in method.grid:
+        why: Exception | None = None
+
+        def error(values: Settings) -> float:
+            nonlocal why
             try:
                 model = method.made(values)
-                found = [model.train(part, plan, one, Recorder()).test_rmse for part in parts]
-                errors.append(float(np.mean(found)))
-            except RmoptError as error:
+                return float(np.mean([model.train(part, plan, one, Recorder()).test_rmse for part in parts]))
+            except RmoptError as refused:
                 # A step size that diverges on some fold is out.
-                errors.append(float("inf"))
-                why = error
-        if min(errors) == float("inf"):
+                why = refused
+                return float("inf")
+
+        # Of gossip those that end alike.
+        near = 1.01 if isinstance(method.estimator, Gossip) else 1.0
+        points, errors = grown(
+            method.grid, lambda points: np.array([error(values) for values in points]),
+            lambda errors: np.flatnonzero(errors <= near * errors.min()),
+            lambda what: self.run.say(f"{self.label(one)}: {what}"),
+        )  # fmt: skip
+        if errors.min() == float("inf"):
             raise InvalidInputError(
                 f"none of the {len(method.grid)} choices of the grid could be trained on every fold "
                 f"({str(why).rstrip('.')}); give more --folds, so that more is left to train on, or no --select."
             ) from why
+        alike = [point for point, error in zip(points, errors, strict=True) if error <= near * errors.min()]
         if not isinstance(method.estimator, Gossip):
-            return {"parameters": method.grid[int(np.argmin(errors))]}
-        best = [one for one, error in zip(method.grid, errors, strict=True) if error <= 1.01 * min(errors)]
+            return {"parameters": alike[0]}
         # Of plans that end alike, the one that begins fastest.
-        return {"parameters": max(best, key=itemgetter("step_size", "decay"))}
+        return {"parameters": max(alike, key=itemgetter("step_size", "decay"))}
 
     def _trained(self, one: Settings, shares: Shares) -> Cell:
         """Train a model, and return what is measured of it; with the first seed also its trace."""
