@@ -449,3 +449,10 @@ def test_a_penalty_that_is_too_small_for_the_cost_grows() -> None:
         AugmentedLagrangian().run(
             ConstrainedProblem(Euclidean(2), falls, inequalities=[autograd_cost(lambda x: -x[1])]), np.ones(2)
         )
+
+
+def test_a_constraint_without_residuals_is_refused() -> None:
+    empty = rmopt.autograd_residuals(lambda x: x[:0])
+    problem = ConstrainedProblem(Sphere(3), rmopt.autograd_cost(lambda x: x[0]), inequalities=[empty])
+    with pytest.raises(InvalidInputError, match="no residuals"):
+        AugmentedLagrangian().run(problem, random_state=0)

@@ -60,7 +60,11 @@ RATED = "completion_time; test_five_splits; ml1m"
 # What is written by hand, in the README or among numbers of other runs: page, words, kept numbers.
 WRITTEN = [
     ("README.md", "best solver: {} to {}, median {} |", [min(RATIOS), max(RATIOS), median(RATIOS)]),
-    ("README.md", "RMSE {} in {} s, with", of(f"{RATED}; BayesianCompletion, 10 + 100", "RMSE", "CPU seconds")),
+    (
+        "README.md",
+        "RMSE {} in {} s, with",
+        of(f"{RATED}; BayesianCompletion, 10 + 100", "RMSE", "CPU seconds"),
+    ),
     ("README.md", "; myfm {} in {} s", of(f"{RATED}; myfm", "RMSE", "CPU seconds")),
     ("README.md", "nDCG@10 {} in {} s;", of("recommendations; ImplicitALS", "nDCG@10", "CPU seconds")),
     ("README.md", "; implicit {} in {} s", of("recommendations; implicit", "nDCG@10", "CPU seconds")),
