@@ -13,6 +13,7 @@ from rmopt.core.cost import Cost
 from rmopt.core.identity import fingerprint
 from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
+from rmopt.costs.residuals import ResidualSum
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
@@ -181,6 +182,12 @@ class AugmentedLagrangian(CheckedValue, Solver):
 
     def begin(self, work: ConstrainedProblem, point: Any) -> Round:
         h, g = work.violations(point)
+        for one in (*work.equalities, *work.inequalities):
+            if isinstance(one, ResidualSum) and not len(one.residuals(point)):
+                raise InvalidInputError(
+                    f"the constraint {one._name} has no residuals at the initial point, and constrains nothing there; "
+                    "return as many residuals everywhere, or leave it out."
+                )
         if not (np.isfinite(h).all() and np.isfinite(g).all()):
             raise InvalidInputError(
                 "a constraint is not finite at the initial point; check the constraints, or start elsewhere."
