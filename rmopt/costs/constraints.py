@@ -192,13 +192,7 @@ def _squares_residuals(cost: Cost) -> bool:
 
 def _values(constraint: Cost, point: Any) -> Array:
     if isinstance(constraint, ResidualSum):
-        residuals = residuals_at(constraint, point)
-        if not len(residuals):
-            raise InvalidInputError(
-                f"the constraint {constraint._name} has no residuals, and constrains nothing; leave it out, or look "
-                "for an index that is empty."
-            )
-        return residuals
+        return residuals_at(constraint, point)
     found = constraint.value(point)
     if np.ndim(found) != 0 or np.asarray(found).dtype.kind not in "fiu":
         raise InvalidInputError(

@@ -185,7 +185,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
         for one in (*work.equalities, *work.inequalities):
             if isinstance(one, ResidualSum) and not len(one.residuals(point)):
                 raise InvalidInputError(
-                    f"the constraint {one._name} has no residuals at the initial point, and constrains nothing there; "
+                    f"the constraint {one._name} has no residuals at the initial point, and constrains nothing; "
                     "return as many residuals everywhere, or leave it out."
                 )
         if not (np.isfinite(h).all() and np.isfinite(g).all()):
