@@ -62,7 +62,7 @@ class Result:
         The recorder's rows; those of a solver of whole gradients hold each step's cost and gradient norm.
     converged : bool
         Whether it ended because it reached what it was for, and not because its budget was used up. Solvers of whole
-        gradients hold the last one against two values of the cost; where these differ they warn, and this is False.
+        gradients hold the last one against values of the cost; where these differ they warn, and this is False.
     counts : mapping from str to int
         What the run evaluated: ``costs``, ``gradients``, ``hessians`` and ``retractions``, where the solver counts.
 
