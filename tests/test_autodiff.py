@@ -432,7 +432,7 @@ def written_into(x: Any) -> Any:
 
 
 NOT_FOLLOWED = {
-    "autograd jax torch": [lambda x: np.linalg.det(np.diag(np.asarray(x))), lambda x: (special.erf(x) ** 2).sum()],
+    "autograd jax torch": [lambda x: np.linalg.det(np.diag(np.asarray(x))), lambda x: special.exp1(x + 1.0).sum()],
     "autograd jax": [lambda x: float(x[0]) * x[1], lambda x: math.sin(x[0]) * x[1], written_into],
     "jax": [
         lambda x: x[0] if x[0] > 0 else x[1], lambda x: (x[x > 0] ** 2).sum(),

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from problems.door import package
 from rmopt.arrays import read_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, shown
@@ -409,6 +408,9 @@ def _mtx(path: Path) -> Table:
 
 
 def _parquet(path: Path) -> Table:
+    # With the door comes all of scikit-learn.
+    from problems.door import package
+
     parquet = package("pyarrow.parquet", instead=f"save {path} as .csv")
     with reading(path):
         columns = parquet.read_table(path).to_pydict()

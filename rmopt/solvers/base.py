@@ -264,6 +264,10 @@ class Solver(Value, ABC):
         """Return why a run cannot begin at a point, or None."""
         return problem.manifold.check_point(point)
 
+    def check_end(self, problem: Problem, point: Any) -> str | None:
+        """Return why a run cannot end at a point, or None."""
+        return self.check_start(problem, point)
+
     def _started(self, problem: Problem, initial_point: Any, rng: np.random.Generator) -> Any:
         """Return the point where a run begins, in the precision of its steps."""
         start = self.start(problem, rng) if initial_point is None else initial_point
@@ -607,7 +611,7 @@ class _Run:
 
     def _check_end(self, point: Any) -> None:
         manifold = self.problem.manifold
-        off = self.solver.check_start(self.problem, point)
+        off = self.solver.check_end(self.problem, point)
         if off is not None:
             retraction = getattr(self.solver, "retraction", None) or manifold.default_retraction
             raise DivergedError(

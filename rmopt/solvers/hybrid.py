@@ -66,7 +66,7 @@ class Hybrid(GradientSolver):
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         state = self.far.begin(work, point)
-        below = beside_saddle(work, state) if state.norm <= work.rounding and self.max_iter else None
+        below = beside_saddle(work, state) if work.begins_flat and self.max_iter else None
         if below is not None:
             return self.begin(work, below)
         return state._replace(memory=(state.memory, self.near.begin_memory))

@@ -144,6 +144,8 @@ class Oracle:
         How many times coarser the points are rounded than those of double precision.
     rounding : float
         The length that rounding gives the gradient at the start.
+    begins_flat : bool
+        Whether the start may be stationary: its gradient is rounding, or promises next to nothing.
 
     See Also
     --------
@@ -161,7 +163,7 @@ class Oracle:
     (0.0, [1.0, 0.0, 0.0])
     """
 
-    coarseness, rounding = 1.0, 0.0
+    coarseness, rounding, begins_flat = 1.0, 0.0, False
 
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
         manifold, cost = problem.manifold, problem.cost
@@ -336,6 +338,8 @@ class Oracle:
         self._shape = getattr(ambient, "shape", None)
         norm = self.manifold.norm(point, gradient)
         self.rounding = self.rounding_at(point, cost, ambient, norm)
+        promised = MINIMAL * self.coarseness**0.5 * abs(cost)
+        self.begins_flat = norm <= self.rounding or norm * size_of(point) <= promised
         self._try_preconditioner(point, gradient, norm)
         found = Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
         return found._replace(memory=memory(found), search=search(found))
@@ -358,8 +362,9 @@ class Oracle:
             h = (np.finfo(float).eps * self.coarseness) ** (2.0 / 3.0)
             along = manifold.random_tangent_vector(point, generator(self.seed, Stream.DIRECTIONS))
             with suppress(ValueError):
-                there = self.retract(point, along, h * size / size_of(along))
+                there = self.retract(point, along, h * size / (size_of(along) or np.inf))
                 change = manifold.norm(there, self.gradient(there)) - norm
                 length += max(change, 0.0) / h if isfinite(change) else 0.0
             self._ambient = point, ambient
-        return ROUNDED_AWAY * self.coarseness * length
+        # In single precision so many roundings would be seen.
+        return max(ROUNDED_AWAY, 4e-15 * self.coarseness) * length

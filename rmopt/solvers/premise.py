@@ -77,7 +77,7 @@ def misfit(
     said, steep = float(work.inner(point, gradient, along)), manifold.norm(point, gradient)
     eps = float(np.finfo(real_type(*arrays_of(point))).eps)
     # As far as the numbers of the point are changed by a share of their size.
-    way = size_of(point) / size_of(along) or manifold.typical_dist
+    way = size_of(point) / (size_of(along) or np.inf) or manifold.typical_dist
 
     def look(h: float) -> tuple[float, float, float]:
         """Return by how much one end is further off than said, both are off the middle, and what rounding hides."""

@@ -53,7 +53,7 @@ class ModelSolver(GradientSolver):
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         state = work.first(point, lambda state: self.begin_memory, lambda state: 0)
-        below = beside_saddle(work, state) if state.norm <= work.rounding and self.max_iter else None
+        below = beside_saddle(work, state) if work.begins_flat and self.max_iter else None
         return state if below is None else self.begin(work, below)
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
