@@ -168,7 +168,7 @@ class GradientSolver(CheckedValue, Solver):
         """Return the length at which a gradient is short enough."""
         wanted = self._tol(state) * state.first_norm if self.gradient_norm is None else self.gradient_norm
         if self.gradient_norm is None and self.tol is None and state.first_norm <= 1e4 * work.rounding:
-            # The start may be near the minimum, where the first gradient is no measure, and rounding is that of the end.
+            # The start may be near the minimum: the first gradient is no measure, and rounding that of the end.
             wanted = max(wanted, work.rounding)
         # The squares of shorter ones are zero, or beside that of the first.
         return max(

@@ -67,7 +67,9 @@ class LineSearchSolver(GradientSolver):
         downhill = -state.gradient if precondition is None else -precondition(state.gradient)
         direction, fresh = rule(work, state, downhill), rule.fresh(state.memory)
         # Short gradients are off the tangent space by their rounding, which a long step would multiply.
-        if state.norm < 1e6 * work.rounding or (work.is_extrinsic and direction is not downhill):
+        flat = getattr(work.manifold, "has_ambient_metric", False)
+        short = flat and state.norm < 1e6 * work.rounding
+        if short or (work.is_extrinsic and direction is not downhill):
             direction = work.manifold.to_tangent_space(point, direction)
         steepest = direction is downhill and precondition is None
         slope = -(state.norm**2) if steepest else work.inner(point, state.gradient, direction)
