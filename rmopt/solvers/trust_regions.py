@@ -129,8 +129,9 @@ class ModelSolver(GradientSolver):
 class TrustRegions(ModelSolver):
     """Newton steps, solved inexactly by conjugate gradients within a trust region (Absil, Baker and Gallivan 2007).
 
-    Directions of negative curvature lead out of saddle points and maxima, also of a start that is one exactly. Where
-    the cost has a preconditioner, the trust region and the inner iteration are measured by it (Steihaug 1983).
+    Directions of negative curvature lead out of saddle points and maxima; from a start that is one exactly the run
+    begins beside it. Where the cost has a preconditioner, the trust region and the inner iteration are measured by it
+    (Steihaug 1983).
 
     Parameters
     ----------
