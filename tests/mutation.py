@@ -79,9 +79,8 @@ TABLE = (
         ("convexity", "        if value < tangent -", "        if value < -np.inf * tangent -"),
     )),
     ("proof", "rmopt/solvers/premise.py",
-     "test_premises.py", (
+     "test_premises.py test_certificates_of_strangers.py", (
         ("premise-norm", "if not abs(length * length - square) <= 0.01 * square < np.inf:", "if False:"),
-        ("premise-said", "- cost - h * said)", "- cost)"),
         ("premise-bends", "if agree(bends):", "if False:"),
         ("premise-slopes", "if agree(slopes) and clear", "if False and clear"),
         ("premise-kinks", "if agree(slopes) and clear[-AGREED] and", "if agree(slopes) and"),

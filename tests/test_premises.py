@@ -139,19 +139,19 @@ def test_right_gradients_raise_no_alarm(kinds: Any, seeds: int) -> None:
 
 
 class Quantiles(Cost):
-    """Σ of 9 x above 0 and −x below, rounded over a width: at the minimum a kink, as far as differences see."""
+    """Σ of 9 x above 1 and −x below, rounded over a width: at the minimum a kink, as far as differences see."""
 
     def value(self, x: Array) -> float:
-        return float(np.sum(5.0 * np.sqrt(x**2 + 1e-24) + 4.0 * x))
+        return float(np.sum(5.0 * np.sqrt((x - 1.0) ** 2 + 1e-28) + 4.0 * x))
 
     def gradient(self, x: Array) -> Array:
-        return 5.0 * x / np.sqrt(x**2 + 1e-24) + 4.0
+        return 5.0 * (x - 1.0) / np.sqrt((x - 1.0) ** 2 + 1e-28) + 4.0
 
 
 def test_kinks_and_noise_are_no_misfits() -> None:
     # Where no step is done more values are looked at.
-    kink = GradientDescent(gradient_norm=1e-3).run(
-        Problem(Euclidean(5), Quantiles()), np.full(5, -4e-12 / 3.0)
+    kink = GradientDescent(gradient_norm=0.5).run(
+        Problem(Euclidean(5), Quantiles()), np.full(5, 1.0 - 4e-14 / 3.0)
     )
     assert (kink.converged, kink.steps) == (True, 0)
     problem = Problem(Sphere(7), Rough(Rayleigh(A), "noise"))

@@ -110,8 +110,8 @@ def misfit(
         sharp = noise <= h * seen if seen else abs(both) > noise
         if sharp and not any(slopes + bends):
             return None
-        if not any(clear[-AGREED:]) and not any(bends) and bent[-1] > LONGER * bent[0]:
-            # It bends more and more.
+        if not any(clear[-AGREED:]) and not any(bends) and bent[-1] > 2.0 * LONGER * bent[0]:
+            # It bends, as no kink does, more and more.
             return None
         h *= LONGER
     return None
