@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
+import pytest
 import scipy.optimize
 
 from rmopt import Problem, autograd_cost
@@ -75,10 +77,12 @@ def curvature(problem: Problem, point: Parts) -> float:
     return float(np.linalg.eigvalsh(np.array(columns)).min())
 
 
+@pytest.mark.filterwarnings("ignore:the run ended by:RuntimeWarning")
 def test_solvers_on_one_rank_end_where_the_cost_still_falls() -> None:
-    for solver in (GradientDescent(), LBFGS()):
-        result = solver.run(Problem(MATRICES, COST), START)
-        assert result.converged
+    for solver, seed in itertools.product((GradientDescent(), LBFGS()), range(10)):
+        result = solver.run(Problem(MATRICES, COST), START, random_state=seed)
+        # A random direction may show that it falls, or not.
+        assert result.converged or "a maximum or a saddle" in result.stopped_by
         assert descent(result.point) > 0.9
 
 
