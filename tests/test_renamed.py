@@ -15,14 +15,12 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 
-from problems.coembedding import CoembeddingClassifier
 from problems.metric import CometMetric
 from problems.ranking import LoretaLabelRanker
-from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
+from problems.similarity import LoretaSimilarity
 from problems.subspace import RTRMC, MultitaskSubspace
 from rmopt import renamed
 from rmopt.core import Problem
-from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.engines import ReferenceEngine
 from rmopt.manifolds import FixedRankEmbedded, Sphere, frechet_mean
 from rmopt.renamed import former_names
@@ -215,14 +213,6 @@ def test_an_engine_that_names_its_parts_as_before_is_asked_for_them() -> None:
             runs = {"cost": (int,)}  # noqa: RUF012
 
     assert Mine.supports == {"cost": (int,)}
-
-
-def test_what_was_renamed_is_the_same_run() -> None:
-    """The digest of a growth as the version before found it, and attributes by their first names."""
-    assert fingerprint(Doubling(8)) == "69f72cae109f9c5f99f11ce3"
-    assert fingerprint(ContrastiveSimilarity) == "3446e659468f4d5488ac2692"
-    assert fingerprint(CoembeddingClassifier) == "3466480939654e8833c1ce62"
-    assert set(fingerprints(Value(), "solver")) == {"solver", "solver.rate", "solver.n_rounds"}
 
 
 @pytest.mark.filterwarnings("error")

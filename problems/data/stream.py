@@ -16,6 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import scipy.sparse as sp
 
@@ -23,8 +24,8 @@ from problems.data.pieces import MOST_FEATURES, PIECES, Format, Piece, beside_it
 from rmopt.arrays import save_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, optional, shown
-from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator, seed_of
+from rmopt.core.values import written
 from rmopt.errors import InvalidInputError, StorageError
 
 Chunk = tuple[Any, Any]
@@ -278,7 +279,12 @@ class ChunkStream:
 
     @cached_property
     def _known_vectorizer(self) -> str | None:
-        return None if self._vectorizer is None else fingerprint(self._vectorizer, "vectorizer")
+        if self._vectorizer is None:
+            return None
+        # Where its stop words lie in the memory of a process is no part of it.
+        held = {name: one for name, one in vars(self._vectorizer).items() if name != "_stop_words_id"}
+        kept = {name: written(one) if callable(one) else one for name, one in held.items()}
+        return str(joblib.hash((type(self._vectorizer).__name__, kept)))
 
     def _names(self, file: Path) -> list[str]:
         """Return the names of a file and of those that are read with it."""

@@ -2,15 +2,16 @@
 
 import copyreg
 import functools
+import sys
+import sysconfig
 import threading
 import zlib
 from collections.abc import Callable, Mapping
-from types import CellType, FunctionType, MethodType
+from pathlib import Path
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, TypeVar
 
 import numpy as np
-
-from rmopt.core.identity import is_installed, names_in
 
 T = TypeVar("T")
 
@@ -22,6 +23,10 @@ _LONG, _LARGE = 1000, 2**16
 _FEW = 100
 # As many functions are remembered, the last ones: what they hold would never be freed.
 _REMEMBERED = 100
+# The packages of this distribution, which in an editable install lie among the user's files; and the libraries of
+# automatic differentiation, which may lie anywhere.
+_OWN = ("rmopt", "problems", "autograd", "jax", "torch")
+_PYTHON = Path(sysconfig.get_path("stdlib")).resolve()
 # What is looked up under no name: calls, indices and operators.
 _UNNAMED = "call getitem iter len neg add radd sub rsub mul rmul truediv pow matmul rmatmul".split()  # noqa: SIM905
 
@@ -118,6 +123,27 @@ def remembered(make: Callable[[Any], T]) -> Callable[[Any], T]:
             return known[function][1]
 
     return made
+
+
+@functools.cache
+def names_in(code: CodeType) -> tuple[str, ...]:
+    """Return the names that code looks up, and the functions within it."""
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    return sum(map(names_in, inner), code.co_names)
+
+
+@functools.cache
+def is_installed(module: str | None) -> bool:
+    """Return whether a module is of Python, of an installed package or of this one, and not of the user."""
+    if module is None or module == "__main__":
+        return False
+    if module.partition(".")[0] in _OWN:
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return module in sys.builtin_module_names or module in sys.stdlib_module_names
+    path = Path(file).resolve()
+    return not {"site-packages", "dist-packages"}.isdisjoint(path.parts) or path.is_relative_to(_PYTHON)
 
 
 def _is_open(thing: Any) -> bool:

@@ -9,8 +9,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, one_of
-from rmopt.core.identity import is_installed
-from rmopt.core.outside import found_outside, is_dispatcher, remembered
+from rmopt.core.outside import found_outside, is_dispatcher, is_installed, remembered
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import losses as kernels
 
