@@ -12,7 +12,6 @@ from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds import Euclidean
-from rmopt.renamed import renamed
 from rmopt.solvers.directed import ReducedEngine, SpannedEngine
 from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
 from rmopt.solvers.scheduled import ScheduledSolver
@@ -29,7 +28,6 @@ from rmopt.solvers.sgd_rules import (
 from rmopt.solvers.step_sizes import StepSizeLike, as_step_size
 
 
-@renamed(n_steps="max_iter")
 class SGD(ScheduledSolver):
     """Gradient of a few terms, projection onto the tangent space, retraction; again and again.
 
