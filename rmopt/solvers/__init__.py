@@ -1,6 +1,5 @@
 """Solvers and what they are made of: directions, step lengths, stopping criteria, samplers, checkpoints."""
 
-from rmopt.renamed import former_names
 from rmopt.solvers.augmented_lagrangian import AugmentedLagrangian, ConstrainedResult
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.certificate import Certificate, certify
@@ -75,12 +74,3 @@ __all__ = [
     "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent", "StepLength", "StepRule", "StepSize",
     "Stop", "StrongWolfe", "TreeSum", "Trial", "TrustRegions", "Uniform", "World", "certify",
 ]  # fmt: skip
-
-# NewtonCG and FactorSolver are of version 0.1.
-__getattr__ = former_names(
-    __name__,
-    Exponential="Doubling",
-    Linear="OneByOne",
-    NewtonCG="TrustRegions",
-    FactorSolver="GradientSolver",
-)

@@ -12,7 +12,6 @@ from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds import Euclidean
-from rmopt.renamed import renamed
 from rmopt.solvers.directed import DirectedEngine, ReducedEngine, RowAdaGrad, SpannedEngine
 from rmopt.solvers.rules import AdaGrad, Plain, StepRule, VarianceReduced
 from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
@@ -20,7 +19,6 @@ from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSizeLike, as_step_size
 
 
-@renamed(n_steps="max_iter")
 class SGD(ScheduledSolver):
     """Gradient of a few terms, projection onto the tangent space, retraction; again and again.
 
