@@ -95,16 +95,6 @@ class BilinearSimilarity(SavedMatrix):
     about : dict
         JSON-able parameters that are saved with it.
 
-    See Also
-    --------
-    LoretaSimilarity : learns one, and keeps it as ``model_``.
-    problems.serving.SimilarityIndex : searches many documents by it.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
-
     Examples
     --------
     >>> import numpy as np

@@ -32,8 +32,8 @@ from problems.coembedding import (
     coembedding_path,
 )
 from problems.coembedding.cost import smooth_hinge
+from problems.coembedding.estimators import checked_betas, local_optima, minimise
 from problems.coembedding.methods import measures
-from problems.coembedding.training import checked_betas, local_optima, minimise
 from problems.data.sets import digits_labels, emotions, scene
 from rmopt.costs import Trace
 from rmopt.solvers import RankIncremental
