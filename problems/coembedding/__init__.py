@@ -3,12 +3,12 @@
 ==============================================  ====================================================
 Paper                                           Code
 ==============================================  ====================================================
-ILA, Algorithms 1 and 2                         `rmopt.solvers.RankIncremental`
-equation 12, section 5                          `MetricRegression`, ``rmopt run metric-regression``
-links, section 3                                `LinkPrediction`, `LinkPredictor`
-equation 13, section 6                          `MultilabelCoembedding`, `CoembeddingClassifier`,
+ILA                                             `rmopt.solvers.RankIncremental`
+equation 12                                     `MetricRegression`, ``rmopt run metric-regression``
+links (section 3)                               `LinkPrediction`, `LinkPredictor`
+equation 13 (section 6)                         `MultilabelCoembedding`, `CoembeddingClassifier`,
                                                 ``rmopt run coembedding``
-equation 14, section 7                          `TagRanking`, `TagRecommender`, `PairwiseInteractionTags`,
+equation 14 (section 7)                         `TagRanking`, `TagRecommender`, `PairwiseInteractionTags`,
                                                 ``rmopt run tagging``
 calibrated label ranking, chains                `CalibratedLabelRanking`, `problems.coembedding.baselines`
 ==============================================  ====================================================

@@ -6,7 +6,7 @@ Paper                                           Code
 multi-label ranking by LORETA-1, section 7.2    `LoretaLabelRanker`, `LabelRanking`
 sampled negatives (WARP)                        `WarpRanking`
 perceptrons, passive-aggressive                 `GroupPerceptron`, `MatrixPerceptron`, `PassiveAggressive`
-figure 4                                        ``rmopt run ranking``
+its experiment                                  ``rmopt run ranking``
 no paper: cross-entropy of all labels           `LowRankLogisticRegression`, `LogisticLabels`
 ==============================================  ====================================================
 

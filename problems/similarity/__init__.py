@@ -3,11 +3,11 @@
 ==============================================  ====================================================
 Paper                                           Code
 ==============================================  ====================================================
-LORETA-1 and -PSD, Algorithms 1 to 5            `LoretaSimilarity`, `problems.loreta`, `rmopt.retractions`
-triplets of classes, section 7.1                `ClassTriplets`, `rmopt.costs.TripletSum`
+LORETA-1 and -PSD (Algorithms 4 and 5)          `LoretaSimilarity`, `problems.loreta`, `rmopt.retractions`
+triplets of classes                             `ClassTriplets`, `rmopt.costs.TripletSum`
 OASIS, LEGO                                     `Oasis`, `Lego`
 descent on factors, passive-aggressive          `FactoredGradientDescent`, `PSDGradientDescent`, `PassiveAggressive`
-table 1 and figure 2                            ``rmopt run similarity``
+section 7.1                                     ``rmopt run similarity``
 ==============================================  ====================================================
 
 Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),

@@ -5,9 +5,9 @@ Paper                                           Code
 ==============================================  ====================================================
 completion, equations 9 to 12                   `MatrixCompletion`, `GossipMatrixCompletion`
 multitask features, equations 13 to 16          `MultitaskFeatures`, `MultitaskSubspace`, `alt_min`
-Algorithms 1 to 3, graphs, step sizes           `gossip`, `GossipPlan`, `rmopt.solvers.Gossip`
+agents, graphs, step sizes                      `gossip`, `GossipPlan`, `rmopt.solvers.Gossip`
 batch methods, D-LMaFit                         `RTRMC`, `RCGMC`, `DLMaFit`
-section 5, cases 1 to 7                         ``rmopt run completion``, ``rmopt run multitask``
+its experiments                                 ``rmopt run completion``, ``rmopt run multitask``
 other papers                                    `BiasedALS`, `ImplicitALS`, `ScaledSGDCompletion`,
                                                 `BayesianCompletion`
 ==============================================  ====================================================

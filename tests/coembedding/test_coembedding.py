@@ -230,7 +230,7 @@ def test_cross_validation_of_the_weight() -> None:
         (lambda X, Y: CoembeddingClassifier().fit(X, X[:, 0]), "Unknown label type"),
         (lambda X, Y: MultilabelCoembedding(X, 2 * Y), "table of 0 and 1"),
         (lambda X, Y: MultilabelCoembedding(X, Y[:5]), "0 and 1, 80 rows"),
-        (lambda X, Y: MultilabelCoembedding(X * np.inf, Y), "NaN or infinity"),
+        (lambda X, Y: MultilabelCoembedding(X * np.inf, Y), "finite numbers"),
         (lambda X, Y: OneVsRestCoembedding(X, 2 * Y), "table of 0 and 1"),
         (lambda X, Y: OneVsRestCoembedding(X, Y, "hinge"), "loss = 'hinge' is unknown"),
         (lambda X, Y: CoembeddingClassifier(loss="softmx").fit(X, Y), "did you mean 'softmax'"),
