@@ -163,7 +163,9 @@ def without_mark(encoding: str) -> str:
     try:
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
     except LookupError:
-        return encoding
+        raise InvalidInputError(
+            f"unknown encoding: {encoding}; give one that Python knows, for example encoding=latin-1."
+        ) from None
 
 
 @contextmanager
