@@ -16,6 +16,7 @@ from rmopt.core.arguments import callable_of, instance, integer, optional, shown
 from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, packed, unpacked
 from rmopt.core.problem import Problem
+from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
@@ -342,11 +343,13 @@ class Solver(Value, ABC):
         1 2.101
         2 0.0
         """
-        run = _Run(self, problem, initial_point, random_state, 0, stop)
-        yield run.state
-        while run.reason(run.measured()) is None and run.next_piece(np.inf):
+        with running():
+            run = _Run(self, problem, initial_point, random_state, 0, stop)
             yield run.state
+            while run.reason(run.measured()) is None and run.next_piece(np.inf):
+                yield run.state
 
+    @running()
     @one_blas_thread()
     def run(
         self,
