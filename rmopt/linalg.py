@@ -200,7 +200,8 @@ def leave_span(U: Array, X: Array) -> Array:
     >>> leave_span(np.eye(3)[:, :1], np.ones((3, 1))).ravel().tolist()
     [0.0, 1.0, 1.0]
     """
-    return X - U @ (U.T @ X)
+    # On small matrices `dot` takes half of the time of `@`.
+    return X - U.dot(U.T.dot(X))
 
 
 def symmetric(matrix: Array) -> Array:
@@ -502,7 +503,8 @@ def sine(squares: Array) -> Array:
     >>> sine(np.array([0.0, (np.pi / 2) ** 2])).round(6).tolist()
     [1.0, 0.63662]
     """
-    return np.sinc(np.sqrt(squares) / np.pi)
+    angles = np.sqrt(np.maximum(squares, 1e-30))
+    return np.sin(angles) / angles
 
 
 def versine(squares: Array) -> Array:

@@ -404,10 +404,12 @@ def dense(ambient: Any, like: Any = None) -> Array:
 
 def images(ambient: Any, right: Array, left: Array) -> tuple[Array, Array]:
     """Return Z X and Zᵀ Y of an ambient matrix Z, in the precision of X and Y."""
-    if isinstance(ambient, Operator):
-        along, back = ambient.images(right, left)
-        return matched(np.asarray(along), right), matched(np.asarray(back), left)
-    return applied(ambient, right), applied(ambient.T, left)
+    if not isinstance(ambient, Operator):
+        return applied(ambient, right), applied(ambient.T, left)
+    along, back = ambient.images(right, left)
+    if type(along) is type(back) is np.ndarray and along.dtype == right.dtype == back.dtype == left.dtype:
+        return along, back
+    return matched(np.asarray(along), right), matched(np.asarray(back), left)
 
 
 def applied(ambient: Any, block: Array) -> Array:

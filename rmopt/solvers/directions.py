@@ -371,7 +371,8 @@ class QuasiNewton(Direction):
         pairs, count, scale = memory
         used = [*pairs[self.memory - min(count, self.memory - 1) :]]
         if not move.work.is_extrinsic:
-            both = [(move.carried(s), move.carried(y)) for s, y, _ in used]
+            carry, start, end = move.work.carry, move.start.point, move.point
+            both = [(carry(start, end, s), carry(start, end, y)) for s, y, _ in used]
             used = [(s, y, move.inner(s, y)) for s, y in both]
         s, y = move.old_direction * move.t, move.gradient - move.old_gradient
         sy = move.t * (move.slope_after - move.slope_carried)
