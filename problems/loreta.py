@@ -21,7 +21,6 @@ from rmopt.core.arguments import Checked, array, bounded, flag, instance, intege
 from rmopt.costs import Loss
 from rmopt.errors import warn
 from rmopt.files import reading
-from rmopt.renamed import renamed
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Parallel, Recorder, Result, Sampler, ScheduledSolver
 from rmopt.solvers.continued import Continued, with_zero_rows
@@ -119,7 +118,6 @@ class LoretaRun(Checked):
     verbose: Annotated[bool, flag] = False
 
 
-@renamed(n_steps_="n_iter_")
 class Loreta(LoretaRun, Estimator):
     """An estimator that learns a matrix of fixed rank by LORETA-1 and stands, when fitted, where `model_` is."""
 

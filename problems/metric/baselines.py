@@ -34,7 +34,6 @@ from rmopt.costs.log_det import DENSE_SHARE
 from rmopt.engines.log_det import samples_of
 from rmopt.linalg import lanczos_eigh
 from rmopt.manifolds import Euclidean
-from rmopt.renamed import renamed
 from rmopt.solvers import ShuffledEpochs
 
 # Iterations of HDSL between two looks at the diagonal of the gradient, and features that one tries.
@@ -142,7 +141,6 @@ class LegoMetric(TripletLearner):
         return solver.run(Problem(Euclidean(d, d), cost), np.eye(d), random_state=seed).point
 
 
-@renamed(n_learners="max_iter")
 @dataclass(eq=False, repr=False)
 class BoostMetric(TripletLearner):
     """A metric as a sum of rank-one matrices found by boosting (Shen et al. 2012).
@@ -257,7 +255,6 @@ def _weight(weights: Array, gain: Array, penalty: float) -> float:
     return (high if slope(high) > 0.0 else float(brentq(slope, 0.0, high))) / unit
 
 
-@renamed(n_iterations="max_iter")
 @dataclass(eq=False, repr=False)
 class HdslMetric(TripletLearner):
     """Sparse 2 × 2 bases added by Frank–Wolfe (HDSL: Liu, Bellet and Sha 2015).

@@ -41,7 +41,6 @@ from rmopt.costs import LogDetTriplet
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.costs.log_det import SCORES
 from rmopt.manifolds import PositiveDefinite
-from rmopt.renamed import renamed
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
 from rmopt.solvers import CoordinateDescent, Recorder, Sampler
 from rmopt.solvers.coordinate_descent import ORDERS
@@ -181,7 +180,6 @@ def factor(W: Array) -> Array:
         return (vectors * np.sqrt(np.maximum(values, 0.0))).T
 
 
-@renamed(n_passes="n_epochs", n_steps_="n_iter_")
 @dataclass(eq=False, repr=False)
 class CometMetric(TripletLearner):
     """A metric learned by block coordinate descent over positive definite matrices (Atzmon et al. 2015).

@@ -55,7 +55,6 @@ from rmopt.core.arguments import (
 from rmopt.core.matrices import as_rows
 from rmopt.errors import warn
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
 from rmopt.solvers.world import ONE_PROCESS, World
@@ -159,7 +158,6 @@ class LabelScores(SavedMatrix):
         return np.asarray(label_scores(self.point, X))
 
 
-@renamed(max_iter="n_epochs")
 @dataclass(eq=False, repr=False)
 class LoretaLabelRanker(Loreta):
     """A low-rank ranking of labels, for examples with several labels out of many.

@@ -43,7 +43,6 @@ from rmopt.costs.bilinear import checked_triplets
 from rmopt.errors import warn
 from rmopt.kernels.lifted import SymmetricFactors
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
-from rmopt.renamed import renamed
 from rmopt.retractions import SecondOrder, SecondOrderPSD
 from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs, World
 from rmopt.solvers.threads import one_blas_thread
@@ -141,7 +140,6 @@ class BilinearSimilarity(SavedMatrix):
         return self.embed_queries(queries) @ self.embed_documents(documents).T
 
 
-@renamed(n_triplets="max_iter")
 @dataclass(eq=False, repr=False)
 class LoretaSimilarity(Searchable, Embedder, Loreta):
     """A low-rank bilinear similarity of documents, learned from their classes or from triplets.
@@ -277,7 +275,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         sampler = ShuffledEpochs(checked_triplets(triplets, X.shape[0], X.shape[0]))
         return self._learn(X, sampler, seed)
 
-    @renamed(n_triplets="max_iter")
     def partial_fit(self, X: Any, y: Any, max_iter: int | None = None) -> Self:
         """Go on learning from a batch of labelled rows.
 

@@ -39,7 +39,6 @@ from rmopt.core.arguments import (
 )
 from rmopt.errors import warn
 from rmopt.manifolds import Grassmann
-from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, TrustRegions
 from rmopt.solvers.threads import one_blas_thread
 
@@ -168,7 +167,6 @@ class TaskRegressions(RegressorMixin, Estimator):
         return column_of_names("tasks", names)
 
 
-@renamed(n_updates="n_epochs", max_iterations="max_iter")
 @dataclass(eq=False, repr=False)
 class MultitaskSubspace(TaskRegressions):
     """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.

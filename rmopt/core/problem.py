@@ -13,10 +13,8 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
-from rmopt.renamed import renamed
 
 
-@renamed()
 @dataclass(frozen=True)
 class Problem:
     """Minimise `cost` on `manifold`.

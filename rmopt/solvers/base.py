@@ -19,7 +19,6 @@ from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
-from rmopt.renamed import renamed
 from rmopt.solvers.checkpoint import GIVEN, Saving, saving
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder, numbers_for
@@ -135,7 +134,6 @@ def broke_down(error: ValueError) -> bool:
     return isinstance(error, np.linalg.LinAlgError) or "infs or NaNs" in str(error)
 
 
-@renamed(max_iterations="max_iter")
 class Solver(Value, ABC):
     """What every solver is: a value with parameters, whose runs are sequences of states.
 

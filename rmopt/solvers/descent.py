@@ -15,7 +15,6 @@ from rmopt.core.retraction import Retraction
 from rmopt.core.transport import as_transport
 from rmopt.errors import DivergedError
 from rmopt.precision import real_type, slack
-from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.oracle import COUNTED, Iterate, Oracle
 from rmopt.solvers.premise import held
@@ -33,7 +32,6 @@ RESOLVED = 1e-12
 ROUNDED = 1e-8
 
 
-@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class GradientSolver(CheckedValue, Solver):
     """A solver that looks at the whole cost and gradient in each step.

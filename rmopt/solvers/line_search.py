@@ -6,14 +6,12 @@ from typing import Annotated, Any
 
 from rmopt.core.arguments import bounded, instance, shown
 from rmopt.errors import InvalidInputError
-from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.oracle import Iterate, Oracle
 from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength, Trial
 
 
-@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class LineSearchSolver(GradientSolver):
     """A direction, a step length along it, and again.

@@ -638,7 +638,7 @@ def test_a_comparison_refuses_what_it_cannot_do(tmp_path: Path) -> None:
         Comparison(run, None).cell({"method": "mine", "seed": 0}, fails)
 
 
-PAGE = (Path(__file__).parents[1] / "docs" / "your_method.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "your_method.md").read_text(encoding="utf-8")
 
 
 def test_the_page_says_what_each_experiment_asks() -> None:

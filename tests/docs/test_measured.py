@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tabled import each_row
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 AGAIN = runpy.run_path(str(ROOT / "docs" / "measured" / "again.py"))
 SOURCES = {name: (path, commands) for name, path, commands in AGAIN["sources"]()}
 PAGES = {page: page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").rglob("*.md"))}

@@ -1,6 +1,5 @@
 """The data sets: what is read, from where, and what is refused."""
 
-import importlib
 import os
 import subprocess
 import sys
@@ -312,16 +311,6 @@ class TestNewsgroups:
         for loaded in (cai, full):
             assert loaded.n_classes == 20
             assert (loaded.train.sum(), loaded.test.sum()) == (11314, 7532)
-
-
-@each_row(("old", "new"), [("datasets.Bundle", "bundles.ClassBundle"), ("datasets.load", "registry.load")])
-def test_names_of_version_0_1_work_with_a_warning(old: str, new: str) -> None:
-    (module, name), (home, now) = old.split("."), new.split(".")
-    with pytest.warns(FutureWarning, match=f"problems.{old} is now problems.data.{new};"):
-        found = getattr(importlib.import_module(f"problems.{module}"), name)
-    assert found is getattr(importlib.import_module(f"problems.data.{home}"), now)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        importlib.import_module(f"problems.{module}").__getattr__("nothing")
 
 
 def ratings(**names: Any) -> Ratings:

@@ -11,7 +11,7 @@ import pytest
 
 # Several processes, or tens of seconds; the docs are built of their output as well.
 LONG = ("01_first_run", "07_document_similarity", "09_gossip", "12_plugin_package")
-TUTORIALS = sorted((Path(__file__).parents[1] / "tutorials").glob("*.py"))
+TUTORIALS = sorted((Path(__file__).parents[2] / "tutorials").glob("*.py"))
 
 
 @pytest.fixture(autouse=True)

@@ -60,6 +60,7 @@ from rmopt.solvers import (
     Converged,
     GradientDescent,
     Hybrid,
+    Momentum,
     Solver,
     TrustRegions,
 )
@@ -205,7 +206,7 @@ def test_a_wrong_solver_is_found_by_its_law(broken: str) -> None:
 def test_every_law_of_solvers_has_one_that_breaks_it() -> None:
     names = {law.name for law in SOLVER}
     assert names == set(WRONG)
-    page = (Path(__file__).parents[1] / "docs" / "extend" / "index.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "extend" / "index.md").read_text(encoding="utf-8")
     assert not [name for name in names if not re.search(rf"[|,] {name}[,;]? ", page)]
 
 
@@ -405,7 +406,7 @@ def test_a_solver_that_cannot_run_is_not_said_to_obey() -> None:
         place, rmopt.autograd_cost(lambda W, U: anp.sum((W[0] @ W[1].T) ** 2) + anp.sum(U.T @ U))
     )
     with pytest.raises(MissingCapabilityError, match=r"compiled"):
-        check_solver(SGD(0.01, momentum=0.5, engine="compiled"), problem)
+        check_solver(SGD(0.01, rule=Momentum(0.5), engine="compiled"), problem)
 
 
 class Cubes(Cost):

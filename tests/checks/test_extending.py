@@ -32,7 +32,7 @@ from rmopt.solvers import (
 )
 
 LIBRARY = Path(rmopt.__file__).parent
-PAGES = Path(__file__).parents[1] / "docs" / "extend"
+PAGES = Path(__file__).parents[2] / "docs" / "extend"
 
 RETRACTION = """
 from rmopt.checks import check_retraction

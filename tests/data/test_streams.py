@@ -488,7 +488,7 @@ def fit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[Any, str, str]]:
     """Return `rmopt fit` in this process, which gives its status and what it says."""
-    entries = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"][
+    entries = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
         "entry-points"
     ]
     models = EntryPoints(EntryPoint(*one, "rmopt.models") for one in entries["rmopt.models"].items())

@@ -66,7 +66,7 @@ def recipes() -> dict[str, tuple[dict[str, Any], tuple[Any, ...]]]:
         "HdslMetric": ({"max_iter": 50, **seed}, (X, y)),
         "LegoMetric": ({"n_triplets": 500, **seed}, (X, y)),
         "EuclideanMetric": ({}, (X, y)),
-        "LoretaLabelRanker": ({"rank": 8, "max_iter": 1, **seed}, (X, labels)),
+        "LoretaLabelRanker": ({"rank": 8, "n_epochs": 1, **seed}, (X, labels)),
         "LowRankLogisticRegression": ({"rank": 8, "n_epochs": 2, **seed}, (X, labels)),
         "BayesianCompletion": ({"rank": 3, "n_samples": 5, "burn_in": 2, **seed}, (ratings,)),
         "BiasedALS": ({"rank": 3, "max_iter": 3, **seed}, (ratings,)),

@@ -18,7 +18,7 @@ import pytest
 from resumable_runs import CASES, bits, run
 
 QUICK = ["loreta", "rank-incremental", "own-cost"]
-SCRIPT = str(Path(__file__).with_name("resumable_runs.py"))
+SCRIPT = str(Path(__file__).parents[1].joinpath("resumable_runs.py"))
 COUNTS: dict[str, int] = {}
 
 needs_fork = pytest.mark.skipif(

@@ -1,6 +1,6 @@
 """The built pages in a browser, in light, dark and on a phone: what scrolls, breaks, or cannot be read.
 
-``RMOPT_HTML=FOLDER pytest tests/test_pages.py`` looks at what ``sphinx-build docs FOLDER`` wrote.
+``RMOPT_HTML=FOLDER pytest tests/docs/test_pages.py`` looks at what ``sphinx-build docs FOLDER`` wrote.
 """
 
 from __future__ import annotations

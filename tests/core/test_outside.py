@@ -21,7 +21,7 @@ from rmopt.core.outside import found_outside, remembered, same
 from rmopt.costs import BilinearSum, Loss, squared
 from rmopt.kernels import batch_sgd, bilinear_sgd, directed_sgd
 from rmopt.manifolds import FixedRankEmbedded, Sphere
-from rmopt.solvers import SGD, SVRG, GradientDescent
+from rmopt.solvers import SGD, SVRG, GradientDescent, Momentum
 
 scale = 1.0
 settings = {"scale": 1.0}
@@ -250,7 +250,7 @@ def test_what_functions_hold_is_freed() -> None:
 # Each compiles a loop, for some ten seconds.
 COMPILED = [
     partial(SGD, 1e-2), pytest.param(partial(SGD, 1e-2, batch_size=2), marks=pytest.mark.slow),
-    partial(SGD, 1e-2, momentum=0.9), pytest.param(partial(SVRG, 1e-2), marks=pytest.mark.slow),
+    partial(SGD, 1e-2, rule=Momentum(0.9)), pytest.param(partial(SGD, 1e-2, rule=SVRG()), marks=pytest.mark.slow),
 ]  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path, process
 
 
 def workers(out: Path, processes: int, *words: object) -> list[str]:
-    script = Path(__file__).with_name("workers_by_mpi.py")
+    script = Path(__file__).parents[1].joinpath("workers_by_mpi.py")
     return [str(MPIEXEC), "-n", str(processes), sys.executable, str(script), str(out), *map(str, words)]
 
 
