@@ -601,7 +601,11 @@ class _Run:
         """Return a new row: where the run is, and what the solver observes there."""
         place = {"step": self.step, "updates": int(self.state.updates), "seconds": self.seconds}
         found = self.solver.observe(self.work, self.state)
-        if type(found) is not dict or found.keys() != self.names or not PLAIN.issuperset(map(type, found.values())):
+        if (
+            type(found) is not dict
+            or found.keys() != self.names
+            or not PLAIN.issuperset(map(type, found.values()))
+        ):
             by = f"{type(self.solver).__name__}.observe"
             found = numbers_for(place, by, instance(by, found, Mapping, "a mapping of numbers by names"))
             self.names = {*found}

@@ -74,7 +74,12 @@ class Move:
 
     def __init__(self, end: Any, steepest: bool) -> None:
         curve = end.curve
-        self.work, self.start, self.direction, self.slope = curve.work, curve.start, curve.direction, curve.slope
+        self.work, self.start, self.direction, self.slope = (
+            curve.work,
+            curve.start,
+            curve.direction,
+            curve.slope,
+        )
         self.t, self.point, self.cost, self.gradient = end.t, end.point, end.cost, end.gradient
         self._steepest = steepest
         self.inner: Callable[[Any, Any], float] = self.work.metric(self.point)
