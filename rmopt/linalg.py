@@ -9,13 +9,6 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dtrtrs, strtrs
 
-__all__ = [
-    "cayley", "cosine", "exp_differences", "factor_product", "gram_functions", "horizontal", "lanczos_eigh",
-    "lanczos_svd", "leading_eigh", "leave_span", "lyapunov", "orthonormalised", "positive_qr",
-    "rank_one_pinv_update", "rotation", "rotation_log", "sine", "skew_form", "symmetric", "tall_qr",
-    "truncated_svd_of_product", "versine", "whitened",
-]  # fmt: skip
-
 Array = np.ndarray
 
 # Entries from which a matrix leaves a cache between the reflections of a QR, and those of a block that stays there.
