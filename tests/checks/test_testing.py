@@ -60,6 +60,7 @@ from rmopt.solvers import (
     Converged,
     GradientDescent,
     Hybrid,
+    Momentum,
     Solver,
     TrustRegions,
 )
@@ -405,7 +406,7 @@ def test_a_solver_that_cannot_run_is_not_said_to_obey() -> None:
         place, rmopt.autograd_cost(lambda W, U: anp.sum((W[0] @ W[1].T) ** 2) + anp.sum(U.T @ U))
     )
     with pytest.raises(MissingCapabilityError, match=r"compiled"):
-        check_solver(SGD(0.01, momentum=0.5, engine="compiled"), problem)
+        check_solver(SGD(0.01, rule=Momentum(0.5), engine="compiled"), problem)
 
 
 class Cubes(Cost):

@@ -38,6 +38,7 @@ from rmopt.solvers import (
     GradientDescent,
     Hybrid,
     MaxSteps,
+    Momentum,
     TrustRegions,
 )
 
@@ -111,7 +112,7 @@ def test_matrices_of_numpy_and_blocks_that_are_left_out_are_taken() -> None:
     assert solver.run(Problem(FixedRankFactors(4, 3, 2), First()), random_state=0).steps == 3
 
 
-@each_row("solver", [SGD(0.01), SGD(0.01, momentum=0.5), Adam(0.01), AdaGrad(0.01)])
+@each_row("solver", [SGD(0.01), *(SGD(0.01, rule=rule) for rule in (Momentum(0.5), Adam(), AdaGrad()))])
 def test_terms_of_a_wrong_shape_are_refused(solver: Any) -> None:
     class Terms(FiniteSum):
         n_terms = 5  # type: ignore[assignment]

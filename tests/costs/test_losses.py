@@ -14,7 +14,7 @@ from rmopt.core import DivergedError
 from rmopt.costs import BilinearSum, Loss, squared
 from rmopt.kernels import batch_sgd, bilinear_sgd, directed_sgd
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers import SGD, SVRG
+from rmopt.solvers import SGD, SVRG, Momentum
 
 scale = 1.0
 weights = np.ones(100_000)
@@ -72,7 +72,8 @@ def test_a_function_that_is_another_when_compiled_is_refused() -> None:
 # Each compiles a loop, for some ten seconds.
 COMPILED = [
     partial(SGD, 1e-2), pytest.param(partial(SGD, 1e-2, batch_size=2), marks=pytest.mark.slow),
-    partial(SGD, 1e-2, momentum=0.9), pytest.param(partial(SVRG, 1e-2), marks=pytest.mark.slow),
+    partial(SGD, 1e-2, rule=Momentum(0.9)),
+    pytest.param(partial(SGD, 1e-2, rule=SVRG()), marks=pytest.mark.slow),
 ]  # fmt: skip
 
 

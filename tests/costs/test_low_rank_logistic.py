@@ -30,7 +30,7 @@ from problems.ranking.cost import first_step
 from rmopt import InvalidInputError, Problem
 from rmopt.linalg import LARGE
 from rmopt.manifolds import Euclidean
-from rmopt.solvers import AdaGrad, Checkpoint, MaxSteps
+from rmopt.solvers import SGD, AdaGrad, Checkpoint, MaxSteps
 
 Array = np.ndarray
 
@@ -141,7 +141,7 @@ def test_the_start_of_many_features_is_that_of_the_few_that_occur(examples: Any)
 def test_resumed_to_the_same_bits(examples: Any, tmp_path: Path) -> None:
     X, Y = examples
     problem = Problem(Euclidean(42, 4), LogisticLabels(X, Y, 0.3, 2))
-    start, solver = first_step(X, Y, 3, 0), AdaGrad(0.1, max_iter=24, sampler=SeededEpochs(40, 8))
+    start, solver = first_step(X, Y, 3, 0), SGD(0.1, rule=AdaGrad(), max_iter=24, sampler=SeededEpochs(40, 8))
     whole = solver.run(problem, start, random_state=5).point
     saved = Checkpoint(tmp_path / "run.npz")
     solver.run(problem, start, random_state=5, checkpoint=saved, stop=MaxSteps(11))

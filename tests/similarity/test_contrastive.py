@@ -19,7 +19,7 @@ from problems.similarity.cost import ContrastiveSum
 from rmopt import InvalidInputError, Problem
 from rmopt.core import DivergedError
 from rmopt.manifolds import Euclidean, Sphere
-from rmopt.solvers import AdaGrad, Checkpoint, MaxSteps
+from rmopt.solvers import SGD, AdaGrad, Checkpoint, MaxSteps
 
 Array = np.ndarray
 
@@ -86,7 +86,7 @@ def test_documents_twice_alone_and_empty(documents: Any) -> None:
 def test_steps_by_rows_are_those_in_the_whole_space(documents: Any) -> None:
     X, y = documents
     start = np.random.default_rng(3).standard_normal((60, 4))
-    solver = AdaGrad(0.1, max_iter=30, sampler=SeededEpochs(40, 8))
+    solver = SGD(0.1, rule=AdaGrad(), max_iter=30, sampler=SeededEpochs(40, 8))
     by_rows, whole = (
         solver.run(Problem(Euclidean(60, 4), kind(X, y)), start, random_state=0)
         for kind in (ContrastiveSum, Dense)
@@ -117,7 +117,7 @@ class Twice(ContrastiveSum):
 def test_gradients_that_a_subclass_changes_are_asked_and_rows_come_once(documents: Any) -> None:
     X, y = documents
     start = np.random.default_rng(3).standard_normal((60, 4))
-    solver = AdaGrad(0.1, max_iter=3, sampler=SeededEpochs(40, 8))
+    solver = SGD(0.1, rule=AdaGrad(), max_iter=3, sampler=SeededEpochs(40, 8))
     result = solver.run(Problem(Euclidean(60, 4), Silent(X, y)), start, random_state=0)
     np.testing.assert_array_equal(result.point, start)
     with pytest.raises(InvalidInputError, match="row numbers, each once"):
@@ -132,19 +132,25 @@ def test_adagrad_by_hand_and_on_a_sphere() -> None:
     def linear(x: Array) -> float:
         return b @ x.reshape(-1)
 
-    found = AdaGrad(0.1, max_iter=3).run(Problem(Euclidean(3, 1), linear), np.zeros((3, 1))).point[:, 0]
+    found = (
+        SGD(0.1, rule=AdaGrad(), max_iter=3)
+        .run(Problem(Euclidean(3, 1), linear), np.zeros((3, 1)))
+        .point[:, 0]
+    )
     np.testing.assert_allclose(found, -0.1 * np.sign(b) * sum(1 / np.sqrt(np.arange(1, 4))), rtol=1e-6)
-    end = AdaGrad(0.5, max_iter=400).run(Problem(Sphere(3), linear), np.array([1.0, 0.0, 0.0])).point
+    end = (
+        SGD(0.5, rule=AdaGrad(), max_iter=400)
+        .run(Problem(Sphere(3), linear), np.array([1.0, 0.0, 0.0]))
+        .point
+    )
     np.testing.assert_allclose(end, -b / np.linalg.norm(b), atol=1e-6)
-    with pytest.raises(InvalidInputError, match="AdaGrad has no momentum"):
-        AdaGrad(0.1, momentum=0.9)
 
 
 def test_resumed_to_the_same_bits_and_divergence_is_said(documents: Any, tmp_path: Path) -> None:
     X, y = documents
     problem = Problem(Euclidean(60, 4), ContrastiveSum(X, y))
     start = np.random.default_rng(3).standard_normal((60, 4))
-    solver = AdaGrad(0.1, max_iter=24, sampler=SeededEpochs(40, 8))
+    solver = SGD(0.1, rule=AdaGrad(), max_iter=24, sampler=SeededEpochs(40, 8))
     whole = solver.run(problem, start, random_state=5).point
     saved = Checkpoint(tmp_path / "run.npz")
     solver.run(problem, start, random_state=5, checkpoint=saved, stop=MaxSteps(11))

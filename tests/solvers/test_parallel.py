@@ -57,6 +57,7 @@ from rmopt.solvers import (
     Checkpoint,
     MaxSeconds,
     MaxSteps,
+    Momentum,
     OneProcess,
     Parallel,
     Recorder,
@@ -277,8 +278,10 @@ def test_resumed_to_the_same_bits(problem: Problem, tmp_path: Path) -> None:
 def test_what_remembers_goes_on_from_the_mean(problem: Problem) -> None:
     cost, start = problem.cost, problem.manifold.random_point(np.random.default_rng(5))
     options: dict[str, Any] = {"max_iter": 1200, "sampler": ShuffledEpochs(600)}
-    for kind in (Adam(0.1, **options), AdaGrad(1.0, **options), SGD(0.05, momentum=0.8, **options)):
-        found = Parallel(kind, 2, every=50).run(problem, start, random_state=0)
+    for step_size, rule in ((0.1, Adam()), (1.0, AdaGrad()), (0.05, Momentum(0.8))):
+        found = Parallel(SGD(step_size, rule=rule, **options), 2, every=50).run(
+            problem, start, random_state=0
+        )
         assert cost.value(found.point) < 0.9 * cost.value(start)
     engine = SGD(0.05, average=True).engine(problem)
     with pytest.raises(MissingCapabilityError, match="cannot go on from another point"):
