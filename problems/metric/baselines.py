@@ -9,22 +9,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator
 
-from problems.door import (
-    admit,
-    begin,
-    finite,
-    in_order,
-    in_range,
-    kept_count,
-    labelled,
-    natural_size,
-    package,
-    seedable,
-    step_rule,
-)
 from problems.metric import kernels
 from problems.metric.estimators import MahalanobisMetric, TripletLearner
 from problems.online import Lego
+from problems.rows import finite, in_range, natural_size
+from problems.validation import admit, begin, in_order, kept_count, labelled, package, seedable, step_rule
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, number, one_of, optional

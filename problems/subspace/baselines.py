@@ -11,10 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from problems.door import package
 from problems.subspace.als import BiasedALS
 from problems.subspace.cost import MatrixCompletion, TaskGroup, columns_of, predictions
 from problems.subspace.pairs import checked_pairs
+from problems.validation import package
 from rmopt.core import MissingCapabilityError, Parts, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number

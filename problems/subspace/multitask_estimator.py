@@ -10,21 +10,12 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from problems.door import (
-    Estimator,
-    admit,
-    begin,
-    column_of_names,
-    finite,
-    in_range,
-    positions,
-    seedable,
-    seen,
-)
+from problems.rows import finite, in_range
 from problems.subspace.baselines import alt_min
 from problems.subspace.completer import unit_of
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.training import GossipPlan, gossip
+from problems.validation import Estimator, admit, begin, column_of_names, positions, seedable, seen
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import (
