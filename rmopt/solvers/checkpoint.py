@@ -349,6 +349,7 @@ def _is_sound(about: dict[str, Any]) -> bool:
     step, seconds, rows = (about.get(key) for key in ("step", "seconds", "rows"))
     return (
         isinstance(about.get("run"), dict)
+        and all(isinstance(found, dict) for found in about.get("witness", ()))
         and _is_count(step)
         and isinstance(seconds, float)
         and 0.0 <= seconds < math.inf
