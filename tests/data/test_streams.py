@@ -492,7 +492,7 @@ def fit(
         "entry-points"
     ]
     models = EntryPoints(EntryPoint(*one, "rmopt.models") for one in entries["rmopt.models"].items())
-    monkeypatch.setattr("rmopt.cli.plugins.entry_points", lambda group: models.select(group=group))
+    monkeypatch.setattr("rmopt.cli.registry.entry_points", lambda group: models.select(group=group))
 
     def call(*words: object) -> tuple[Any, str, str]:
         with pytest.raises(SystemExit) as ended:
