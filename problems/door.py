@@ -42,11 +42,11 @@ from rmopt.core.arguments import (
 )
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.costs import LOSSES, Loss
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.step_sizes import as_step_size
-from rmopt.solvers.world import ONE_PROCESS, World
 
 loss_named = bounded(named, LOSSES, Loss)
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))

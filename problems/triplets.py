@@ -67,8 +67,6 @@ class ClassTriplets(Sampler):
     (True, False)
     """
 
-    pure = True
-
     def __init__(self, y: ArrayLike, batch_size: int = 1) -> None:
         self.batch_size = kept_count("batch_size", batch_size)
         _, codes, counts = classes_with_pairs(y)
@@ -133,8 +131,6 @@ class NeighborTriplets(Sampler):
     >>> sorted({tuple(one) for one in drawn.tolist()})
     [(0, 1, 3), (1, 0, 3), (2, 1, 3), (3, 4, 1), (4, 3, 2)]
     """
-
-    pure = True
 
     def __init__(self, X: Any, y: ArrayLike, n_positives: int = 3, n_negatives: int = 10) -> None:
         kept_count("n_positives", n_positives), kept_count("n_negatives", n_negatives)
