@@ -12,10 +12,10 @@ import numpy as np
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from problems.door import Estimator, begin, engine_name, file_path, seedable, step_rule, thread_count
 from problems.following import checkpoint_of, follow
 from problems.saving import load_point, made_with, names_to_store, plain, save_point
 from problems.threads import threads_of
+from problems.validation import Estimator, begin, engine_name, file_path, seedable, step_rule, thread_count
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
 from rmopt.core.arguments import Checked, array, bounded, flag, instance, integer, named, optional, shown
 from rmopt.core.world import ONE_PROCESS, World

@@ -5,15 +5,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from problems.door import classes, kept_count, near_zero, table_of_numbers
 from problems.kernels import nearest
+from problems.rows import near_zero
+from problems.validation import classes, kept_count, table_of_numbers
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array, dense
+from rmopt.core.arguments import bounded, named
 from rmopt.core.matrices import row_dots
+from rmopt.costs import Loss, hinge, logistic, squared_hinge
 from rmopt.solvers import Sampler
 
 # Rows whose distances to all rows are there at a time.
 BLOCK = 64
+# Losses of how much better the positive fits than the negative.
+LOSSES = {loss.name: loss for loss in (hinge, squared_hinge, logistic)}
+loss_named = bounded(named, LOSSES, Loss)
 
 
 def classes_with_pairs(y: ArrayLike) -> tuple[Array, Array, Array]:
@@ -46,15 +52,6 @@ class ClassTriplets(Sampler):
     ------
     InvalidInputError
         When there are fewer than two classes, or no class has two rows.
-
-    See Also
-    --------
-    rmopt.solvers.Uniform : draws terms of a cost that has a list of them.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------
@@ -112,24 +109,6 @@ class NeighborTriplets(Sampler):
     ------
     InvalidInputError
         When there are fewer than two classes, or no class has two rows.
-
-    See Also
-    --------
-    ClassTriplets : uniform ones.
-
-    References
-    ----------
-    Weinberger and Saul, Distance metric learning for large margin nearest neighbor classification, JMLR 10 (2009).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.triplets import NeighborTriplets
-    >>> X, y = np.array([[0.0], [1.0], [5.0], [2.0], [9.0]]), [0, 0, 0, 1, 1]
-    >>> sampler = NeighborTriplets(X, y, n_positives=1, n_negatives=1)
-    >>> drawn = sampler.draw(np.random.default_rng(0), 0, 50)
-    >>> sorted({tuple(one) for one in drawn.tolist()})
-    [(0, 1, 3), (1, 0, 3), (2, 1, 3), (3, 4, 1), (4, 3, 2)]
     """
 
     def __init__(self, X: Any, y: ArrayLike, n_positives: int = 3, n_negatives: int = 10) -> None:

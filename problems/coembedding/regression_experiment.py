@@ -15,8 +15,8 @@ from problems.cells import Cell, Settings
 from problems.coembedding.cost import MetricRegression, closed_form
 from problems.coembedding.figure import draw_curves
 from problems.comparison import Comparison, crossed
-from problems.door import package
 from problems.options import Resume, check_options, chosen_from, methods_option, whole_numbers
+from problems.validation import package
 from rmopt.core import Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number

@@ -12,26 +12,22 @@ from scipy.linalg import LinAlgError
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from problems.door import (
+from problems.following import checkpoint_of
+from problems.rows import finite, natural_size, near_zero, product
+from problems.triplets import ClassTriplets, NeighborTriplets, loss_named
+from problems.validation import (
     Embedder,
     Estimator,
     admit,
     begin,
     engine_name,
     file_path,
-    finite,
     kept_count,
     labelled,
-    loss_named,
-    natural_size,
-    near_zero,
-    product,
     seedable,
     seen,
     step_rule,
 )
-from problems.following import checkpoint_of
-from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, bounded, flag, named, number, one_of, optional, shown

@@ -19,7 +19,6 @@ from problems.cells import Cell, Settings
 from problems.comparison import Comparison, averaged
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
-from problems.door import package
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.methods import chosen_methods
 from problems.metric.baselines import METRIC_LEARN, OutsideMetric
@@ -27,6 +26,7 @@ from problems.metric.claims import metric_claims
 from problems.metric.estimators import CometMetric
 from problems.metric.figure import draw_convergence, draw_precision
 from problems.metric.methods import MEASURED_BY, METHODS, USUAL, Trainee, neighbour_votes, scores_of
+from problems.validation import package
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, one_of

@@ -13,22 +13,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
 from problems.batches import SeededEpochs, run_batches, share_left_out
-from problems.door import (
-    Estimator,
-    admit,
-    begin,
-    check_labels,
-    check_learned,
-    count,
-    file_path,
-    finite,
-    kept_count,
-    learn_labels,
-    natural_size,
-    seedable,
-    seen,
-    thread_count,
-)
 from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
 from problems.ranking.cost import (
     LabelRanking,
@@ -39,7 +23,21 @@ from problems.ranking.cost import (
     label_scores,
 )
 from problems.ranking.measures import best_labels, mean_average_precision
+from problems.rows import check_learned, finite, natural_size
 from problems.saving import Saved
+from problems.validation import (
+    Estimator,
+    admit,
+    begin,
+    check_labels,
+    count,
+    file_path,
+    kept_count,
+    learn_labels,
+    seedable,
+    seen,
+    thread_count,
+)
 from rmopt.core import DivergedError, Factored, InvalidInputError, LowRankPoint, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import (

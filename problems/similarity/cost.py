@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from problems.batches import RowBatches, columns_that_occur
-from problems.door import unit_rows
+from problems.rows import unit_rows
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, number
@@ -23,17 +23,6 @@ class ContrastiveSum(RowBatches):
 
     A stream: a batch is contrasted within itself, so that there is no sum over all documents. A term is a document
     and a number, of which the first one of a batch seeds the words that are left out.
-
-    Parameters
-    ----------
-    rows : array or sparse matrix, shape (N, n)
-        Documents.
-    y : array, shape (N,)
-        Their classes.
-    temperature : float
-        What cosines are divided by.
-    dropout : float
-        The share of the words of a document that are left out, anew in each batch; from 0 to below 1.
     """
 
     remedy = "take Euclidean(n_features, rank)"

@@ -11,7 +11,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from problems.batches import run_batches, share_left_out
-from problems.door import (
+from problems.evaluation import bilinear_scores, evaluate_retrieval
+from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
+from problems.rows import natural_size, product, unit_rows
+from problems.saving import Saved
+from problems.serving.index import Searchable
+from problems.similarity.cost import ContrastiveSum
+from problems.triplets import ClassTriplets, classes_with_pairs, loss_named
+from problems.validation import (
     Embedder,
     Estimator,
     admit,
@@ -20,20 +27,10 @@ from problems.door import (
     file_path,
     kept_count,
     labelled,
-    loss_named,
-    natural_size,
-    product,
     seedable,
     seen,
     thread_count,
-    unit_rows,
 )
-from problems.evaluation import bilinear_scores, evaluate_retrieval
-from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
-from problems.saving import Saved
-from problems.serving.index import Searchable
-from problems.similarity.cost import ContrastiveSum
-from problems.triplets import ClassTriplets, classes_with_pairs
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number, one_of, optional
@@ -97,16 +94,6 @@ class BilinearSimilarity(SavedMatrix):
         W, of shape (n_features, n_features).
     about : dict
         JSON-able parameters that are saved with it.
-
-    See Also
-    --------
-    LoretaSimilarity : learns one, and keeps it as ``model_``.
-    problems.serving.SimilarityIndex : searches many documents by it.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------

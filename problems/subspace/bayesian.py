@@ -11,11 +11,12 @@ import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
 from problems.data import Ratings
-from problems.door import in_range, positions, table_of_numbers
+from problems.rows import in_range
 from problems.subspace.als import Regressed, Side, standardised
 from problems.subspace.completer import CompletionModel
 from problems.subspace.cost import KnownEntries
 from problems.subspace.kernels import add_sampled, draw_links
+from problems.validation import positions, table_of_numbers
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number, shown
@@ -42,12 +43,6 @@ class FactorPrior(NamedTuple):
 
 class Links:
     """How the factors of rows depend on a table of features: shift = F B.
-
-    Parameters
-    ----------
-    features : sparse array, shape (n, p)
-        F.
-    d : int
 
     Attributes
     ----------
@@ -120,15 +115,6 @@ class GibbsSampler:
     Where rows have features f_i, the mean of a row is μ + Bᵀ f_i as in Macau (Simm et al. 2017), and the rows of B
     are normal with mean 0 and precision λ Λ, with Λ the precision of the factors and λ with a gamma prior. The rows
     of B are drawn in turn, each from its distribution given all else, where Macau solves a system for all of them.
-
-    Parameters
-    ----------
-    table : KnownEntries
-        With values of mean 0 and a standard deviation of 1.
-    rank : int
-    rng : numpy Generator
-    row_features, column_features : sequence of sparse arrays, shape (m, p) and (n, q)
-        Each has a λ of its own.
 
     Attributes
     ----------

@@ -9,10 +9,10 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from problems.door import file_path
 from problems.subspace.completer import PointCompletion, unit_of
 from problems.subspace.cost import KnownEntries, MatrixCompletion, columns_of, predictions
 from problems.subspace.training import GossipPlan, gossip
+from problems.validation import file_path
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number, optional

@@ -32,8 +32,8 @@ from problems.coembedding import (
     coembedding_path,
 )
 from problems.coembedding.cost import smooth_hinge
+from problems.coembedding.estimators import checked_betas, local_optima, minimise
 from problems.coembedding.methods import measures
-from problems.coembedding.training import checked_betas, local_optima, minimise
 from problems.data.sets import digits_labels, emotions, scene
 from rmopt.costs import Trace
 from rmopt.solvers import RankIncremental
@@ -230,7 +230,7 @@ def test_cross_validation_of_the_weight() -> None:
         (lambda X, Y: CoembeddingClassifier().fit(X, X[:, 0]), "Unknown label type"),
         (lambda X, Y: MultilabelCoembedding(X, 2 * Y), "table of 0 and 1"),
         (lambda X, Y: MultilabelCoembedding(X, Y[:5]), "0 and 1, 80 rows"),
-        (lambda X, Y: MultilabelCoembedding(X * np.inf, Y), "NaN or infinity"),
+        (lambda X, Y: MultilabelCoembedding(X * np.inf, Y), "finite numbers"),
         (lambda X, Y: OneVsRestCoembedding(X, 2 * Y), "table of 0 and 1"),
         (lambda X, Y: OneVsRestCoembedding(X, Y, "hinge"), "loss = 'hinge' is unknown"),
         (lambda X, Y: CoembeddingClassifier(loss="softmx").fit(X, Y), "did you mean 'softmax'"),

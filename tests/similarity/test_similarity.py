@@ -15,7 +15,7 @@ from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tabled import each_row
 
-from problems.door import natural_size
+from problems.rows import natural_size
 from problems.similarity import ClassTriplets, FactoredGradientDescent, LoretaSimilarity, PassiveAggressive
 from problems.similarity.estimators import BilinearSimilarity
 from problems.similarity.methods import CURVE_QUERIES, mean_precision

@@ -610,10 +610,10 @@ def test_features_tell_of_rows_and_columns_without_an_entry() -> None:
     ("flawed", "says"),
     [
         (lambda F: F[:-1], "must have"),
-        (lambda F: np.where(F.max() == F, np.nan, F), "remove or impute"),
-        (lambda F: F[:, 0], "give rows and columns"),
+        (lambda F: np.where(F.max() == F, np.nan, F), "NaN"),
+        (lambda F: F[:, 0], "must be a table"),
         (lambda F: [*F.astype(str).tolist(), ["a"]], "must be a table of finite numbers"),
-        (lambda F: F[:, :0], "give rows and columns"),
+        (lambda F: F[:, :0], "must be a table"),
         (lambda F: 1e80 * F, "scale it"),
         (lambda F: F.astype(int).astype("M8[D]"), "holds dates"),
     ],

@@ -142,7 +142,7 @@ def test_measures_of_lists_are_those_of_scikit_learn() -> None:
     # What fit saw does not count, in whatever way it is given; a list is not longer than there are candidates.
     assert model.ranked(table, n=5) == found
     assert model.ranked(table, n=40).recall == 1.0
-    assert model.score(table) == model.ranked(table).ndcg
+    assert model.score(*entries(table)) == model.ranked(table).ndcg
     with pytest.raises(InvalidInputError, match="nothing is held out"):
         model.ranked(pairs[~hidden], values[~hidden])
     with pytest.raises(InvalidInputError, match="shape"):

@@ -157,7 +157,7 @@ def test_pairs_are_the_matrix() -> None:
     one, other = made(RTRMC).fit(table), made(RTRMC).fit(pairs, values, shape=table.shape)
     np.testing.assert_array_equal(one.predict(*pairs.T), other.predict(pairs))
     np.testing.assert_array_equal(one.predict(5, range(30)), one.predict([5] * 30, range(30)))
-    assert one.score(pairs, values) == one.score(table)
+    assert one.score(pairs, values) == -one.rmse(table)
 
 
 def test_cross_validation_holds_out_entries() -> None:
@@ -171,8 +171,19 @@ def test_cross_validation_holds_out_entries() -> None:
     assert search.fit(pairs, values, shape=table.shape).best_params_ == {"rank": 3}
     assert search.predict(pairs[:4]).shape == (4,)
     for cv in (2, 3):
-        with pytest.raises(ValueError, match="EntryKFold"):
-            cross_val_score(RTRMC(2), table, cv=cv)
+        with pytest.raises(InvalidInputError, match="EntryKFold"):
+            cross_val_score(RTRMC(2), table, cv=cv, error_score="raise")
+
+
+def test_rows_of_a_matrix_are_refused_whoever_calls() -> None:
+    table = ratings(40, 60)
+    for half in (table[:20], table):
+        with pytest.raises(InvalidInputError, match="entries"):
+            made(RTRMC).fit(half).score(half)
+
+
+def test_entries_are_split_as_pairs() -> None:
+    table = ratings(40, 60)
     with pytest.raises(InvalidInputError, match=r"shape \(N, 2\)"):
         cross_val_score(RTRMC(2), table, cv=EntryKFold(3))
 

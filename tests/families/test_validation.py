@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from estimator_parts import LABELS, PARTS, TABLE, X, damaged
-from sklearn.base import TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_iris
 from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import KFold, cross_val_predict
@@ -29,13 +29,14 @@ from problems.coembedding import (
 )
 from problems.data import Ratings
 from problems.data.text import information_gain
-from problems.door import natural_size
 from problems.evaluation import cosine_scores, evaluate_retrieval
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetric
 from problems.metric.estimators import TripletLearner
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, mean_average_precision
+from problems.rows import natural_size
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import BayesianCompletion, BiasedALS, MultitaskSubspace
+from problems.validation import begin
 from rmopt import InvalidInputError
 from rmopt.core.arguments import bounded, number
 from rmopt.costs import BilinearSum, TripletSum, hinge, logistic, squared, squared_hinge
@@ -380,5 +381,20 @@ def test_masked_classes_and_gaps_in_lists_are_refused() -> None:
     X, y = np.arange(12.0).reshape(6, 2), np.arange(6) % 2
     with pytest.raises(InvalidInputError, match="y has masked entries"):
         LoretaSimilarity().fit(X, np.ma.masked_array(y, mask=y == 1))
-    with pytest.raises(InvalidInputError, match=r"y must hold numbers or strings, .*text, numbers and gaps"):
+    with pytest.raises(InvalidInputError, match="y must hold numbers or strings"):
         LoretaSimilarity().fit(X, ["a", "a", "b", "b", float("nan"), float("nan")])
+
+
+class Plain(BaseEstimator):
+    """A stranger's estimator without a seed and without declared parameters."""
+
+
+def test_an_estimator_without_seed_or_declarations_begins() -> None:
+    assert isinstance(begin(Plain()), int)
+
+
+@pytest.mark.parametrize("name", ["CometMetric", "LoretaSimilarity"])
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_losses_of_the_framework_are_no_losses_of_triplets(name: str, loss: str) -> None:
+    with pytest.raises(InvalidInputError, match="loss"):
+        PARTS[name].make(loss=loss).fit(X, LABELS)
