@@ -64,8 +64,6 @@ class ClassTriplets(Sampler):
     (True, False)
     """
 
-    pure = True
-
     def __init__(self, y: ArrayLike, batch_size: int = 1) -> None:
         self.batch_size = kept_count("batch_size", batch_size)
         _, codes, counts = classes_with_pairs(y)
@@ -112,8 +110,6 @@ class NeighborTriplets(Sampler):
     InvalidInputError
         When there are fewer than two classes, or no class has two rows.
     """
-
-    pure = True
 
     def __init__(self, X: Any, y: ArrayLike, n_positives: int = 3, n_negatives: int = 10) -> None:
         kept_count("n_positives", n_positives), kept_count("n_negatives", n_negatives)

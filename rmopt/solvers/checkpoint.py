@@ -18,9 +18,9 @@ from rmopt.core.arguments import CheckedValue, bounded, instance, integer, numbe
 from rmopt.core.cost import FiniteSum
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
-from rmopt.solvers.world import ONE_PROCESS, World
 
 _named = bounded(instance, (str, Path), "the name of a file")
 _text = bounded(instance, (str, dict), "a text, or a dict of texts by names")

@@ -504,7 +504,7 @@ def test_the_command_line(
 
     # As it is registered where this checkout is installed.
     entry = EntryPoint("serve", "problems.serve:serve", "rmopt.serve")
-    monkeypatch.setattr("rmopt.cli.plugins.registered", lambda group: [entry])
+    monkeypatch.setattr("rmopt.cli.registry.registered", lambda group: [entry])
     served = []
 
     def interrupted(server: ThreadingHTTPServer) -> None:
