@@ -108,6 +108,7 @@ def as_command(experiment: Callable[..., Any], body: Callable[..., None]) -> Cal
         for info in infos:
             if isinstance(info, ParameterInfo):
                 info.metavar = info.metavar or _placeholder(kind)
+                info.parser = path if info.metavar == "PATH" else info.parser
             if isinstance(info, ArgumentInfo):
                 # typer would name its Python type beside it.
                 text, info.hidden = f"{text}\n\n{info.metavar}: {info.help}", True

@@ -480,4 +480,4 @@ def test_a_model_is_fitted_from_the_command_line(
     _, said, _ = fit("similarity", tmp_path / "narrow.npz", "--out", tmp_path / "narrow", "--json")
     assert json.loads(said)["rows"][0]["rank"] == 3
     assert fit("similarity", tmp_path / "classes", "--out", tmp_path / "new")[0] == 2
-    assert "there is no model 'simlarity'; did you mean 'similarity'?" in fit("simlarity", folder)[2]
+    assert "there is no 'simlarity'; did you mean 'similarity'?" in fit("simlarity", folder)[2]

@@ -518,7 +518,7 @@ def test_the_command_line(
             main(["serve", str(folder), "--port", "0"])
         assert (ended.value.code or 0) == code
     said = capsys.readouterr()
-    assert f"is at http://127.0.0.1:{served[0][1]}/" in said.out.replace("\n", "")
+    assert f"http://127.0.0.1:{served[0][1]}/" in said.out.replace("\n", "")
     assert "does not exist" in said.err
 
 
