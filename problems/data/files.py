@@ -19,11 +19,10 @@ import pandas as pd
 from scipy.sparse import csr_array, load_npz
 
 from problems.data.tables import Table, count_terms
-from rmopt.arrays import LARGEST, RATIO, SMALL, read_arrays
 from rmopt.core.arguments import array, shown
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError, StorageError
-from rmopt.files import reading
+from rmopt.files import LARGEST, RATIO, SMALL, read_arrays, reading
 
 __all__ = ["read_texts"]
 

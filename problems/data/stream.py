@@ -21,12 +21,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.data.pieces import MOST_FEATURES, PIECES, Format, Piece, beside_it, pieces_of, text_pieces
-from rmopt.arrays import save_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, optional, shown
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import written
 from rmopt.errors import InvalidInputError, StorageError
+from rmopt.files import save_arrays
 
 Chunk = tuple[Any, Any]
 

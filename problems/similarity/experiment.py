@@ -19,10 +19,10 @@ from problems.saving import save_point
 from problems.similarity.claims import similarity_claims
 from problems.similarity.figure import draw_learning_curves, draw_ranks
 from problems.similarity.methods import MEASURED_BY, METHODS, Bench, SimilarityLearner
-from rmopt.arrays import load_arrays
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 from rmopt.experiments import Outcome, Run
+from rmopt.files import load_arrays
 from rmopt.solvers import Checkpoint
 
 USUAL_RANK = "20"

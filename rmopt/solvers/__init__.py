@@ -6,7 +6,7 @@ from rmopt.costs.tree_sum import TreeSum
 from rmopt.solvers.augmented_lagrangian import AugmentedLagrangian, ConstrainedResult
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.certificate import Certificate, certify
-from rmopt.solvers.checkpoint import Checkpoint, SharedCheckpoint
+from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.coordinate_descent import CoordinateDescent
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
@@ -70,7 +70,7 @@ __all__ = [
     "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "Matchings",
     "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "OneByOne", "OneProcess", "Oracle",
     "Parallel", "QuasiNewton", "RankEngine", "RankIncremental", "RankState", "Recorder", "Result",
-    "Sampler", "ScaledSGD", "ScheduledSolver", "Shards", "SharedCheckpoint", "ShuffledEpochs",
+    "Sampler", "ScaledSGD", "ScheduledSolver", "Shards", "ShuffledEpochs",
     "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent", "StepLength", "StepRule", "StepSize",
     "Stop", "StrongWolfe", "TreeSum", "Trial", "TrustRegions", "Uniform", "World", "certify",
 ]  # fmt: skip

@@ -45,7 +45,7 @@ class Hybrid(GradientSolver):
     >>> from rmopt.solvers import Hybrid
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = Hybrid().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 

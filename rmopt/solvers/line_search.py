@@ -42,7 +42,7 @@ class LineSearchSolver(GradientSolver):
     >>> minus_captured = autograd_cost(lambda U: -0.5 * ((A @ U) * U).sum())
     >>> solver = LineSearchSolver(Conjugate("dai-yuan"), StrongWolfe(flatness=0.1))
     >>> result = solver.run(Problem(Grassmann(10, 2), minus_captured), random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, -8.5)
     """
 
@@ -129,7 +129,7 @@ class GradientDescent(LineSearchSolver):
     >>> from rmopt.solvers import GradientDescent
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = GradientDescent().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 
@@ -167,7 +167,7 @@ class ConjugateGradient(LineSearchSolver):
     >>> from rmopt.solvers import ConjugateGradient
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = ConjugateGradient().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 
@@ -206,7 +206,7 @@ class LBFGS(LineSearchSolver):
     >>> from rmopt.solvers import LBFGS
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = LBFGS().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 
