@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 
 # Why it stopped: at the end; a label, an index or a value is no number; an index is too small, too large.
 DONE, BAD_LABEL, BAD_INDEX, BAD_VALUE, BELOW, ABOVE = range(6)
