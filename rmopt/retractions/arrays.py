@@ -17,11 +17,6 @@ class Normalisation(Retraction):
     --------
     Exponential : along the great circle; the point moves as far as the vector is long.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> import numpy as np
@@ -49,11 +44,6 @@ class FrameQR(QR):
     --------
     Polar : of second order.
     Cayley : without a factorisation of tall matrices.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------

@@ -19,11 +19,6 @@ class Exponential(Retraction):
     Polar : costs less on subspaces and frames.
     Normalisation : costs less on spheres.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> import numpy as np
@@ -57,11 +52,6 @@ class QR(Retraction):
     Polar : the same subspace, in a basis that turns least.
     Exponential : along the geodesic, with a singular value decomposition.
     FrameQR : for frames.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------

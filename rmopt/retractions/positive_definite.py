@@ -28,11 +28,6 @@ class Additive(Retraction):
     SecondOrderPD : positive definite for every step.
     SchurExponential : follows single rows and columns.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> import numpy as np

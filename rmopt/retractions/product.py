@@ -26,11 +26,6 @@ class Componentwise(Retraction):
     --------
     rmopt.manifolds.Product : makes one of its factors' retractions.
 
-    References
-    ----------
-    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    https://doi.org/10.1017/9781009166164, chapter 3.
-
     Examples
     --------
     >>> import numpy as np

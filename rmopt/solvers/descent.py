@@ -55,11 +55,6 @@ class GradientSolver(CheckedValue, Solver):
     LineSearchSolver : less to write for a direction of one's own.
     ScheduledSolver : looks at some terms in each step.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> from rmopt.solvers import LBFGS, GradientSolver, TrustRegions

@@ -164,11 +164,6 @@ class Direction(Half, ABC):
     Conjugate : with the direction before.
     QuasiNewton : with the curvature of the last steps.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
@@ -223,11 +218,6 @@ class SteepestDescent(Direction):
     See Also
     --------
     Conjugate : for the price of one carried vector, mostly far fewer steps.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------

@@ -27,11 +27,6 @@ class LineSearchSolver(GradientSolver):
     --------
     GradientDescent : one direction and step length, and so are `ConjugateGradient` and `LBFGS`.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> import numpy as np

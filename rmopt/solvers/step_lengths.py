@@ -89,11 +89,6 @@ class Curve:
     --------
     Trial : a point on it.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244, chapter 4.
-
     Examples
     --------
     >>> import numpy as np
@@ -162,11 +157,6 @@ class StepLength(Half, ABC):
     --------
     Backtracking : until the cost falls enough.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
@@ -221,11 +211,6 @@ class Backtracking(StepLength):
     --------
     StrongWolfe : flat slopes at the end, which conjugate gradients like.
     BarzilaiBorwein : mostly no search; for the negative gradient.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
