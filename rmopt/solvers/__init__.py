@@ -8,7 +8,6 @@ from rmopt.solvers.coordinate_descent import CoordinateDescent
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.gossip import Gossip, GossipEngine, GossipState, Matchings
-from rmopt.solvers.hybrid import Hybrid
 from rmopt.solvers.identification import ManifoldIdentification
 from rmopt.solvers.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
 from rmopt.solvers.oracle import Iterate, Oracle
@@ -55,7 +54,7 @@ from rmopt.solvers.stop import (
     Stop,
 )
 from rmopt.solvers.tree_sum import TreeSum
-from rmopt.solvers.trust_regions import AdaptiveCubics, LevenbergMarquardt, TrustRegions
+from rmopt.solvers.trust_regions import AdaptiveCubics, Hybrid, LevenbergMarquardt, TrustRegions
 from rmopt.solvers.world import MPIWorld, OneProcess, World
 
 __all__ = [

@@ -58,20 +58,6 @@ class Iterate(NamedTuple):
     steps, updates : int
     best : tuple
         The least cost and the shortest gradient so far, and the number of steps since one of them was found.
-
-    See Also
-    --------
-    Result : what is left of the last one.
-
-    Examples
-    --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> states = list(GradientDescent().iterate(problem, random_state=0))
-    >>> states[0].steps, states[-1].cost < states[0].cost
-    (0, True)
     """
 
     point: Any
@@ -148,21 +134,6 @@ class Oracle:
         The length that rounding gives the gradient at the start.
     begins_flat : bool
         Whether the start may be stationary: its gradient is rounding, or promises next to nothing.
-
-    See Also
-    --------
-    rmopt.core.Problem : the same questions with checks.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Oracle
-    >>> work = Oracle(Problem(Sphere(3), autograd_cost(lambda x: x[0])), None, None)
-    >>> cost, ambient = work.look(np.array([0.0, 1.0, 0.0]))
-    >>> cost, work.gradient(np.array([0.0, 1.0, 0.0]), ambient).tolist()
-    (0.0, [1.0, 0.0, 0.0])
     """
 
     coarseness, rounding, begins_flat = 1.0, 0.0, False
