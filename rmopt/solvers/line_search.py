@@ -63,7 +63,7 @@ class LineSearchSolver(GradientSolver):
         # Short gradients are off the tangent space by their rounding, which a long step would multiply.
         short = work.flat and state.norm < 1e6 * work.rounding
         if short or (work.is_extrinsic and direction is not downhill):
-            direction = work.to_tangent(point, direction)
+            direction = work.manifold.to_tangent_space(point, direction)
         steepest = direction is downhill and precondition is None
         slope = -(state.norm**2) if steepest else float(work.inner(point, state.gradient, direction))
         again = not slope < 0.0 and direction is not downhill

@@ -1,6 +1,6 @@
 """A problem as solvers of whole gradients ask it, and where they stand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf, isfinite
@@ -29,8 +29,6 @@ ROUNDED_AWAY = 256.0 * np.finfo(float).eps
 MINIMAL = 1e-9
 # Length of a step between two gradients whose difference stands for the Hessian.
 DIFFERENCE = 1e-6
-# Methods that project arrays as they are, where a manifold does not override them.
-STRAIGHT = "euclidean_to_riemannian_gradient", "to_tangent_space", "embedding"
 COUNTED = ("costs", "gradients", "hessians", "retractions")
 
 
@@ -74,11 +72,6 @@ class Iterate(NamedTuple):
     steps: int = 0
     updates: int = 0
     best: tuple[float, float, int] = (inf, inf, 0)
-
-
-def counts_of(counts: Sequence[int]) -> dict[str, int]:
-    """Return what was evaluated, by name."""
-    return dict(zip(COUNTED, counts, strict=True))
 
 
 def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
@@ -154,9 +147,6 @@ class Oracle:
         # Whether the metric is that of an array around the manifold.
         self.flat = bool(getattr(manifold, "has_ambient_metric", False))
         self._dots = self.flat and type(manifold).inner_product is ArrayManifold.inner_product
-        same = [getattr(type(manifold), name) is getattr(Manifold, name) for name in STRAIGHT]
-        self._to_gradient = manifold.projection if same[0] else manifold.euclidean_to_riemannian_gradient
-        self.to_tangent = manifold.projection if all(same[1:]) else manifold.to_tangent_space
         self.counts = [0, 0, 0, 0]
         # The last ambient gradient, for products with the Hessian at the same point.
         self._ambient: tuple[Any, Any] = (None, None)
@@ -191,7 +181,7 @@ class Oracle:
             self.counts[1] += 1
             ambient = self._own(self.cost.gradient(point), "gradient", point)
         self._ambient = point, ambient
-        return self._to_gradient(point, ambient)
+        return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
 
     def metric(self, point: Any) -> Callable[[Any, Any], float]:
         """Return the inner product of tangent vectors at a point."""

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, flag, integer, number, shown
+from rmopt.core.arguments import CheckedValue, bounded, flag, integer, number, optional, shown
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint, point_of
 from rmopt.core.streams import Stream, generator
@@ -197,7 +197,27 @@ class Rounds(NamedTuple):
     first_step: int
 
 
-class RankIncremental(Solver):
+def _inner(name: str, value: Any) -> Any:
+    solver = not isinstance(value, type) and callable(getattr(value, "run", None))
+    if not (value is None or solver or (isinstance(value, str) and value == "auto")):
+        raise InvalidInputError(
+            f"{name} = {shown(value)} must be a solver, for example TrustRegions(), LBFGS() or "
+            "PymanoptSolver('ConjugateGradient'); or None."
+        )
+    return value
+
+
+def _growth(name: str, value: Any) -> Any:
+    growth = Doubling(64) if value is None else value
+    if isinstance(growth, type) or not all(
+        callable(getattr(growth, each, None)) for each in ("first", "after")
+    ):
+        raise InvalidInputError(f"{name} = {shown(growth)} is unknown; choose Doubling() or OneByOne().")
+    return growth
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class RankIncremental(CheckedValue, Solver):
     """ILA: local optimisation of a factor that grows until a certificate says that the minimum is global.
 
     Minimises a convex f over all positive semidefinite W = YYᵀ (Mirzazadeh et al. 2015, Algorithm 1). The rank of the
@@ -254,30 +274,12 @@ class RankIncremental(Solver):
     (20, True)
     """
 
-    def __init__(
-        self,
-        growth: Growth | None = None,
-        *,
-        inner: Any = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        max_rank: int | None = None,
-        rescale: bool = True,
-    ) -> None:
-        automatic = isinstance(inner, str) and inner == "auto"
-        made = not isinstance(inner, type) and callable(getattr(inner, "run", None))
-        if not (inner is None or automatic or made):
-            raise InvalidInputError(
-                f"inner = {shown(inner)} must be a solver, for example TrustRegions(), LBFGS() or "
-                "PymanoptSolver('ConjugateGradient'); or None."
-            )
-        self.growth = Doubling(64) if growth is None else growth
-        methods = (getattr(self.growth, name, None) for name in ("first", "after"))
-        if isinstance(self.growth, type) or not all(map(callable, methods)):
-            raise InvalidInputError(f"growth = {shown(growth)} is unknown; choose Doubling() or OneByOne().")
-        self.inner, self.rescale = inner, flag("rescale", rescale)
-        self.tol, self.max_iter = number("tol", tol, least=0), integer("max_iter", max_iter)
-        self.max_rank = None if max_rank is None else integer("max_rank", max_rank, 1)
+    growth: Annotated[Any, _growth] = field(default=None, kw_only=False)
+    inner: Annotated[Any, _inner] = "auto"
+    tol: Annotated[float, bounded(number, least=0)] = 1e-6
+    max_iter: Annotated[int, integer] = 1000
+    max_rank: Annotated[int | None, optional(integer, 1)] = None
+    rescale: Annotated[bool, flag] = True
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Rounds:
         cost, manifold = problem.cost, problem.manifold
