@@ -22,16 +22,6 @@ class Cost(ABC):
     remedy : str
         What to do with others.
 
-    See Also
-    --------
-    FiniteSum : a sum of terms, for stochastic solvers.
-    rmopt.costs.automatic.autograd_cost : finds the gradient by itself.
-
-    References
-    ----------
-    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    https://doi.org/10.1017/9781009166164, chapter 3.
-
     Examples
     --------
     >>> import numpy as np
@@ -121,16 +111,6 @@ class FiniteSum(Cost):
     A step's terms are one row of integers: `term_width` integers for each term. An enumerated
     cost has width 1 (the number of the term); a triplet cost has width 3.
 
-    See Also
-    --------
-    Cost : without terms.
-    rmopt.costs.BilinearSum : one of these, with compiled loops.
-
-    References
-    ----------
-    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
-    https://doi.org/10.1137/16M1080173.
-
     Examples
     --------
     >>> import numpy as np
@@ -184,24 +164,6 @@ class WholeCost(FiniteSum):
     Parameters
     ----------
     cost : Cost
-
-    See Also
-    --------
-    FiniteSum : sums with terms of their own.
-
-    References
-    ----------
-    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
-    https://doi.org/10.1137/16M1080173.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import rmopt
-    >>> from rmopt.core import WholeCost
-    >>> cost = WholeCost(rmopt.autograd_cost(lambda x: (x**2).sum()))
-    >>> cost.n_terms, cost.term_gradient(np.ones(2), np.array([0])).tolist()
-    (1, [2.0, 2.0])
     """
 
     n_terms = 1
@@ -236,16 +198,6 @@ class AgentSum(FiniteSum):
 
     Agents may be in other processes: only those in `here` can be asked. An attribute `n_rows`, how many rows a point
     has, lets `problems.subspace.gossip` and `problems.subspace.agree` begin.
-
-    See Also
-    --------
-    rmopt.costs.GossipCost : couples the agents.
-    problems.subspace.MatrixCompletion : one of these.
-
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann
-    manifold, Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
 
     Examples
     --------
@@ -308,25 +260,6 @@ class BlockCost(Cost):
     """A cost whose gradient comes in blocks, for solvers that move one block a step.
 
     A cost without this runs under such solvers too, through its whole gradient.
-
-    See Also
-    --------
-    rmopt.costs.LogDetTriplet : one of these.
-    rmopt.solvers.CoordinateDescent : the solver that asks for blocks.
-
-    References
-    ----------
-    Wright, Coordinate descent algorithms, Mathematical Programming 151 (2015),
-    https://doi.org/10.1007/s10107-015-0892-3.
-
-    Examples
-    --------
-    >>> from rmopt.core import BlockCost
-    >>> from rmopt.costs import LogDetTriplet
-    >>> X = [[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]]
-    >>> cost = LogDetTriplet(X, [[0, 1, 2]])
-    >>> isinstance(cost, BlockCost), cost.n_blocks
-    (True, 2)
     """
 
     @property
@@ -349,23 +282,6 @@ class HasProximalStep(Protocol):
 
     `gradient` is that of the smooth part, and `value` that of both: `rmopt.checks.check_gradient` holds the gradient
     against the values of the smooth part by itself alone.
-
-    See Also
-    --------
-    BlockCost : the smooth part.
-
-    References
-    ----------
-    Parikh and Boyd, Proximal algorithms, Foundations and Trends in Optimization 1 (2014),
-    https://doi.org/10.1561/2400000003.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import HasProximalStep
-    >>> from rmopt.costs import LogDetTriplet
-    >>> isinstance(LogDetTriplet(np.eye(3), [[0, 1, 2]], sparsity=0.1), HasProximalStep)
-    True
     """
 
     def proximal_step(self, point: Any, block: int, step: float) -> Any:
@@ -374,25 +290,7 @@ class HasProximalStep(Protocol):
 
 @runtime_checkable
 class HasRowGradient(Protocol):
-    """A sum of terms at a matrix, a few terms of which have a gradient with a few rows that are not zero.
-
-    See Also
-    --------
-    FiniteSum : whole gradients of some terms.
-
-    References
-    ----------
-    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR
-    12 (2011), https://jmlr.org/papers/v12/duchi11a.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import HasRowGradient
-    >>> from problems.ranking import LogisticLabels
-    >>> isinstance(LogisticLabels(np.eye(3), np.eye(3)), HasRowGradient)
-    True
-    """
+    """A sum of terms at a matrix, a few terms of which have a gradient with a few rows that are not zero."""
 
     def row_gradient(self, point: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return numbers of rows, each once, and what the gradient of the sum over some terms is there."""
@@ -400,24 +298,7 @@ class HasRowGradient(Protocol):
 
 @runtime_checkable
 class HasHessianAction(Protocol):
-    """A cost that knows its second derivative.
-
-    See Also
-    --------
-    HasHessian : what manifolds have to know.
-
-    References
-    ----------
-    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    https://doi.org/10.1017/9781009166164, chapter 5.
-
-    Examples
-    --------
-    >>> import rmopt
-    >>> from rmopt.core import HasHessianAction
-    >>> isinstance(rmopt.autograd_cost(lambda x: (x**2).sum()), HasHessianAction)
-    True
-    """
+    """A cost that knows its second derivative."""
 
     def hessian(self, point: Any, direction: Ambient) -> Ambient:
         """Return the derivative of the Euclidean gradient along an ambient direction, as an operator.
@@ -428,25 +309,7 @@ class HasHessianAction(Protocol):
 
 @runtime_checkable
 class HasPreconditioner(Protocol):
-    """A cost that knows something near to the inverse of its Riemannian Hessian.
-
-    See Also
-    --------
-    HasHessianAction : second derivatives themselves.
-
-    References
-    ----------
-    Boumal and Absil, Low-rank matrix completion via preconditioned optimization on the Grassmann manifold,
-    Linear Algebra and its Applications 475 (2015), https://doi.org/10.1016/j.laa.2015.02.027.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from rmopt.core import HasPreconditioner
-    >>> from problems.subspace import MatrixCompletion
-    >>> isinstance(MatrixCompletion(sp.csc_array(np.ones((3, 4)))), HasPreconditioner)
-    True
-    """
+    """A cost that knows something near to the inverse of its Riemannian Hessian."""
 
     def precondition(self, point: Any, tangent: Any) -> Any:
         """Return the image of a tangent vector under a symmetric positive definite map of the tangent space."""
