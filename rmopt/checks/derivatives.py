@@ -533,7 +533,7 @@ def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
         return PSDPoint(x.Q @ P, 0.5 * (core + core.T))
     if isinstance(manifold, Grassmann | Elliptope | PSDFactors):
         return x @ _turn(x.shape[1], rng)
-    if manifold.knows_geodesics:
+    if manifold.knows("exp"):
         # There and back again: a quotient ends in another form of the point, other manifolds in the same.
         y = manifold.random_point(rng)
         return manifold.exp(y, manifold.log(y, x))

@@ -173,7 +173,7 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
 
     scale = float(np.linalg.norm(dense(start)))
     bend, of = tangential, "its tangential part"
-    if manifold.knows_geodesics:
+    if manifold.knows("exp"):
         tiny = 1e-10 * coarseness**0.75
         fine = manifold.knows("dist") and manifold.dist(x, manifold.exp(x, tiny * xi))
         exact = abs(fine / tiny - 1.0) < 0.01
@@ -593,7 +593,7 @@ def _triangle(at: _Tangents) -> float:
     whole = dist(x, y)
     detour = whole - dist(x, z) - dist(z, y)
     # Points in line leave no room.
-    if at.manifold.knows_geodesics:
+    if at.manifold.knows("exp"):
         end = at.near()
         middle = at.manifold.exp(x, at.a * (0.5 * at.short))
         detour = max(detour, dist(x, end) - dist(x, middle) - dist(middle, end))

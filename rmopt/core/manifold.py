@@ -15,7 +15,7 @@ from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt, s
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
-from rmopt.precision import matched, rank_of
+from rmopt.precision import matched, rank_of, slack
 
 
 class Manifold(ABC):
@@ -290,11 +290,6 @@ class Manifold(ABC):
         """Whether there is a `euclidean_to_riemannian_hessian` (see `HasHessian`)."""
         return isinstance(self, HasHessian)
 
-    @property
-    def knows_geodesics(self) -> bool:
-        """Whether `exp` has a closed form."""
-        return self.knows("exp")
-
     def _lacks(self, what: str, cure: str) -> MissingCapabilityError:
         return MissingCapabilityError(f"{self} has no closed form of {what}; {cure}.")
 
@@ -347,6 +342,25 @@ class FixedRankManifold(Manifold):
 
     def transport(self, point_a: Any, point_b: Any, tangent_vector_a: Any) -> Any:
         return self.projection(point_b, tangent_vector_a.as_ambient(point_a))
+
+    def check_point(self, point: Any) -> str | None:
+        if not isinstance(point, self.point_type):
+            return f"a point of {self} is a {self.point_type.__name__}, not {type(point).__name__}"
+        k, sizes, parts = self.rank, iter(self.shape), vars(point)
+        names, shapes = ", ".join(parts), [part.shape for part in parts.values()]
+        wanted = [(k, k) if name == "S" else (next(sizes), k) for name in parts]
+        if shapes != wanted:
+            return f"{names} have shapes {shapes}, not {wanted}"
+        if not all(np.isfinite(part).all() for part in parts.values()):
+            return f"one of {names} holds NaN or infinity"
+        for name, factor in parts.items():
+            if name != "S" and (error := np.abs(factor.T @ factor - np.eye(k)).max()) > slack(1e-10, factor):
+                return f"{name} is not orthonormal: |{name}ᵀ{name} − I| reaches {error:.1e}"
+        return self.refusal(point)
+
+    def refusal(self, point: Any) -> str | None:
+        """Return why orthonormal factors of the right shapes are no point, or None: then all of them are."""
+        return None
 
     def to_dense(self, point: Any) -> np.ndarray:
         """Return a point as an n × m array; for small matrices and tests."""
