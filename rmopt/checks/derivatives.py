@@ -8,7 +8,6 @@ from rmopt.checks.geometry import DIFFERENCES, along_several, difference_step, s
 from rmopt.checks.report import Check, Curve, Law, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
-from rmopt.core.combined import total
 from rmopt.core.cost import (
     AgentSum,
     BlockCost,
@@ -18,6 +17,7 @@ from rmopt.core.cost import (
     HasPreconditioner,
     HasProximalStep,
     HasRowGradient,
+    total,
 )
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import HasBlocks, Manifold

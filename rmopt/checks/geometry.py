@@ -10,7 +10,7 @@ import numpy as np
 from rmopt.checks.report import ROUNDING, Check, Law, as_in_double, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
-from rmopt.core.combined import total
+from rmopt.core.cost import total
 from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasStepBound, Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.product import Parts
@@ -506,7 +506,7 @@ def _default_transport(at: _Tangents) -> float | None:
     """What `default_transport` carries is tangent, and a short step hardly changes it."""
     if isinstance(at.manifold.default_transport, ByManifold):
         return None
-    carry = at.manifold.default_transport.on(at.manifold)
+    carry = partial(at.manifold.default_transport, at.manifold)
     far = carry(at.x, at.y, at.a)
     off = at.norm(at.y, at.manifold.to_tangent_space(at.y, far) - far) / max(1.0, at.norm(at.y, far))
     return max(off, _turned(at, carry))

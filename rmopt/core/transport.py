@@ -1,8 +1,6 @@
 """Vector transports: how a tangent vector is carried to the tangent space at another point."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from rmopt.core.arguments import instance, number, one_of
@@ -39,10 +37,6 @@ class Transport(Value, ABC):
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         """Return a tangent vector at `start` as one at `end`."""
 
-    def on(self, manifold: Any) -> Callable[[Any, Any, Any], Any]:
-        """Return the map of start, end and vector on a manifold."""
-        return partial(self, manifold)
-
 
 class ByManifold(Transport):
     """What the manifold's own `transport` does: parallel where that is known in closed form.
@@ -54,10 +48,6 @@ class ByManifold(Transport):
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         return manifold.transport(start, end, vector)
-
-    def on(self, manifold: Any) -> Callable[[Any, Any, Any], Any]:
-        """Return the manifold's method itself."""
-        return manifold.transport
 
 
 class ByProjection(Transport):
@@ -73,15 +63,6 @@ class ByProjection(Transport):
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         return manifold.projection(end, manifold.embedding(start, vector))
-
-    def on(self, manifold: Any) -> Callable[[Any, Any, Any], Any]:
-        """Return the projection alone where tangent vectors are ambient arrays."""
-        from rmopt.core.manifold import Manifold
-
-        if type(manifold).embedding is not Manifold.embedding:
-            return super().on(manifold)
-        project = manifold.projection
-        return lambda start, end, vector: project(end, vector)
 
 
 class Isometric(Transport):

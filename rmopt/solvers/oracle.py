@@ -141,7 +141,8 @@ class Oracle:
         # Preconditioners want vectors of the tangent space.
         self.is_extrinsic = not self.preconditions and is_extrinsic(manifold, chosen)
         self.bends = problem.lacks_hessian() is None
-        self.carry = _stay if self.is_extrinsic else chosen.on(manifold)
+        carry = manifold.transport if type(chosen) is ByManifold else partial(chosen, manifold)
+        self.carry = _stay if self.is_extrinsic else carry
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
         self.inner = manifold.inner_product
         # Whether the metric is that of an array around the manifold.
