@@ -1,7 +1,7 @@
 """Data: what a data set is, those of the papers by name, and text prepared as the papers have it."""
 
 from problems.data.bundles import Bundle, ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle
-from problems.data.formats import read_texts
+from problems.data.files import read_texts
 from problems.data.registry import data_folder, load
 from problems.data.stream import ChunkStream, stream
 

@@ -645,6 +645,11 @@ def spread(sizes: Array) -> str:
     return f"{sizes.min():,} to {sizes.max():,}"
 
 
+def first_of(names: Sequence[Any]) -> str:
+    """Return the first few names with commas between."""
+    return f"{', '.join(map(str, names[:6]))}{', …' * (len(names) > 6)}"
+
+
 def some(what: str, how: str, odd: Array, known: Sequence[str] | None) -> list[str]:
     """Return a sentence that counts what is odd and names the first few, or none."""
     names = [str(number) if known is None else known[number] for number in np.flatnonzero(odd).tolist()]

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from problems.data.formats import MISSING, decoded
-from problems.data.roles import KNOWN
+from problems.data.files import decoded
+from problems.data.tables import KNOWN, MISSING
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.matrices import sound
@@ -314,7 +314,9 @@ def npz_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
     with reading(path, InvalidInputError), zipfile.ZipFile(path) as archive, ExitStack() as opened:
         names = {name.removesuffix(".npy") for name in archive.namelist()}
         X, Y = (_part(archive, opened, names, one) for one in "XY")
-        candidates = [name for name in sorted(names) if name.lower() in KNOWN["label"] and name != "Y"]
+        candidates = [
+            name for name in sorted(names) if name.lower() in KNOWN["label"].split() and name != "Y"
+        ]
         if len(candidates) > 1 and not how.multilabel:
             raise InvalidInputError(
                 f"{path} holds several arrays that may be the labels: {', '.join(candidates)}; keep one, or rename "
@@ -390,7 +392,7 @@ def csv_pieces(path: Path, how: Format, mark: list[int]) -> Pieces:
         [head] = _texts(path, [stream.readline()], how)
         names = [name.strip() for name in cells_of(path, 1, head)]
         _check_names(path, names, how)
-        known = [name for name in names if name.lower() in KNOWN["label"]]
+        known = [name for name in names if name.lower() in KNOWN["label"].split()]
         if len(known) != 1:
             raise InvalidInputError(
                 f"the first line of {path} must name one column of labels, such as label; it names "
@@ -454,7 +456,7 @@ def _check_names(path: Path, names: list[str], how: Format) -> None:
     """Refuse a line of names under which a table would be another one than that which is meant."""
     twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
     bare = any(not name or re.fullmatch(r"Unnamed: \d+", name) for name in names)
-    split = next((name for name in names if name.lower() in KNOWN["test"]), None)
+    split = next((name for name in names if name.lower() in KNOWN["test"].split()), None)
     if how.multilabel:
         why = "cannot hold rows with several labels; write them as .svmlight or .npz"
     elif twice is not None and twice:

@@ -138,3 +138,12 @@ class Own(NamedTuple):
 def slope_of(loss: int | Own, z: float, y: float) -> float:
     """Return the slope of a built-in loss, by its code, or of another one; for compiled loops."""
     raise NotImplementedError
+
+
+@njit(cache=True, nogil=True)
+def each(own, z, y):
+    """Return what a function of (z, y) is for arrays of scores and targets."""
+    out = np.empty(z.shape[0])
+    for i in range(z.shape[0]):
+        out[i] = slope_of(own, z[i], y[i])
+    return out

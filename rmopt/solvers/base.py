@@ -16,15 +16,16 @@ from rmopt.core.arguments import callable_of, instance, integer, optional, shown
 from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, packed, unpacked
 from rmopt.core.problem import Problem
+from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
 from rmopt.solvers.checkpoint import GIVEN, Saving, saving
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder, numbers_for
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
 from rmopt.solvers.threads import one_blas_thread
-from rmopt.solvers.world import ONE_PROCESS, World
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
@@ -349,11 +350,13 @@ class Solver(Value, ABC):
         1 2.101
         2 0.0
         """
-        run = _Run(self, problem, initial_point, random_state, 0, stop)
-        yield run.state
-        while run.reason(run.measured()) is None and run.next_piece():
+        with running():
+            run = _Run(self, problem, initial_point, random_state, 0, stop)
             yield run.state
+            while run.reason(run.measured()) is None and run.next_piece():
+                yield run.state
 
+    @running()
     @one_blas_thread()
     def run(
         self,
