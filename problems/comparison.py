@@ -38,10 +38,10 @@ from problems.methods import Method
 from problems.options import Selection, jobs
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.ambient import Array
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.experiments import Claim, Run
 from rmopt.solvers import Solver
 from rmopt.solvers.threads import one_blas_thread
-from rmopt.solvers.world import ONE_PROCESS, World
 
 # Tells how good a fitted estimator is on held-out rows; higher is better.
 Score = Callable[[Any, Any, Any], float]

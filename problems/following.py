@@ -20,12 +20,12 @@ from rmopt.core import InvalidInputError, StorageError
 from rmopt.core.arguments import shown
 from rmopt.core.identity import fingerprint, spelled
 from rmopt.core.points import arrays_of
+from rmopt.core.world import ONE_PROCESS
 from rmopt.solvers import Checkpoint, SharedCheckpoint, World
 from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.continued import Continued
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import ProgressBar
-from rmopt.solvers.world import ONE_PROCESS
 
 Learn = Callable[[Any, Any, int], object]
 

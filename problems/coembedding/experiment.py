@@ -12,6 +12,7 @@ from problems import options
 from problems.cells import Cell, Settings
 from problems.coembedding.claims import optima_claims, table_claims, threshold_claims
 from problems.coembedding.cost import MultilabelCoembedding
+from problems.coembedding.estimators import BETAS, checked_betas, local_optima, minimise
 from problems.coembedding.figure import draw_optima, draw_scores
 from problems.coembedding.methods import (
     MEASURES,
@@ -23,8 +24,7 @@ from problems.coembedding.methods import (
     Searched,
     indicators,
     measures,
-)  # fmt: skip
-from problems.coembedding.training import BETAS, checked_betas, local_optima, minimise
+)
 from problems.comparison import Comparison, averaged, trained
 from problems.data import MultilabelBundle
 from problems.methods import chosen_methods

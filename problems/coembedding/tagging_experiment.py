@@ -14,9 +14,9 @@ from typer import Option
 from problems import options
 from problems.cells import Cell, Settings
 from problems.coembedding.cost import TagRanking
+from problems.coembedding.estimators import checked_betas, minimise
 from problems.coembedding.figure import draw_curves
 from problems.coembedding.links import PairwiseInteractionTags, TagModel, TagRecommender, posts_f1
-from problems.coembedding.training import checked_betas, minimise
 from problems.comparison import Comparison, Difference, averaged, crossed, grown, near
 from problems.data import TagBundle
 from problems.methods import Method, chosen_methods, rows_of

@@ -91,15 +91,6 @@ class GossipPlan(CheckedValue):
         Do all agents start with the same random subspace, which they draw from the common seed, or each with one of
         its own.
 
-    See Also
-    --------
-    gossip : takes a plan.
-
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
-
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
@@ -145,10 +136,6 @@ class Gossiped:
     messages, bytes : int
         What went from process to process.
     result : Result
-
-    See Also
-    --------
-    gossip : returns it.
 
     Examples
     --------
@@ -202,16 +189,6 @@ def gossip(
     world : World, optional
     flat : bool
         Neighbours compare their matrices U in place of the spans: the paper's Euclidean formulation (equation 22).
-
-    See Also
-    --------
-    GossipMatrixCompletion : the estimator, for ratings.
-    rmopt.solvers.Gossip : the solver, with step sizes by hand.
-
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
 
     Examples
     --------
@@ -321,15 +298,6 @@ def agree(
     Gossiped
         With a disagreement of 0. The result's steps and updates are those with all numbers of columns; its history
         and counts are of the last one.
-
-    See Also
-    --------
-    gossip : without a tree, and with a bias.
-
-    References
-    ----------
-    Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J.
-    Optim. 25 (2015), https://doi.org/10.1137/140955483. Lynch, Distributed Algorithms, Morgan Kaufmann (1996).
 
     Examples
     --------

@@ -19,13 +19,13 @@ from rmopt.core.problem import Problem
 from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
 from rmopt.solvers.checkpoint import GIVEN, Saving, saving
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder, numbers_for
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
 from rmopt.solvers.threads import one_blas_thread
-from rmopt.solvers.world import ONE_PROCESS, World
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1

@@ -13,9 +13,9 @@ from rmopt.arrays import load_arrays, read_arrays, save_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, optional
 from rmopt.core.identity import fingerprint
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
-from rmopt.solvers.world import ONE_PROCESS, World
 
 _named = bounded(instance, (str, Path), "the name of a file")
 _texts = optional(bounded(instance, dict, "a dict of texts by names"))

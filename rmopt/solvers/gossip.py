@@ -14,6 +14,7 @@ from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.costs.gossip import GossipCost, partners_of
 from rmopt.costs.graph import Graph
 from rmopt.engines.base import Engine, checked, diverged
@@ -22,7 +23,6 @@ from rmopt.manifolds import Power
 from rmopt.solvers.samplers import Sampler, Uniform, as_order
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSizeLike, as_step_size
-from rmopt.solvers.world import ONE_PROCESS, OneProcess, World
 
 Rule = Callable[[Array], Array]
 
@@ -130,7 +130,9 @@ class GossipEngine(Engine):
             for edges, eta in zip(schedule, etas, strict=True):
                 partners = partners_of(self.cost.graph, edges)
                 here = [agent for agent in partners if agent in points]
-                heard = self.world.exchange(points, partners, self.cost.graph.n)
+                ways = [(agent, other) for agent, others in partners.items() for other in others]
+                like = next(iter(points.values()))
+                heard = self.world.deliver(points, ways, like, self.cost.graph.n)
                 # Each agent looks at its own data while the messages travel.
                 own = {agent: self.cost.tasks.agent_gradient(points[agent], agent) for agent in here}
                 others = heard()
@@ -299,7 +301,7 @@ class Gossip(ScheduledSolver):
         self.scales = scales
         if scales is not None:
             self.scales = np.array([number("scales", one, above=0) for one in np.atleast_1d(scales)])
-        self.world = OneProcess() if world is None else instance("world", world, World, "a World")
+        self.world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
         self._max_iter = optional(integer)("max_iter", max_iter)
 
     def engine(self, problem: Problem) -> Engine:
