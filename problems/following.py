@@ -18,8 +18,8 @@ from problems.threads import threads_of
 from problems.validation import check_columns
 from rmopt.core import InvalidInputError, StorageError
 from rmopt.core.arguments import shown
-from rmopt.core.identity import fingerprint, spelled
 from rmopt.core.points import arrays_of
+from rmopt.core.values import written
 from rmopt.core.world import ONE_PROCESS
 from rmopt.solvers import Checkpoint, SharedCheckpoint, World
 from rmopt.solvers.checkpoint import Saving
@@ -109,8 +109,8 @@ class _Run:
         self.begun, self.seconds = time.monotonic(), 0.0
         self.checked = world.size == 1
         if saving is not None or world.size > 1:
-            self.identity = _identity(model, seed, about)
-            world.check_alike({**self.identity, "checkpoint": saving is not None})
+            self.told = _told(model, seed, about)
+            world.check_alike({**self.told, "checkpoint": saving is not None})
         if saving is not None:
             folder, depth = getattr(chunks, "path", None), getattr(chunks, "depth", 1)
             above = Path(model.checkpoint).resolve().parents[:depth]
@@ -230,12 +230,17 @@ class _Run:
             "step": model.n_iter_, "chunks": self.count, "rows": self.rows, "seed": self.seed,
             "place": self._where(), "ended": self.ended,
         }  # fmt: skip
-        about = {"identity": self.identity, "step": model.n_iter_, "seconds": self.elapsed(), "rows": [row]}
+        about = {
+            "run": self.told | {"seed": self.seed},
+            "step": model.n_iter_,
+            "seconds": self.elapsed(),
+            "rows": [row],
+        }
         self.saving.save(arrays, about)
         self.saved_at = time.monotonic()
 
     def _resume(self, saving: Saving) -> None:
-        found = saving.load(self.identity)
+        found = saving.load(self.told | {"seed": saving.seed()})
         if found is None:
             return
         arrays, about = found
@@ -259,30 +264,30 @@ class _Run:
             setattr(self.model, name, one if one.ndim else one.item())
 
 
-def _identity(model: Any, seed: int, about: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run depends on: names and values or fingerprints."""
-    begun, given = model._has_learned(), _given(model, "drawn" if model.random_state is None else seed)
+def _told(model: Any, seed: int, about: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run over a stream depends on, as text by names."""
+    begun, given = model._has_learned(), _given(model)
     return {
+        "random_state": "drawn" if model.random_state is None else seed,
         **{name: one for name, one in given.items() if name not in OF_FIT},
-        **{name: spelled(one, name) for name, one in about.items()},
-        "initial point": fingerprint(arrays_of(model.model_.point)) if begun else "afresh",
+        **{name: written(one) for name, one in about.items()},
+        "initial point": written(arrays_of(model.model_.point)) if begun else "afresh",
         "first step": model.n_iter_ if begun else 0,
-    }  # fmt: skip
+    }
 
 
-def _given(model: Any, random_state: Any) -> dict[str, Any]:
+def _given(model: Any) -> dict[str, str]:
     """Return the parameters of an estimator on which its run depends, as they are written."""
     parts = {name: one for name, one in model.get_params(deep=False).items() if name not in NO_IDENTITY}
     if "n_jobs" in parts:
         # All cores are as many as a machine has.
         parts["n_jobs"] = threads_of(parts["n_jobs"])
-    written = {name: spelled(one, name) for name, one in parts.items()}
-    return {"model": type(model).__name__, "random_state": random_state, **written}
+    return {"model": type(model).__name__, **{name: written(one) for name, one in parts.items()}}
 
 
-def checkpoint_of(model: Any, seed: int) -> Checkpoint | None:
+def checkpoint_of(model: Any) -> Checkpoint | None:
     """Return where an estimator saves its run, which it names by its parameters."""
-    return None if model.checkpoint is None else Checkpoint(model.checkpoint, given=_given(model, seed))
+    return None if model.checkpoint is None else Checkpoint(model.checkpoint, tag=_given(model))
 
 
 def _plain(value: Any) -> Any:
