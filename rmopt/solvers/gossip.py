@@ -8,7 +8,6 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, number, one_of, optional
-from rmopt.core.identity import fingerprints
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
@@ -291,7 +290,7 @@ class Gossip(ScheduledSolver):
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         # Processes know scales and points of their own agents alone.
         return {
-            **fingerprints(self, "solver", (*self.not_identity, "scales")),
+            **self.signature(("scales",)),
             "budget": self.budget(problem),
         }
 
