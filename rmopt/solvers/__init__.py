@@ -11,14 +11,11 @@ from rmopt.solvers.coordinate_descent import CoordinateDescent
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.gossip import Gossip, GossipEngine, GossipState, Matchings
-from rmopt.solvers.growth import Doubling, Growth, OneByOne
-from rmopt.solvers.hybrid import Hybrid
 from rmopt.solvers.identification import ManifoldIdentification
 from rmopt.solvers.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
 from rmopt.solvers.oracle import Iterate, Oracle
 from rmopt.solvers.parallel import Parallel
-from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
-from rmopt.solvers.rank_rounds import RankEngine, RankState
+from rmopt.solvers.rank_incremental import CertifiedResult, Doubling, Growth, OneByOne, RankIncremental
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.rules import SRG, SVRG, AdaGrad, Adam, Momentum, StepRule
 from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
@@ -58,7 +55,7 @@ from rmopt.solvers.stop import (
     Stagnation,
     Stop,
 )
-from rmopt.solvers.trust_regions import AdaptiveCubics, LevenbergMarquardt, TrustRegions
+from rmopt.solvers.trust_regions import AdaptiveCubics, Hybrid, LevenbergMarquardt, TrustRegions
 
 __all__ = [
     "LBFGS", "SGD", "SRG", "SVRG", "AdaGrad", "Adam", "AdaptiveCubics", "AugmentedLagrangian",
@@ -69,7 +66,7 @@ __all__ = [
     "GradientNorm", "GradientSolver", "Growth", "Guess", "Hybrid", "InverseSqrt", "InverseTime", "Iterate",
     "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "Matchings",
     "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "OneByOne", "OneProcess", "Oracle",
-    "Parallel", "QuasiNewton", "RankEngine", "RankIncremental", "RankState", "Recorder", "Result",
+    "Parallel", "QuasiNewton", "RankIncremental", "Recorder", "Result",
     "Sampler", "ScaledSGD", "ScheduledSolver", "Shards", "SharedCheckpoint", "ShuffledEpochs",
     "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent", "StepLength", "StepRule", "StepSize",
     "Stop", "StrongWolfe", "TreeSum", "Trial", "TrustRegions", "Uniform", "World", "certify",
