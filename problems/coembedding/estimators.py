@@ -26,9 +26,10 @@ from problems.folds import folds_named, folds_of
 from problems.rows import finite, in_range
 from problems.thresholds import LabelTables
 from problems.validation import admit, in_order, kept_count, learn_labels, thread_count
-from rmopt.core import InvalidInputError, RmoptError
+from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, check_parameters, one_of, optional, shown
+from rmopt.errors import RmoptError
 from rmopt.solvers import LBFGS, RankIncremental
 from rmopt.solvers.threads import one_blas_thread
 

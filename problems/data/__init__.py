@@ -3,9 +3,9 @@
 from problems.data.bundles import Bundle, ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle
 from problems.data.files import read_texts
 from problems.data.registry import data_folder, load
-from problems.data.stream import ChunkStream, stream
+from problems.data.stream import stream
 
 __all__ = [
-    "Bundle", "ChunkStream", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "data_folder",
-    "load", "read_texts", "stream",
+    "Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "data_folder", "load",
+    "read_texts", "stream",
 ]  # fmt: skip

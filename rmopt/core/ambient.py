@@ -33,7 +33,8 @@ class Ambient(Protocol):
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
-    >>> from rmopt.core import Ambient, Factored
+    >>> from rmopt.core import Factored
+    >>> from rmopt.core.ambient import Ambient
     >>> matrices = np.eye(3), sp.eye_array(3), Factored(np.ones((3, 1)), np.ones((3, 1)))
     >>> [isinstance(matrix, Ambient) for matrix in matrices]
     [True, True, True]
@@ -100,7 +101,8 @@ class Operator(Linear, ABC):
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.core import Factored, Operator
+    >>> from rmopt.core import Factored
+    >>> from rmopt.core.ambient import Operator
     >>> G = Factored(np.ones((2, 1)), np.ones((2, 1)))
     >>> isinstance(G, Operator), ((2.0 * G - np.eye(2)) @ np.ones(2)).tolist()
     (True, [3.0, 3.0])
@@ -217,7 +219,8 @@ class Sum(Operator):
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
-    >>> from rmopt.core import Factored, Sum
+    >>> from rmopt.core import Factored
+    >>> from rmopt.core.ambient import Sum
     >>> G = Sum(sp.eye_array(3), Factored(np.ones((3, 1)), np.ones((3, 1))))
     >>> (G @ np.ones(3)).tolist()
     [4.0, 4.0, 4.0]
@@ -314,7 +317,7 @@ class RowColumn(Operator):
 
     Examples
     --------
-    >>> from rmopt.core import RowColumn
+    >>> from rmopt.core.ambient import RowColumn
     >>> RowColumn.from_column(1, [2.0, 5.0, 0.0]).toarray()
     array([[0., 2., 0.],
            [2., 5., 0.],

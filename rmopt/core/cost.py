@@ -198,7 +198,7 @@ class WholeCost(FiniteSum):
     --------
     >>> import numpy as np
     >>> import rmopt
-    >>> from rmopt.core import WholeCost
+    >>> from rmopt.core.cost import WholeCost
     >>> cost = WholeCost(rmopt.autograd_cost(lambda x: (x**2).sum()))
     >>> cost.n_terms, cost.term_gradient(np.ones(2), np.array([0])).tolist()
     (1, [2.0, 2.0])
@@ -362,7 +362,7 @@ class HasProximalStep(Protocol):
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.core import HasProximalStep
+    >>> from rmopt.core.cost import HasProximalStep
     >>> from rmopt.costs import LogDetTriplet
     >>> isinstance(LogDetTriplet(np.eye(3), [[0, 1, 2]], sparsity=0.1), HasProximalStep)
     True
@@ -388,7 +388,7 @@ class HasRowGradient(Protocol):
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.core import HasRowGradient
+    >>> from rmopt.core.cost import HasRowGradient
     >>> from problems.ranking import LogisticLabels
     >>> isinstance(LogisticLabels(np.eye(3), np.eye(3)), HasRowGradient)
     True
@@ -414,7 +414,7 @@ class HasHessianAction(Protocol):
     Examples
     --------
     >>> import rmopt
-    >>> from rmopt.core import HasHessianAction
+    >>> from rmopt.core.cost import HasHessianAction
     >>> isinstance(rmopt.autograd_cost(lambda x: (x**2).sum()), HasHessianAction)
     True
     """
@@ -442,7 +442,7 @@ class HasPreconditioner(Protocol):
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
-    >>> from rmopt.core import HasPreconditioner
+    >>> from rmopt.core.cost import HasPreconditioner
     >>> from problems.subspace import MatrixCompletion
     >>> isinstance(MatrixCompletion(sp.csc_array(np.ones((3, 4)))), HasPreconditioner)
     True

@@ -100,7 +100,7 @@ class LowRankTangent(Vector):
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.core import LowRankTangent
+    >>> from rmopt.core.low_rank import LowRankTangent
     >>> from rmopt.manifolds import FixedRankEmbedded
     >>> manifold = FixedRankEmbedded(4, 3, 2)
     >>> W = manifold.identity()

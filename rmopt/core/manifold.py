@@ -389,10 +389,6 @@ def checked_rank(rank: Any, shape: tuple[int, int]) -> int:
 class HasHessian(Protocol):
     """A manifold that turns an ambient Hessian action into the Riemannian one.
 
-    See Also
-    --------
-    HasHessianAction : what costs have to know.
-
     References
     ----------
     Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
@@ -444,10 +440,6 @@ class HasBlocks(Protocol):
 @runtime_checkable
 class HasStepBound(Protocol):
     """A manifold that knows how far a straight line stays on it.
-
-    See Also
-    --------
-    HasVelocity : what a line search needs besides.
 
     References
     ----------

@@ -113,7 +113,7 @@ class PSDTangent(Vector):
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.core import PSDTangent
+    >>> from rmopt.core.psd import PSDTangent
     >>> from rmopt.manifolds import PSDFixedRank
     >>> manifold = PSDFixedRank(4, 2)
     >>> xi = manifold.projection(manifold.identity(), np.ones((4, 4)))

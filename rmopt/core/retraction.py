@@ -93,7 +93,7 @@ class HasVelocity(Protocol):
 
     Examples
     --------
-    >>> from rmopt.core import HasVelocity
+    >>> from rmopt.core.retraction import HasVelocity
     >>> from rmopt.retractions import Orthographic, SecondOrderPD
     >>> isinstance(SecondOrderPD(), HasVelocity), isinstance(Orthographic(), HasVelocity)
     (True, False)

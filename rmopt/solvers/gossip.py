@@ -49,7 +49,7 @@ class GossipState:
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.solvers import GossipState
+    >>> from rmopt.solvers.gossip import GossipState
     >>> counts, sent = np.array([2, 1]), np.zeros(2, dtype=int)
     >>> GossipState({0: np.eye(3)[:, :1]}, counts, sent, steps=2).updates
     3
@@ -98,7 +98,7 @@ class GossipEngine(Engine):
     >>> from problems.subspace import MatrixCompletion
     >>> from rmopt.costs import GossipCost, Graph
     >>> from rmopt.manifolds import Grassmann, Power
-    >>> from rmopt.solvers import GossipEngine
+    >>> from rmopt.solvers.gossip import GossipEngine
     >>> rng, manifold = np.random.default_rng(0), Grassmann(8, 1)
     >>> table = sp.csc_array(rng.random((8, 1)) @ rng.random((1, 30)))
     >>> cost = GossipCost(MatrixCompletion(table, 3), Graph.path(3), 0.1, manifold)

@@ -158,7 +158,7 @@ class Oracle:
     >>> import numpy as np
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Oracle
+    >>> from rmopt.solvers.oracle import Oracle
     >>> work = Oracle(Problem(Sphere(3), autograd_cost(lambda x: x[0])), None, None)
     >>> cost, ambient = work.look(np.array([0.0, 1.0, 0.0]))
     >>> cost, work.gradient(np.array([0.0, 1.0, 0.0]), ambient).tolist()

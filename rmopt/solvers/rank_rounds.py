@@ -60,7 +60,8 @@ class RankState:
     >>> import numpy as np
     >>> from problems.coembedding import MetricRegression
     >>> from rmopt.costs import Trace
-    >>> from rmopt.solvers import RankState, certify
+    >>> from rmopt.solvers import certify
+    >>> from rmopt.solvers.rank_rounds import RankState
     >>> Y = np.array([[1.0], [0.0]])
     >>> cost = MetricRegression(np.diag([2.0, 1.0])) + Trace(0.1)
     >>> state = RankState(Y, *certify(cost, Y))
@@ -115,7 +116,8 @@ class RankEngine:
     >>> from problems.coembedding import MetricRegression
     >>> from rmopt.core import PSDPoint
     >>> from rmopt.costs import Trace
-    >>> from rmopt.solvers import OneByOne, RankEngine
+    >>> from rmopt.solvers import OneByOne
+    >>> from rmopt.solvers.rank_rounds import RankEngine
     >>> cost = MetricRegression(np.diag([2.0, 1.0])) + Trace(0.1)
     >>> engine = RankEngine(cost, None, OneByOne(), 1e-6, 2)
     >>> state = engine.load(PSDPoint(np.eye(2)[:, :1], np.eye(1)))

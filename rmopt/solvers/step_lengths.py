@@ -41,7 +41,8 @@ class Trial:
     >>> import numpy as np
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Curve, Oracle
+    >>> from rmopt.solvers.oracle import Oracle
+    >>> from rmopt.solvers.step_lengths import Curve
     >>> work = Oracle(Problem(Sphere(3), autograd_cost(lambda x: x[0])), None, None)
     >>> nothing = lambda state: None
     >>> start = work.first(np.array([0.0, 1.0, 0.0]), nothing, nothing)
@@ -99,7 +100,8 @@ class Curve:
     >>> import numpy as np
     >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Curve, Oracle
+    >>> from rmopt.solvers.oracle import Oracle
+    >>> from rmopt.solvers.step_lengths import Curve
     >>> work = Oracle(Problem(Sphere(3), autograd_cost(lambda x: x[0])), None, None)
     >>> nothing = lambda state: None
     >>> start = work.first(np.array([0.0, 1.0, 0.0]), nothing, nothing)
@@ -143,7 +145,7 @@ class Guess(NamedTuple):
 
     Examples
     --------
-    >>> from rmopt.solvers import Guess
+    >>> from rmopt.solvers.step_lengths import Guess
     >>> Guess(t=0.5, level=1.0)
     Guess(t=0.5, level=1.0, weight=1.0)
     """

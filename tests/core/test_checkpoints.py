@@ -27,7 +27,8 @@ from problems.subspace import MatrixCompletion, MultitaskFeatures
 from problems.subspace.instances import agent_sums
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.arrays import load_arrays, save_arrays
-from rmopt.core import StorageError, WholeCost
+from rmopt.core import StorageError
+from rmopt.core.cost import WholeCost
 from rmopt.core.identity import fingerprint, fingerprints, is_installed
 from rmopt.manifolds import (
     BoundedRank,

@@ -25,8 +25,9 @@ from rmopt.checks import check_gradient
 from rmopt.core import Factored, LowRankPoint
 from rmopt.core.ambient import dense
 from rmopt.core.identity import fingerprint
-from rmopt.costs import AutomaticResiduals, ResidualSum
+from rmopt.costs import ResidualSum
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH
+from rmopt.costs.residuals import AutomaticResiduals
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Product, SpecialOrthogonal, Sphere
 from rmopt.solvers import LevenbergMarquardt, TrustRegions
 from rmopt.testing import parametrize_with_laws

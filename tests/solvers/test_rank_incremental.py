@@ -17,7 +17,8 @@ from problems.coembedding.cost import closed_form
 from problems.coembedding.instances import convex_costs
 from problems.coembedding.training import minimise
 from rmopt import Problem
-from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost
+from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint
+from rmopt.core.cost import WholeCost
 from rmopt.core.points import packed, unpacked
 from rmopt.core.psd import point_of
 from rmopt.costs import ConvexCost, EmbeddedCost, Grid, Pairs, Trace
@@ -30,12 +31,12 @@ from rmopt.solvers import (
     Doubling,
     Hybrid,
     OneByOne,
-    RankEngine,
     RankIncremental,
     Recorder,
     TrustRegions,
     certify,
 )
+from rmopt.solvers.rank_rounds import RankEngine
 
 
 def regression(n: int, t: int, beta: float = 0.5, seed: int = 0) -> tuple[Array, ConvexCost, float]:
