@@ -118,5 +118,5 @@ def run_batches(model: Any, cost: RowBatches, start: Array, seed: int, least_ste
         start,
         random_state=seed,
         recorder=Recorder(progress=model.verbose),
-        checkpoint=checkpoint_of(model, seed),
+        checkpoint=checkpoint_of(model),
     )

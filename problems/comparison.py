@@ -5,8 +5,8 @@ How an experiment is written:
 1. A method is a `Method`: a label, an unfitted estimator of the scikit-learn kind, and the grid of parameters that
    cross-validation chooses among; `chosen_methods` adds those that a user brings. What an experiment must know of a
    method is an attribute of its estimator; no decision looks at a label or a name.
-2. ``comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle))`` keeps one result for
-   each settings, a plain dict of all that the result depends on, in ``cells.jsonl``; ``resume=None`` keeps none.
+2. ``comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=bundle.fingerprint())`` keeps one result
+   for each settings, a plain dict of all that the result depends on, in ``cells.jsonl``; ``resume=None`` keeps none.
 3. ``models = crossed(method=chosen, rank=ranks)`` is a list of such dicts, of which the last choice varies fastest.
    ``models = comparison.selected(models, methods, select, choose)`` adds the parameters of each, for each seed.
 4. ``results = comparison.results(models, train, by=("method", "rank"))`` takes ``train(settings)`` for those that are
@@ -38,10 +38,10 @@ from problems.methods import Method
 from problems.options import Selection, jobs
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.ambient import Array
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.experiments import Claim, Run
 from rmopt.solvers import Solver
 from rmopt.solvers.threads import one_blas_thread
-from rmopt.solvers.world import ONE_PROCESS, World
 
 # Tells how good a fitted estimator is on held-out rows; higher is better.
 Score = Callable[[Any, Any, Any], float]

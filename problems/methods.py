@@ -28,7 +28,7 @@ from problems.cells import Settings, as_written
 from problems.options import chosen_from
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import array, shown
-from rmopt.core.identity import is_installed
+from rmopt.core.values import written
 
 GROUP = "rmopt.methods"
 # Parameters that experiments set.
@@ -165,6 +165,21 @@ def _brought(what: str, text: str, label: str, can: Sequence[str]) -> Method:
         )
     _check_grid(what, method)
     return method
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module is of Python, of an installed package or of this one, and not of the user."""
+    if module.partition(".")[0] in ("rmopt", "problems", *sys.stdlib_module_names):
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file is not None and not {"site-packages", "dist-packages"}.isdisjoint(Path(file).resolve().parts)
+
+
+def code_of(estimator: Any) -> str:
+    """Return an estimator with its parameters as text; of a class of the user's with a checksum of its file."""
+    module = sys.modules[type(estimator).__module__]
+    own = not is_installed(module.__name__) and getattr(module, "__file__", None)
+    return written(estimator) + (f" {zlib.crc32(Path(own).read_bytes()):08x}" if own else "")
 
 
 def _check_grid(what: str, method: Method) -> None:

@@ -20,7 +20,7 @@ from problems.comparison import Comparison, averaged
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
-from problems.methods import chosen_methods
+from problems.methods import chosen_methods, code_of
 from problems.metric.baselines import METRIC_LEARN, OutsideMetric
 from problems.metric.claims import metric_claims
 from problems.metric.estimators import CometMetric
@@ -30,7 +30,6 @@ from problems.validation import package
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, one_of
-from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Recorder
 
@@ -108,7 +107,7 @@ def metric(
     # Without more features than there are, all are kept.
     features = features if features < bundle.X.shape[1] else 0
     comparison = Comparison(
-        run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), features=features, triplets=triplets,
+        run, resume, seeds=seeds, n_jobs=n_jobs, data=bundle.fingerprint(), features=features, triplets=triplets,
         passes=passes, scaling=scaling, components=components, published=published,
     )  # fmt: skip
     splits = {seed: bundle if published else bundle.resplit(seed, TEST_FRACTION) for seed in comparison.seeds}
@@ -151,7 +150,7 @@ def metric(
     models = []
     for name, one in chosen.items():
         ranks_by = getattr(one.estimator, "ranks_by", "distance") if rank_by == "auto" else rank_by
-        models.append({"method": name, "code": fingerprint(one.estimator), "rank_by": ranks_by})
+        models.append({"method": name, "code": code_of(one.estimator), "rank_by": ranks_by})
     models = comparison.selected(
         models, chosen, select, choose, lambda one: labels[one["method"]], folds=folds, rankings=list(rankings),
         select_by=select_by,

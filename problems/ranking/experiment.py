@@ -14,7 +14,7 @@ from problems import options
 from problems.cells import Cell, Settings
 from problems.comparison import Comparison, averaged, crossed, trained
 from problems.data import MultilabelBundle
-from problems.methods import chosen_methods
+from problems.methods import chosen_methods, code_of
 from problems.ranking.baselines import LabelTrees
 from problems.ranking.claims import ranking_claims
 from problems.ranking.estimators import INITS
@@ -29,7 +29,6 @@ from problems.ranking.measures import (
 from problems.ranking.methods import MEASURED_BY, METHODS, LabelLearner, scores_of
 from problems.thresholds import LabelThresholds
 from rmopt.core import DivergedError, InvalidInputError
-from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Recorder
 
@@ -96,7 +95,7 @@ def ranking(
         f"{n:,} features, {n_labels:,} labels, {bundle.Y.nnz / bundle.Y.shape[0]:.1f} a row"
     )
     comparison = Comparison(
-        run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), epochs=epochs, published=published
+        run, resume, seeds=seeds, n_jobs=n_jobs, data=bundle.fingerprint(), epochs=epochs, published=published
     )
     parts = {seed: (bundle if published else bundle.resplit(seed)).scaled() for seed in comparison.seeds}
 
@@ -127,7 +126,7 @@ def ranking(
     for name, kind in chosen.items():
         middle = widths[len(widths) // 2] if kind.ranked else 0
         begun = starts if name in started else [""]
-        found = crossed(method=[name], init=begun, rank=[middle], code=[fingerprint(kind.estimator)])
+        found = crossed(method=[name], init=begun, rank=[middle], code=[code_of(kind.estimator)])
         found = comparison.selected(found, chosen, select, choose, label_of, folds=folds)
         models += [one | {"rank": width} for one in found for width in (widths if kind.ranked else [0])]
     models.sort(key=itemgetter("seed"))
@@ -135,7 +134,7 @@ def ranking(
     with_scores = {name for name, one in chosen.items() if hasattr(one.estimator, "decision_function")}
     if calibrated and (without := [one.label for name, one in chosen.items() if name not in with_scores]):
         run.say(f"Not calibrated, for they have no decision_function: {', '.join(without)}.")
-    how = {"calibrated": fingerprint((LabelThresholds, CALIBRATING))}
+    how = {"calibrated": f"by {CALIBRATING}"}
     again = [one | how for one in models if calibrated and one["method"] in with_scores]
     beside = comparison.results(again, train, by=("method", "init", "rank")) if again else {}
     labels = {name: one.label for name, one in chosen.items()}

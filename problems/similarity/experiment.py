@@ -14,7 +14,7 @@ from problems.cells import Cell, Settings, digest
 from problems.comparison import Comparison, Kept, averaged
 from problems.data import ClassBundle
 from problems.data.bundles import holds_counts
-from problems.methods import Method, chosen_methods
+from problems.methods import Method, chosen_methods, code_of
 from problems.saving import save_point
 from problems.similarity.claims import similarity_claims
 from problems.similarity.figure import draw_learning_curves, draw_ranks
@@ -22,7 +22,6 @@ from problems.similarity.methods import MEASURED_BY, METHODS, Bench, SimilarityL
 from rmopt.arrays import load_arrays
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
-from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Checkpoint
 
@@ -170,7 +169,7 @@ def similarity(
         for variant in variants if _has_choices(kind) else [variants[0] | {"variant": ""}]:
             size = variant.get("step-size", sizes.get(name))
             one = {
-                "method": name, "code": fingerprint(kind.estimator), **variant, "fixed": size,
+                "method": name, "code": code_of(kind.estimator), **variant, "fixed": size,
                 "triplets": (full and full_triplets) or triplets,
             }  # fmt: skip
             lines.append((one, own))
@@ -192,7 +191,7 @@ def similarity(
         f"{times}; {bundle.X.shape[1]:,} features, {bundle.n_classes} classes"
     )
     comparison = Comparison(
-        run, resume, seeds=seeds, n_jobs=n_jobs, world=world, data=fingerprint(bundle), published=published,
+        run, resume, seeds=seeds, n_jobs=n_jobs, world=world, data=bundle.fingerprint(), published=published,
         sublinear=sublinear,
     )  # fmt: skip
     # Parameters are chosen at the middle rank.

@@ -30,7 +30,6 @@ from problems.subspace.methods import (
 from problems.subspace.training import VARIANTS, GossipPlan
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number, one_of
-from rmopt.core.identity import fingerprint
 from rmopt.costs import as_graph
 from rmopt.experiments import Outcome, Run
 from rmopt.files import reading
@@ -185,7 +184,7 @@ def completion(
             run.say(f"--agents is {','.join(map(str, counts))}: there are no more columns to deal to them.")
         share = hidden or (0.6 if data == "picture" else 0.2)
         runs = CompletionRuns(
-            run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), lam=lam,
+            run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, data=bundle.fingerprint(), lam=lam,
             keep_subspaces=data == "picture", hidden=share, **how,
         )  # fmt: skip
         return _table(runs, bundle, counts, ranks)

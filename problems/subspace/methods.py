@@ -17,9 +17,9 @@ from sklearn.base import BaseEstimator
 from problems.cells import Cell, Settings, digest
 from problems.comparison import Comparison, crossed, grown
 from problems.data import Ratings
-from problems.methods import Method
+from problems.methods import Method, code_of
 from problems.options import Selection
-from problems.subspace.als import BiasedALS
+from problems.subspace.als import BiasedALS, ScaledSGDCompletion
 from problems.subspace.baselines import Biases, CMFRec, DLMaFit, LibMF, MyFM
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.cost import (
@@ -32,12 +32,10 @@ from problems.subspace.cost import (
     shares_out,
 )
 from problems.subspace.estimators import RCGMC, RTRMC
-from problems.subspace.scaled import ScaledSGDCompletion
 from problems.subspace.training import VARIANTS, GossipPlan, agree, gossip
 from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, Parts, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import numbers
-from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, as_graph
 from rmopt.errors import RmoptError
@@ -511,7 +509,7 @@ class CompletionRuns:
         rank 0. Step sizes come from cross-validation, or are those of the plan.
         """
         models = [
-            one | {"code": fingerprint(kind)}
+            one | {"code": code_of(kind)}
             for one in crossed(rank=[*ranks, 0], method=self.methods, agents=counts, rho=rhos)
             for kind in [self.methods[one["method"]].estimator]
             if kind.ranked == bool(one["rank"]) and (kind.decentral or one["agents"] == counts[0])

@@ -14,6 +14,6 @@ from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityErro
 __all__ = [
     "Actions", "AgentSum", "BlockCost", "BlockDiagonal", "Cost", "DivergedError", "Factored", "FiniteSum",
     "FixedRankManifold", "HasBlocks", "HasHessian", "HasStepBound", "InvalidInputError", "LowRankPoint",
-    "Manifold", "MissingCapabilityError", "PSDPoint", "Parts", "Problem", "Retraction", "RmoptError", "StorageError",
-    "in_precision",
+    "Manifold", "MissingCapabilityError", "PSDPoint", "Parts", "Problem", "Retraction", "RmoptError",
+    "StorageError", "in_precision",
 ]  # fmt: skip

@@ -1,5 +1,8 @@
 """Solvers and what they are made of: directions, step lengths, stopping criteria, samplers, checkpoints."""
 
+from rmopt.core.world import MPIWorld, OneProcess, World
+from rmopt.costs.shards import Shards
+from rmopt.costs.tree_sum import TreeSum
 from rmopt.solvers.augmented_lagrangian import AugmentedLagrangian
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.certificate import Certificate, certify
@@ -20,7 +23,6 @@ from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, Sh
 from rmopt.solvers.scaled_sgd import ScaledSGD
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.sgd import SGD
-from rmopt.solvers.shards import Shards
 from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Exact, StepLength, StrongWolfe
 from rmopt.solvers.step_sizes import (
     Constant,
@@ -45,9 +47,7 @@ from rmopt.solvers.stop import (
     Stagnation,
     Stop,
 )
-from rmopt.solvers.tree_sum import TreeSum
 from rmopt.solvers.trust_regions import AdaptiveCubics, LevenbergMarquardt, TrustRegions
-from rmopt.solvers.world import MPIWorld, OneProcess, World
 
 __all__ = [
     "LBFGS", "SGD", "SRG", "SVRG", "AdaGrad", "Adam", "AdaptiveCubics", "AugmentedLagrangian", "Backtracking",

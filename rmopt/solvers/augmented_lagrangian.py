@@ -10,7 +10,6 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, shown
 from rmopt.core.cost import Cost
-from rmopt.core.identity import fingerprint
 from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
 from rmopt.costs.residuals import ResidualSum
@@ -255,10 +254,10 @@ class AugmentedLagrangian(CheckedValue, Solver):
             return Converged(reached) if holds else f"rounding: no step changes anything, at {reached}"
         return None
 
-    def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
-        return {
-            **super().identity(problem, seed, first_step),
-            "set of constraints": fingerprint(problem.constraints, "constraints"),
+    def witness(self, problem: Problem, work: Any, state: Round, seed: int) -> dict[str, float]:
+        held = np.concatenate(work.violations(state.point))
+        return super().witness(problem, work, state, seed) | {
+            "length of the constraints": float(np.linalg.norm(held))
         }
 
     def conclude(self, result: Result, work: ConstrainedProblem, state: Round) -> ConstrainedResult:

@@ -8,12 +8,12 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, number, one_of, optional
-from rmopt.core.identity import fingerprints
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.costs.gossip import GossipCost, partners_of
 from rmopt.costs.graph import Graph
 from rmopt.engines.base import Engine, checked, diverged
@@ -22,7 +22,6 @@ from rmopt.manifolds import Power
 from rmopt.solvers.samplers import Sampler, Uniform, as_order
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSizeLike, as_step_size
-from rmopt.solvers.world import ONE_PROCESS, OneProcess, World
 
 Rule = Callable[[Array], Array]
 
@@ -130,7 +129,9 @@ class GossipEngine(Engine):
             for edges, eta in zip(schedule, etas, strict=True):
                 partners = partners_of(self.cost.graph, edges)
                 here = [agent for agent in partners if agent in points]
-                heard = self.world.exchange(points, partners, self.cost.graph.n)
+                ways = [(agent, other) for agent, others in partners.items() for other in others]
+                like = next(iter(points.values()))
+                heard = self.world.deliver(points, ways, like, self.cost.graph.n)
                 # Each agent looks at its own data while the messages travel.
                 own = {agent: self.cost.tasks.agent_gradient(points[agent], agent) for agent in here}
                 others = heard()
@@ -299,7 +300,7 @@ class Gossip(ScheduledSolver):
         self.scales = scales
         if scales is not None:
             self.scales = np.array([number("scales", one, above=0) for one in np.atleast_1d(scales)])
-        self.world = OneProcess() if world is None else instance("world", world, World, "a World")
+        self.world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
         self._max_iter = optional(integer)("max_iter", max_iter)
 
     def engine(self, problem: Problem) -> Engine:
@@ -328,7 +329,7 @@ class Gossip(ScheduledSolver):
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         # Processes know scales and points of their own agents alone.
         return {
-            **fingerprints(self, "solver", (*self.not_identity, "scales")),
+            **self.signature(("scales",)),
             "budget": self.budget(problem),
         }
 

@@ -19,10 +19,8 @@ from sklearn.pipeline import make_pipeline
 from problems.comparison import Comparison, Difference, above, averaged, crossed, grown, near
 from problems.methods import Method
 from rmopt import InvalidInputError
-from rmopt.cli.output import OutputFolder
-from rmopt.cli.run import _keep_and_show
 from rmopt.core import DivergedError
-from rmopt.experiments import Outcome, Run
+from rmopt.experiments import Run
 
 
 class Wild(BaseEstimator):
@@ -248,10 +246,6 @@ def test_a_run_without_resume_sets_earlier_results_aside(tmp_path: Path, capsys:
         assert f"set aside as {name}; to go on with them" in " ".join(capsys.readouterr().out.split())
     assert Comparison(run, True).cell({"method": "a"}, lambda settings: {}) == {"map": 1.0}
     assert len(list(tmp_path.glob("cells*"))) == 3
-    (tmp_path / "result.json").write_text('{"theirs": 1}')
-    _keep_and_show(run, Outcome("digits", {}, [{"map": 1.0}]), OutputFolder(tmp_path, "mine"), None)
-    assert (tmp_path / "result.json.before").read_text() == '{"theirs": 1}'
-    assert "result.json of another experiment is set aside" in capsys.readouterr().out
 
 
 X = np.random.default_rng(0).standard_normal((40, 6))

@@ -14,8 +14,8 @@ from tabled import each_row
 
 from problems.coembedding import MetricRegression, MultilabelCoembedding, OneVsRestCoembedding
 from problems.coembedding.cost import closed_form
+from problems.coembedding.estimators import minimise
 from problems.coembedding.instances import convex_costs
-from problems.coembedding.training import minimise
 from rmopt import Problem
 from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint
 from rmopt.core.cost import WholeCost
