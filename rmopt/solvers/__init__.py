@@ -11,12 +11,10 @@ from rmopt.solvers.coordinate_descent import CoordinateDescent
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.gossip import Gossip, Matchings
-from rmopt.solvers.growth import Doubling, Growth, OneByOne
-from rmopt.solvers.hybrid import Hybrid
 from rmopt.solvers.identification import ManifoldIdentification
 from rmopt.solvers.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
 from rmopt.solvers.parallel import Parallel
-from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
+from rmopt.solvers.rank_incremental import CertifiedResult, Doubling, Growth, OneByOne, RankIncremental
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.rules import SRG, SVRG, AdaGrad, Adam, Momentum, StepRule
 from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
@@ -47,7 +45,7 @@ from rmopt.solvers.stop import (
     Stagnation,
     Stop,
 )
-from rmopt.solvers.trust_regions import AdaptiveCubics, LevenbergMarquardt, TrustRegions
+from rmopt.solvers.trust_regions import AdaptiveCubics, Hybrid, LevenbergMarquardt, TrustRegions
 
 __all__ = [
     "LBFGS", "SGD", "SRG", "SVRG", "AdaGrad", "Adam", "AdaptiveCubics", "AugmentedLagrangian", "Backtracking",
