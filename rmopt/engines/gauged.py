@@ -181,7 +181,7 @@ class GaugedState:
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import choose_engine
+    >>> from rmopt.engines.choose import choose_engine
     >>> from rmopt.manifolds import FixedRankEmbedded
     >>> manifold = FixedRankEmbedded(4, 4, 2)
     >>> cost = BilinearSum(np.eye(4), np.eye(4), squared, np.full(4, 2.0))
@@ -231,7 +231,8 @@ class GaugedEngine(Engine):
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import GaugedEngine, choose_engine
+    >>> from rmopt.engines import GaugedEngine
+    >>> from rmopt.engines.choose import choose_engine
     >>> from rmopt.manifolds import FixedRankEmbedded
     >>> cost = BilinearSum(np.eye(4), np.eye(4), squared)
     >>> isinstance(choose_engine(Problem(FixedRankEmbedded(4, 4, 2), cost)), GaugedEngine)
