@@ -23,7 +23,8 @@ from problems.similarity import LoretaSimilarity
 from problems.subspace import MatrixCompletion, MultitaskFeatures
 from problems.subspace.instances import agent_sums
 from rmopt import DivergedError, InvalidInputError, Problem
-from rmopt.core import StorageError, WholeCost
+from rmopt.core import StorageError
+from rmopt.core.cost import WholeCost
 from rmopt.costs import BilinearSum, squared
 from rmopt.files import load_arrays, save_arrays
 from rmopt.manifolds import (
@@ -267,7 +268,7 @@ def test_the_order_of_memory_is_no_part_of_the_file(tmp_path: Path) -> None:
 
     run(5, path)
     arrays, about = load_arrays(path)
-    save_arrays(path, {name: np.asfortranarray(array) for name, array in arrays.items()}, about)
+    save_arrays(path, {name: np.array(array, order="F") for name, array in arrays.items()}, about)
     np.testing.assert_array_equal(run(10, path), run(10))
     wide = np.arange(24.0).reshape(2, 3, 4).transpose(1, 2, 0)
     saver = Saver("checkpoint", tmp_path / "d.npz")

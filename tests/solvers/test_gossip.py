@@ -22,11 +22,11 @@ from rmopt.solvers import (
     Checkpoint,
     Constant,
     Gossip,
-    GossipEngine,
     InverseTime,
     Matchings,
     Recorder,
 )
+from rmopt.solvers.gossip import GossipEngine
 
 N = 5
 GRAPH = Graph(N, [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)])
