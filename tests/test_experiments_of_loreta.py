@@ -11,21 +11,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from problems.cells import Cells, mean_and_sem
+from problems.similarity.claims import similarity_claims
+from problems.similarity.methods import METHODS
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
 from sklearn.model_selection import ShuffleSplit
 from tabled import each_row
 
-from problems.cells import Cells, mean_and_sem
 from problems.data import load
 from problems.options import ranks_within, whole_numbers
 from problems.ranking.baselines import RidgeScores
 from problems.ranking.claims import ranking_claims
 from problems.ranking.experiment import ranking
 from problems.ranking.methods import METHODS as RANKING_METHODS
-from problems.similarity.claims import similarity_claims
 from problems.similarity.experiment import similarity
-from problems.similarity.methods import METHODS
 from problems.thresholds import LabelThresholds
 from rmopt import InvalidInputError
 from rmopt.core import StorageError

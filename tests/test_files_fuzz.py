@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from problems.cells import Cells
 from tabled import each_row
 
 import problems.data.sets
-from problems.cells import Cells
 from problems.data import MultilabelBundle, Ratings, TagBundle, TaskBundle, load
 from problems.data.sets import BACKGROUND
 from problems.ranking.estimators import LabelScores

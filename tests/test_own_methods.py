@@ -18,6 +18,7 @@ import own_methods
 import pytest
 from joblib import parallel_config
 from own_methods import HERE, ClassScores, LeastSquares, OwnTasks, PopularTags, ShrunkenMean
+from problems.similarity.methods import METHODS
 from scipy import stats
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import (
@@ -40,7 +41,6 @@ from problems.ranking import methods as ranking_methods
 from problems.ranking.experiment import ranking
 from problems.similarity import methods as similarity_methods
 from problems.similarity.experiment import similarity
-from problems.similarity.methods import METHODS
 from problems.subspace.experiment import METHODS as COMPLETION_METHODS
 from problems.subspace.experiment import completion
 from problems.subspace.multitask_experiment import multitask

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
+from problems.similarity.figure import draw_learning_curves
 
 from problems.palette import line, logarithmic, style, whole_ticks
-from problems.similarity.figure import draw_learning_curves
 
 
 def test_methods_of_a_picture_can_be_told_apart() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from problems.similarity.methods import CURVE_QUERIES, mean_precision
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import Normalizer
@@ -18,7 +19,6 @@ from tabled import each_row
 from problems.door import natural_size
 from problems.similarity import ClassTriplets, FactoredGradientDescent, LoretaSimilarity, PassiveAggressive
 from problems.similarity.estimators import BilinearSimilarity
-from problems.similarity.methods import CURVE_QUERIES, mean_precision
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import StorageError
 from rmopt.costs import TripletSum

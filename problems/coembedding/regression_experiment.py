@@ -11,11 +11,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from typer import Option
 
-from problems.cells import Cell, Settings
 from problems.coembedding.cost import MetricRegression, closed_form
 from problems.coembedding.figure import draw_curves
 from problems.comparison import Comparison, crossed
 from problems.door import package
+from problems.methods import Cell, Settings
 from problems.options import Resume, check_options, chosen_from, methods_option, whole_numbers
 from rmopt.core import Problem
 from rmopt.core.ambient import Array

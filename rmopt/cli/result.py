@@ -51,6 +51,8 @@ def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
     }
     if outcome.claims:
         result["claims"] = [asdict(claim) for claim in outcome.claims]
+    if outcome.notes:
+        result["notes"] = outcome.notes
     return result
 
 

@@ -18,7 +18,7 @@ import typer
 from rmopt.cli.failures import fail, told_in_a_sentence
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.plugins import EXPERIMENTS, MODELS, load_experiment, registered
-from rmopt.cli.signature import COMMON, as_command
+from rmopt.cli.signature import COMMON, as_command, called
 from rmopt.errors import InvalidInputError, StorageError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _execute(
         # The first process alone shows and keeps the outcome.
         left = "what was saved is in the folder of the first process."
         with tempfile.TemporaryDirectory() as own, told_in_a_sentence(left=left), _one_speaks():
-            experiment(Run(name, seed, Path(own) if out is None else out, quiet=True), **options)
+            called(experiment, Run(name, seed, Path(own) if out is None else out, quiet=True), options)
         return
     with told_in_a_sentence(), _one_speaks():
         folder = OutputFolder(out, name)
@@ -82,7 +82,7 @@ def _execute(
     with told_in_a_sentence(folder, resumable="resume" in options), _one_speaks():
         # Whatever the experiment prints must not mix with what a script reads.
         with redirect_stdout(sys.stderr) if quiet or json else nullcontext():
-            outcome = experiment(this_run, **options)
+            outcome = called(experiment, this_run, options)
         if not isinstance(outcome, Outcome):
             raise InvalidInputError(
                 f"experiment {name!r} returned a {type(outcome).__name__}; "
@@ -156,6 +156,8 @@ def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder, co
             this_run.say(f"\nWhat the paper says of its own data, on {outcome.data}:")
             for claim in outcome.claims:
                 this_run.say(f"- {claim}")
+        for note in outcome.notes:
+            this_run.say(f"\n{note}")
         typer.echo(f"\nWritten to {folder}:")
         for name in folder.written():
             typer.echo(f"  {name}")

@@ -4,6 +4,7 @@ import copy
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -63,6 +64,11 @@ def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., No
         raise InvalidInputError(f"experiment {name!r} must take the run as its first parameter.")
     try:
         hints = get_type_hints(experiment, include_extras=True)
+        if len(own) == 1 and is_dataclass(hints.get(own[0].name)):
+            hints, own = (
+                get_type_hints(hints[own[0].name], include_extras=True),
+                [*inspect.signature(hints[own[0].name]).parameters.values()],
+            )
     except (NameError, TypeError) as error:
         raise InvalidInputError(f"the annotations of experiment {name!r} cannot be read: {error}.") from error
     parameters = []
@@ -87,6 +93,13 @@ def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., No
     command.__doc__ = help_text(experiment)
     vars(command)["__signature__"] = inspect.Signature(parameters)
     return command
+
+
+def called(experiment: Callable[..., Any], run: Any, options: dict[str, Any]) -> Any:
+    """Call an experiment, which takes options by keyword or in one dataclass."""
+    names = [*inspect.signature(experiment).parameters][1:]
+    kind = get_type_hints(experiment).get(names[0]) if len(names) == 1 else None
+    return experiment(run, kind(**options)) if is_dataclass(kind) else experiment(run, **options)
 
 
 def _checked(annotation: Any) -> Any:

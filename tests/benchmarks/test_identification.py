@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from problems.similarity.methods import METHODS, Bench
 
 from problems.data import load
-from problems.similarity.methods import METHODS, Bench
 from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.core import DivergedError
