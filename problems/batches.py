@@ -1,4 +1,4 @@
-"""Batches of rows with words left out: what costs that learn embeddings from rows by `AdaGrad` have in common."""
+"""Batches of rows with words left out: what costs that learn embeddings from rows by AdaGrad have in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
 from rmopt.core.matrices import as_rows
 from rmopt.manifolds import Euclidean
-from rmopt.solvers import AdaGrad, Cosine, Recorder, Result, ShuffledEpochs
+from rmopt.solvers import SGD, AdaGrad, Cosine, Recorder, Result, ShuffledEpochs
 
 # The share of entries below which features are words.
 SPARSE = 0.1
@@ -107,8 +107,11 @@ def run_batches(model: Any, cost: RowBatches, start: Array, seed: int, least_ste
     per_epoch = n_rows // size
     epochs = model.n_epochs or max(LEAST_EPOCHS, -(-least_steps // per_epoch))
     steps = int(epochs) * per_epoch
-    solver = AdaGrad(
-        Cosine(float(model.step_size), steps), max_iter=steps, sampler=SeededEpochs(n_rows, size)
+    solver = SGD(
+        Cosine(float(model.step_size), steps),
+        rule=AdaGrad(),
+        max_iter=steps,
+        sampler=SeededEpochs(n_rows, size),
     )
     return with_workers(solver, model.n_jobs, first=BETWEEN_MEANS, every=BETWEEN_MEANS).run(
         Problem(Euclidean(*start.shape), cost),

@@ -1,12 +1,12 @@
 """One comparison for all families: methods × settings × seeds, trained by joblib and kept in the output folder.
 
-A family writes one ``experiment.py``, with a dataclass that derives from `Experiment` and a function that calls it:
+A family writes one ``experiment.py``, with a dataclass that derives from `Experiment`, which is its entry point:
 
 1. Fields are the options of ``rmopt run NAME``, declared with `problems.options`. ``known`` has the methods by name,
    each a `Method`: a label, an unfitted estimator, and the grid for cross-validation; a user's methods join them.
    What must be known of a method is an attribute of its estimator; nothing looks at labels or names.
 2. ``check()`` refuses options before data are read. ``settings()`` gives a dict for each row of the table: its
-   ``method``, ``code`` and all that training depends on beside the seed. ``by`` names those settings that tell rows apart.
+   ``method``, ``code`` and what else training depends on beside the seed. ``by`` names those that tell rows apart.
 3. ``measured(one)`` trains what a dict says, with ``parameters`` and a ``seed`` in it, by `trained`, and returns the
    numbers, a `Cell`. ``choose(one)`` is cross-validation, mostly by `searched`.
 4. ``row(row)``, ``claims(rows)`` and ``draw(rows)`` say what table, verdicts and pictures make of a `Row` with its

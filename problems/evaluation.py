@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
-from problems.door import classes, near_zero, table_of_numbers, unit_rows
 from problems.kernels import average_precision, precisions_at
+from problems.rows import near_zero, unit_rows
 from problems.threads import by_rows
+from problems.validation import classes, table_of_numbers
 from rmopt.core.arguments import array, integer, sequence
 from rmopt.core.matrices import real_matrix, row_dots, sound
 from rmopt.errors import InvalidInputError

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from problems.door import check_columns
 from problems.threads import threads_of
+from problems.validation import check_columns
 from rmopt.core import InvalidInputError, StorageError
 from rmopt.core.arguments import shown
 from rmopt.core.identity import fingerprint, spelled

@@ -12,16 +12,15 @@ import numpy as np
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from problems.door import Estimator, begin, engine_name, file_path, seedable, step_rule, thread_count
 from problems.following import checkpoint_of, follow
 from problems.saving import load_point, made_with, names_to_store, plain, save_point
 from problems.threads import threads_of
+from problems.validation import Estimator, begin, engine_name, file_path, seedable, step_rule, thread_count
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
 from rmopt.core.arguments import Checked, array, bounded, flag, instance, integer, named, optional, shown
 from rmopt.costs import Loss
 from rmopt.errors import warn
 from rmopt.files import reading
-from rmopt.renamed import renamed
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Parallel, Recorder, Result, Sampler, ScheduledSolver
 from rmopt.solvers.continued import Continued, with_zero_rows
@@ -119,7 +118,6 @@ class LoretaRun(Checked):
     verbose: Annotated[bool, flag] = False
 
 
-@renamed(n_steps_="n_iter_")
 class Loreta(LoretaRun, Estimator):
     """An estimator that learns a matrix of fixed rank by LORETA-1 and stands, when fitted, where `model_` is."""
 

@@ -19,7 +19,6 @@ from rmopt.engines.bilinear import rows_of
 from rmopt.kernels import pending
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.linalg import factor_product
-from rmopt.renamed import renamed
 from rmopt.solvers import Sampler, ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize, as_step_size
 
@@ -82,7 +81,6 @@ class FactorEngine(OnlineEngine):
         return LowRankPoint(*factor_product(arrays["A"], np.eye(arrays["A"].shape[1]), arrays["B"]))
 
 
-@renamed(n_steps="max_iter")
 class OnlineSolver(ScheduledSolver):
     """Common ground of the baselines' solvers.
 

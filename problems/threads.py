@@ -8,7 +8,7 @@ from typing import Any
 
 from joblib import cpu_count
 
-from problems.door import thread_count
+from problems.validation import thread_count
 from rmopt.core.arguments import optional
 from rmopt.kernels import compiled
 from rmopt.solvers.threads import one_blas_thread

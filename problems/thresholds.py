@@ -15,7 +15,8 @@ from sklearn.metrics import f1_score
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from problems.door import (
+from problems.folds import folds_named, folds_of
+from problems.validation import (
     Estimator,
     check_labels,
     in_order,
@@ -24,7 +25,6 @@ from problems.door import (
     passed_on,
     table_of_labels,
 )
-from problems.folds import folds_named, folds_of
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, check_parameters, flag, numbers, one_of, shown

@@ -5,15 +5,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from problems.door import classes, kept_count, near_zero, table_of_numbers
 from problems.kernels import nearest
+from problems.rows import near_zero
+from problems.validation import classes, kept_count, table_of_numbers
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array, dense
+from rmopt.core.arguments import bounded, named
 from rmopt.core.matrices import row_dots
+from rmopt.costs import Loss, hinge, logistic, squared_hinge
 from rmopt.solvers import Sampler
 
 # Rows whose distances to all rows are there at a time.
 BLOCK = 64
+# Losses of how much better the positive fits than the negative.
+LOSSES = {loss.name: loss for loss in (hinge, squared_hinge, logistic)}
+loss_named = bounded(named, LOSSES, Loss)
 
 
 def classes_with_pairs(y: ArrayLike) -> tuple[Array, Array, Array]:

@@ -19,8 +19,6 @@ The parts are sub-packages, loaded when first used:
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import rmopt.renamed  # noqa: F401  (old names of modules are found from here on)
-
 if TYPE_CHECKING:
     from rmopt.core import (
         DivergedError,

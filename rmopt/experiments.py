@@ -7,8 +7,8 @@ An experiment is a plain function, registered under the entry-point group ``rmop
     ) -> Outcome:
         '''Compare methods that learn a similarity of documents.'''
 
-The function's own parameters become the options of ``rmopt run similarity``; or those are the fields of a dataclass,
-of which it takes one: ``def similarity(run: Run, options: Options) -> Outcome``. The command line adds
+The function's own parameters become the options of ``rmopt run similarity``. Or it is a dataclass whose fields are
+the options, and whose instances are called with the run. The command line adds
 ``--seed``, ``--out``, ``--report``, ``--quiet`` and ``--json``, prints the table and writes ``result.json``.
 The first line of the docstring is the experiment's line in ``rmopt list``, the docstring is its ``--help``.
 """

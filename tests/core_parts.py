@@ -341,21 +341,14 @@ def parts() -> list[Part]:
         Part(
             "Adam",
             Adam,
-            {
-                "step_size": 0.01,
-                "betas": (0.9, 0.99),
-                "eps": 1e-8,
-                "amsgrad": True,
-                "max_iter": 30,
-                "average": 5,
-            },
-            runs(bilinear),
+            {"betas": (0.9, 0.99), "eps": 1e-8, "amsgrad": True},
+            lambda rule: runs(bilinear)(SGD(0.01, rule=rule, max_iter=30, average=5)),
         ),
         Part(
             "SRG",
             SRG,
-            {"step_size": 0.001, "period": 5, "max_iter": 30, "batch_size": 2, "average": True},
-            runs(bilinear),
+            {"period": 5},
+            lambda rule: runs(bilinear)(SGD(0.001, rule=rule, max_iter=30, batch_size=2, average=True)),
         ),
         Part(
             "SGD",

@@ -76,6 +76,7 @@ _SAMPLES = {"X": X, "y": LABELS}
 _COEMBEDDING = {name: (X,) for name in ("transform", "decision_function", "predict")} | {"score": (X, TABLE)}
 _PAIRS = np.array([[0, 1], [2, 5]])
 _ENTRIES = (np.array([0, 1]), np.array([2, 3]))
+_KNOWN = (np.array([[0, 1], [3, 2]]), np.array([1.0, 2.0]))
 
 PARTS: dict[str, Part] = {
     part.kind.__name__: part
@@ -168,20 +169,20 @@ PARTS: dict[str, Part] = {
             problems.subspace.GossipMatrixCompletion,
             {"rank": 2, "n_agents": 2, "n_epochs": 5, "random_state": 0},
             {"ratings": RATINGS},
-            {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (RATINGS,)},
+            {"predict": _ENTRIES, "rmse": (RATINGS,), "score": _KNOWN},
         ),
         Part(
             problems.subspace.BayesianCompletion,
             {"rank": 2, "n_samples": 3, "burn_in": 1, "random_state": 0},
             {"ratings": RATINGS},
-            {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (RATINGS,)},
+            {"predict": _ENTRIES, "rmse": (RATINGS,), "score": _KNOWN},
         ),
         *(
             Part(
                 kind,
                 {"rank": 2, "max_iter": 2, "random_state": 0},
                 {"ratings": RATINGS},
-                {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (RATINGS,)},
+                {"predict": _ENTRIES, "rmse": (RATINGS,), "score": _KNOWN},
             )
             for kind in (problems.subspace.RTRMC, problems.subspace.RCGMC, problems.subspace.BiasedALS)
         ),
@@ -189,13 +190,13 @@ PARTS: dict[str, Part] = {
             problems.subspace.ScaledSGDCompletion,
             {"rank": 2, "n_epochs": 2, "random_state": 0},
             {"ratings": RATINGS},
-            {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (RATINGS,)},
+            {"predict": _ENTRIES, "rmse": (RATINGS,), "score": _KNOWN},
         ),
         Part(
             problems.subspace.ImplicitALS,
             {"rank": 2, "max_iter": 2, "random_state": 0},
             {"ratings": abs(RATINGS)},
-            {"predict": _ENTRIES, "rmse": (RATINGS,), "score": (abs(RATINGS[::-1]),)},
+            {"predict": _ENTRIES, "rmse": (RATINGS,), "score": _KNOWN},
         ),
         Part(
             problems.subspace.MultitaskSubspace,

@@ -34,7 +34,7 @@ from rmopt.manifolds import (
     SymmetricPositiveDefinite,
 )
 from rmopt.manifolds.means import MEANS
-from rmopt.solvers.sgd_rules import towards
+from rmopt.solvers.directed import towards
 
 Array = np.ndarray
 

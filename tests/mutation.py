@@ -24,6 +24,11 @@ COPIED = ("rmopt", "problems", "tests")
 SECONDS = 600
 
 
+def test_file(name: str) -> Path:
+    """Return the test file of a name, whichever folder it is in."""
+    return next((ROOT / "tests").rglob(name))
+
+
 class Mutant(NamedTuple):
     """A mistake: the text that stands once in a file, what takes its place, and tests, parted by spaces."""
 
@@ -41,7 +46,7 @@ class Mutant(NamedTuple):
             return f"{self.name}: {self.text!r} stands {count} times in {self.file}"
         for test in self.tests.split():
             file, _, names = test.partition("::")
-            source = (ROOT / "tests" / file).read_text("utf-8")
+            source = test_file(file).read_text("utf-8")
             for name in re.sub(r"\[.*", "", names).split("::") if names else ():
                 if not re.search(rf"^ *(def|class) {name}\b", source, re.MULTILINE):
                     return f"{self.name}: there is no {name} in tests/{file}"
@@ -454,7 +459,9 @@ def run(tree: Path, tests: str, timeout: float | None = None) -> tuple[int, str]
     settings = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     settings["PYTHONPATH"] = str(tree)
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-rfE", "-p", "no:cacheprovider"]
-    command += [f"tests/{test}" for test in dict.fromkeys(tests.split())]
+    for test in dict.fromkeys(tests.split()):
+        file, *names = test.split("::")
+        command.append("::".join([str(test_file(file).relative_to(ROOT)), *names]))
     try:
         done = subprocess.run(
             command, cwd=tree, env=settings, capture_output=True, text=True, timeout=timeout, check=False

@@ -20,8 +20,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from problems.data.bundles import holds_counts, scaling
-from problems.door import Estimator, learn_labels, passed_on, table_of_labels
 from problems.thresholds import LabelTables, estimator_with
+from problems.validation import Estimator, learn_labels, passed_on, table_of_labels
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, check_parameters
 from rmopt.solvers.threads import one_blas_thread

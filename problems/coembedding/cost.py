@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.coembedding import kernels
-from problems.door import array_of, table_of_labels, table_of_numbers
+from problems.validation import array_of, table_of_labels, table_of_numbers
 from rmopt.core import BlockDiagonal, InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, integer, one_of, sequence

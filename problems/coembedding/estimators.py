@@ -22,17 +22,10 @@ from problems.coembedding.training import (
     minimise,
     weight,
 )
-from problems.door import (
-    admit,
-    finite,
-    in_order,
-    in_range,
-    kept_count,
-    learn_labels,
-    thread_count,
-)
 from problems.folds import folds_named, folds_of
+from problems.rows import finite, in_range
 from problems.thresholds import LabelTables
+from problems.validation import admit, in_order, kept_count, learn_labels, thread_count
 from rmopt.core import InvalidInputError, RmoptError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, check_parameters, one_of, optional, shown

@@ -15,16 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from problems.coembedding import kernels
 from problems.coembedding.cost import LinkPrediction, TagRanking
 from problems.coembedding.training import Certified, CertifiedEmbedder, gap, weight
-from problems.door import (
+from problems.rows import check_learned, finite, in_range
+from problems.validation import (
     Estimator,
     admit,
     array_of,
     check_columns,
-    check_learned,
     column_of_names,
     count,
-    finite,
-    in_range,
     kept_count,
     one_each,
     positions,

@@ -14,9 +14,9 @@ from typer import Option
 from problems.coembedding.cost import MetricRegression, closed_form
 from problems.coembedding.figure import draw_curves
 from problems.comparison import Comparison, crossed
-from problems.door import package
 from problems.methods import Cell, Settings
 from problems.options import Resume, check_options, chosen_from, methods_option, whole_numbers
+from problems.validation import package
 from rmopt.core import Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number

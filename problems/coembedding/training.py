@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from problems.door import Embedder, Estimator, kept_count, product, seen
+from problems.rows import product
+from problems.validation import Embedder, Estimator, kept_count, seen
 from rmopt.core import InvalidInputError, Problem, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, number, optional, sequence, shown

@@ -102,7 +102,6 @@ def _takers(bundle: Bundle, what: str) -> dict[str, str]:
     for entry in sorted(entry_points(group="rmopt.experiments"), key=lambda entry: entry.name):
         try:
             hints = get_type_hints(entry.load(), include_extras=True)
-            hints = get_type_hints(hints.get("options"), include_extras=True) if "options" in hints else hints
         except Exception:  # rmopt list says what is wrong with it
             continue
         kinds = getattr(hints.get("data"), "__metadata__", ())

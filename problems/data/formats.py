@@ -409,7 +409,7 @@ def _mtx(path: Path) -> Table:
 
 def _parquet(path: Path) -> Table:
     # With the door comes all of scikit-learn.
-    from problems.door import package
+    from problems.validation import package
 
     parquet = package("pyarrow.parquet", instead=f"save {path} as .csv")
     with reading(path):

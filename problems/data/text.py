@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 
 from problems.data.bundles import ClassBundle, holds_counts
-from problems.door import classes
+from problems.validation import classes
 from rmopt.core.arguments import array, integer
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError

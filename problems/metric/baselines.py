@@ -9,22 +9,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator
 
-from problems.door import (
-    admit,
-    begin,
-    finite,
-    in_order,
-    in_range,
-    kept_count,
-    labelled,
-    natural_size,
-    package,
-    seedable,
-    step_rule,
-)
 from problems.metric import kernels
 from problems.metric.estimators import MahalanobisMetric, TripletLearner
 from problems.online import Lego
+from problems.rows import finite, in_range, natural_size
+from problems.validation import admit, begin, in_order, kept_count, labelled, package, seedable, step_rule
 from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, number, one_of, optional
@@ -34,7 +23,6 @@ from rmopt.costs.log_det import DENSE_SHARE
 from rmopt.engines.log_det import samples_of
 from rmopt.linalg import lanczos_eigh
 from rmopt.manifolds import Euclidean
-from rmopt.renamed import renamed
 from rmopt.solvers import ShuffledEpochs
 
 # Iterations of HDSL between two looks at the diagonal of the gradient, and features that one tries.
@@ -142,7 +130,6 @@ class LegoMetric(TripletLearner):
         return solver.run(Problem(Euclidean(d, d), cost), np.eye(d), random_state=seed).point
 
 
-@renamed(n_learners="max_iter")
 @dataclass(eq=False, repr=False)
 class BoostMetric(TripletLearner):
     """A metric as a sum of rank-one matrices found by boosting (Shen et al. 2012).
@@ -257,7 +244,6 @@ def _weight(weights: Array, gain: Array, penalty: float) -> float:
     return (high if slope(high) > 0.0 else float(brentq(slope, 0.0, high))) / unit
 
 
-@renamed(n_iterations="max_iter")
 @dataclass(eq=False, repr=False)
 class HdslMetric(TripletLearner):
     """Sparse 2 × 2 bases added by Frank–Wolfe (HDSL: Liu, Bellet and Sha 2015).

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from problems.cells import Cell, band
-from problems.comparison import Difference, above
+from problems.comparison import Difference, above, band
+from problems.methods import Cell
 from rmopt.experiments import Claim
 
 Results = Mapping[str, Sequence[Cell]]

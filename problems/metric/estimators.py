@@ -12,26 +12,22 @@ from scipy.linalg import LinAlgError
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from problems.door import (
+from problems.following import checkpoint_of
+from problems.rows import finite, natural_size, near_zero, product
+from problems.triplets import ClassTriplets, NeighborTriplets, loss_named
+from problems.validation import (
     Embedder,
     Estimator,
     admit,
     begin,
     engine_name,
     file_path,
-    finite,
     kept_count,
     labelled,
-    loss_named,
-    natural_size,
-    near_zero,
-    product,
     seedable,
     seen,
     step_rule,
 )
-from problems.following import checkpoint_of
-from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, bounded, flag, named, number, one_of, optional, shown
@@ -41,7 +37,6 @@ from rmopt.costs import LogDetTriplet
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.costs.log_det import SCORES
 from rmopt.manifolds import PositiveDefinite
-from rmopt.renamed import renamed
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
 from rmopt.solvers import CoordinateDescent, Recorder, Sampler
 from rmopt.solvers.coordinate_descent import ORDERS
@@ -181,7 +176,6 @@ def factor(W: Array) -> Array:
         return (vectors * np.sqrt(np.maximum(values, 0.0))).T
 
 
-@renamed(n_passes="n_epochs", n_steps_="n_iter_")
 @dataclass(eq=False, repr=False)
 class CometMetric(TripletLearner):
     """A metric learned by block coordinate descent over positive definite matrices (Atzmon et al. 2015).

@@ -15,22 +15,20 @@ from sklearn.preprocessing import StandardScaler
 from typer import Option
 
 from problems import options
-from problems.cells import Cell, Settings
-from problems.comparison import Comparison, averaged
+from problems.comparison import Comparison, averaged, data_hash, searched
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
-from problems.door import package
 from problems.evaluation import evaluate_retrieval, matrix_scores
-from problems.methods import chosen_methods
+from problems.methods import Cell, Settings, chosen_methods
 from problems.metric.baselines import METRIC_LEARN, OutsideMetric
 from problems.metric.claims import metric_claims
 from problems.metric.estimators import CometMetric
 from problems.metric.figure import draw_convergence, draw_precision
 from problems.metric.methods import MEASURED_BY, METHODS, USUAL, Trainee, neighbour_votes, scores_of
+from problems.validation import package
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, one_of
-from rmopt.core.identity import fingerprint
 from rmopt.experiments import Outcome, Run
 from rmopt.solvers import Recorder
 
@@ -108,7 +106,7 @@ def metric(
     # Without more features than there are, all are kept.
     features = features if features < bundle.X.shape[1] else 0
     comparison = Comparison(
-        run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), features=features, triplets=triplets,
+        run, resume, seeds=seeds, n_jobs=n_jobs, data=data_hash(bundle), features=features, triplets=triplets,
         passes=passes, scaling=scaling, components=components, published=published,
     )  # fmt: skip
     splits = {seed: bundle if published else bundle.resplit(seed, TEST_FRACTION) for seed in comparison.seeds}
@@ -136,7 +134,7 @@ def metric(
         """Return the parameters and the ranking with the best precision on held-out parts of the training part."""
         part, kind = parts[one["seed"]], chosen[one["method"]]
         values = [{f"metric__{name}": value for name, value in point.items()} for point in kind.grid]
-        best, ranking = comparison.search(
+        best, ranking = searched(run,
             kind.label, trainee(one, {}), values, part.X[part.train], part.y[part.train],
             StratifiedKFold(folds, shuffle=True, random_state=one["seed"]),
             {ranking: _votes if select_by == "votes" else partial(_held_out, ranking) for ranking in rankings},
@@ -151,7 +149,7 @@ def metric(
     models = []
     for name, one in chosen.items():
         ranks_by = getattr(one.estimator, "ranks_by", "distance") if rank_by == "auto" else rank_by
-        models.append({"method": name, "code": fingerprint(one.estimator), "rank_by": ranks_by})
+        models.append({"method": name, "code": one.code, "rank_by": ranks_by})
     models = comparison.selected(
         models, chosen, select, choose, lambda one: labels[one["method"]], folds=folds, rankings=list(rankings),
         select_by=select_by,

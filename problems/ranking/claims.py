@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from problems.cells import Cell
 from problems.comparison import Difference, above
+from problems.methods import Cell
 from rmopt.experiments import Claim
 
 # For each (method, init, rank) one result per seed.

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from scipy.special import logit
 
 from problems.batches import RowBatches, columns_that_occur
-from problems.door import label_array
 from problems.ranking.kernels import turn_to_residuals
+from problems.validation import label_array
 from rmopt.core import Factored, FiniteSum, InvalidInputError, LowRankPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, optional

@@ -13,22 +13,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
 from problems.batches import SeededEpochs, run_batches, share_left_out
-from problems.door import (
-    Estimator,
-    admit,
-    begin,
-    check_labels,
-    check_learned,
-    count,
-    file_path,
-    finite,
-    kept_count,
-    learn_labels,
-    natural_size,
-    seedable,
-    seen,
-    thread_count,
-)
 from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
 from problems.ranking.cost import (
     LabelRanking,
@@ -39,7 +23,21 @@ from problems.ranking.cost import (
     label_scores,
 )
 from problems.ranking.measures import best_labels, mean_average_precision
+from problems.rows import check_learned, finite, natural_size
 from problems.saving import Saved
+from problems.validation import (
+    Estimator,
+    admit,
+    begin,
+    check_labels,
+    count,
+    file_path,
+    kept_count,
+    learn_labels,
+    seedable,
+    seen,
+    thread_count,
+)
 from rmopt.core import DivergedError, Factored, InvalidInputError, LowRankPoint, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import (
@@ -55,7 +53,6 @@ from rmopt.core.arguments import (
 from rmopt.core.matrices import as_rows
 from rmopt.errors import warn
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
 from rmopt.solvers.world import ONE_PROCESS, World
@@ -159,7 +156,6 @@ class LabelScores(SavedMatrix):
         return np.asarray(label_scores(self.point, X))
 
 
-@renamed(max_iter="n_epochs")
 @dataclass(eq=False, repr=False)
 class LoretaLabelRanker(Loreta):
     """A low-rank ranking of labels, for examples with several labels out of many.

@@ -11,10 +11,9 @@ from sklearn.model_selection import KFold, ShuffleSplit
 from typer import Option
 
 from problems import options
-from problems.cells import Cell, Settings
-from problems.comparison import Comparison, averaged, crossed, trained
+from problems.comparison import Comparison, averaged, crossed, data_hash, searched, trained
 from problems.data import MultilabelBundle
-from problems.methods import chosen_methods
+from problems.methods import Cell, Settings, chosen_methods
 from problems.ranking.baselines import LabelTrees
 from problems.ranking.claims import ranking_claims
 from problems.ranking.estimators import INITS
@@ -96,7 +95,7 @@ def ranking(
         f"{n:,} features, {n_labels:,} labels, {bundle.Y.nnz / bundle.Y.shape[0]:.1f} a row"
     )
     comparison = Comparison(
-        run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), epochs=epochs, published=published
+        run, resume, seeds=seeds, n_jobs=n_jobs, data=data_hash(bundle), epochs=epochs, published=published
     )
     parts = {seed: (bundle if published else bundle.resplit(seed)).scaled() for seed in comparison.seeds}
 
@@ -114,7 +113,7 @@ def ranking(
         cv = KFold(folds, shuffle=True, random_state=one["seed"])
         X, Y = part.X[part.train], part.Y[part.train]
         ways = {"map": lambda model, X, Y: mean_average_precision(scores_of(model, X), Y)}
-        return {"parameters": comparison.search(kind.label, model_of(one, {}), kind.grid, X, Y, cv, ways)[0]}
+        return {"parameters": searched(run, kind.label, model_of(one, {}), kind.grid, X, Y, cv, ways)[0]}
 
     def train(one: Settings) -> Cell:
         model, seed = model_of(one, one["parameters"]), one["seed"]
@@ -127,7 +126,7 @@ def ranking(
     for name, kind in chosen.items():
         middle = widths[len(widths) // 2] if kind.ranked else 0
         begun = starts if name in started else [""]
-        found = crossed(method=[name], init=begun, rank=[middle], code=[fingerprint(kind.estimator)])
+        found = crossed(method=[name], init=begun, rank=[middle], code=[kind.code])
         found = comparison.selected(found, chosen, select, choose, label_of, folds=folds)
         models += [one | {"rank": width} for one in found for width in (widths if kind.ranked else [0])]
     models.sort(key=itemgetter("seed"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from problems.cells import mean_and_sem
+from problems.comparison import mean_and_sem
 from problems.palette import draw_band, draw_level, draw_trained, logarithmic, style, whole_ticks
 
 if TYPE_CHECKING:

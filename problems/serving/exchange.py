@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from problems.door import package
 from problems.serving.index import Searchable
+from problems.validation import package
 from rmopt.core import LowRankPoint
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError

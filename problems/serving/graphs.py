@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from problems.door import package
+from problems.validation import package
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, integer
 

@@ -16,9 +16,10 @@ import joblib
 import numpy as np
 from scipy.sparse import csr_array
 
-from problems.door import check_columns, column_of_names, product, table_of_numbers, unit_rows
 from problems.kernels import keep_largest
+from problems.rows import product, unit_rows
 from problems.serving.graphs import GRAPHS, Graph, Search
+from problems.validation import check_columns, column_of_names, table_of_numbers
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, flag, instance, integer, numbers, one_of, sequence, shown
 from rmopt.errors import InvalidInputError, StorageError

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from problems.batches import RowBatches, columns_that_occur
-from problems.door import unit_rows
+from problems.rows import unit_rows
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, number

@@ -11,7 +11,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from problems.batches import run_batches, share_left_out
-from problems.door import (
+from problems.evaluation import bilinear_scores, evaluate_retrieval
+from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
+from problems.rows import natural_size, product, unit_rows
+from problems.saving import Saved
+from problems.serving.index import Searchable
+from problems.similarity.cost import ContrastiveSum
+from problems.triplets import ClassTriplets, classes_with_pairs, loss_named
+from problems.validation import (
     Embedder,
     Estimator,
     admit,
@@ -20,20 +27,10 @@ from problems.door import (
     file_path,
     kept_count,
     labelled,
-    loss_named,
-    natural_size,
-    product,
     seedable,
     seen,
     thread_count,
-    unit_rows,
 )
-from problems.evaluation import bilinear_scores, evaluate_retrieval
-from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
-from problems.saving import Saved
-from problems.serving.index import Searchable
-from problems.similarity.cost import ContrastiveSum
-from problems.triplets import ClassTriplets, classes_with_pairs
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number, one_of, optional
@@ -43,7 +40,6 @@ from rmopt.costs.bilinear import checked_triplets
 from rmopt.errors import warn
 from rmopt.kernels.lifted import SymmetricFactors
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
-from rmopt.renamed import renamed
 from rmopt.retractions import SecondOrder, SecondOrderPSD
 from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs, World
 from rmopt.solvers.threads import one_blas_thread
@@ -141,7 +137,6 @@ class BilinearSimilarity(SavedMatrix):
         return self.embed_queries(queries) @ self.embed_documents(documents).T
 
 
-@renamed(n_triplets="max_iter")
 @dataclass(eq=False, repr=False)
 class LoretaSimilarity(Searchable, Embedder, Loreta):
     """A low-rank bilinear similarity of documents, learned from their classes or from triplets.
@@ -277,7 +272,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         sampler = ShuffledEpochs(checked_triplets(triplets, X.shape[0], X.shape[0]))
         return self._learn(X, sampler, seed)
 
-    @renamed(n_triplets="max_iter")
     def partial_fit(self, X: Any, y: Any, max_iter: int | None = None) -> Self:
         """Go on learning from a batch of labelled rows.
 

@@ -49,7 +49,7 @@ from rmopt.core import DivergedError, InvalidInputError, Manifold, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number, numbers
 from rmopt.costs import TripletSum
-from rmopt.experiments import Claim, Outcome, Run
+from rmopt.experiments import Claim
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Recorder, ScheduledSolver
 
@@ -231,7 +231,12 @@ class SavedPoint:
 
 @dataclass(kw_only=True)
 class Similarity(Experiment):
-    """The options of ``rmopt run similarity``."""
+    """Learn a similarity of documents: LORETA beside the cosine and what its paper compares it with.
+
+    Triplets (query, similar document, dissimilar document) are drawn from the classes of the training part; each test
+    document then ranks the others. With several ranks, and a --budget, this is figure 3 of the paper. Under mpirun
+    the models are dealt to the processes. The default run takes about a minute on two cores.
+    """
 
     data: Annotated[options.Data, ClassBundle] = "scipy-docs"
     methods: Annotated[str, options.methods_option(METHODS)] = "cosine,svm,naive-gd,pa,loreta,contrastive"
@@ -276,8 +281,8 @@ class Similarity(Experiment):
         "map_sem": "± s.e.m.", "precision_at_1": "P@1", "precision_at_10": "P@10", "train_seconds": "train s"
     }  # fmt: skip
     toy: ClassVar = (
-        "Where a claim fails here: scipy's documentation has a thousand texts whose classes a few words tell apart, which "
-        " a linear classifier finds at once; the paper's figures are of larger corpora, as --data news20 is."
+        "Where a claim fails here: scipy's documentation has a thousand texts whose classes a few words tell apart, "
+        "which a linear classifier finds at once; the paper's figures are of larger corpora, as --data news20 is."
     )
 
     def check(self) -> None:
@@ -373,7 +378,7 @@ class Similarity(Experiment):
                 self.run.say, self.rank, USUAL_RANK, self.features or n_features
             )
         # A few are kept: methods of one split and number of features share their data.
-        self.part = Kept(partial(_part, self.bundle, self.published, self.sublinear), 8)
+        self.part = Kept(partial(unit_parts, self.bundle, self.published, self.sublinear), 8)
         self.places = [self._place(rank) for rank in self.ranks]
         rows = []
         for name, kind in self.chosen.items():
@@ -519,17 +524,13 @@ class Similarity(Experiment):
             self.run.draw("ranks.png", draw_ranks, rows, size=(12.0, 4.0))
 
 
-def similarity(run: Run, options: Similarity) -> Outcome:
-    """Learn a similarity of documents: LORETA beside the cosine and what its paper compares it with.
-
-    Triplets (query, similar document, dissimilar document) are drawn from the classes of the training part; each test
-    document then ranks the others. With several ranks, and a --budget, this is figure 3 of the paper. Under mpirun
-    the models are dealt to the processes. The default run takes about a minute on two cores.
-    """
-    return options(run)
+# The entry point of version 0.2, which may still be installed beside this source.
+similarity = Similarity
 
 
-def _part(bundle: ClassBundle, published: bool, sublinear: bool, features: int, seed: int) -> SimpleNamespace:
+def unit_parts(
+    bundle: ClassBundle, published: bool, sublinear: bool, features: int, seed: int
+) -> SimpleNamespace:
     """Return unit rows of a split, their columns in order of information gain."""
     whole = informative_unit_rows(
         bundle if published else bundle.resplit(seed), features, sublinear=sublinear

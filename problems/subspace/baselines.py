@@ -11,17 +11,16 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from problems.door import package
 from problems.subspace.als import BiasedALS
 from problems.subspace.cost import MatrixCompletion, TaskGroup, columns_of, predictions
 from problems.subspace.pairs import checked_pairs
+from problems.validation import package
 from rmopt.core import MissingCapabilityError, Parts, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number
 from rmopt.core.streams import seed_of
 from rmopt.costs import GossipCost
 from rmopt.linalg import gram_functions
-from rmopt.renamed import renamed
 from rmopt.solvers import Solver
 
 # How to have these packages.
@@ -127,7 +126,6 @@ class LMaFitState:
         return self.steps * len(self.tracked)
 
 
-@renamed(n_steps="max_iter")
 class DLMaFit(Solver):
     """LMaFit with dynamic average consensus (Ling, Xu, Yin and Wen 2012; in one place: Wen, Yin and Zhang 2012).
 

@@ -11,11 +11,12 @@ import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
 from problems.data import Ratings
-from problems.door import in_range, positions, table_of_numbers
+from problems.rows import in_range
 from problems.subspace.als import Regressed, Side, standardised
 from problems.subspace.completer import CompletionModel
 from problems.subspace.cost import KnownEntries
 from problems.subspace.kernels import add_sampled, draw_links
+from problems.validation import positions, table_of_numbers
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number, shown

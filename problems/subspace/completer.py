@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -14,10 +13,10 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from problems.data import Ratings
-from problems.door import Estimator, begin, column_of_names, joined_names, positions, seedable
 from problems.saving import Saved
 from problems.subspace.cost import KnownEntries, columns_of, predictions
 from problems.subspace.pairs import checked_pairs, table_of
+from problems.validation import Estimator, begin, column_of_names, joined_names, positions, seedable
 from rmopt.arrays import Layout
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
@@ -171,21 +170,13 @@ class CompletionModel(Saved, Estimator):
         Raises
         ------
         InvalidInputError
-            For parameters or ratings that cannot be used; when scikit-learn's cross-validation splits the rows of a
-            sparse matrix, since a row that `fit` did not see has no prediction.
+            For parameters or ratings that cannot be used.
         """
         return self._fitted(ratings, y, shape)
 
     def _fitted(self, ratings: Any, y: Any, shape: Any, *features: Any) -> Self:
         """Do what a public `fit` that calls this is asked to."""
         seed = begin(self)
-        if y is None and sys._getframe(3).f_globals.get("__name__") == "sklearn.model_selection._validation":
-            # Nothing else tells a part of the rows from a matrix, and scores of other rows mean nothing.
-            raise InvalidInputError(
-                "rows of a matrix cannot be held out; split its known entries instead: pairs, values = "
-                "entries(ratings), and cross_val_score(model, pairs, values, cv=EntryKFold(5), params={'shape': "
-                "ratings.shape}), both from problems.subspace."
-            )
         table = table_of(ratings, y, shape)
         low, high = ratings.limits if isinstance(ratings, Ratings) and self._rates else (0.0, 0.0)
         self._scale = (low, high) if low < high else None
@@ -580,7 +571,20 @@ class CompletionModel(Saved, Estimator):
         return np.column_stack(found)
 
     def score(self, ratings: Any, y: Any = None) -> float:
-        """Return minus the root mean square error: higher is better, as scikit-learn wants it."""
+        """Return minus the root mean square error of pairs and values, or of a bundle: higher is better.
+
+        A matrix is refused: scikit-learn's cross-validation would hold out its rows, which have no prediction.
+        """
+        if y is None and not isinstance(ratings, Ratings):
+            raise InvalidInputError(
+                "score takes pairs and values, for rows of a matrix cannot be held out; split its known entries: "
+                "pairs, values = entries(ratings), and cross_val_score(model, pairs, values, cv=EntryKFold(5), "
+                "params={'shape': ratings.shape}), both from problems.subspace. A matrix like that of fit is for "
+                "rmse or ranked."
+            )
+        return self._quality(ratings, y)
+
+    def _quality(self, ratings: Any, y: Any) -> float:
         return -self.rmse(ratings, y)
 
     def _stored(self) -> dict[str, Array]:

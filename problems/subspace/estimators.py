@@ -9,17 +9,16 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from problems.door import file_path
 from problems.subspace.completer import PointCompletion, unit_of
 from problems.subspace.cost import KnownEntries, MatrixCompletion, columns_of, predictions
 from problems.subspace.training import GossipPlan, gossip
+from problems.validation import file_path
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.linalg import lanczos_svd
 from rmopt.manifolds import Grassmann
-from rmopt.renamed import renamed
 from rmopt.solvers import ConjugateGradient, GradientNorm, GradientSolver, Recorder, StrongWolfe, TrustRegions
 
 # Ratings that are added, all of the mean, before the effect of a row or of a column is averaged.
@@ -103,7 +102,6 @@ def _mean_effects(values: Array, numbers: Array, count: int, damping: float) -> 
     return np.bincount(numbers, values, count) / (np.bincount(numbers, minlength=count) + damping)
 
 
-@renamed(n_updates="n_epochs")
 @dataclass(eq=False, repr=False)
 class GossipMatrixCompletion(CompletionEstimator):
     """Agents that each hold some columns complete them by a common subspace (Mishra et al. 2019).
@@ -210,7 +208,6 @@ class GossipMatrixCompletion(CompletionEstimator):
         return found.mean
 
 
-@renamed(max_iterations="max_iter")
 @dataclass(eq=False, repr=False)
 class BatchCompletion(CompletionEstimator):
     """Matrix completion by one batch solver that sees all columns.

@@ -121,7 +121,10 @@ class ImplicitALS(PointCompletion):
         return self._weighed(self._side(table), self.components_)[0], np.zeros(table.shape[1])
 
     def score(self, ratings: Any, y: Any = None) -> float:
-        """Return the nDCG of ten recommendations, by `ranked`: higher is better."""
+        """Return the nDCG of ten recommendations to pairs, or to a bundle, by `ranked`: higher is better."""
+        return super().score(ratings, y)
+
+    def _quality(self, ratings: Any, y: Any) -> float:
         return self.ranked(ratings, y).ndcg
 
     def _liked(self) -> float:

@@ -10,21 +10,12 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from problems.door import (
-    Estimator,
-    admit,
-    begin,
-    column_of_names,
-    finite,
-    in_range,
-    positions,
-    seedable,
-    seen,
-)
+from problems.rows import finite, in_range
 from problems.subspace.baselines import alt_min
 from problems.subspace.completer import unit_of
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.training import GossipPlan, gossip
+from problems.validation import Estimator, admit, begin, column_of_names, positions, seedable, seen
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import (
@@ -39,7 +30,6 @@ from rmopt.core.arguments import (
 )
 from rmopt.errors import warn
 from rmopt.manifolds import Grassmann
-from rmopt.renamed import renamed
 from rmopt.solvers import Recorder, TrustRegions
 from rmopt.solvers.threads import one_blas_thread
 
@@ -168,7 +158,6 @@ class TaskRegressions(RegressorMixin, Estimator):
         return column_of_names("tasks", names)
 
 
-@renamed(n_updates="n_epochs", max_iterations="max_iter")
 @dataclass(eq=False, repr=False)
 class MultitaskSubspace(TaskRegressions):
     """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.

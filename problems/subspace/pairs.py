@@ -13,8 +13,8 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from problems.data import Ratings
-from problems.door import array_of, one_each
 from problems.subspace.cost import KnownEntries, columns_of, known_entries
+from problems.validation import array_of, one_each
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, shown, whole

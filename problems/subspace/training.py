@@ -18,7 +18,6 @@ from rmopt.core.streams import Stream, generator, seed_number
 from rmopt.costs import GossipCost, Graph, as_graph
 from rmopt.costs.graph import GRAPHS
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
-from rmopt.renamed import renamed
 from rmopt.retractions import GRASSMANN_RETRACTIONS
 from rmopt.solvers import (
     LBFGS,
@@ -66,7 +65,6 @@ def _graph(name: str, value: Any) -> Any:
     return value if listed else instance(name, value, (Graph, list, tuple), wanted)
 
 
-@renamed(n_updates="n_epochs")
 @dataclass(frozen=True)
 class GossipPlan(CheckedValue):
     """How agents gossip.

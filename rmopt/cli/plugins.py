@@ -116,7 +116,7 @@ def _functions(source: Path) -> dict[str, str]:
     return {
         statement.name: (ast.get_docstring(statement) or "").partition("\n")[0]
         for statement in ast.parse(source.read_bytes()).body
-        if isinstance(statement, ast.FunctionDef)
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef)
     }
 
 

@@ -18,7 +18,7 @@ import typer
 from rmopt.cli.failures import fail, told_in_a_sentence
 from rmopt.cli.output import OutputFolder
 from rmopt.cli.plugins import EXPERIMENTS, MODELS, load_experiment, registered
-from rmopt.cli.signature import COMMON, as_command, called
+from rmopt.cli.signature import COMMON, as_command
 from rmopt.errors import InvalidInputError, StorageError
 
 if TYPE_CHECKING:
@@ -70,11 +70,12 @@ def _execute(
     seed, out, report, quiet, json = (options.pop(common) for common in COMMON)
     if options.get("resume") is True and out is None:
         fail("--resume goes on from a folder; name the one of the run to go on with, by --out FOLDER.")
+    call: Any = experiment(**options) if isinstance(experiment, type) else partial(experiment, **options)
     if _rank() > 0:
         # The first process alone shows and keeps the outcome.
         left = "what was saved is in the folder of the first process."
         with tempfile.TemporaryDirectory() as own, told_in_a_sentence(left=left), _one_speaks():
-            called(experiment, Run(name, seed, Path(own) if out is None else out, quiet=True), options)
+            call(Run(name, seed, Path(own) if out is None else out, quiet=True))
         return
     with told_in_a_sentence(), _one_speaks():
         folder = OutputFolder(out, name)
@@ -82,7 +83,7 @@ def _execute(
     with told_in_a_sentence(folder, resumable="resume" in options), _one_speaks():
         # Whatever the experiment prints must not mix with what a script reads.
         with redirect_stdout(sys.stderr) if quiet or json else nullcontext():
-            outcome = called(experiment, this_run, options)
+            outcome = call(this_run)
         if not isinstance(outcome, Outcome):
             raise InvalidInputError(
                 f"experiment {name!r} returned a {type(outcome).__name__}; "

@@ -4,7 +4,6 @@ import copy
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -59,16 +58,13 @@ def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., No
     The common options come after its own. A signature that cannot become a command line is an `InvalidInputError`.
     """
     own = [*inspect.signature(experiment).parameters.values()]
-    first = own.pop(0) if own else None
-    if first is None or first.kind in (*_VARIADIC, inspect.Parameter.KEYWORD_ONLY):
+    first = own.pop(0) if own and not isinstance(experiment, type) else None
+    if isinstance(experiment, type):
+        pass  # the fields of a class are all options
+    elif first is None or first.kind in (*_VARIADIC, inspect.Parameter.KEYWORD_ONLY):
         raise InvalidInputError(f"experiment {name!r} must take the run as its first parameter.")
     try:
         hints = get_type_hints(experiment, include_extras=True)
-        if len(own) == 1 and is_dataclass(hints.get(own[0].name)):
-            hints, own = (
-                get_type_hints(hints[own[0].name], include_extras=True),
-                [*inspect.signature(hints[own[0].name]).parameters.values()],
-            )
     except (NameError, TypeError) as error:
         raise InvalidInputError(f"the annotations of experiment {name!r} cannot be read: {error}.") from error
     parameters = []
@@ -93,13 +89,6 @@ def as_command(name: str, experiment: Callable[..., Any], body: Callable[..., No
     command.__doc__ = help_text(experiment)
     vars(command)["__signature__"] = inspect.Signature(parameters)
     return command
-
-
-def called(experiment: Callable[..., Any], run: Any, options: dict[str, Any]) -> Any:
-    """Call an experiment, which takes options by keyword or in one dataclass."""
-    names = [*inspect.signature(experiment).parameters][1:]
-    kind = get_type_hints(experiment).get(names[0]) if len(names) == 1 else None
-    return experiment(run, kind(**options)) if is_dataclass(kind) else experiment(run, **options)
 
 
 def _checked(annotation: Any) -> Any:

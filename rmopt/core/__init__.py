@@ -20,7 +20,6 @@ from rmopt.core.product import BlockDiagonal, Parts
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import HasVelocity, Retraction
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
-from rmopt.renamed import former_names
 
 __all__ = [
     "Actions", "AgentSum", "Ambient", "BlockCost", "BlockDiagonal", "Cost", "DivergedError", "Factored",
@@ -29,7 +28,3 @@ __all__ = [
     "LowRankTangent", "Manifold", "MissingCapabilityError", "Operator", "PSDPoint", "PSDTangent", "Parts",
     "Problem", "Retraction", "RmoptError", "RowColumn", "StorageError", "Sum", "WholeCost", "in_precision",
 ]  # fmt: skip
-
-__getattr__ = former_names(
-    __name__, GRAPHS="rmopt.costs:GRAPHS", Graph="rmopt.costs:Graph", as_graph="rmopt.costs:as_graph"
-)

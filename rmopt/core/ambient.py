@@ -6,8 +6,10 @@ n × m array is formed for a gradient that is not one already.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import repeat
+from operator import add, mul, sub, truediv
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -66,24 +68,23 @@ class Linear:
 
 
 class Vector(Linear):
-    """The arithmetic of vectors that are made of parts, such as tangent vectors: part by part."""
-
-    def _parts(self) -> Iterable[Any]:
-        return vars(self).values()
-
-    def _made(self, parts: list[Any]) -> Self:
-        return type(self)(*parts)
+    """The arithmetic of vectors whose attributes are arrays, such as tangent vectors: part by part."""
 
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, type(self)):
             return NotImplemented
-        return self._made([a + b for a, b in zip(self._parts(), other._parts(), strict=True)])
+        return type(self)(*map(add, vars(self).values(), vars(other).values()))
+
+    def __sub__(self, other: Self) -> Self:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return type(self)(*map(sub, vars(self).values(), vars(other).values()))
 
     def __mul__(self, scalar: float) -> Self:
-        return self._made([part * scalar for part in self._parts()])
+        return type(self)(*map(mul, vars(self).values(), repeat(scalar)))
 
     def __truediv__(self, scalar: float) -> Self:
-        return self._made([part / scalar for part in self._parts()])
+        return type(self)(*map(truediv, vars(self).values(), repeat(scalar)))
 
 
 class Operator(Linear, ABC):
@@ -188,6 +189,9 @@ class Factored(Operator):
 
     def __matmul__(self, other: Array) -> Array:
         return self.left @ (self.right.T @ other)
+
+    def images(self, right: Array, left: Array) -> tuple[Array, Array]:
+        return self.left @ (self.right.T @ right), self.right @ (self.left.T @ left)
 
     def _times(self, scalar: float) -> "Factored":
         return Factored(self.left * scalar, self.right)
@@ -373,10 +377,10 @@ def dense(ambient: Any, like: Any = None) -> Array:
     InvalidInputError
         For what is no matrix, for example a number or a list.
     """
+    if isinstance(ambient, np.ndarray) and (like is None or like.dtype == ambient.dtype):
+        return ambient
     if like is not None:
         return matched(dense(ambient), like)
-    if isinstance(ambient, np.ndarray):
-        return ambient
     if isinstance(ambient, Sum):
         return sum((dense(term) for term in ambient.terms), start=np.zeros(ambient.shape))
     if isinstance(ambient, Factored):
@@ -400,10 +404,12 @@ def dense(ambient: Any, like: Any = None) -> Array:
 
 def images(ambient: Any, right: Array, left: Array) -> tuple[Array, Array]:
     """Return Z X and Zᵀ Y of an ambient matrix Z, in the precision of X and Y."""
-    if isinstance(ambient, Operator):
-        along, back = ambient.images(right, left)
-        return matched(np.asarray(along), right), matched(np.asarray(back), left)
-    return applied(ambient, right), applied(ambient.T, left)
+    if not isinstance(ambient, Operator):
+        return applied(ambient, right), applied(ambient.T, left)
+    along, back = ambient.images(right, left)
+    if type(along) is type(back) is np.ndarray and along.dtype == right.dtype == back.dtype == left.dtype:
+        return along, back
+    return matched(np.asarray(along), right), matched(np.asarray(back), left)
 
 
 def applied(ambient: Any, block: Array) -> Array:

@@ -16,7 +16,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.errors import InvalidInputError
-from rmopt.renamed import first_attribute, first_name
 
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
 # What there is to see of things that pickle does not take apart.
@@ -70,10 +69,9 @@ def fingerprints(thing: Any, name: str, apart: tuple[str, ...] = ()) -> dict[str
     if not isinstance(state, dict):
         return {name: fingerprint(thing, name)}
     kind = type(thing)
-    found = {name: f"{first_name(kind.__module__, kind.__name__)[1]} {fingerprint(kind, name)}"}
-    left_out = {first_attribute(thing, one) for one in apart}
+    found = {name: f"{kind.__name__} {fingerprint(kind, name)}"}
     for key, value in _lasting(thing, state):
-        if key not in left_out:
+        if key not in apart:
             found[f"{name}.{key}"] = spelled(value, f"{name}.{key}")
     return found
 
@@ -204,7 +202,7 @@ class _Walk:
 
     def _class(self, made: type) -> Iterator[Any]:
         if is_installed(made.__module__) and "<locals>" not in made.__qualname__:
-            yield from ("class", *first_name(made.__module__, made.__qualname__))
+            yield from ("class", made.__module__, made.__qualname__)
             return
         yield from ("class", made.__name__, *map(self.digest, made.__bases__))
         for key, value in sorted(vars(made).items()):
@@ -218,7 +216,7 @@ class _Walk:
         code, module = function.__code__, function.__module__
         installed = is_installed(module)
         if installed:
-            yield from first_name(module, function.__qualname__)
+            yield from (module, function.__qualname__)
             if "<locals>" not in function.__qualname__:
                 return
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
@@ -261,7 +259,7 @@ def _own_word(thing: Any) -> Any:
 def _lasting(owner: Any, state: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     """Return the attributes of an object, sorted, without texts and what `functools.cached_property` keeps."""
     found = {
-        first_attribute(owner, key): value
+        key: value
         for key, value in state.items()
         if key not in _PASSING
         and not isinstance(getattr(type(owner), str(key), None), functools.cached_property)

@@ -368,7 +368,7 @@ class FixedRankManifold(Manifold):
         return point.as_ambient()
 
     def transport(self, point_a: Any, point_b: Any, tangent_vector_a: Any) -> Any:
-        return self.projection(point_b, self.embedding(point_a, tangent_vector_a))
+        return self.projection(point_b, tangent_vector_a.as_ambient(point_a))
 
     def to_dense(self, point: Any) -> np.ndarray:
         """Return a point as an n × m array; for small matrices and tests."""

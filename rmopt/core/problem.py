@@ -13,10 +13,8 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
-from rmopt.renamed import renamed
 
 
-@renamed()
 @dataclass(frozen=True)
 class Problem:
     """Minimise `cost` on `manifold`.
@@ -206,8 +204,6 @@ def ambient_at(
     Arrays are copied: the cost may write to its own again. Sparse ones and operators are used before that; where one
     of this `shape` fitted before, they are not looked at again.
     """
-    if type(ambient) is np.ndarray and ambient.shape == shape and ambient.dtype.kind == "f":
-        return ambient.copy()
     copied = isinstance(ambient, np.ndarray | Parts | list | tuple | BlockDiagonal)
     if shape is not None and not copied and hasattr(ambient, "shape"):
         return ambient

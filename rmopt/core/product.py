@@ -1,19 +1,19 @@
 """Points, tangent vectors and gradients of product manifolds: one part per factor."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
 
-from rmopt.core.ambient import Action, Actions, Array, Operator, Sum, Vector, dense
+from rmopt.core.ambient import Action, Actions, Array, Linear, Operator, Sum, dense
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError
 from rmopt.precision import real_type
 
 
-class Parts(Vector):
+class Parts(Linear):
     """A point or tangent vector of a product manifold, with the arithmetic of its parts.
 
     Parameters
@@ -46,11 +46,16 @@ class Parts(Vector):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.parts)
 
-    def _parts(self) -> Iterable[Any]:
-        return self.parts
+    def __add__(self, other: Self) -> Self:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return type(self)([a + b for a, b in zip(self.parts, other.parts, strict=True)])
 
-    def _made(self, parts: list[Any]) -> Self:
-        return type(self)(parts)
+    def __mul__(self, scalar: float) -> Self:
+        return type(self)([part * scalar for part in self.parts])
+
+    def __truediv__(self, scalar: float) -> Self:
+        return type(self)([part / scalar for part in self.parts])
 
     def __repr__(self) -> str:
         return f"Parts of {len(self)} factors"

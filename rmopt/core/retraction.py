@@ -1,6 +1,8 @@
 """The abstract retraction: how to move from a point along a tangent vector and stay on the manifold."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from rmopt.core.values import Value
@@ -61,6 +63,10 @@ class Retraction(Value, ABC):
     @abstractmethod
     def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
         """Return the point reached from `point` along t · `tangent`."""
+
+    def on(self, manifold: Any) -> Callable[..., Any]:
+        """Return the map of point, tangent vector and t on a manifold, for many calls."""
+        return partial(self, manifold)
 
     def reach(self, manifold: Any, point: Any, tangent: Any) -> float:
         """Return how far a solver may follow the curve and stay clear of the boundary; infinity unless known."""

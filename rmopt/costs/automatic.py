@@ -21,7 +21,6 @@ from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 from rmopt.errors import InvalidInputError
 from rmopt.precision import slack
-from rmopt.renamed import former_names
 
 __all__ = ["AutomaticCost", "autograd_cost", "jax_cost", "torch_cost"]
 
@@ -496,6 +495,3 @@ def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
     """
     TORCH.module()
     return AutomaticCost(function, TORCH)
-
-
-__getattr__ = former_names(__name__, AutogradCost="AutomaticCost", AutogradArrayCost="AutomaticCost")

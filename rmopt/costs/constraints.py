@@ -15,14 +15,12 @@ from rmopt.core.product import Parts
 from rmopt.costs.on_factors import OnFactors
 from rmopt.costs.residuals import ResidualSum, residuals_at
 from rmopt.errors import InvalidInputError
-from rmopt.renamed import renamed
 
 __all__ = ["AugmentedCost", "ConstrainedProblem"]
 
 MADE_BY = "a cost: rmopt.autograd_cost(function) of one number, rmopt.autograd_residuals(function) of several"
 
 
-@renamed()
 @dataclass(frozen=True)
 class ConstrainedProblem(Problem):
     """Minimise `cost` on `manifold`, subject to h(x) = 0 and g(x) ≤ 0.

@@ -12,12 +12,10 @@ from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
-from rmopt.renamed import former_names, renamed
 
 Supports = Mapping[str, tuple[type, ...]]
 
 
-@renamed(runs="supports")
 class Engine(ABC):
     """Runs the steps of a solver.
 
@@ -183,6 +181,3 @@ def checked(
                 f"the schedule names {what} from {low} to {high}{there}; they count from 0."
             )
     return schedule.astype(np.int64, copy=False)
-
-
-__getattr__ = former_names(__name__, Runs="Supports")

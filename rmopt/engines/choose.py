@@ -15,7 +15,6 @@ from rmopt.engines.log_det import LogDetEngine
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.errors import MissingCapabilityError
 from rmopt.kernels.row_column import EXACT, FIXED
-from rmopt.renamed import former_names
 from rmopt.retractions import Additive
 
 ENGINES = ("auto", "compiled", "reference")
@@ -186,6 +185,3 @@ def _compiled(
     return next(
         (one for one, reason in zip(engines, reasons, strict=True) if reason is None), str(reasons[0])
     )
-
-
-__getattr__ = former_names(__name__, choose_block_engine="choose_coordinate_engine")

@@ -15,7 +15,6 @@ from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.kernels.row_column import BEYOND, CLIP, EXACT, FIXED
 from rmopt.linalg import symmetric
-from rmopt.renamed import former_names
 
 # In a schedule: the block with the longest gradient.
 GREEDY = -1
@@ -215,8 +214,3 @@ class CoordinateReference(CoordinateDescentEngine):
 
     def gradients_of(self, state: CoordinateState) -> tuple[Array, Array]:
         return state.lengths, state.scales
-
-
-__getattr__ = former_names(
-    __name__, BlockEngine="CoordinateDescentEngine", CoordinateEngine="CoordinateReference"
-)

@@ -16,7 +16,6 @@ from rmopt.engines.gauged import GaugedState, padded
 from rmopt.kernels import bilinear_sgd
 from rmopt.kernels.bilinear_sgd import Products
 from rmopt.kernels.steps import FINISHED, StepRows
-from rmopt.renamed import former_names
 
 # Larger blocks spend more on Gram matrices, smaller ones more on reading A and B.
 BLOCK = 32
@@ -225,6 +224,3 @@ class DeferredEngine(BilinearEngine):
 def _tiles(n: int) -> Iterator[slice]:
     """Return slices that cover n rows, `TILE` at a time."""
     return (slice(first, min(first + TILE, n)) for first in range(0, n, TILE))
-
-
-__getattr__ = former_names(__name__, BlockedEngine="DeferredEngine", BlockedState="DeferredState")

@@ -75,20 +75,22 @@ class Cores(NamedTuple):
     mean: np.ndarray
 
 
-class Rule(NamedTuple):
+class Weights(NamedTuple):
     """How directions are made: remembered ← keep · remembered + take · gradient, and how long a step is.
 
-    `keep_squares`, `take_squares`: the same for squared lengths. A step is divided by their root and `eps` where they
-    are taken at all; `largest` says that it is by the largest so far, `corrected` that both means began at zero.
+    `keep_squares`, `take_squares`: the same for squared lengths, which begin at `least`. A step is divided by their
+    root and `eps` where they are taken at all; `largest` says that it is by the largest so far, `corrected` that both
+    means began at zero.
     """
 
-    keep: float
-    take: float
-    keep_squares: float
-    take_squares: float
-    eps: float
-    largest: bool
-    corrected: bool
+    keep: float = 0.0
+    take: float = 1.0
+    keep_squares: float = 0.0
+    take_squares: float = 0.0
+    eps: float = 0.0
+    least: float = 0.0
+    largest: bool = False
+    corrected: bool = False
 
 
 class Known(NamedTuple):
@@ -103,7 +105,7 @@ class Known(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def run(loss, rule, kinds, sides, cores, squares, counts, left, right, terms, batch, average_from, start):
+def run(loss, weights, kinds, sides, cores, squares, counts, left, right, terms, batch, average_from, start):
     """Do the steps from `start` on; return (number of the next step, why the loop ended).
 
     Parameters
@@ -113,7 +115,7 @@ def run(loss, rule, kinds, sides, cores, squares, counts, left, right, terms, ba
     sides : tuple of Side
         Left and right; the one side of a symmetric matrix, whose gradients are the symmetric parts.
     squares : array of two
-        The squared lengths that the rule keeps, and the largest.
+        The squared lengths that the weights keep, and the largest.
     counts : int array of three
         Steps, updates, and points in the mean.
     batch : int
@@ -127,7 +129,7 @@ def run(loss, rule, kinds, sides, cores, squares, counts, left, right, terms, ba
     u, v, Sv = np.empty((batch, S.shape[0])), np.empty((batch, S.shape[0])), np.empty(S.shape[0])
     active, none = np.empty(batch, np.int64), np.full(terms.minus.shape[0], np.int64(-1))
     rows = 2 * batch if symmetric else batch
-    remembers, averages = rule.keep > 0.0, average_from >= 0
+    remembers, averages = weights.keep > 0.0, average_from >= 0
     for t in range(start, terms.etas.shape[0]):
         _make_room(A, rows, remembers, averages)
         _make_room(B, rows, remembers, averages)
@@ -157,11 +159,11 @@ def run(loss, rule, kinds, sides, cores, squares, counts, left, right, terms, ba
         Up, Vp = A.Up[: A.live[0]], B.Up[: B.live[0]]
         core, up, vp = tangent(symmetric, U, V, along_V, along_U)
         square = inner(core, core) + inner(up, up) + inner(vp, vp)
-        new_M = _mixed(rule, M, core)
-        new_Up, new_Vp = _mixed(rule, Up, up), _mixed(rule, Vp, vp)
-        kept = rule.keep_squares * squares[0] + rule.take_squares * square
-        most = max(squares[1], kept) if rule.largest else kept
-        scale = _scale(rule, most, counts[0] + 1)
+        new_M = _mixed(weights, M, core)
+        new_Up, new_Vp = _mixed(weights, Up, up), _mixed(weights, Vp, vp)
+        kept = weights.keep_squares * squares[0] + weights.take_squares * square
+        most = max(squares[1], kept) if weights.largest else kept
+        scale = _scale(weights, most, counts[0] + 1)
         length = scale * np.sqrt(inner(new_M, new_M) + inner(new_Up, new_Up) + inner(new_Vp, new_Vp))
         if not np.isfinite(length):
             return t, NOT_FINITE
@@ -221,11 +223,11 @@ def _towards(U, S, V, mean_U, mean_S, mean_V):
 
 
 @njit(cache=True, nogil=True)
-def _mixed(rule, remembered, new):
+def _mixed(weights, remembered, new):
     """Return what is remembered next; where that is the gradient alone, its own array."""
-    if rule.keep == 0.0 and rule.take == 1.0:
+    if weights.keep == 0.0 and weights.take == 1.0:
         return new
-    return combined(rule.keep, remembered, rule.take, new)
+    return combined(weights.keep, remembered, weights.take, new)
 
 
 @njit(cache=True, nogil=True)
@@ -350,14 +352,14 @@ def tangent(symmetric, U, V, along_V, along_U):
 
 
 @njit(cache=True, nogil=True)
-def _scale(rule, most, step):
+def _scale(weights, most, step):
     """Return what the direction is multiplied by, from squared lengths."""
-    if rule.take_squares == 0.0:
+    if weights.take_squares == 0.0:
         return 1.0
-    if not rule.corrected:
-        return 1.0 / (np.sqrt(most) + rule.eps)
-    others = np.sqrt(most / (1.0 - rule.keep_squares**step))
-    return 1.0 / (1.0 - rule.keep**step) / (others + rule.eps)
+    if not weights.corrected:
+        return 1.0 / (np.sqrt(most) + weights.eps)
+    others = np.sqrt(most / (1.0 - weights.keep_squares**step))
+    return 1.0 / (1.0 - weights.keep**step) / (others + weights.eps)
 
 
 @njit(cache=True, nogil=True)

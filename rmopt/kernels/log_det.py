@@ -44,10 +44,6 @@ class Weights(NamedTuple):
     own: float  # 1 where scores are of distances, and so hold lengths of rows; otherwise 0
 
 
-# Numba's caches of version 0.1 name it so.
-Terms = Weights
-
-
 class Metric(NamedTuple):
     """W with what is kept beside it."""
 

@@ -49,10 +49,6 @@ class StepRows(NamedTuple):
     etas: np.ndarray
 
 
-# Numba's caches of version 0.1 name it so.
-Terms = StepRows
-
-
 @njit(cache=True, nogil=True, inline="always")
 def fetch_row(rows, row):
     """Begin to load a row into the cache."""

@@ -149,4 +149,5 @@ def _guarded(function: Callable[..., Any], of_points: bool) -> Callable[..., Any
                     raise InvalidInputError(f"a point is not on {self}: {flaw}.")
         return function(self, *pair, **named)
 
+    guarded.unguarded = function  # type: ignore[attr-defined]
     return guarded

@@ -14,7 +14,6 @@ from rmopt.linalg import factor_product, horizontal, symmetric
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.product import Product
 from rmopt.precision import rank_of
-from rmopt.renamed import renamed
 
 
 class PSDFactors(Euclidean):
@@ -57,7 +56,6 @@ class PSDFactors(Euclidean):
 
     point_type: ClassVar[type] = PSDFactor
 
-    @renamed(k="rank")
     def __init__(self, n: int, rank: int) -> None:
         super().__init__(n, rank)
         self.rank, self.sizes = self.shape[1], (self.shape[0],) * 2
@@ -120,7 +118,6 @@ class BoundedRank(Product):
 
     point_type: ClassVar[type] = LowRankFactors
 
-    @renamed(k="rank")
     def __init__(self, n: int, m: int, rank: int) -> None:
         super().__init__([Euclidean(n, rank), Euclidean(m, rank)])
         self.sizes = self.factors[0].shape[0], self.factors[1].shape[0]

@@ -16,7 +16,6 @@ from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import factor_product, lanczos_svd, leave_span, truncated_svd_of_product
 from rmopt.precision import rank_of, real_type, slack
-from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, SecondOrder
 
 
@@ -68,7 +67,6 @@ class FixedRankEmbedded(FixedRankManifold):
     default_retraction: Retraction = SecondOrder()
     retractions = FIXED_RANK_RETRACTIONS
 
-    @renamed(k="rank")
     def __init__(self, n: int, m: int, rank: int, retraction: Retraction | str | None = None) -> None:
         self.shape = (integer("n", n, 1), integer("m", m, 1))
         self.rank = checked_rank(rank, self.shape)

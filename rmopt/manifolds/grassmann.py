@@ -10,7 +10,7 @@ from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError
-from rmopt.linalg import cosine, gram_functions, leave_span, orthonormalised, sine, versine
+from rmopt.linalg import gram_functions, leave_span, sine, versine
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.precision import slack
 from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, Exponential
@@ -101,10 +101,14 @@ class Grassmann(ArrayManifold):
 
         cos Σ and sin Σ / Σ are smooth functions of ξᵀξ, so no singular vectors of ξ are needed.
         """
-        if not tangent_vector.any():
+        # `dot` takes half of the time that `@` takes to begin.
+        squares, V = np.linalg.eigh(tangent_vector.T.dot(tangent_vector))
+        if squares[-1] == 0.0:
             return point.copy()
-        even, odd = gram_functions(tangent_vector, cosine, sine)
-        return orthonormalised(point @ even + tangent_vector @ odd)
+        angles = np.sqrt(np.maximum(squares, 1e-30))
+        moved = point.dot(V) * np.cos(angles) + tangent_vector.dot(V) * (np.sin(angles) / angles)
+        # Turned back, and made orthonormal to rounding.
+        return moved.dot(1.5 * V.T - (0.5 * moved.T.dot(moved)).dot(V.T))
 
     def log(self, point_a: Array, point_b: Array) -> Array:
         """Return the initial velocity of the shortest geodesic from one subspace to another.

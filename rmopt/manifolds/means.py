@@ -25,7 +25,6 @@ from rmopt.manifolds.sphere import Oblique, Sphere
 from rmopt.manifolds.stiefel import CanonicalStiefel, SpecialOrthogonal, Stiefel
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 from rmopt.precision import real_type
-from rmopt.renamed import renamed
 
 Points = Sequence[Any]
 # What differs by less, relative to the points, differs by rounding alone.
@@ -36,7 +35,6 @@ ROUGHLY = 1e-6
 IDLE = 20
 
 
-@renamed(max_iterations="max_iter")
 def frechet_mean(
     manifold: Manifold,
     points: Sequence[Any],

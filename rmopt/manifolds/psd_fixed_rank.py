@@ -15,7 +15,6 @@ from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_eigh, leave_span, symmetric
 from rmopt.precision import rank_of, real_type, slack
-from rmopt.renamed import renamed
 from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
 
 
@@ -32,7 +31,6 @@ class PSDMatrices(FixedRankManifold):
     retractions = PSD_RETRACTIONS | {"polar": PolarFactors()}
     default_retraction: Retraction = SecondOrderPSD()
 
-    @renamed(k="rank")
     def __init__(self, n: int, rank: int, retraction: Retraction | str | None = None) -> None:
         self.shape = (integer("n", n, 1),) * 2
         self.rank = checked_rank(rank, self.shape)
@@ -241,7 +239,6 @@ class PolarPSD(PSDMatrices):
 
     default_retraction = PolarFactors()
 
-    @renamed(k="rank")
     def __init__(
         self, n: int, rank: int, weight: float = 0.5, retraction: Retraction | str | None = None
     ) -> None:

@@ -1,12 +1,13 @@
 """Retractions of subspaces, given by orthonormal bases."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.retraction import Retraction, by_name
-from rmopt.errors import MissingCapabilityError
 from rmopt.linalg import gram_functions, positive_qr
 
 
@@ -37,11 +38,13 @@ class Exponential(Retraction):
     name = "exponential"
 
     def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
-        if not manifold.knows_geodesics:
-            raise MissingCapabilityError(
-                f"{manifold} has no closed form of an exponential map; use {manifold.default_retraction}."
-            )
         return manifold.exp(point, t * tangent)
+
+    def on(self, manifold: Any) -> Callable[..., Any]:
+        """Return the exponential map itself: that shapes fit was seen where a run began."""
+        exp = getattr(manifold.exp, "unguarded", None)
+        follow = manifold.exp if exp is None else partial(exp, manifold)
+        return lambda point, tangent, t=1.0: follow(point, t * tangent)
 
 
 class QR(Retraction):

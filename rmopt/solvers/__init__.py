@@ -1,6 +1,5 @@
 """Solvers and what they are made of: directions, step lengths, stopping criteria, samplers, checkpoints."""
 
-from rmopt.renamed import former_names
 from rmopt.solvers.augmented_lagrangian import AugmentedLagrangian, ConstrainedResult
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.certificate import Certificate, certify
@@ -18,10 +17,11 @@ from rmopt.solvers.parallel import Parallel
 from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
 from rmopt.solvers.rank_rounds import RankEngine, RankState
 from rmopt.solvers.recorder import Recorder
+from rmopt.solvers.rules import SRG, SVRG, AdaGrad, Adam, Momentum, StepRule
 from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
 from rmopt.solvers.scaled_sgd import ScaledSGD
 from rmopt.solvers.scheduled import ScheduledSolver
-from rmopt.solvers.sgd import SGD, SRG, SVRG, AdaGrad, Adam
+from rmopt.solvers.sgd import SGD
 from rmopt.solvers.shards import Shards
 from rmopt.solvers.step_lengths import (
     Backtracking,
@@ -68,18 +68,9 @@ __all__ = [
     "FromFunction", "GaussSouthwell", "Gossip", "GossipEngine", "GossipState", "GradientDescent",
     "GradientNorm", "GradientSolver", "Growth", "Guess", "Hybrid", "InverseSqrt", "InverseTime", "Iterate",
     "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "Matchings",
-    "MaxEvaluations", "MaxSeconds", "MaxSteps", "Move", "NotFinite", "OneByOne", "OneProcess", "Oracle",
+    "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "OneByOne", "OneProcess", "Oracle",
     "Parallel", "QuasiNewton", "RankEngine", "RankIncremental", "RankState", "Recorder", "Result",
     "Sampler", "ScaledSGD", "ScheduledSolver", "Shards", "SharedCheckpoint", "ShuffledEpochs",
-    "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent", "StepLength", "StepSize", "Stop",
-    "StrongWolfe", "TreeSum", "Trial", "TrustRegions", "Uniform", "World", "certify",
+    "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent", "StepLength", "StepRule", "StepSize",
+    "Stop", "StrongWolfe", "TreeSum", "Trial", "TrustRegions", "Uniform", "World", "certify",
 ]  # fmt: skip
-
-# NewtonCG and FactorSolver are of version 0.1.
-__getattr__ = former_names(
-    __name__,
-    Exponential="Doubling",
-    Linear="OneByOne",
-    NewtonCG="TrustRegions",
-    FactorSolver="GradientSolver",
-)

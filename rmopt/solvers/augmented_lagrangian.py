@@ -15,7 +15,6 @@ from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
 from rmopt.costs.residuals import ResidualSum
 from rmopt.errors import DivergedError, InvalidInputError
-from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.line_search import LBFGS
@@ -112,7 +111,6 @@ def _inner(name: str, value: Any) -> Any:
     return instance(name, value, GradientSolver, "such as LBFGS()")
 
 
-@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class AugmentedLagrangian(CheckedValue, Solver):
     """Minimise with a penalty of violations by another solver, correct multipliers, and again (Liu and Boumal 2020).

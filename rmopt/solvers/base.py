@@ -19,7 +19,6 @@ from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
-from rmopt.renamed import renamed
 from rmopt.solvers.checkpoint import GIVEN, Saving, saving
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder, numbers_for
@@ -29,6 +28,8 @@ from rmopt.solvers.world import ONE_PROCESS, World
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
+# What needs no look before it joins a row.
+PLAIN = {int, float}
 
 StopRule = Callable[[Sequence[Mapping[str, Any]]], str | None]
 
@@ -105,8 +106,13 @@ def finite_numbers(step: int) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if isinstance(error, RmoptError) or not broke_down(error):
-            raise
+        raise_diverged(error, step)
+        raise
+
+
+def raise_diverged(error: ValueError, step: int) -> None:
+    """Raise `DivergedError` for what linear algebra says of matrices that are singular or not finite."""
+    if not isinstance(error, RmoptError) and broke_down(error):
         raise DivergedError(
             f"the run broke down at step {step} or soon after ({error}): a matrix is singular or holds numbers that "
             "are not finite. Likely causes: a cost that is not finite there, a step size that is too large (try a "
@@ -128,7 +134,6 @@ def broke_down(error: ValueError) -> bool:
     return isinstance(error, np.linalg.LinAlgError) or "infs or NaNs" in str(error)
 
 
-@renamed(max_iterations="max_iter")
 class Solver(Value, ABC):
     """What every solver is: a value with parameters, whose runs are sequences of states.
 
@@ -346,7 +351,7 @@ class Solver(Value, ABC):
         """
         run = _Run(self, problem, initial_point, random_state, 0, stop)
         yield run.state
-        while run.reason(run.measured()) is None and run.next_piece(np.inf):
+        while run.reason(run.measured()) is None and run.next_piece():
             yield run.state
 
     @one_blas_thread()
@@ -455,6 +460,8 @@ class _Run:
             self.state = solver.begin(self.work, start)
         del initial_point, start
         self.rows: list[dict[str, Any]] = []
+        # Those of what the solver observed last, which were found to be no others' and to name numbers.
+        self.names: set[str] = set()
         if checkpoint is not None:
             self._resume()
         # No steps: compiled loops are loaded or compiled before the clock starts.
@@ -491,7 +498,7 @@ class _Run:
                 if self.measures and not recorder.rows:
                     self.measured()
                 early = self.reason(bool(recorder.rows)) if self.first < step or step < self.last else None
-                while early is None and self.next_piece(recorder.next_after(self.step)):
+                while early is None and self.next_piece():
                     interrupts.raise_lost()
                     recorder.advance(self.step)
                     due = self.measures and (self.step == self.last or self._is_planned(self.step))
@@ -527,7 +534,7 @@ class _Run:
         )
         return solver.conclude(result, self.work, self.state)
 
-    def next_piece(self, planned: float) -> bool:
+    def next_piece(self) -> bool:
         """Do one piece of work, or return False: the budget is used up. Where pieces end does not change the bits."""
         step, check = self.step, self.check_every
         if step >= self.last:
@@ -535,7 +542,7 @@ class _Run:
         if check == 1 or self.observes:
             steps = 1
         else:
-            ends = [self.last, planned, step + self.piece]
+            ends = [self.last, self.recorder.next_after(step), step + self.piece]
             if (asked_at := self._asked_at()) > step:
                 ends.append(asked_at)
             if check is not None:
@@ -544,8 +551,11 @@ class _Run:
                 ends.append(self.checkpoint.pause_after(step))
             steps = int(min(ends)) - step
         begun = time.perf_counter()
-        with finite_numbers(step):
+        try:
             self.state = self.solver.advance(self.work, self.state, steps)
+        except ValueError as error:
+            raise_diverged(error, step)
+            raise
         elapsed = time.perf_counter() - begun
         self.seconds += elapsed
         self.step = self.first + int(self.state.steps)
@@ -574,9 +584,8 @@ class _Run:
         check, step = self.check_every, self.step
         if check is None or step % check or (check > 1 and step == self.first):
             return None
-        return as_reason(
-            f"{type(self.solver).__name__}.finished", self.solver.finished(self.work, self.state)
-        )
+        found = self.solver.finished(self.work, self.state)
+        return None if found is None else as_reason(f"{type(self.solver).__name__}.finished", found)
 
     def _is_planned(self, step: int) -> bool:
         return self.observes or step in (self._asked_at(), self.recorder.next_after(step - 1))
@@ -591,9 +600,16 @@ class _Run:
     def _place(self) -> dict[str, Any]:
         """Return a new row: where the run is, and what the solver observes there."""
         place = {"step": self.step, "updates": int(self.state.updates), "seconds": self.seconds}
-        by = f"{type(self.solver).__name__}.observe"
         found = self.solver.observe(self.work, self.state)
-        return place | numbers_for(place, by, instance(by, found, Mapping, "a mapping of numbers by names"))
+        if (
+            type(found) is not dict
+            or found.keys() != self.names
+            or not PLAIN.issuperset(map(type, found.values()))
+        ):
+            by = f"{type(self.solver).__name__}.observe"
+            found = numbers_for(place, by, instance(by, found, Mapping, "a mapping of numbers by names"))
+            self.names = {*found}
+        return place | found
 
     def measured(self) -> bool:
         """Add a row where there is something to see, and return whether there is."""

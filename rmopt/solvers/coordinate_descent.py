@@ -13,7 +13,6 @@ from rmopt.engines.choose import ENGINES, choose_coordinate_engine
 from rmopt.engines.coordinate import CoordinateDescentEngine
 from rmopt.errors import warn
 from rmopt.manifolds import PositiveDefinite
-from rmopt.renamed import renamed
 from rmopt.solvers.base import Result
 from rmopt.solvers.samplers import Cyclic, GaussSouthwell, Sampler, ShuffledEpochs, Uniform, as_order
 from rmopt.solvers.scheduled import Schedule, ScheduledSolver
@@ -31,7 +30,6 @@ ORDERS: dict[str, Callable[[int], Sampler]] = {
 }
 
 
-@renamed(n_passes="n_epochs", n_steps="max_iter", _n_steps="_max_iter")
 class CoordinateDescent(ScheduledSolver):
     """The gradient of one block, a search along it, retraction; again and again.
 

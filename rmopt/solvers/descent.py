@@ -15,9 +15,8 @@ from rmopt.core.retraction import Retraction
 from rmopt.core.transport import as_transport
 from rmopt.errors import DivergedError
 from rmopt.precision import real_type, slack
-from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
-from rmopt.solvers.oracle import Iterate, Oracle, counts_of
+from rmopt.solvers.oracle import COUNTED, Iterate, Oracle
 from rmopt.solvers.premise import held
 from rmopt.solvers.stop import Converged, Stop
 
@@ -33,7 +32,6 @@ RESOLVED = 1e-12
 ROUNDED = 1e-8
 
 
-@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class GradientSolver(CheckedValue, Solver):
     """A solver that looks at the whole cost and gradient in each step.
@@ -122,7 +120,7 @@ class GradientSolver(CheckedValue, Solver):
         """Return cost, gradient norm, step size and length, and what was evaluated so far."""
         return {
             "cost": state.cost, "gradient_norm": state.norm, "step_size": state.step_size,
-            "step_length": state.step_length, **counts_of(state.counts),
+            "step_length": state.step_length, **dict(zip(COUNTED, state.counts, strict=True)),
         }  # fmt: skip
 
     def finished(self, work: Oracle, state: Iterate) -> str | None:
@@ -165,7 +163,12 @@ class GradientSolver(CheckedValue, Solver):
         return None
 
     def limit(self, work: Oracle, state: Iterate) -> float:
-        """Return the length at which a gradient is short enough."""
+        """Return the length at which a gradient is short enough: the same all the way of a run."""
+        if work.enough[0] != state.first_norm:
+            work.enough = state.first_norm, self._limit(work, state)
+        return work.enough[1]
+
+    def _limit(self, work: Oracle, state: Iterate) -> float:
         wanted = self._tol(state) * state.first_norm if self.gradient_norm is None else self.gradient_norm
         if self.gradient_norm is None and self.tol is None and state.first_norm <= 1e4 * work.rounding:
             # The start may be near the minimum: the first gradient is no measure, and rounding that of the end.
@@ -194,4 +197,4 @@ class GradientSolver(CheckedValue, Solver):
         result = held(
             result, work, state.cost, state.gradient, state.norm, self.limit(work, state), state.first_norm
         )
-        return replace(result, counts=counts_of(work.counts))
+        return replace(result, counts=dict(zip(COUNTED, work.counts, strict=True)))

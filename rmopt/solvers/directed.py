@@ -1,38 +1,131 @@
-"""Compiled engines of stochastic steps that remember earlier gradients, on matrices of one rank."""
+"""The engines of steps along the direction of a rule: the definition, and compiled twins on matrices of one rank."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.cost import FiniteSum
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
+from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.points import arrays_of, in_precision, rebuilt
+from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint, PSDTangent
+from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, ByProjection
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import with_slope
 from rmopt.engines.base import Engine, checked, diverged, unlike
 from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine, rows_of
+from rmopt.engines.reference import Look
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import directed_sgd
-from rmopt.kernels.directed_sgd import Cores, Rule, Side
+from rmopt.kernels.directed_sgd import Cores, Side
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, Rows, StepRows
-from rmopt.manifolds import PSDFixedRank
-from rmopt.solvers.sgd_rules import (
-    Accumulating,
-    Adaptive,
-    DirectedEngine,
-    DirectedState,
+from rmopt.manifolds import Power, Product, PSDFixedRank
+from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.solvers.rules import (
+    SRG,
+    SVRG,
+    AdaGrad,
+    Adam,
     Known,
-    Moments,
+    Memory,
     Momentum,
     Plain,
-    Speed,
-    Squares,
     StepRule,
     VarianceReduced,
+    WeightedRule,
 )
+
+
+@dataclass(frozen=True)
+class DirectedState:
+    """A point, what the rule remembers, the mean of the points so far, and counters."""
+
+    point: Any
+    memory: Any
+    average: Any
+    averaged: int = 0
+    steps: int = 0
+    updates: int = 0
+
+
+@dataclass(frozen=True)
+class DirectedEngine(Engine):
+    """Steps along the direction of a rule, on any manifold, for any sum of terms.
+
+    From step `average_from` on points are averaged (Tripuraneni et al. 2018): the point of the run is their mean.
+    """
+
+    manifold: Manifold
+    cost: FiniteSum
+    retraction: Retraction
+    batch_size: int
+    rule: StepRule
+    average_from: int | None = None
+    _look: Look = field(init=False, repr=False)
+    _towards: Callable[[Any, Any], Any] | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_look", Look(self.manifold, self.cost))
+        object.__setattr__(self, "_towards", None if self.average_from is None else towards(self.manifold))
+
+    def load(self, point: Any) -> DirectedState:
+        return DirectedState(point, self.rule.begin(self._look, point), point)
+
+    # Overflow is reported once, by the length of the direction.
+    @np.errstate(all="ignore")
+    def advance(self, state: DirectedState, schedule: Array, etas: Array) -> DirectedState:
+        schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
+        look, manifold, rule = self._look, self.manifold, self.rule
+        point, memory, average, averaged, steps, updates = vars(state).values()
+        for terms, eta in zip(schedule, etas, strict=True):
+            direction, memory = rule.direction(look, point, terms, memory, steps)
+            length = manifold.norm(point, direction)
+            if not np.isfinite(length):
+                raise diverged(steps, eta)
+            steps += 1
+            if length > 0.0:
+                start, point = point, self.retraction(manifold, point, direction, -eta)
+                memory, updates = rule.carried(look, start, point, memory), updates + 1
+            if self._towards is not None and steps > (self.average_from or 0):
+                averaged += 1
+                aside = self._towards(average, point) * (1.0 / averaged)
+                # The first point is their mean.
+                average = point if averaged == 1 else manifold.retraction(average, aside)
+        return DirectedState(point, memory, average, averaged, steps, updates)
+
+    def dump(self, state: DirectedState) -> Any:
+        return state.average if state.averaged else state.point
+
+    def moved(self, state: DirectedState, point: Any) -> DirectedState:
+        if self._towards is not None:
+            return super().moved(state, point)
+        memory = self.rule.carried(self._look, state.point, point, state.memory)
+        return replace(state, point=point, memory=memory)
+
+
+def towards(manifold: Manifold) -> Callable[[Any, Any], Any]:
+    """Return a map of two points to a tangent vector at the first that leads near the other: `log`, or a projection.
+
+    Raises
+    ------
+    MissingCapabilityError
+        On manifolds that have no logarithm and are no submanifolds of a space of matrices.
+    """
+    if manifold.knows("log"):
+        return manifold.log
+    if type(manifold) in (Product, Power):
+        each = [towards(factor) for factor in manifold.factors]  # type: ignore[attr-defined]
+        return lambda a, b: Parts([one(*pair) for one, *pair in zip(each, a, b, strict=True)])
+    if not isinstance(manifold, FixedRankManifold | ArrayManifold):
+        raise MissingCapabilityError(
+            f"the points of {manifold} cannot be averaged, for it has no logarithm (`log`); leave out `average`."
+        )
+    return lambda a, b: manifold.projection(a, manifold.embed_point(b) - manifold.embed_point(a))  # type: ignore[operator]
 
 
 @dataclass
@@ -116,7 +209,11 @@ class SpannedEngine(CompiledEngine):
     steps are done in coordinates (`rmopt.kernels.directed_sgd`).
     """
 
-    rules: ClassVar[tuple[type[StepRule], ...]] = (Plain, Momentum, Adaptive, Accumulating)
+    rules: ClassVar[tuple[type[StepRule], ...]] = (Plain, Momentum, Adam, AdaGrad)
+
+    @property
+    def _weights(self) -> directed_sgd.Weights:
+        return cast(WeightedRule, self.reference.rule).weights
 
     def load(self, point: Any) -> SpannedState:
         return self._spanned(self.reference.load(point))
@@ -128,7 +225,7 @@ class SpannedEngine(CompiledEngine):
         mean = reference.retraction if average_from < 0 else reference.manifold.default_retraction
         kinds = reference.retraction.kernel, mean.kernel
         self._finished(
-            directed_sgd.run, state.counts, etas, constants(reference.rule), kinds, state.sides, state.cores,
+            directed_sgd.run, state.counts, etas, self._weights, kinds, state.sides, state.cores,
             state.squares, state.counts, *self._rows, terms, reference.batch_size, average_from, 0,
         )  # fmt: skip
         return state
@@ -141,39 +238,26 @@ class SpannedEngine(CompiledEngine):
 
     def _in_full(self, state: SpannedState) -> DirectedState:
         """Return the state as the reference has it."""
-        cores, rule = state.cores, self.reference.rule
-        symmetric = len(state.sides) == 1
+        cores, symmetric = state.cores, len(state.sides) == 1
         points, vectors = ((LowRankPoint, LowRankTangent), (PSDPoint, PSDTangent))[symmetric]
         left, *right = (in_full(side, side.U) for side in state.sides)
         mean_left, *mean_right = (in_full(side, side.mean) for side in state.sides)
-        memory: Any = vectors(cores.M.copy(), *(in_full(side, side.Up) for side in state.sides))
-        kept, most = state.squares
-        if isinstance(rule, Momentum):
-            memory = Speed(memory)
-        elif isinstance(rule, Adaptive):
-            memory = Moments(memory, kept, most)
-        else:
-            memory = Squares(kept) if isinstance(rule, Accumulating) else ()
+        vector = vectors(cores.M.copy(), *(in_full(side, side.Up) for side in state.sides))
+        memory = Memory(vector if self._weights.keep else (), *state.squares)
         point, mean = points(left, cores.S.copy(), *right), points(mean_left, cores.mean.copy(), *mean_right)
         steps, updates, averaged = map(int, state.counts)
         return DirectedState(point, memory, mean, averaged, steps, updates)
 
     def _spanned(self, state: DirectedState) -> SpannedState:
         """Return a state of the reference by new columns, and coordinates in them."""
-        memory = state.memory
-        vector, squares = self.reference.manifold.zero_vector(state.point), (0.0, 0.0)
-        if isinstance(memory, Speed):
-            vector = memory.speed
-        elif isinstance(memory, Moments):
-            vector, squares = memory.mean, (memory.squares, memory.largest)
-        elif isinstance(memory, Squares):
-            squares = memory.squares, memory.squares
+        vector, *squares = state.memory
+        remembers = self._weights.keep > 0.0
+        vector = vector if remembers else self.reference.manifold.zero_vector(state.point)
         # Points of single precision are moved in double precision, as by all compiled steps.
         point, vector, mean = (in_precision(one, float) for one in (state.point, vector, state.average))
         left, S, *right = arrays_of(point)
         mean_left, mean_S, *mean_right = arrays_of(mean)
         M, *outside = arrays_of(vector)
-        remembers = constants(self.reference.rule).keep > 0.0
         averages = self.reference.average_from is not None
         # Both rows of a term are looked at on the one side of a symmetric matrix.
         rows = self.reference.batch_size * (1 if right else 2)
@@ -190,7 +274,7 @@ class SpannedEngine(CompiledEngine):
 class ReducedEngine(CompiledEngine):
     """Steps with reduced variance; whole gradients are those of the cost (`rmopt.kernels.directed_sgd`)."""
 
-    rules: ClassVar[tuple[type[StepRule], ...]] = (VarianceReduced,)
+    rules: ClassVar[tuple[type[StepRule], ...]] = (SVRG, SRG)
 
     @classmethod
     def refusal(cls, reference: DirectedEngine) -> str | None:
@@ -202,7 +286,8 @@ class ReducedEngine(CompiledEngine):
         return self.reference.load(in_precision(point, float))
 
     def advance(self, state: DirectedState, schedule: Array, etas: Array) -> DirectedState:
-        period, done = cast(VarianceReduced, self.reference.rule).period, 0
+        rule = cast(VarianceReduced, self.reference.rule)
+        period, done = rule.steps_between(self._cost, self.reference.batch_size), 0
         while done < len(etas):
             since = state.steps % period
             some = slice(done, done + (period - since if since else 1))
@@ -237,16 +322,6 @@ class ReducedEngine(CompiledEngine):
         return self.reference.moved(state, in_precision(point, float))
 
 
-def constants(rule: StepRule) -> Rule:
-    """Return a rule in the form of the kernel."""
-    if isinstance(rule, Momentum):
-        return Rule(rule.share, 1.0, 0.0, 0.0, 0.0, False, False)
-    if isinstance(rule, Adaptive):
-        first, second = rule.betas
-        return Rule(first, 1.0 - first, second, 1.0 - second, rule.eps, rule.amsgrad, True)
-    return Rule(0.0, 1.0, 1.0, float(isinstance(rule, Accumulating)), 0.0, False, False)
-
-
 def spanning(U: Array, Up: Array, mean: Array, remembers: bool, averages: bool, rows: int) -> Side:
     """Return a side by columns that hold all of it and have room for more rows, or whole where that costs less."""
     held = np.hstack([U, *([Up] * remembers), *([mean] * averages)])
@@ -265,3 +340,59 @@ def spanning(U: Array, Up: Array, mean: Array, remembers: bool, averages: bool, 
 def in_full(side: Side, coordinates: Array) -> Array:
     """Return the rows that coordinates stand for."""
     return side.Z @ (side.K @ coordinates) if len(side.K) else coordinates.copy()
+
+
+@dataclass(frozen=True)
+class RowState:
+    """A matrix, the sums of the squares of its gradients, and counters."""
+
+    matrix: Array
+    squares: Array
+    steps: int = 0
+    updates: int = 0
+
+
+@dataclass(frozen=True)
+class RowAdaGrad(Engine):
+    """AdaGrad in a flat space, for a cost with `row_gradient`: a step costs what its rows cost."""
+
+    cost: Any
+    batch_size: int
+    eps: float
+
+    def load(self, point: Array) -> RowState:
+        return RowState(point.copy(), np.full(point.shape, self.eps))
+
+    # Overflow is reported once, by the gradient.
+    @np.errstate(all="ignore")
+    def advance(self, state: RowState, schedule: Array, etas: Array) -> RowState:
+        schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
+        matrix, squares, updates = state.matrix, state.squares, state.updates
+        for number, (terms, eta) in enumerate(zip(schedule, etas, strict=True)):
+            rows, gradient = self.cost.row_gradient(matrix, terms)
+            _hold_rows(rows, gradient, matrix)
+            if not np.isfinite(gradient).all():
+                raise diverged(state.steps + number, eta)
+            if gradient.any():
+                of_rows = squares[rows] + gradient * gradient
+                squares[rows] = of_rows
+                matrix[rows] -= eta * (gradient / np.sqrt(of_rows))
+                updates += 1
+        return replace(state, steps=state.steps + len(schedule), updates=updates)
+
+    def dump(self, state: RowState) -> Array:
+        return state.matrix.copy()
+
+    def moved(self, state: RowState, point: Array) -> RowState:
+        return replace(state, matrix=point.copy())
+
+
+def _hold_rows(rows: Array, gradient: Array, matrix: Array) -> None:
+    """Refuse rows that come twice, of which one would be lost, and gradients of other rows."""
+    # Most are in order, and that is soon seen.
+    different = len(rows) if np.less(rows[:-1], rows[1:]).all() else len(np.unique(rows))
+    if different < len(rows) or gradient.shape != (len(rows), matrix.shape[1]):
+        raise InvalidInputError(
+            f"row_gradient must return row numbers, each once, and a gradient of {matrix.shape[1]} columns; got "
+            f"{len(rows)} numbers, {different} of them different, and a gradient of shape {gradient.shape}."
+        )

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 from rmopt.core.arguments import integer, one_of
@@ -32,6 +31,12 @@ class Move:
 
     Parameters
     ----------
+    end : Trial
+    steepest : bool
+        Whether the direction is the negative gradient.
+
+    Attributes
+    ----------
     work : Oracle
     start : Iterate
         Where the step began.
@@ -41,14 +46,12 @@ class Move:
         Of the cost along the direction at the start.
     t : float
         The factor of the direction.
-    end : Trial
-    steepest : bool
-        Whether the direction is the negative gradient.
-
-    Attributes
-    ----------
     point, cost, gradient : object
         At the end.
+    squared : float
+        The squared length of the gradient.
+    inner : callable
+        The inner product of two tangent vectors at the end.
 
     See Also
     --------
@@ -69,14 +72,22 @@ class Move:
     True True
     """
 
-    def __init__(
-        self, work: Oracle, start: Iterate, direction: Any, slope: float, t: float, end: Any, steepest: bool
-    ) -> None:
-        self.work, self.start, self.direction, self.slope, self.t = work, start, direction, slope, t
-        self.point, self.cost, self.gradient = end.point, end.cost, end.gradient
+    def __init__(self, end: Any, steepest: bool) -> None:
+        curve = end.curve
+        self.work, self.start, self.direction, self.slope = (
+            curve.work,
+            curve.start,
+            curve.direction,
+            curve.slope,
+        )
+        self.t, self.point, self.cost, self.gradient = end.t, end.point, end.cost, end.gradient
         self._steepest = steepest
-        # The inner product of two tangent vectors at the end.
-        self.inner: Callable[[Any, Any], float] = partial(work.inner, end.point)
+        self.inner: Callable[[Any, Any], float] = self.work.metric(self.point)
+        self.squared = float(self.inner(self.gradient, self.gradient))
+        if self.work.is_extrinsic:
+            # Vectors are carried as they are, and asking costs more than the product.
+            self.old_gradient, self.old_direction = self.start.gradient, self.direction
+            self.slope_after = float(self.inner(self.gradient, self.direction))
 
     def carried(self, vector: Any) -> Any:
         """Return a tangent vector at the start for use at the end; the direction made of it is projected at last."""
@@ -116,11 +127,6 @@ class Move:
         if self._steepest:
             return -self.inner(self.gradient, self.old_gradient)
         return self.inner(self.gradient, self.old_direction)
-
-    @lazy
-    def squared(self) -> float:
-        """Return the squared length of the new gradient."""
-        return self.inner(self.gradient, self.gradient)
 
     @lazy
     def preconditioned(self) -> Any:
@@ -302,7 +308,8 @@ class Conjugate(Direction):
         if not dy > 0.0:
             # No positive curvature was seen: begin again.
             return memory[0], 0
-        beta = RULES[self.rule](move, move.preconditioned, move.change, dy)
+        z = move.preconditioned if move.work.preconditions else move.gradient
+        beta = RULES[self.rule](move, z, move.gradient - move.old_gradient, dy)
         return (move.old_direction * beta, 1) if beta else (memory[0], 0)
 
     def fresh(self, memory: Any) -> bool:
@@ -353,29 +360,29 @@ class QuasiNewton(Direction):
         pairs, count, scale = state.memory
         if not count:
             return downhill
-        point, inner, used = state.point, work.inner, pairs[-count:]
+        inner, used = work.metric(state.point), pairs[-count:]
         q, shares = state.gradient, []
         for s, y, sy in reversed(used):
-            share = inner(point, s, q) / sy
+            share = inner(s, q) / sy
             shares.append(share)
             q = q - y * share
-        precondition = work.preconditioner(point)
+        precondition = work.preconditioner(state.point) if work.preconditions else None
         q = (q if precondition is None else precondition(q)) * scale
         for (s, y, sy), share in zip(used, reversed(shares), strict=True):
-            q = q + s * (share - inner(point, y, q) / sy)
+            q = q + s * (share - inner(y, q) / sy)
         return -q
 
     def after(self, move: Move, memory: Any) -> Any:
         pairs, count, scale = memory
-        room, used = self.memory - 1, []
-        for s, y, sy in pairs[self.memory - min(count, room) :]:
-            there_s, there_y = move.carried(s), move.carried(y)
-            still = there_s is s and there_y is y
-            used.append((there_s, there_y, sy if still else move.inner(there_s, there_y)))
-        s, y = move.old_direction * move.t, move.change
+        used = [*pairs[self.memory - min(count, self.memory - 1) :]]
+        if not move.work.is_extrinsic:
+            carry, start, end = move.work.carry, move.start.point, move.point
+            both = [(carry(start, end, s), carry(start, end, y)) for s, y, _ in used]
+            used = [(s, y, move.inner(s, y)) for s, y in both]
+        s, y = move.old_direction * move.t, move.gradient - move.old_gradient
         sy = move.t * (move.slope_after - move.slope_carried)
         if sy > CAUTION * min(1.0, move.start.norm) * move.inner(s, s) > 0.0:
-            precondition = move.work.preconditioner(move.point)
+            precondition = move.work.preconditioner(move.point) if move.work.preconditions else None
             yz = move.inner(y, y if precondition is None else precondition(y))
             if yz > 0.0:
                 used.append((s, y, sy))

@@ -19,7 +19,6 @@ from rmopt.costs.graph import Graph
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds import Power
-from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, Uniform, as_order
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import StepSizeLike, as_step_size
@@ -224,7 +223,6 @@ ORDERS: dict[str, Callable[[Graph], Sampler]] = {
 }
 
 
-@renamed(n_updates="n_epochs", n_steps="max_iter", _n_steps="_max_iter")
 class Gossip(ScheduledSolver):
     """Riemannian gossip (Mishra et al. 2019, Algorithm 1 and its variants) for a `GossipCost` on a `Power` manifold.
 

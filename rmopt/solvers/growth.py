@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 from rmopt.core.arguments import CheckedValue, bounded, integer
-from rmopt.renamed import former_names
 
 
 class Growth(Protocol):
@@ -110,6 +109,3 @@ class OneByOne(CheckedValue):
     def after(self, added: int) -> int:
         """Return the number for the next round."""
         return self.columns
-
-
-__getattr__ = former_names(__name__, Exponential="Doubling", Linear="OneByOne")

@@ -4,14 +4,12 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from rmopt.core.arguments import bounded, integer, number
-from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.line_search import LBFGS
 from rmopt.solvers.oracle import Iterate, Oracle
 from rmopt.solvers.trust_regions import TrustRegions, beside_saddle
 
 
-@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Hybrid(GradientSolver):
     """`LBFGS` from afar, `TrustRegions` when it is near; trust regions alone where the cost has a preconditioner.

@@ -17,7 +17,6 @@ from rmopt.engines.bilinear import BILINEAR
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.linalg import factor_product
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.renamed import renamed
 from rmopt.solvers.samplers import Sampler, as_sampler
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.step_sizes import as_step_size
@@ -115,7 +114,6 @@ class IdentificationEngine(Engine):
         return LowRankPoint(*factor_product(state.A, np.eye(state.A.shape[1]), state.B))
 
 
-@renamed(n_steps="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ManifoldIdentification(CheckedValue, ScheduledSolver):
     """Rounds of one LORETA-1 step and some steps on the k × k matrix between the factors.

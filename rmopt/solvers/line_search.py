@@ -1,18 +1,17 @@
 """Line search methods: gradient descent, conjugate gradients, L-BFGS; a direction and a step length, chosen apart."""
 
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import Annotated, Any
 
 from rmopt.core.arguments import bounded, instance, shown
 from rmopt.errors import InvalidInputError
-from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.oracle import Iterate, Oracle
 from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength, Trial
 
 
-@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class LineSearchSolver(GradientSolver):
     """A direction, a step length along it, and again.
@@ -63,38 +62,40 @@ class LineSearchSolver(GradientSolver):
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         rule, point = self.direction, state.point
-        precondition = work.preconditioner(point)
+        precondition = work.preconditioner(point) if work.preconditions else None
         downhill = -state.gradient if precondition is None else -precondition(state.gradient)
-        direction, fresh = rule(work, state, downhill), rule.fresh(state.memory)
+        direction = rule(work, state, downhill)
         # Short gradients are off the tangent space by their rounding, which a long step would multiply.
-        flat = getattr(work.manifold, "has_ambient_metric", False)
-        short = flat and state.norm < 1e6 * work.rounding
+        short = work.flat and state.norm < 1e6 * work.rounding
         if short or (work.is_extrinsic and direction is not downhill):
-            direction = work.manifold.to_tangent_space(point, direction)
+            direction = work.to_tangent(point, direction)
         steepest = direction is downhill and precondition is None
-        slope = -(state.norm**2) if steepest else work.inner(point, state.gradient, direction)
-        if not slope < 0.0 and direction is not downhill:
+        slope = -(state.norm**2) if steepest else float(work.inner(point, state.gradient, direction))
+        again = not slope < 0.0 and direction is not downhill
+        if again:
             state = state._replace(memory=rule.begin(work, state))
-            direction, fresh, steepest = downhill, True, precondition is None
-            slope = work.inner(point, state.gradient, direction)
-        guess = 1.0 if rule.is_scaled and not fresh else state.search.t
+            direction, steepest = downhill, precondition is None
+            slope = float(work.inner(point, state.gradient, direction))
+        guess = 1.0 if rule.is_scaled and not again and not rule.fresh(state.memory) else state.search.t
         trial = self.step_length(Curve(work, state, direction, slope), guess, state.search)
         steps, counts = state.steps + 1, tuple(work.counts)
         if trial is None:
             # Where even the gradient leads nowhere the run is at rounding; otherwise it begins again with it.
             search = self.step_length.begin(work, state)
             memory = rule.begin(work, state)
-            known = fresh and search == state.search
+            known = (again or rule.fresh(state.memory)) and search == state.search
             return state._replace(steps=steps, counts=counts, stuck=known, memory=memory, search=search)
         if not isinstance(trial, Trial):
             raise InvalidInputError(
                 f"{self.step_length} returned {shown(trial)}; return a trial, curve.at(t), or None."
             )
-        move = Move(work, state, direction, slope, trial.t, trial, steepest)
+        move = Move(trial, steepest)
         memory, search = rule.after(move, state.memory), self.step_length.after(move, state.search)
         length = trial.t * (state.norm if steepest else work.manifold.norm(point, direction))
+        square = move.squared
+        norm = sqrt(square) if square > 1e-30 else work.manifold.norm(trial.point, move.gradient)
         return Iterate(
-            trial.point, trial.cost, move.gradient, move.squared**0.5, state.first_norm, memory, search, trial.t,
+            trial.point, trial.cost, move.gradient, norm, state.first_norm, memory, search, trial.t,
             length, tuple(work.counts), False, steps, state.updates + 1,
         )  # fmt: skip
 

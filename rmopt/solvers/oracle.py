@@ -29,6 +29,8 @@ ROUNDED_AWAY = 256.0 * np.finfo(float).eps
 MINIMAL = 1e-9
 # Length of a step between two gradients whose difference stands for the Hessian.
 DIFFERENCE = 1e-6
+# Methods that project arrays as they are, where a manifold does not override them.
+STRAIGHT = "euclidean_to_riemannian_gradient", "to_tangent_space", "embedding"
 COUNTED = ("costs", "gradients", "hessians", "retractions")
 
 
@@ -168,16 +170,22 @@ class Oracle:
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
         manifold, cost = problem.manifold, problem.cost
         self.problem, self.manifold, self.cost, self.seed = problem, manifold, cost, seed
-        self._retraction: Callable[..., Any] = manifold.fitting(retraction)
+        self._retraction = manifold.fitting(retraction).on(manifold)
         overrides = type(cost).preconditioner_at is not Cost.preconditioner_at
-        self._preconditions = overrides or hasattr(cost, "precondition")
+        self.preconditions = overrides or hasattr(cost, "precondition")
         chosen = manifold.default_transport if transport is None else transport
         # Preconditioners want vectors of the tangent space.
-        self.is_extrinsic = not self._preconditions and is_extrinsic(manifold, chosen)
+        self.is_extrinsic = not self.preconditions and is_extrinsic(manifold, chosen)
         self.bends = problem.lacks_hessian() is None
         self.carry = _stay if self.is_extrinsic else chosen.on(manifold)
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
         self.inner = manifold.inner_product
+        # Whether the metric is that of an array around the manifold.
+        self.flat = bool(getattr(manifold, "has_ambient_metric", False))
+        self._dots = self.flat and type(manifold).inner_product is ArrayManifold.inner_product
+        same = [getattr(type(manifold), name) is getattr(Manifold, name) for name in STRAIGHT]
+        self._to_gradient = manifold.projection if same[0] else manifold.euclidean_to_riemannian_gradient
+        self.to_tangent = manifold.projection if all(same[1:]) else manifold.to_tangent_space
         self.counts = [0, 0, 0, 0]
         # The last ambient gradient, for products with the Hessian at the same point.
         self._ambient: tuple[Any, Any] = (None, None)
@@ -189,6 +197,8 @@ class Oracle:
         self.trusted = False
         # Whether a trial of this step met a cost that is not finite.
         self.blocked = False
+        # The length of a gradient that is short enough, beside that of the first one.
+        self.enough = -1.0, 0.0
         # Of ambient arrays; that of the first gradient, which was held against the points.
         self._shape: Any = None
 
@@ -210,7 +220,13 @@ class Oracle:
             self.counts[1] += 1
             ambient = self._own(self.cost.gradient(point), "gradient", point)
         self._ambient = point, ambient
-        return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
+        return self._to_gradient(point, ambient)
+
+    def metric(self, point: Any) -> Callable[[Any, Any], float]:
+        """Return the inner product of tangent vectors at a point."""
+        # `vdot` copies arrays that are stored by columns, and what it gives of single ones would be single.
+        dots = self._dots and self.coarseness == 1.0 and not point.flags.fnc
+        return np.vdot if dots else partial(self.inner, point)
 
     def recall(self, point: Any) -> None:
         """Ask for the ambient gradient at a point where the run was before; it counted then."""
@@ -227,12 +243,14 @@ class Oracle:
 
     def _own(self, ambient: Any, what: str, point: Any) -> Any:
         """Return what a cost gave with arrays that it does not write to again, or refuse it."""
+        if type(ambient) is np.ndarray and ambient.shape == self._shape and ambient.dtype.kind == "f":
+            return ambient.copy()
         return ambient_at(self.manifold, point, ambient, self.cost, what, self._shape)
 
     def retract(self, point: Any, tangent: Any, t: float = 1.0) -> Any:
         """Return the point at t along a tangent vector."""
         self.counts[3] += 1
-        return self._retraction(self.manifold, point, tangent, t)
+        return self._retraction(point, tangent, t)
 
     def reached(self, point: Any, tangent: Any, t: float = 1.0) -> tuple[Any, float, Any]:
         """Return the point at the end of a step, the cost there, and the ambient gradient where it comes with it.
@@ -241,7 +259,8 @@ class Oracle:
         """
         there = None
         try:
-            there = self.retract(point, tangent, t)
+            self.counts[3] += 1
+            there = self._retraction(point, tangent, t)
             cost, ambient = self.look(there)
             self.blocked = self.blocked or not isfinite(cost)
             return there, cost, ambient
@@ -254,7 +273,7 @@ class Oracle:
 
     def preconditioner(self, point: Any) -> Callable[[Any], Any] | None:
         """Return the cost's preconditioner at a point as a function of tangent vectors, or None."""
-        if not self._preconditions:
+        if not self.preconditions:
             return None
         for known, found in self._preconditioners:
             if known is point:

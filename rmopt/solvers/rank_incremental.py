@@ -15,7 +15,6 @@ from rmopt.costs.convex import ConvexCost
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.factors import PSDFactors
 from rmopt.manifolds.psd_fixed_rank import PSDMatrices
-from rmopt.renamed import renamed
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.certificate import Certificate, checked_lower_bound
 from rmopt.solvers.descent import GradientSolver
@@ -80,7 +79,6 @@ class Rounds(NamedTuple):
     first_step: int
 
 
-@renamed(max_iterations="max_iter", max_rounds="max_iter")
 class RankIncremental(Solver):
     """ILA: local optimisation of a factor that grows until a certificate says that the minimum is global.
 

@@ -12,7 +12,6 @@ from rmopt.core.problem import Problem
 from rmopt.core.streams import generator
 from rmopt.engines.base import Engine, diverged
 from rmopt.errors import DivergedError, InvalidInputError
-from rmopt.renamed import renamed
 from rmopt.solvers.ahead import Ahead
 from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler
@@ -82,7 +81,6 @@ class Schedule:
             return np.concatenate([self.rule(within), np.zeros(len(steps) - len(within))])
 
 
-@renamed(n_steps="max_iter")
 class ScheduledSolver(Solver):
     """A solver that follows a schedule of terms and a rule of step sizes.
 

@@ -16,7 +16,7 @@ class Shards(Cost):
 
     In a mean a worker counts for as much as it has terms. Between means each goes to the minimum of its own part:
     with constant steps they meet beside the minimum of the sum, the nearer to it the smaller `every` is, and with
-    steps that fall at it. Those of `Adam` and `AdaGrad` are as long for a flat cost as for a steep one: where parts
+    steps that fall at it. Steps by `Adam` and `AdaGrad` are as long for a flat cost as for a steep one: where parts
     differ, their workers do not meet there.
 
     In a world of several processes each gives the costs of its own workers alone, ``world.mine(workers)``; then value

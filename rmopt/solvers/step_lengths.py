@@ -248,7 +248,7 @@ def _backtracked(curve: Curve, t: float, reference: float, share: float) -> Tria
     """Return the first trial that falls enough, each at the minimum of a parabola within bounds."""
     cost, slope = curve.start.cost, curve.slope
     for _ in range(TRIALS):
-        trial = curve.at(t)
+        trial = Trial(curve, t)
         if curve.falls_enough(trial, reference, share):
             return trial
         rise = trial.cost - cost - slope * t
@@ -303,7 +303,7 @@ class BarzilaiBorwein(StepLength):
 
     def after(self, move: Move, memory: Guess) -> Guess:
         sy = abs(move.t * (move.slope_after - move.slope_carried))
-        precondition = move.work.preconditioner(move.point)
+        precondition = move.work.preconditioner(move.point) if move.work.preconditions else None
         # Lengths are those of the preconditioner: the direction is −P times the gradient.
         ss = move.t * move.t * (move.old_squared if precondition is None else -move.slope)
         weight = self.forgetting * memory.weight + 1.0
@@ -314,8 +314,8 @@ class BarzilaiBorwein(StepLength):
             return Guess(10.0 * move.t, level, weight)
         if move.start.steps % 2:
             z = move.change if precondition is None else precondition(move.change)
-            return Guess(sy / move.inner(move.change, z), level, weight)
-        return Guess(ss / sy, level, weight)
+            return Guess(float(sy / move.inner(move.change, z)), level, weight)
+        return Guess(float(ss / sy), level, weight)
 
 
 class StrongWolfe(StepLength):

@@ -17,7 +17,6 @@ from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.residuals import ResidualSum
 from rmopt.errors import MissingCapabilityError
-from rmopt.renamed import renamed
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.oracle import Iterate, Oracle
 
@@ -33,7 +32,6 @@ ROUNDING = 1e3 * np.finfo(float).eps
 KRYLOV = 200
 
 
-@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ModelSolver(GradientSolver):
     """Steps to the minimum of a quadratic model within bounds; the bounds follow how well the model predicts.
@@ -124,7 +122,6 @@ class ModelSolver(GradientSolver):
         """Return the bound after a step that brought this ratio of its promise (infinity: none can tell)."""
 
 
-@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class TrustRegions(ModelSolver):
     """Newton steps, solved inexactly by conjugate gradients within a trust region (Absil, Baker and Gallivan 2007).
@@ -301,7 +298,6 @@ class LevenbergMarquardt(TrustRegions):
         return product
 
 
-@renamed(max_iterations="max_iter")
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class AdaptiveCubics(ModelSolver):
     """Adaptive regularisation with cubics: Newton steps with a penalty on their cube (Agarwal et al. 2021).

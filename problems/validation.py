@@ -1,0 +1,357 @@
+"""Validation for estimators: data and parameters are checked here, once, and trusted inside.
+
+An `Estimator` declares its parameters as ``name: Annotated[type, check] = default``, with checks of
+`rmopt.core.arguments` and of this module. Its `fit` begins with `begin`, or where there is no seed with
+`check_parameters`, and takes its data through `admit`; methods of a fitted model take them through `seen`.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from importlib import import_module
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags, check_array, indexable
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rmopt.core.ambient import Array
+from rmopt.core.arguments import (
+    Checked,
+    array,
+    bounded,
+    check_parameters,
+    instance,
+    integer,
+    number,
+    numbers,
+    one_of,
+    optional,
+    shown,
+    whole,
+)  # fmt: skip
+from rmopt.core.matrices import sound
+from rmopt.core.streams import seed_of
+from rmopt.errors import InvalidInputError
+from rmopt.solvers.checkpoint import Checkpoint
+from rmopt.solvers.step_sizes import as_step_size
+
+engine_name = bounded(one_of, ("auto", "compiled", "reference"))
+# Where a state is saved; None: nowhere.
+file_path = optional(instance, (str, os.PathLike), "a path, or None")
+# Steps: far from where 64 bits end. And what is kept in memory.
+count, kept_count = bounded(integer, 1, 10**15), bounded(integer, 1, 10**9)
+
+MOST_THREADS = 1000
+
+
+class Estimator(Checked, BaseEstimator):
+    """An estimator of scikit-learn that declares its parameters with their checks."""
+
+
+class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """A transformer to the space of the rows of `components_`: names of columns for ``set_output``."""
+
+    components_: Array
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.target_tags.required = True
+        return tags
+
+
+def begin(estimator: Any) -> int:
+    """Hold the parameters of an estimator to what it declares; return the seed of its run."""
+    check_parameters(estimator, getattr(estimator, "_parameters", {}))
+    path, random_state = (getattr(estimator, name, None) for name in ("checkpoint", "random_state"))
+    if random_state is None and path is not None and (seed := Checkpoint(path).seed()) is not None:
+        return seed  # of a run that is there, and goes on
+    return seed_of(random_state)
+
+
+# Checks of parameters.
+
+
+def thread_count(name: str, value: Any) -> int:
+    """Return a number of threads, or a negative one that counts from all cores down, as joblib has it."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or not 0 < abs(value) <= MOST_THREADS:
+        raise InvalidInputError(
+            f"{name} = {shown(value)} must be None, a positive number of threads up to {MOST_THREADS}, or a negative "
+            "one: −1 for all cores, −2 for all but one."
+        )
+    return int(value)
+
+
+def seedable(name: str, value: Any) -> Any:
+    """Return what `seed_of` takes; no number is drawn from a generator."""
+    if not isinstance(value, np.random.Generator | np.random.RandomState):
+        seed_of(value)
+    return value
+
+
+def step_rule(name: str, value: Any, searches: bool = False) -> Any:
+    """Return a positive number, a `StepSize` or a function of step numbers; some solvers also take searches."""
+    if isinstance(value, type) or not callable(value):
+        return number(name, value, above=0)
+    rule = as_step_size(value, searches)
+    try:
+        rule(np.arange(1))
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{name} = {shown(value)} must map an array of step numbers to step sizes, and fails: {error}."
+        ) from error
+    return rule
+
+
+# Tables of features.
+
+
+def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = True, **how: Any) -> Any:
+    """Return X, or X and y, as float64 rows: an array, or a whole and canonical CSR array.
+
+    The estimator learns or compares `n_features_in_` and `feature_names_in_`; `how` goes to ``validate_data`` of
+    scikit-learn, whose ValueError says what is no table of finite numbers.
+    """
+    _check_form("X", X)
+    checked = validate_data(
+        estimator,
+        X,
+        as_text(whole("y", y)),
+        accept_sparse="csr" if sparse else False,
+        dtype=np.float64,
+        **how,
+    )
+    rows, *targets = checked if isinstance(checked, tuple) else (checked,)
+    if sp.issparse(rows) and not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    # Of a None among objects scikit-learn makes NaN after it has looked for it.
+    return (rows, *(numbers("y", y) if how.get("y_numeric") else y for y in targets)) if targets else rows
+
+
+def labelled(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Any, Array]:
+    """Return X and one class for each row, as `admit` does."""
+    X, y = admit(estimator, X, in_order("y", y), **how)
+    check_classification_targets(y)
+    return X, y
+
+
+def seen(estimator: Any, X: Any, attribute: str | None = None, *, sparse: bool = True) -> Any:
+    """Return X as `admit` does, for an estimator that is fitted (has an attribute), and to as many features."""
+    check_is_fitted(estimator, attribute)
+    return admit(estimator, X, sparse=sparse, reset=False)
+
+
+def passed_on(estimator: Any, X: Any, *, reset: bool = True) -> Any:
+    """Return X as it is, such as a frame or a list of texts, for models inside that look at it themselves."""
+    if reset:
+        # Texts have no features, and leave those of an earlier fit as they are.
+        vars(estimator).pop("n_features_in_", None)
+    else:
+        check_is_fitted(estimator)
+    # Models inside may know what to do with dates among other columns.
+    _check_form("X", X, columns=False)
+    return indexable(validate_data(estimator, as_text(X), skip_check_array=True, reset=reset))[0]
+
+
+def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
+    """Return a table of finite numbers, not empty: a C-contiguous array, or of a sparse one where `sparse` CSR."""
+    _check_form(name, X)
+    try:
+        table = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name=name)
+    except (TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise InvalidInputError(f"{name} must be a table of finite numbers ({reason}).") from None
+    return table if sparse or not sp.issparse(table) else table.toarray()
+
+
+def _check_form(name: str, X: Any, columns: bool = True) -> None:
+    """Refuse a dict, text, a damaged matrix, and dates in an array or a frame's `columns`: nanoseconds else."""
+    whole(name, sound(name, X))
+    # Scipy's dok is a dict.
+    if isinstance(X, dict | str | bytes) and not sp.issparse(X):
+        raise InvalidInputError(
+            f"{name} = {shown(X)} has no rows; give a table, of a dict of columns pandas.DataFrame({name})."
+        )
+    types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", []) if columns else []
+    if any(getattr(kind, "kind", "f") in "mM" or getattr(kind, "is_temporal", bool)() for kind in types):
+        raise InvalidInputError(
+            f"{name} holds dates or durations; turn them into numbers, for example days since a start."
+        )
+
+
+def check_columns(estimator: Any, X: Any) -> None:
+    """Refuse a frame whose columns are not those of `feature_names_in_`, in their order."""
+    known, columns = getattr(estimator, "feature_names_in_", None), getattr(X, "columns", None)
+    if known is not None and columns is not None and list(columns) != list(known):
+        raise InvalidInputError(
+            f"X has the columns {shown(list(columns))}, and fit saw {shown(list(known))}; bring them into that "
+            "order, by X[model.feature_names_in_]."
+        )
+
+
+# Classes, tables of labels, names.
+
+
+def array_of(name: str, value: Any) -> Array:
+    """Return `value` as an array; numbers among objects, as in frames whose columns may lack values, are numbers.
+
+    In a list of text and other things, of which numpy makes text, such as 'nan' for a gap, each stays what it is.
+    """
+    read = array(name, value)
+    if isinstance(value, list | tuple) and read.dtype.kind == "U" and read.ndim == 1:
+        return read if all(isinstance(item, str) for item in value) else np.array(value, dtype=object)
+    numeric = read.dtype.kind == "O" and all(isinstance(item, Real) for item in read.flat)
+    return array(name, read.tolist()) if numeric else read
+
+
+def as_text(values: Any) -> Any:
+    """Return numpy's text of any length as text that scikit-learn knows, and others as they are."""
+    return array("text", values) if getattr(getattr(values, "dtype", None), "kind", "") == "T" else values
+
+
+def in_order(name: str, labels: Any) -> Any:
+    """Return labels in a type that scikit-learn knows; those that cannot be put in order are refused."""
+    labels = as_text(sound(name, labels))
+    if sp.issparse(labels):
+        return labels
+    try:
+        read = array_of(name, labels)
+        np.unique(read)
+    except TypeError as error:
+        raise InvalidInputError(
+            f"{name} must hold numbers or strings, which can be put in order ({error}); leave rows with gaps out, or "
+            "name a class for them."
+        ) from None
+    except ValueError:
+        return labels  # Of rows that differ in length scikit-learn says more.
+    return read
+
+
+def classes(y: Any) -> tuple[Array, Array, Array]:
+    """Return the different labels, the number of each row's label among them, and how often each occurs."""
+    labels = in_order("y", array("y", y))
+    if labels.ndim != 1:
+        raise InvalidInputError(f"y must have one label for each row, got shape {labels.shape}.")
+    if np.any(labels != labels):
+        raise InvalidInputError(
+            "y holds NaN, which is no class; leave these rows out, or name a class for them."
+        )
+    return np.unique(labels, return_inverse=True, return_counts=True)
+
+
+def label_array(Y: Any) -> Array:
+    """Return an array of indicators of labels; names of the labels of each row are refused, with the remedy."""
+    if Y is None:
+        raise InvalidInputError(
+            "Y is missing: this estimator requires y to be passed, but the target y is None."
+        )
+    whole("Y", Y)
+    with suppress(InvalidInputError):
+        table = array_of("Y", Y)
+        if table.dtype.kind not in "OU":
+            return table
+    raise InvalidInputError(
+        "Y must be a table of the numbers 0 and 1, with a column for each label; of the labels of each row it is "
+        "made by sklearn.preprocessing.MultiLabelBinarizer().fit_transform(Y)."
+    )
+
+
+def table_of_labels(Y: Any, count: int) -> Array:
+    """Return indicators of labels, one row for each of so many samples, as an array."""
+    Y = sound("Y", Y).toarray() if sp.issparse(Y) else label_array(Y)
+    if Y.ndim != 2 or len(Y) != count or not Y.size or not np.isin(Y, (0, 1)).all():
+        raise InvalidInputError(f"Y must be a table of 0 and 1, {count} rows and one column for each label.")
+    return Y.astype(int)
+
+
+def check_labels(estimator: Any, Y: Any, *, learn: bool = False, grows: bool = False) -> None:
+    """Refuse a frame of labels whose columns are not those of `label_names_in_`, in their order.
+
+    With `learn` they are kept there; where the model `grows`, others may stand on the right.
+    """
+    if not hasattr(Y, "columns"):
+        return
+    names, known = list(Y.columns), list(getattr(estimator, "label_names_in_", ()))
+    if {type(name) for name in names} not in ({str}, {int}):
+        names = [str(name) for name in names]
+    if known and known != (names[: len(known)] if grows else names):
+        raise InvalidInputError(
+            f"Y has the labels {shown(names)}, and fit saw {shown(known)}; give these, in their order"
+            f"{', and new ones on the right' if grows else ''}, by Y.reindex(columns=…, fill_value=0)."
+        )
+    if learn:
+        estimator.label_names_in_ = np.array(names, dtype=object)
+
+
+def learn_labels(estimator: Any, Y: Any) -> None:
+    """Keep the names of the columns of a frame of labels, and none of an earlier fit."""
+    estimator.__dict__.pop("label_names_in_", None)
+    check_labels(estimator, Y, learn=True)
+
+
+def one_each(what: str, values: Any) -> Array:
+    """Return an array with one value for each row; what is sparse or made of fields is refused."""
+    column = array_of(what, values)
+    if column.ndim == 0 or column.dtype.names is not None:
+        raise InvalidInputError(f"{what} must be an array with one value for each row, got {shown(values)}.")
+    return column
+
+
+def column_of_names(what: str, names: Any) -> Array:
+    """Return names or numbers, one for each row, which can be sorted and told apart."""
+    column = one_each(what, names)
+    try:
+        np.unique(column)
+        differ = bool(np.all(column == column)) and column.dtype.kind != "c" and None not in column.tolist()
+    except TypeError:
+        differ = False
+    if not differ or (column.dtype.kind == "f" and not np.isfinite(column).all()):
+        raise InvalidInputError(
+            f"{what} must hold a name or a number for each row, all of one type, without NaN, infinity or None; got "
+            f"{column.dtype}."
+        )
+    return column
+
+
+def joined_names(what: str, known: Array, more: Array) -> Array:
+    """Return names with others behind them, of the same kind: text, or numbers, which keep all of their digits."""
+    if (known.dtype.kind == "U") != (more.dtype.kind not in "biuf"):
+        kind = "text" if known.dtype.kind == "U" else "numbers"
+        raise InvalidInputError(f"{what} must be {kind}, as those that fit saw, got {shown(more)}.")
+    return array(what, [*known.tolist(), *more.tolist()])
+
+
+def positions(what: str, known: Array, names: Array, other: int | None = None) -> Array:
+    """Return where names stand among those that `fit` saw; others are refused, unless a number stands for them."""
+    numbers = {name: number for number, name in enumerate(known.tolist())}
+    names = column_of_names(what, names)
+    unknown = [name for name in names.tolist() if name not in numbers]
+    if unknown and other is None:
+        cure = "fit it with the others"
+        if (known.dtype.kind in "OU") != (names.dtype.kind in "OU"):
+            cure = f"give names such as {known[:1].tolist()[0]!r}"
+        raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; {cure}.")
+    return np.array([numbers.get(name, other) for name in names.tolist()], dtype=np.int64)
+
+
+def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:
+    """Return a module of a package that is installed apart; an `InvalidInputError` tells how."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        raise InvalidInputError(
+            f"{name} cannot be imported ({error}); pip install {distribution or name}, or {instead}."
+        ) from error

@@ -1,0 +1,328 @@
+"""Rules of `SGD`: along what gradients, and what is remembered of earlier ones, a step goes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.arguments import CheckedValue, bounded, flag, integer, number, optional, sequence
+from rmopt.core.cost import FiniteSum
+from rmopt.core.product import Parts
+from rmopt.engines.reference import Look
+from rmopt.errors import InvalidInputError
+from rmopt.kernels.directed_sgd import Weights
+from rmopt.manifolds import Euclidean, Power, Product
+
+
+class StepRule(ABC):
+    """What direction a step takes. What it remembers is a named tuple of points, tangent vectors and numbers."""
+
+    def refuses(self, cost: FiniteSum) -> str | None:
+        """Return what a cost lacks for this rule, or None."""
+        return None
+
+    def begin(self, look: Look, point: Any) -> Any:
+        """Return what is remembered before the first step."""
+        return ()
+
+    @abstractmethod
+    def direction(self, look: Look, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
+        """Return a tangent vector, of which the step is a negative multiple, and what is remembered of it here."""
+
+    def carried(self, look: Look, start: Any, end: Any, memory: Any) -> Any:
+        """Return what is remembered at the end of a step."""
+        return memory
+
+
+class Memory(NamedTuple):
+    """The weighted sum of earlier gradients, that of their squares, and the largest one of these."""
+
+    mean: Any
+    squares: Any
+    largest: Any
+
+
+class WeightedRule(StepRule):
+    """The weighted sum of the gradients so far, over the root of that of their squares where these have a weight.
+
+    Squares are those of the lengths in each factor of a product; in a flat space they are those of each entry. The
+    compiled loop (`rmopt.kernels.directed_sgd`) takes the same weights.
+    """
+
+    @property
+    def weights(self) -> Weights:
+        """How sums are weighted."""
+        return Weights()
+
+    def begin(self, look: Look, point: Any) -> Memory:
+        zero = look.manifold.zero_vector(point)
+        squares = _squares(look.manifold, point, zero) if self.weights.take_squares else 0.0
+        squares = _each(lambda part: part + self.weights.least, squares)
+        return Memory(zero if self.weights.keep else (), squares, squares)
+
+    def direction(
+        self, look: Look, point: Any, terms: Array, memory: Memory, step: int
+    ) -> tuple[Any, Memory]:
+        weights, mean = self.weights, look.gradient(point, terms)
+        squares = largest = memory.squares
+        if weights.take_squares:
+            new = _squares(look.manifold, point, mean)
+            squares = memory.squares * weights.keep_squares + new * weights.take_squares
+            largest = _each(np.maximum, memory.largest, squares) if weights.largest else squares
+        if weights.keep:
+            mean = memory.mean * weights.keep + mean * weights.take
+        found, direction = Memory(mean if weights.keep else (), squares, largest), mean
+        if weights.corrected:
+            # Both means begin at zero; this takes out what they lack for it.
+            early, others = (1.0 - keep ** (step + 1) for keep in (weights.keep, weights.keep_squares))
+            direction, largest = mean * (1.0 / early), largest * (1.0 / others)
+        if weights.take_squares:
+            direction = _each(
+                lambda part, square: part * (1.0 / (np.sqrt(square) + weights.eps)), direction, largest
+            )
+        return direction, found
+
+    def carried(self, look: Look, start: Any, end: Any, memory: Memory) -> Memory:
+        return memory._replace(mean=look.carry(start, end, memory.mean)) if self.weights.keep else memory
+
+
+@dataclass(frozen=True)
+class Plain(WeightedRule):
+    """The gradient of the step's terms."""
+
+
+@dataclass(frozen=True)
+class Momentum(CheckedValue, WeightedRule):
+    """The gradient, and a share of the direction before (Polyak 1964).
+
+    Parameters
+    ----------
+    share : float
+        From 0 to below 1.
+
+    Examples
+    --------
+    >>> from rmopt.solvers import SGD, Momentum
+    >>> SGD(0.1, rule=Momentum(0.5)).rule
+    Momentum(share=0.5)
+    """
+
+    share: Annotated[float, bounded(number, least=0, below=1)] = 0.9
+
+    @property
+    def weights(self) -> Weights:
+        return Weights(keep=self.share)
+
+
+def _two_shares(name: str, betas: Any) -> tuple[float, ...]:
+    if len(shares := sequence(name, betas)) != 2:
+        raise InvalidInputError(f"{name} must be two numbers, such as (0.9, 0.999).")
+    return tuple(number(name, beta, least=0, below=1) for beta in shares)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam(CheckedValue, WeightedRule):
+    """Adaptive step sizes from the means of the gradients and of their squares (Bécigneul and Ganea 2019).
+
+    A step is about as long as its step size; 0.001 is usual. Squares are those of the lengths in each factor of a
+    product; in a flat space they are those of each entry, as in Kingma and Ba (2015).
+
+    Parameters
+    ----------
+    betas : (float, float)
+        How much of the two means is kept at each step.
+    eps : float
+        Below the length of gradients that count.
+    amsgrad : bool
+        Divide by the largest mean of the squares so far: with falling step sizes it converges where Adam may not.
+
+    See Also
+    --------
+    AdaGrad : for sparse gradients in flat spaces.
+
+    References
+    ----------
+    Bécigneul and Ganea, Riemannian adaptive optimization methods, ICLR (2019), arXiv:1810.00760. Kingma and Ba,
+    Adam: a method for stochastic optimization, ICLR (2015), arXiv:1412.6980.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import BilinearSum, squared
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> from rmopt.solvers import SGD, Adam
+    >>> left, right = np.random.default_rng(0).standard_normal((2, 60, 3))
+    >>> cost = BilinearSum(left, right, squared, left[:, 0] * right[:, 0])
+    >>> problem = Problem(FixedRankEmbedded(3, 3, 1), cost)
+    >>> solver = SGD(0.05, rule=Adam(), max_iter=200, batch_size=10)
+    >>> problem.value(solver.run(problem, random_state=0).point) < 1e-3
+    True
+    """
+
+    betas: Annotated[tuple[float, float], _two_shares] = (0.9, 0.999)
+    eps: Annotated[float, bounded(number, above=0)] = 1e-8
+    amsgrad: Annotated[bool, flag] = False
+
+    @property
+    def weights(self) -> Weights:
+        first, second = self.betas
+        return Weights(first, 1.0 - first, second, 1.0 - second, self.eps, 0.0, self.amsgrad, True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaGrad(CheckedValue, WeightedRule):
+    """Step sizes that fall with the sum of the squares of the gradients (Duchi, Hazan and Singer 2011).
+
+    The first steps are about as long as the step size, in each entry where the space is flat; 0.05 is usual. Squares
+    are as in `Adam`. A cost with `row_gradient` (`rmopt.core.HasRowGradient`) on `Euclidean` is asked for the rows
+    that its terms touch, and no other row is looked at.
+
+    Parameters
+    ----------
+    eps : float
+        What the sums of squares begin at.
+
+    References
+    ----------
+    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR
+    12 (2011), https://jmlr.org/papers/v12/duchi11a.html.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Euclidean
+    >>> from rmopt.solvers import SGD, AdaGrad
+    >>> target = np.arange(6.0).reshape(3, 2)
+    >>> cost = autograd_cost(lambda A: ((A - target) ** 2).sum())
+    >>> solver = SGD(1.0, rule=AdaGrad(), max_iter=300)
+    >>> result = solver.run(Problem(Euclidean(3, 2), cost), np.zeros((3, 2)))
+    >>> bool(np.allclose(result.point, target))
+    True
+    """
+
+    eps: Annotated[float, bounded(number, above=0)] = 1e-8
+
+    @property
+    def weights(self) -> Weights:
+        return Weights(keep_squares=1.0, take_squares=1.0, least=self.eps)
+
+
+def _squares(manifold: Any, point: Any, vector: Any) -> Any:
+    # Subclasses may have another metric, or be quotients, where entries mean nothing.
+    if type(manifold) in (Product, Power):
+        factors = zip(manifold.factors, point, vector, strict=True)
+        return Parts([_squares(*of_factor) for of_factor in factors])
+    if type(manifold) is Euclidean:
+        return vector * vector
+    return np.float64(manifold.inner_product(point, vector, vector))
+
+
+def _each(function: Callable[..., Any], *things: Any) -> Any:
+    """Return what a function makes of each factor, where the last thing has some."""
+    if isinstance(things[-1], Parts):
+        return Parts([_each(function, *parts) for parts in zip(*things, strict=True)])
+    return function(*things)
+
+
+class Known(NamedTuple):
+    """A point and an estimate of the whole gradient there, divided by the number of steps in a pass."""
+
+    point: Any
+    gradient: Any
+
+
+@dataclass(frozen=True)
+class VarianceReduced(CheckedValue, StepRule):
+    """The gradient of some terms, corrected by what these terms say where the whole gradient is known.
+
+    A step is as long as one of the plain rule.
+    """
+
+    period: Annotated[int | None, optional(integer, 1)] = None
+
+    # Whether the whole gradient is estimated from step to step.
+    recursive: ClassVar[bool] = False
+
+    def refuses(self, cost: FiniteSum) -> str | None:
+        return "it has a stream of terms (n_terms is None)" if cost.n_terms is None else None
+
+    def share(self, cost: FiniteSum, batch_size: int) -> float:
+        """Return the share of a step's terms in all."""
+        return min(1.0, batch_size / cost.n_terms)  # type: ignore[operator]
+
+    def steps_between(self, cost: FiniteSum, batch_size: int) -> int:
+        """Return the number of steps between whole gradients."""
+        return self.period or max(1, round(1.0 / self.share(cost, batch_size)))
+
+    def begin(self, look: Look, point: Any) -> Known:
+        return Known(point, look.manifold.zero_vector(point))
+
+    def direction(self, look: Look, point: Any, terms: Array, memory: Known, step: int) -> tuple[Any, Known]:
+        cost, batch_size = look.cost, len(terms) // look.cost.term_width
+        if step % self.steps_between(cost, batch_size) == 0:
+            gradient = look.whole_gradient(point) * self.share(cost, batch_size)
+            return gradient, Known(point, gradient)
+        there = look.gradient(memory.point, terms) - memory.gradient
+        gradient = look.gradient(point, terms) - look.carry(memory.point, point, there)
+        return gradient, Known(point, gradient) if self.recursive else memory
+
+
+@dataclass(frozen=True)
+class SVRG(VarianceReduced):
+    """Reduced variance: constant step sizes lead to the minimum (Zhang, Reddi and Sra 2016).
+
+    Every `period` steps the whole gradient is taken; between them the gradient of the step's terms is corrected by
+    what they say at that point. A step costs twice a plain one, and the whole gradients besides. The cost must know
+    its number of terms.
+
+    Parameters
+    ----------
+    period : int, optional
+        Steps between whole gradients; unless given, those of one pass over the terms.
+
+    See Also
+    --------
+    SRG : corrected from step to step.
+
+    References
+    ----------
+    Zhang, Reddi and Sra, Riemannian SVRG: fast stochastic optimization on Riemannian manifolds, NIPS (2016),
+    arXiv:1605.07147.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import BilinearSum, squared
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> from rmopt.solvers import SGD, SVRG
+    >>> left, right = np.random.default_rng(0).standard_normal((2, 60, 3))
+    >>> cost = BilinearSum(left, right, squared, left[:, 0] * right[:, 0])
+    >>> problem = Problem(FixedRankEmbedded(3, 3, 1), cost)
+    >>> result = SGD(0.02, rule=SVRG(), max_iter=200).run(problem, random_state=0)
+    >>> problem.value(result.point) < 0.1
+    True
+    """
+
+
+@dataclass(frozen=True)
+class SRG(VarianceReduced):
+    """Recursive gradients: as `SVRG`, but corrected from step to step (Kasai, Sato and Mishra 2018).
+
+    Parameters
+    ----------
+    period : int, optional
+        As in `SVRG`.
+
+    References
+    ----------
+    Kasai, Sato and Mishra, Riemannian stochastic recursive gradient algorithm, ICML (2018),
+    https://proceedings.mlr.press/v80/kasai18a.html.
+    """
+
+    recursive = True

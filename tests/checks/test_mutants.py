@@ -1,0 +1,1031 @@
+"""The checks, checked: parts as strangers write them, right ones that pass and wrong ones that a named law finds.
+
+What tests find in the library itself is in `mutation.py`, which is run by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mutation
+import numpy as np
+import pymanopt
+import pytest
+import scipy.sparse as sp
+from tabled import each_row
+
+from rmopt import Problem
+from rmopt.checks import (
+    Check,
+    check_cost,
+    check_engine,
+    check_gradient,
+    check_hessian,
+    check_manifold,
+    check_retraction,
+    check_sampler,
+    check_step_size,
+)
+from rmopt.checks.catalogue import instances
+from rmopt.checks.derivatives import COST, HESSIAN
+from rmopt.checks.engine import ENGINE, SAMPLER, STEP_SIZE
+from rmopt.checks.geometry import MANIFOLD, RETRACTION
+from rmopt.core import Actions, AgentSum, Cost, FiniteSum, LowRankPoint, Manifold, PSDPoint, Retraction
+from rmopt.core.ambient import dense
+from rmopt.core.transport import Transport
+from rmopt.costs import BilinearSum, EmbeddedCost, LogDetTriplet, ResidualSum, squared
+from rmopt.engines.reference import ReferenceEngine, ReferenceState
+from rmopt.interop import from_pymanopt
+from rmopt.linalg import symmetric
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankEmbedded,
+    Grassmann,
+    PolarPSD,
+    PositiveDefinite,
+    Power,
+    Product,
+    PSDFixedRank,
+    Sphere,
+    Stiefel,
+)
+from rmopt.retractions import (
+    QR,
+    Additive,
+    AffineExponential,
+    MetricProjection,
+    Polar,
+    SchurExponential,
+    SecondOrderPD,
+)
+from rmopt.solvers import Constant, FromFunction, InverseSqrt
+from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, ShuffledEpochs, Uniform
+
+Array = np.ndarray
+
+
+# Strangers' manifolds, right as they stand
+
+
+class Frames(Manifold):
+    """Matrices with orthonormal columns, as a submanifold."""
+
+    point_type = np.ndarray
+    default_retraction: Retraction = Polar()
+
+    def __init__(self, n: int = 7, p: int = 3) -> None:
+        self.shape = (n, p)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self.shape}"
+
+    @property
+    def dim(self) -> int:
+        n, p = self.shape
+        return n * p - p * (p + 1) // 2
+
+    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
+        return float(np.vdot(tangent_vector_a, tangent_vector_b))
+
+    def projection(self, point: Array, ambient: Any) -> Array:
+        return dense(ambient) - point @ symmetric(point.T @ dense(ambient))
+
+    def euclidean_to_riemannian_hessian(
+        self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
+    ) -> Array:
+        turn = symmetric(point.T @ dense(euclidean_gradient))
+        return self.projection(point, dense(euclidean_hessian) - tangent_vector @ turn)
+
+    def embedding(self, point: Array, tangent_vector: Array) -> Array:
+        return tangent_vector
+
+    def embed_point(self, point: Array) -> Array:
+        return point
+
+    def random_point(self, rng: Any = None) -> Array:
+        return np.linalg.qr(np.random.default_rng(rng).standard_normal(self.shape))[0]
+
+    def random_tangent_vector(self, point: Array, rng: Any = None) -> Array:
+        vector = self.projection(point, np.random.default_rng(rng).standard_normal(self.shape))
+        return vector / np.linalg.norm(vector)
+
+    def zero_vector(self, point: Array) -> Array:
+        return np.zeros(self.shape)
+
+    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
+        return self.projection(point_b, tangent_vector_a)
+
+    def check_point(self, point: Any) -> str | None:
+        error = float(np.abs(point.T @ point - np.eye(self.shape[1])).max())
+        return None if error < 1e-10 else f"XᵀX − I reaches {error:.1e}"
+
+
+class Ball(Frames):
+    """The sphere of a small radius, with geodesics whose distances lose half of the digits near zero."""
+
+    radius = 0.2
+
+    @property
+    def dim(self) -> int:
+        return self.shape[0] - 1
+
+    def __init__(self) -> None:
+        self.shape, self.default_retraction = (6, 1), ByRoot()
+
+    def projection(self, point: Array, ambient: Any) -> Array:
+        return dense(ambient) - np.vdot(point, dense(ambient)) / self.radius**2 * point
+
+    def random_point(self, rng: Any = None) -> Array:
+        point = np.random.default_rng(rng).standard_normal(self.shape)
+        return self.radius * point / np.linalg.norm(point)
+
+    def check_point(self, point: Any) -> str | None:
+        return None if abs(np.linalg.norm(point) - self.radius) < 1e-10 else "the radius is wrong"
+
+    def euclidean_to_riemannian_hessian(
+        self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
+    ) -> Array:
+        turn = np.vdot(point, dense(euclidean_gradient)) / self.radius**2
+        return self.projection(point, dense(euclidean_hessian) - tangent_vector * turn)
+
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
+        angle = np.linalg.norm(tangent_vector) / self.radius
+        return np.cos(angle) * point + np.sinc(angle / np.pi) * tangent_vector
+
+    def dist(self, point_a: Array, point_b: Array) -> float:
+        return float(self.radius * np.arccos(np.clip(np.vdot(point_a, point_b) / self.radius**2, -1.0, 1.0)))
+
+    def log(self, point_a: Array, point_b: Array) -> Array:
+        beyond = self.projection(point_a, point_b)
+        return self.dist(point_a, point_b) * beyond / np.linalg.norm(beyond)
+
+    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
+        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
+
+
+def retraction(
+    order: int, call: Callable[..., Any], base: type[Retraction] = Retraction, **members: Any
+) -> Retraction:
+    """Return a retraction of the point, the vector and t."""
+
+    def move(self: Any, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return call(manifold, point, tangent, t)
+
+    return type("Own", (base,), {"__call__": move, "order": order, "name": "own", **members})()
+
+
+def by_qr(manifold: Any, point: Array, tangent: Array, t: float) -> Array:
+    Q, R = np.linalg.qr(point + t * tangent)
+    return Q * np.where(np.diag(R) < 0.0, -1.0, 1.0)
+
+
+class ByRoot(Retraction):
+    """Back to the sphere along the ray."""
+
+    order, name = 2, "by-root"
+
+    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
+        moved = point + t * tangent
+        return manifold.radius * moved / np.linalg.norm(moved)
+
+
+def of(base: type, *arguments: Any, **members: Any) -> Any:
+    """Return an instance of a subclass with these members in the place of the right ones."""
+    return type(base.__name__, (base,), members)(*arguments)
+
+
+# Strangers' costs
+
+
+A = np.random.default_rng(0).standard_normal((40, 7))
+WEIGHTS = np.array([3.0, 2.0, 1.0])
+S = symmetric(np.cov(A.T))
+
+
+class Variance(FiniteSum):
+    """−½ Σ ‖aᵢᵀU‖²: depends on the span alone."""
+
+    n_terms = len(A)  # type: ignore[assignment]
+
+    def value(self, point: Array) -> float:
+        return -0.5 * float(np.sum((A @ point) ** 2))
+
+    def gradient(self, point: Array) -> Array:
+        return -A.T @ (A @ point)
+
+    def term_gradient(self, point: Array, terms: Array) -> Array:
+        return -A[terms].T @ (A[terms] @ point)
+
+    def hessian(self, point: Array, direction: Any) -> Array:
+        return -A.T @ (A @ dense(direction))
+
+    def precondition(self, point: Array, tangent: Array) -> Array:
+        return 0.5 * tangent
+
+
+class Brockett(Cost):
+    """½ tr(XᵀSXN), of frames."""
+
+    def value(self, point: Array) -> float:
+        return 0.5 * float(np.sum(WEIGHTS * point * (S @ point)))
+
+    def gradient(self, point: Array) -> Any:
+        return WEIGHTS * (S @ point)
+
+    def hessian(self, point: Array, direction: Any) -> Array:
+        return WEIGHTS * (S @ dense(direction))
+
+
+class Likelihood(Cost):
+    """tr(SW) − log det W, of positive definite matrices."""
+
+    def value(self, point: Array) -> float:
+        return float(np.vdot(S, point) - np.linalg.slogdet(point)[1])
+
+    def gradient(self, point: Array) -> Array:
+        return S - np.linalg.inv(point)
+
+    def hessian(self, point: Array, direction: Any) -> Array:
+        return np.linalg.inv(point) @ dense(direction) @ np.linalg.inv(point)
+
+
+class Agents(AgentSum):
+    """The variance, divided among four agents."""
+
+    n_terms = 4  # type: ignore[assignment]
+
+    def agent_value(self, point: Array, agent: int) -> float:
+        return -0.5 * float(np.sum((A[agent::4] @ point) ** 2))
+
+    def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
+        part = A[agent::4] @ point
+        return -A[agent::4].T @ part, part.T @ part
+
+
+def corner(point: Any) -> float:
+    return float(np.asarray(getattr(point, "U", getattr(point, "Q", point)))[0, 0])
+
+
+class Factors(Cost):
+    """½‖W‖², and a multiple of an entry of a factor, which is none of W."""
+
+    share = 0.0
+
+    def value(self, point: Any) -> float:
+        return 0.5 * float(np.sum(point.S**2)) + self.share * corner(point)
+
+    def gradient(self, point: Any) -> Any:
+        return point.as_ambient()
+
+
+triplets = np.random.default_rng(1).integers(20, size=(30, 3))
+METRIC = {"loss": squared, "alpha": 1.0, "beta": 1.0, "sparsity": 0.1}
+
+
+def metric(**members: Any) -> Any:
+    made = type("Metric", (LogDetTriplet,), members)
+    return check_cost(Problem(PositiveDefinite(7), made(A[:20], triplets, **METRIC)))
+
+
+def on_subspaces(**members: Any) -> list[Check]:
+    return check_cost(Problem(Grassmann(7, 3), of(Variance, **members)))
+
+
+class Lengths(EmbeddedCost):
+    """½ Σ (W_ii − 1)²."""
+
+    lower_bound = 0.0
+    features = np.eye(5)
+
+    def measure(self, A: Array, B: Array) -> Array:
+        return np.asarray(np.sum(A * B, axis=1))
+
+    def spread(self, slopes: Array, Z: Array) -> Array:
+        return slopes[:, None] * Z
+
+    def loss(self, lengths: Array) -> tuple[float, Array]:
+        return 0.5 * float(np.sum((lengths - 1.0) ** 2)), lengths - 1.0
+
+
+def on_psd(**members: Any) -> list[Check]:
+    return check_cost(Problem(PSDFixedRank(5, 2), of(Lengths, **members)))
+
+
+def reflected(self: Any, U: Array, v: Array) -> Array:
+    """Return a tangent vector, turned around along one of many."""
+    one = np.eye(7, 3) - U @ U[:3].T
+    return v - 1.5 * one * (np.vdot(one, v) / np.vdot(one, one))
+
+
+def on_frames(**members: Any) -> list[Check]:
+    return check_cost(Problem(Frames(), of(Brockett, **members)))
+
+
+FIT, SKEW = np.random.default_rng(9).standard_normal((7, 5)), np.diag([1.0, 1.0, 1.0, 1.0, 0.9])
+
+
+def on_frames_by_rows(row_gradient: Any) -> list[Check]:
+    return check_cost(Problem(Euclidean(7, 3), of(Variance, row_gradient=row_gradient)))
+
+
+class Shifted(Transport):
+    def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
+        return end - 3.0 * vector
+
+
+def fitted(forward: Any, backward: Any) -> list[Check]:
+    class Fit(ResidualSum):
+        def residuals(self, point: Array) -> Array:
+            return FIT @ point - 1.0
+
+        def linearised(self, point: Array) -> Any:
+            return forward, backward
+
+    return check_cost(Problem(Sphere(5), Fit()))
+
+
+def writing(self: Any, point: Array, ambient: Any) -> Array:
+    Z = np.asarray(ambient)
+    Z -= point @ symmetric(point.T @ Z)
+    return Z
+
+
+def frames(**members: Any) -> list[Check]:
+    return check_manifold(of(Frames, **members))
+
+
+def subspaces(**members: Any) -> list[Check]:
+    return check_manifold(of(Grassmann, 6, 2, **members))
+
+
+def cone(**members: Any) -> list[Check]:
+    return check_manifold(of(PositiveDefinite, 5, **members))
+
+
+def moved_by(order: int, call: Callable[..., Any], base: Any = Retraction, **members: Any) -> list[Check]:
+    return check_retraction(retraction(order, call, base, **members), Frames())
+
+
+def along_the_cone(base: type[Retraction], **members: Any) -> list[Check]:
+    return check_retraction(of(base, **members), PositiveDefinite(5))
+
+
+def hessian_of_frames(move: Retraction, **members: Any) -> list[Check]:
+    return check_hessian(Problem(of(Frames, default_retraction=move, **members), Brockett()))
+
+
+def hessian_of_cone(move: Retraction, cost: Cost | None = None, **members: Any) -> list[Check]:
+    manifold = of(PositiveDefinite, 7, move, **members)
+    return check_hessian(Problem(manifold, Likelihood() if cost is None else cost))
+
+
+SUM = Problem(Grassmann(7, 3), Variance())
+
+
+def engine(problem: Problem = SUM, **members: Any) -> list[Check]:
+    made = type("Own", (ReferenceEngine,), members)
+    retraction = problem.manifold.default_retraction
+    return check_engine(
+        problem, engine=made(problem.manifold, problem.cost, retraction), steps=30, step_size=0.01
+    )
+
+
+# Wrong methods
+
+
+def scaled(cls: type, name: str, factor: float) -> Callable[..., Any]:
+    """Return a method whose result is wrong by a factor."""
+    method = getattr(cls, name)
+    return lambda self, *arguments: factor * method(self, *arguments)
+
+
+def oblique(self: Any, point: Array, ambient: Any) -> Array:
+    lean = point + 0.1
+    return dense(ambient) - np.vdot(point, dense(ambient)) / np.vdot(point, lean) * lean
+
+
+def lax(self: Any, point: Any) -> str | None:
+    error = np.abs(point.T @ point - np.eye(self.shape[1])).max()
+    return "not orthonormal" if error > 1e-10 else None
+
+
+def normalising(self: Any, point_a: Array, point_b: Array, vector: Array) -> Array:
+    carried = self.projection(point_b, vector)
+    return carried * (np.linalg.norm(vector) / np.linalg.norm(carried))
+
+
+def counted_once(self: Any, point: Array, terms: Array) -> Array:
+    weights = np.zeros(len(A))
+    weights[terms] += 1.0
+    return -A.T @ (weights[:, None] * (A @ point))
+
+
+def in_place(manifold: Any, point: Array, tangent: Array, t: float) -> Array:
+    point += t * tangent
+    return by_qr(manifold, point, tangent, 0.0)
+
+
+def shortening(manifold: Any, point: Array, tangent: Array, t: float) -> Array:
+    tangent *= t
+    return by_qr(manifold, point, tangent, 1.0)
+
+
+def noisy(self: Any, point: Array) -> float:
+    return Brockett.value(self, point) + 1e-6 * np.random.default_rng().standard_normal()
+
+
+def touching(self: Any, point: Array) -> Array:
+    point *= 1.0 + 1e-9
+    return Brockett.gradient(self, point)
+
+
+def bending(self: Any, point: Array, direction: Array) -> Array:
+    direction *= -1.0
+    return Brockett.hessian(self, point, -direction)
+
+
+def forgetting(self: Any, point: Array, terms: Array) -> Array:
+    found = Variance.term_gradient(self, point, terms)
+    terms[:] = 0
+    return found
+
+
+def badly_transposed(self: Any, point: Array) -> Actions:
+    G = Brockett.gradient(self, point)
+    return Actions(G.shape, lambda X: G @ X, lambda X: -G.T @ X)
+
+
+def flat(self: Any, point: Array, gradient: Any, hessian: Any, vector: Array) -> Array:
+    return self.projection(point, dense(hessian))
+
+
+def wrong_sign(self: Any, point: Array, gradient: Any, hessian: Any, vector: Array) -> Array:
+    return self.projection(point, dense(hessian) + vector @ symmetric(point.T @ dense(gradient)))
+
+
+def flat_cone(self: Any, point: Array, gradient: Any, hessian: Any, vector: Array) -> Array:
+    return symmetric(point @ symmetric(dense(hessian)) @ point)
+
+
+def lopsided(self: Any, point: Array, direction: Array) -> Array:
+    return WEIGHTS * (np.triu(S) @ direction)
+
+
+def grown(self: Any, point: Array, block: int, step: float) -> Array:
+    return point + (point - LogDetTriplet.proximal_step(self, point, block, step))
+
+
+def next_block(self: Any, point: Array, block: int) -> Any:
+    return dataclasses.replace(LogDetTriplet.block_gradient(self, point, (block + 1) % 7), k=block)
+
+
+def half_steps(self: Any, state: Any, schedule: Array, etas: Array) -> Any:
+    return ReferenceEngine.advance(self, state, schedule, 0.5 * etas)
+
+
+def forgetful(self: Any, state: Any, schedule: Array, etas: Array) -> Any:
+    # The first step of a call is shorter: a memory that starts anew.
+    return ReferenceEngine.advance(self, state, schedule, np.r_[0.5 * etas[:1], etas[1:]])
+
+
+def rounded(self: Any, state: Any) -> dict[str, Array]:
+    return {name: np.float32(array).astype(float) for name, array in ReferenceEngine.pack(state).items()}
+
+
+def uncounted(self: Any, arrays: dict[str, Array], template: Any) -> Any:
+    return dataclasses.replace(ReferenceEngine.unpack(arrays, template), updates=0)
+
+
+def idle(self: Any, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
+    return dataclasses.replace(state, steps=state.steps + len(etas), updates=0)
+
+
+GENERATOR = np.random.default_rng(5)
+CALLS: list[int] = []
+
+
+def calls(t: Array) -> Array:
+    CALLS.append(len(t))
+    return np.full(len(t), 1.0 / len(CALLS))
+
+
+def falling(self: Any, t: Array) -> Array:
+    return 1.0 - t / 1e5
+
+
+def shuffled_once(self: Any, rng: np.random.Generator, start: int, size: int) -> Array:
+    order = vars(self).setdefault("order", rng.permutation(9))
+    return order[np.arange(start, start + size) % 9][:, None]
+
+
+# name, what the checks say of it, the law that must find it
+MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
+    # Geodesics
+    ("log too long", lambda: subspaces(log=scaled(Grassmann, "log", 1.5)), "exp and log"),
+    ("log reversed", lambda: subspaces(log=scaled(Grassmann, "log", -1.0)), "log and exp"),
+    ("dist too long", lambda: subspaces(dist=scaled(Grassmann, "dist", 3.0)), "distance"),
+    (
+        "log by projection where it is far",
+        lambda: subspaces(
+            log=lambda self, a, b: (Grassmann.log if self.dist(a, b) < 1.0 else Grassmann.projection)(
+                self, a, b
+            )
+        ),
+        "log and exp",
+    ),
+    ("diameter too small", lambda: subspaces(diameter=0.1), "triangle"),
+    ("dist constant", lambda: subspaces(dist=lambda self, a, b: 7.0), "triangle"),
+    ("dist squared", lambda: subspaces(dist=lambda self, a, b: Grassmann.dist(self, a, b) ** 2), "triangle"),
+    (
+        "dist ambient",
+        lambda: subspaces(dist=lambda self, a, b: float(np.linalg.norm(a @ a.T - b @ b.T))),
+        "distance",
+    ),
+    ("pair_mean is an end", lambda: subspaces(pair_mean=lambda self, a, b: a), "midpoint"),
+    ("exp is a retraction", lambda: subspaces(exp=lambda self, x, v: by_qr(self, x, v, 1.0)), "speed"),
+    ("curvature forgotten", lambda: frames(euclidean_to_riemannian_hessian=flat), "curvature"),
+    ("curvature with a wrong sign", lambda: frames(euclidean_to_riemannian_hessian=wrong_sign), "curvature"),
+    (
+        "default transport off the tangent space",
+        lambda: frames(default_transport=Shifted()),
+        "default transport",
+    ),
+    ("exp of twice v", lambda: subspaces(exp=lambda self, x, v: Grassmann.exp(self, x, 2 * v)), "speed"),
+    # Transport
+    (
+        "transport doubles",
+        lambda: subspaces(transport=lambda self, a, b, v: 2 * self.projection(b, v) if a is not b else v),
+        "transport nearby",
+    ),
+    ("transport normalises", lambda: frames(transport=normalising), "transport of sums"),
+    ("transport does nothing", lambda: frames(transport=lambda self, a, b, v: v), "transported"),
+    ("transport shrinks", lambda: frames(transport=scaled(Frames, "transport", 0.9)), "transport"),
+    # Tangent space
+    ("projection in place", lambda: frames(projection=writing), "manifold purity"),
+    (
+        "random points are one",
+        lambda: frames(random_point=lambda self, rng=None: np.eye(*self.shape)),
+        "randomness",
+    ),
+    (
+        "projection of subspaces",
+        lambda: frames(projection=lambda self, x, Z: dense(Z) - x @ (x.T @ dense(Z))),
+        "dimension",
+    ),
+    (
+        "projection without a half",
+        lambda: frames(projection=lambda self, x, Z: dense(Z) - 2 * x @ symmetric(x.T @ dense(Z))),
+        "projection",
+    ),
+    ("projection oblique", lambda: check_manifold(of(Ball, projection=oblique)), "orthogonality"),
+    (
+        "inner product doubled",
+        lambda: frames(inner_product=lambda self, x, a, b: 2 * float(np.vdot(a, b))),
+        "duality",
+    ),
+    (
+        "inner product lopsided",
+        lambda: frames(inner_product=lambda self, x, a, b: float(np.vdot(a, b) + a[0, 0] * b[1, 1])),
+        "symmetry",
+    ),
+    ("norm of another metric", lambda: frames(norm=lambda self, x, a: float(np.abs(a).max())), "bilinearity"),
+    (
+        "gradient of another metric",
+        lambda: cone(euclidean_to_riemannian_gradient=lambda self, x, G: symmetric(dense(G))),
+        "duality",
+    ),
+    ("dim of the ambient space", lambda: frames(dim=21), "dimension"),
+    (
+        "random vector not tangent",
+        lambda: frames(
+            random_tangent_vector=lambda self, x, rng=None: Euclidean(7, 3).random_tangent_vector(x, rng)
+        ),
+        "tangency",
+    ),
+    (
+        "random vector too long",
+        lambda: frames(random_tangent_vector=scaled(Frames, "random_tangent_vector", 2.0)),
+        "norm",
+    ),
+    (
+        "random point from a global state",
+        lambda: frames(random_point=lambda self, rng=None: Frames.random_point(self, GENERATOR)),
+        "randomness",
+    ),
+    (
+        "random vector always the same",
+        lambda: frames(
+            random_tangent_vector=lambda self, x, rng=None: Frames.random_tangent_vector(self, x, 0)
+        ),
+        "randomness",
+    ),
+    ("zero_vector of ones", lambda: frames(zero_vector=lambda self, x: np.ones(self.shape)), "zero"),
+    ("embedding doubled", lambda: frames(embedding=lambda self, x, v: 2 * v), "tangency"),
+    ("embedding with a constant", lambda: frames(embedding=lambda self, x, v: v + 1e-3), "linearity"),
+    (
+        "to_tangent_space of another space",
+        lambda: frames(to_tangent_space=lambda self, x, v: x @ (x.T @ v)),
+        "tangency",
+    ),
+    # Points
+    ("check_point takes all", lambda: frames(check_point=lambda self, x: None), "refusal"),
+    ("check_point takes NaN", lambda: frames(check_point=lax), "refusal"),
+    ("check_point takes nothing", lambda: frames(check_point=lambda self, x: "it is no frame"), "point"),
+    # Capabilities
+    (
+        "with_rank forgets the retraction",
+        lambda: check_manifold(
+            of(
+                FixedRankEmbedded,
+                6,
+                5,
+                2,
+                MetricProjection(),
+                with_rank=lambda self, k: FixedRankEmbedded(6, 5, k),
+            )
+        ),
+        "other rank",
+    ),
+    ("a block too few", lambda: cone(n_blocks=4), "blocks"),
+    (
+        "blocks twice as long",
+        lambda: cone(block_of=lambda self, Z, k: 2.0 * PositiveDefinite.block_of(self, Z, k)),
+        "blocks",
+    ),
+    ("max_step too long", lambda: cone(max_step=scaled(PositiveDefinite, "max_step", 1.1)), "step bound"),
+    ("safe_step beyond", lambda: cone(safe_step=scaled(PositiveDefinite, "safe_step", 2.0)), "step bound"),
+    # Retractions
+    ("QR without signs", lambda: moved_by(1, lambda m, x, v, t: np.linalg.qr(x + t * v)[0]), "zero step"),
+    ("too far", lambda: moved_by(1, lambda m, x, v, t: by_qr(m, x, 1.1 * v, t)), "rigidity"),
+    ("backwards", lambda: moved_by(1, lambda m, x, v, t: by_qr(m, x, -v, t)), "rigidity"),
+    ("t twice", lambda: moved_by(1, lambda m, x, v, t: by_qr(m, x, t * v, t)), "scaling"),
+    ("t forgotten", lambda: moved_by(1, lambda m, x, v, t: by_qr(m, x, v, 1.0)), "scaling"),
+    ("no way back", lambda: moved_by(1, lambda m, x, v, t: x + t * v), "staying"),
+    ("QR claims order 2", lambda: moved_by(2, by_qr), "order 2"),
+    ("in place", lambda: moved_by(1, in_place), "purity"),
+    ("t in place", lambda: moved_by(1, shortening), "purity"),
+    (
+        "velocity of the start",
+        lambda: along_the_cone(AffineExponential, velocity=lambda self, m, x, v, t: dense(v)),
+        "velocity",
+    ),
+    (
+        "velocity halved",
+        lambda: along_the_cone(SecondOrderPD, velocity=scaled(SecondOrderPD, "velocity", 0.5)),
+        "velocity",
+    ),
+    ("reach beyond", lambda: along_the_cone(Additive, reach=scaled(Additive, "reach", 3.0)), "reach"),
+    # Costs
+    ("gradient 1 % too long", lambda: on_frames(gradient=scaled(Brockett, "gradient", 1.01)), "gradient"),
+    (
+        "gradient with the wrong sign",
+        lambda: on_frames(gradient=scaled(Brockett, "gradient", -1.0)),
+        "gradient",
+    ),
+    (
+        "terms with the wrong sign",
+        lambda: on_subspaces(term_gradient=scaled(Variance, "term_gradient", -1.0)),
+        "sum of terms",
+    ),
+    (
+        "terms without a regulariser",
+        lambda: on_subspaces(gradient=lambda self, U: Variance.gradient(self, U) + U),
+        "sum of terms",
+    ),
+    (
+        "terms as means",
+        lambda: on_subspaces(
+            term_gradient=lambda self, U, i: len(A) * Variance.term_gradient(self, U, i) / len(i)
+        ),
+        "batches",
+    ),
+    ("repeated terms counted once", lambda: on_subspaces(term_gradient=counted_once), "batches"),
+    ("cost of the basis", lambda: check_cost(Problem(Grassmann(7, 3), Brockett())), "invariance"),
+    (
+        "cost of the factors",
+        lambda: check_cost(Problem(FixedRankEmbedded(6, 5, 2), of(Factors, share=1.0))),
+        "invariance",
+    ),
+    (
+        "cost of the PSD factor",
+        lambda: check_cost(Problem(PSDFixedRank(6, 2), of(Factors, share=1.0))),
+        "invariance",
+    ),
+    ("random value", lambda: on_frames(value=noisy), "repetition"),
+    ("gradient in place", lambda: on_frames(gradient=touching), "purity"),
+    ("hessian in place", lambda: on_frames(hessian=bending), "purity"),
+    ("terms in place", lambda: on_subspaces(term_gradient=forgetting), "purity"),
+    ("gradient badly transposed", lambda: on_frames(gradient=badly_transposed), "transposed gradient"),
+    ("gradient of the next block", lambda: metric(block_gradient=next_block), "block gradients"),
+    ("block_scale too small", lambda: metric(block_scale=lambda self, W, k: 0.0), "block gradients"),
+    ("proximal step grows", lambda: metric(proximal_step=grown), "proximal step"),
+    ("J of another function", lambda: fitted(lambda D: 3 * FIT @ D, lambda w: 3 * FIT.T @ w), "residuals"),
+    (
+        "J and its transposed differ",
+        lambda: fitted(lambda D: FIT @ D, lambda w: SKEW @ (FIT.T @ w)),
+        "transposed residuals",
+    ),
+    (
+        "value_and_gradient of another sign",
+        lambda: on_subspaces(value_and_gradient=lambda self, U: (self.value(U), -self.gradient(U))),
+        "shortcuts",
+    ),
+    (
+        "hessian_along of twice the Hessian",
+        lambda: on_subspaces(hessian_along=lambda self, U: lambda v: 2.0 * self.hessian(U, v)),
+        "shortcuts",
+    ),
+    (
+        "preconditioner_at another one",
+        lambda: on_subspaces(preconditioner_at=lambda self, U: lambda v: v),
+        "preconditioner",
+    ),
+    (
+        "preconditioner in place",
+        lambda: on_subspaces(precondition=lambda self, U, v: np.multiply(v, 0.5, out=v)),
+        "preconditioner",
+    ),
+    (
+        "row_gradient of other rows",
+        lambda: on_frames_by_rows(lambda self, X, terms: (terms[:1], self.term_gradient(X, terms)[:1])),
+        "row gradient",
+    ),
+    ("preconditioner negative", lambda: on_subspaces(precondition=lambda self, U, v: -v), "preconditioner"),
+    ("preconditioner negative along one", lambda: on_subspaces(precondition=reflected), "preconditioner"),
+    (
+        "preconditioner normalises",
+        lambda: on_subspaces(precondition=lambda self, U, v: v / np.linalg.norm(v)),
+        "preconditioner",
+    ),
+    (
+        "mixture without weights",
+        lambda: on_psd(mixture=lambda self, Ys: lambda c: EmbeddedCost.mixture(self, Ys)(np.ones(len(c)))),
+        "mixtures",
+    ),
+    (
+        "one agent's value for all",
+        lambda: check_cost(
+            Problem(Grassmann(7, 3), of(Agents, value=lambda self, U: 4 * self.agent_value(U, 0)))
+        ),
+        "agents",
+    ),
+    # Hessians
+    (
+        "Hessian without curvature, order 2",
+        lambda: hessian_of_frames(Polar(), euclidean_to_riemannian_hessian=flat),
+        "Hessian",
+    ),
+    (
+        "Hessian without curvature, order 1",
+        lambda: hessian_of_frames(retraction(1, by_qr), euclidean_to_riemannian_hessian=flat),
+        "Hessian",
+    ),
+    (
+        "Hessian with the wrong sign, order 1",
+        lambda: hessian_of_frames(retraction(1, by_qr), euclidean_to_riemannian_hessian=wrong_sign),
+        "Hessian",
+    ),
+    (
+        "Hessian of the flat cone, order 1",
+        lambda: hessian_of_cone(Additive(), euclidean_to_riemannian_hessian=flat_cone),
+        "Hessian",
+    ),
+    (
+        "Hessian of the flat cone, Schur",
+        lambda: hessian_of_cone(SchurExponential(), euclidean_to_riemannian_hessian=flat_cone),
+        "Hessian",
+    ),
+    (
+        "Hessian of another cost",
+        lambda: hessian_of_cone(Additive(), of(Likelihood, hessian=scaled(Likelihood, "hessian", 1.01))),
+        "Hessian",
+    ),
+    (
+        "Hessian lopsided",
+        lambda: check_hessian(Problem(Frames(), of(Brockett, hessian=lopsided))),
+        "Hessian symmetry",
+    ),
+    (
+        "Hessian of a unit vector",
+        lambda: check_hessian(
+            Problem(
+                Frames(),
+                of(Brockett, hessian=lambda self, X, v: Brockett.hessian(self, X, v) / np.linalg.norm(v)),
+            )
+        ),
+        "Hessian linearity",
+    ),
+    # Engines, samplers, step sizes
+    ("engine of half steps", lambda: engine(advance=half_steps), "compiled engine"),
+    ("engine without memory", lambda: engine(advance=forgetful), "exact split"),
+    ("engine packs in single precision", lambda: engine(pack=rounded), "exact packing"),
+    ("engine forgets a counter", lambda: engine(unpack=uncounted), "exact packing"),
+    ("engine stands still", lambda: engine(advance=idle), "movement"),
+    (
+        "sampler counts from 1",
+        lambda: check_sampler(FromDraw(lambda rng, start, size: 1 + rng.integers(9, size=(size, 1))), 9),
+        "range",
+    ),
+    (
+        "sampler of one row",
+        lambda: check_sampler(of(Cyclic, 9, draw=lambda self, rng, start, size: np.zeros((1, size), int))),
+        "shape",
+    ),
+    (
+        "sampler with its own generator",
+        lambda: check_sampler(FromDraw(lambda rng, start, size: GENERATOR.integers(9, size=(size, 1))), 9),
+        "repeatability",
+    ),
+    (
+        "terms from -1",
+        lambda: check_sampler(FromDraw(lambda rng, start, size: rng.integers(9, size=(size, 1)) - 1), 9),
+        "range",
+    ),
+    ("sampler that shuffles once", lambda: check_sampler(of(Cyclic, 9, draw=shuffled_once)), "repeatability"),
+    (
+        "step sizes 1/t",
+        lambda: check_step_size(of(Constant, 0.1, __call__=lambda self, t: 0.1 / t)),
+        "step sizes",
+    ),
+    ("step sizes below 0", lambda: check_step_size(of(Constant, 0.1, __call__=falling)), "step sizes"),
+    ("step sizes count calls", lambda: check_step_size(FromFunction(calls)), "step sizes of parts"),
+]
+
+
+@each_row(("checks", "law"), [one[1:] for one in MUTANTS])
+def test_a_wrong_part_is_found_by_its_law(checks: Callable[[], list[Check]], law: str) -> None:
+    failed = {check.name: check for check in checks() if not check}
+    assert law in failed, sorted(failed)
+    assert "likely cause: " in failed[law].detail
+    assert "but it raised" not in failed[law].detail or law == "reach"
+
+
+def test_every_law_has_a_part_that_breaks_it() -> None:
+    laws = {
+        law.name for laws in (MANIFOLD, RETRACTION, COST, HESSIAN, ENGINE, SAMPLER, STEP_SIZE) for law in laws
+    }
+    # Parts that break the laws of precision are in test_single_precision.py.
+    found = {law for *_, law in MUTANTS} | {"precision", "retracted precision"}
+    assert found == laws | {"rigidity", "order 2", "gradient", "Hessian"}
+    page = (Path(__file__).parents[2] / "docs" / "extend" / "index.md").read_text(encoding="utf-8")
+    assert not [law for law in laws if not re.search(rf"[|,] {law}[,;]? ", page)]
+
+
+def test_mistakes_in_the_library_can_still_be_made() -> None:
+    assert not list(filter(None, map(mutation.Mutant.flaw, mutation.MUTANTS)))
+    assert len({mutant.name for mutant in mutation.MUTANTS}) == len(mutation.MUTANTS)
+
+
+# Right parts: of strangers, and of the library
+
+
+def foreign(seed: int) -> list[Check]:
+    checks: list[Check] = []
+    for made in (
+        pymanopt.manifolds.Sphere(5),
+        pymanopt.manifolds.Sphere(4, 3),
+        pymanopt.manifolds.Stiefel(6, 2),
+        pymanopt.manifolds.Oblique(5, 3),
+        pymanopt.manifolds.SpecialOrthogonalGroup(4),
+        pymanopt.manifolds.SymmetricPositiveDefinite(4),
+        pymanopt.manifolds.Grassmann(6, 2),
+        pymanopt.manifolds.Grassmann(5, 2, k=2),
+        # Factors of full rank: close to one all arrays are points, though fewer directions are tangent.
+        pymanopt.manifolds.PSDFixedRank(5, 2),
+    ):
+        manifold = from_pymanopt(made)
+        checks += check_manifold(manifold, seed) + check_retraction(
+            manifold.default_retraction, manifold, seed
+        )
+    adapter = from_pymanopt(pymanopt.manifolds.Stiefel(7, 3))
+    return (
+        checks
+        + check_cost(Problem(adapter, Brockett()), seed)
+        + check_hessian(Problem(adapter, Brockett()), seed)
+    )
+
+
+def geometry(seed: int) -> list[Check]:
+    checks: list[Check] = []
+    for manifold in (Frames(), Ball(), Frames(4, 1)):
+        checks += check_manifold(manifold, seed) + check_retraction(
+            manifold.default_retraction, manifold, seed
+        )
+    return checks + check_retraction(retraction(1, by_qr), Frames(), seed)
+
+
+def costs(seed: int) -> list[Check]:
+    cone, frames, subspaces = PositiveDefinite(7), Frames(), Grassmann(7, 3)
+    checks = check_cost(Problem(frames, Brockett()), seed) + check_hessian(Problem(frames, Brockett()), seed)
+    for cost in (Variance(), Agents()):
+        checks += check_cost(Problem(subspaces, cost), seed)
+    for manifold in (subspaces, of(Grassmann, 7, 3, QR())):
+        checks += check_hessian(Problem(manifold, Variance()), seed)
+    first = of(Frames, default_retraction=retraction(1, by_qr))
+    checks += check_hessian(Problem(first, Brockett()), seed)
+    for move in (SecondOrderPD(), AffineExponential(), Additive(), SchurExponential()):
+        checks += check_hessian(Problem(of(PositiveDefinite, 7, move), Likelihood()), seed)
+    checks += check_cost(Problem(cone, Likelihood()), seed) + check_cost(
+        Problem(PSDFixedRank(5, 2), Lengths()), seed
+    )
+    checks += check_cost(Problem(cone, LogDetTriplet(A[:20], triplets, **METRIC)), seed)
+    for matrices in (FixedRankEmbedded(6, 5, 2), PSDFixedRank(6, 2), PolarPSD(6, 2)):
+        checks += check_cost(Problem(matrices, Factors()), seed)
+    # A sparse gradient, and terms of it.
+    rows, columns = sp.eye_array(6).tocsr()[[0, 1, 5, 5]], sp.eye_array(5).tocsr()[[4, 1, 2, 0]]
+    bilinear = BilinearSum(rows, columns, squared, np.arange(4.0))
+    return checks + check_cost(Problem(FixedRankEmbedded(6, 5, 2), bilinear), seed)
+
+
+def runs(seed: int) -> list[Check]:
+    checks = check_engine(SUM, rng=seed, engine="reference", steps=30, step_size=0.01)
+    product = Product([Grassmann(5, 2), Power(Euclidean(2, 3), 2)])
+    checks += check_manifold(product, seed)
+    for sampler in (Uniform(9), Uniform(9, 3), ShuffledEpochs(9, 2), Cyclic(9), GaussSouthwell(9)):
+        checks += check_sampler(sampler, rng=seed)
+    for rule in (Constant(0.1), InverseSqrt(1.0), FromFunction(lambda t: 0.5**t)):
+        checks += check_step_size(rule)
+    return checks + check_step_size(FromFunction(lambda t: np.linspace(1.0, 0.0, 70)[t]), steps=70)
+
+
+RIGHT = {"pymanopt": foreign, "geometry": geometry, "costs": costs, "runs": runs}
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_right_parts_pass(kind: str) -> None:
+    checks = RIGHT[kind](0)
+    assert not [str(check) for check in checks if not check]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_no_false_alarm(seed: int) -> None:
+    from rmopt.checks import run_catalogue
+
+    checks = [check for right in RIGHT.values() for check in right(seed)]
+    checks += run_catalogue([one.name for one in instances()], seed)
+    assert not [str(check) for check in checks if not check]
+
+
+def test_check_gradient_tells_of_the_first_broken_law() -> None:
+    problem = Problem(Grassmann(7, 3), of(Variance, term_gradient=scaled(Variance, "term_gradient", -1.0)))
+    found = check_gradient(problem)
+    assert not found
+    assert found.name == "sum of terms"
+    assert check_gradient(SUM).name == "gradient"
+
+
+def test_a_point_in_another_form_is_the_same_point() -> None:
+    from rmopt.checks.derivatives import _other_form
+
+    rng = np.random.default_rng(3)
+    for manifold in (
+        FixedRankEmbedded(6, 5, 2),
+        PSDFixedRank(6, 2),
+        Grassmann(6, 2),
+        Power(Grassmann(6, 1), 2),
+    ):
+        point = manifold.random_point(rng)
+        form = _other_form(manifold, point, rng)
+        assert manifold.check_point(form) is None
+        if isinstance(point, LowRankPoint | PSDPoint):
+            assert np.allclose(dense(form.as_ambient()), dense(point.as_ambient()))
+            assert not np.allclose(corner(form), corner(point))
+        else:
+            assert manifold.dist(point, form) < 1e-12
+
+
+def test_a_minimum_is_no_false_alarm() -> None:
+    rng = np.random.default_rng(0)
+    manifold = FixedRankEmbedded(6, 5, 2)
+    truth = manifold.random_point(rng)
+    rows, columns = rng.standard_normal((30, 6)), rng.standard_normal((30, 5))
+    cost = BilinearSum(rows, columns, squared, truth.bilinear(rows, columns))
+    assert not [str(check) for check in check_cost(Problem(manifold, cost), point=truth) if not check]
+
+
+def test_other_laws_of_a_retraction_that_writes_into_what_it_is_given_measure_what_it_does() -> None:
+    for move in (in_place, shortening):
+        assert [check.name for check in moved_by(1, move) if not check] == ["purity"]
+
+
+def test_a_part_that_raises_is_a_broken_law_and_a_missing_capability_is_none() -> None:
+    def broken(self: Any, a: Any, b: Any, v: Any) -> Any:
+        raise ValueError("operands could not be broadcast together")
+
+    failed = {check.name: check.detail for check in frames(transport=broken) if not check}
+    assert set(failed) == {
+        "manifold purity", "precision", "transport", "transported", "transport of sums", "transport nearby"
+    }  # fmt: skip
+    assert "raised ValueError: operands" in failed["transport"]
+    # Frames far from each other have no distance, and the order is measured by it.
+    jumping = retraction(1, lambda manifold, x, v, t: np.linalg.qr(x + t * v)[0])
+    failed = {check.name: check.detail for check in check_retraction(jumping, Stiefel(6, 2)) if not check}
+    assert set(failed) == {"rigidity", "order 1", "zero step"}
+    assert "raised MissingCapabilityError: no geodesic" in failed["order 1"]
+    names = {check.name for check in frames()}
+    assert not names & {"exp and log", "midpoint", "distance", "speed", "other rank", "blocks"}

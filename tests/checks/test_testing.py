@@ -1,0 +1,506 @@
+"""The laws as somebody else's test suite takes them: solvers right and wrong, pytest, hypothesis."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from descent_parts import Quadratic
+from tabled import each_row
+
+import rmopt
+from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem, autograd_cost
+from rmopt.checks import (
+    check_block_engine,
+    check_cost,
+    check_engine,
+    check_gradient,
+    check_hessian,
+    check_instance,
+    check_manifold,
+    check_retraction,
+    check_sampler,
+    check_solver,
+    check_step_size,
+)
+from rmopt.checks.catalogue import Instance, instances
+from rmopt.checks.report import Law
+from rmopt.checks.solver import SOLVER
+from rmopt.core import Cost
+from rmopt.core.cost import as_sum
+from rmopt.costs import ConstrainedProblem, LogDetTriplet
+from rmopt.engines import ReferenceEngine
+from rmopt.manifolds import (
+    Elliptope,
+    Euclidean,
+    FixedRankEmbedded,
+    Grassmann,
+    PositiveDefinite,
+    Product,
+    PSDFixedRank,
+    Sphere,
+    Stiefel,
+)
+from rmopt.retractions import QR, Normalisation
+from rmopt.solvers import (
+    LBFGS,
+    SGD,
+    AdaptiveCubics,
+    ConjugateGradient,
+    Constant,
+    Converged,
+    GradientDescent,
+    Hybrid,
+    Momentum,
+    Solver,
+    TrustRegions,
+)
+from rmopt.solvers.samplers import Uniform
+from rmopt.testing import checks_of, parametrize_with_laws
+
+FLAT = Problem(Euclidean(4, 3), autograd_cost(lambda X: ((X - 1.0) ** 2).sum() + (X**4).sum()))
+PLANE = Problem(Grassmann(7, 2), autograd_cost(lambda U: -(U.T @ (np.diag(np.arange(7.0)) @ U)).trace()))
+
+
+class Ball(NamedTuple):
+    """Where a heavy ball is, and how fast."""
+
+    point: Any
+    speed: Any
+    steps: int = 0
+    updates: int = 0
+
+
+class HeavyBall(Solver):
+    """A solver as a stranger writes it: gradient descent with momentum, and a little noise."""
+
+    max_iter = 12
+
+    def __init__(self, length: float = 0.02) -> None:
+        self.length = length
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+        return problem, seed
+
+    def begin(self, work: Any, point: Any) -> Ball:
+        return Ball(point, work[0].manifold.zero_vector(point))
+
+    def noise(self, work: Any, state: Ball) -> Any:
+        rng = np.random.default_rng([work[1], 7, state.steps])
+        return 1e-4 * work[0].manifold.random_tangent_vector(state.point, rng)
+
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        if steps == 0:
+            return state
+        problem, point = work[0], state.point
+        downhill = problem.riemannian_gradient(point) * -self.length + self.noise(work, state)
+        speed = state.speed * 0.5 + downhill
+        end = problem.manifold.retraction(point, speed)
+        carried = problem.manifold.transport(point, end, speed)
+        return Ball(end, carried, state.steps + 1, state.updates + 1)
+
+
+class Uphill(HeavyBall):
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        done = super().advance(work, state, steps)
+        return done._replace(point=state.point + (state.point - done.point))
+
+
+class OffTheManifold(HeavyBall):
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        done = super().advance(work, state, steps)
+        return done._replace(point=done.point[:, :2])
+
+
+class Unrepeatable(HeavyBall):
+    def noise(self, work: Any, state: Ball) -> Any:
+        return 1e-4 * work[0].manifold.random_tangent_vector(state.point)
+
+
+class Forgetful(HeavyBall):
+    """It keeps its speed outside of the state."""
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+        return problem, seed, {}
+
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        if steps == 0:
+            return state
+        done = super().advance(work[:2], state._replace(speed=work[2].get("speed", state.speed)), steps)
+        work[2]["speed"] = done.speed
+        return done._replace(speed=0.0 * done.speed)
+
+
+class Changing(HeavyBall):
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        self.length *= 0.9
+        return super().advance(work, state, steps)
+
+
+class Hasty(HeavyBall):
+    """It never moves, and says that it has converged."""
+
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        return state._replace(steps=state.steps + steps)
+
+    def finished(self, work: Any, state: Ball) -> str | None:
+        return Converged("it is there") if state.steps > 2 else None
+
+
+class Unstoppable(HeavyBall):
+    def run(self, *arguments: Any, stop: Any = None, **options: Any) -> Any:
+        return super().run(*arguments, **options)
+
+
+class Restless(HeavyBall):
+    """It does not begin where it is told to."""
+
+    max_iter = 3
+
+    def begin(self, work: Any, point: Any) -> Ball:
+        return super().begin(work, point + 1.5)
+
+
+class Boastful(HeavyBall):
+    """Its cost is that of the first point."""
+
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+        return problem, seed, {}
+
+    def observe(self, work: Any, state: Ball) -> dict[str, float]:
+        return {"cost": work[2].setdefault("cost", work[0].value(state.point))}
+
+
+class Wearing(HeavyBall):
+    """Its states are one, which changes."""
+
+    def advance(self, work: Any, state: Ball, steps: int) -> Ball:
+        done = super().advance(work, state, steps)
+        state.point[...] = done.point
+        return done._replace(point=state.point)
+
+
+WRONG = {
+    "descent": Uphill, "end": OffTheManifold, "repetition": Unrepeatable, "resumption": Forgetful,
+    "solver purity": Changing, "convergence": Hasty, "criteria": Unstoppable, "given start": Restless,
+    "observed": Boastful,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", WRONG)
+def test_a_wrong_solver_is_found_by_its_law(broken: str) -> None:
+    failed = {check.name: check.detail for check in check_solver(WRONG[broken](), FLAT) if not check}
+    assert broken in failed, sorted(failed)
+    assert "likely cause: " in failed[broken]
+
+
+def test_every_law_of_solvers_has_one_that_breaks_it() -> None:
+    names = {law.name for law in SOLVER}
+    assert names == set(WRONG)
+    page = (Path(__file__).parents[2] / "docs" / "extend" / "index.md").read_text(encoding="utf-8")
+    assert not [name for name in names if not re.search(rf"[|,] {name}[,;]? ", page)]
+
+
+SOLVERS = [
+    HeavyBall(), GradientDescent(max_iter=20), ConjugateGradient(max_iter=20), LBFGS(max_iter=20),
+    TrustRegions(max_iter=6), AdaptiveCubics(max_iter=6), Hybrid(max_iter=10),
+    SGD(Constant(0.01), max_iter=40),
+]  # fmt: skip
+
+
+@parametrize_with_laws([(solver, problem) for solver in SOLVERS for problem in (FLAT, PLANE)], seeds=[0])
+def test_right_solvers(check: Any) -> None:
+    check()
+
+
+ENGINE = ReferenceEngine(FLAT.manifold, as_sum(FLAT.cost), FLAT.manifold.default_retraction)
+PARTS = [
+    FixedRankEmbedded(6, 5, 2), FLAT, PLANE, (QR(), Grassmann(6, 2)), Uniform(20), Constant(0.1), (ENGINE, FLAT),
+]  # fmt: skip
+
+
+def test_parts_of_every_kind() -> None:
+    small = next(one for one in instances() if one.name == "euclidean-4-3")
+    for part in (*PARTS, small):
+        checks = checks_of(part, seed=1)
+        assert checks
+        assert not [str(check) for check in checks if not check]
+
+
+def test_what_has_no_laws_is_named_when_tests_are_collected() -> None:
+    for part in (FLAT.cost, (FLAT.manifold, QR()), "grassmann", None, (1, 2, 3)):
+        with pytest.raises(InvalidInputError, match=r"there are no laws for .*; give a manifold, a problem"):
+            parametrize_with_laws([part])
+    with pytest.raises(InvalidInputError, match=r"parts = .* must be a sequence"):
+        parametrize_with_laws(3)  # type: ignore[arg-type]
+
+
+THEIRS = """
+import numpy as np
+from rmopt import Problem
+from rmopt.core import Cost
+from rmopt.manifolds import Grassmann
+from rmopt.testing import parametrize_with_laws
+
+class Rayleigh(Cost):
+    def __init__(self, factor): self.factor = factor
+    def value(self, point): return -0.5 * float(np.vdot(point, np.arange(7.0)[:, None] * point))
+    def gradient(self, point): return self.factor * np.arange(7.0)[:, None] * point
+
+@parametrize_with_laws([Problem(Grassmann(7, 2), Rayleigh(factor)) for factor in (-1.0, -0.9)])
+def test_laws(check):
+    check()
+"""
+
+
+def test_ten_lines_in_somebody_elses_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(THEIRS, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), str(tmp_path)]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert "3 failed, 3 passed" in found.stdout, found.stdout + found.stderr
+    assert "laws are broken" in found.stdout
+    assert "likely cause: a factor, a sign" in " ".join(found.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "manifold",
+    [
+        FixedRankEmbedded(6, 5, 3), PSDFixedRank(5, 2), PositiveDefinite(4), Grassmann(6, 2),
+        Product([PositiveDefinite(3), FixedRankEmbedded(4, 4, 2)]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_strategies_draw_what_they_say(manifold: Any) -> None:
+    pytest.importorskip("hypothesis")
+    from hypothesis import given, settings
+
+    from rmopt.testing import strategies
+
+    conditions = []
+
+    @settings(max_examples=10, deadline=None, database=None)
+    @given(strategies.points(manifold), strategies.ill_conditioned_points(manifold, worst=1e6))
+    def points(point: Any, ill: Any) -> None:
+        assert manifold.check_point(point) is None
+        assert manifold.check_point(ill) is None
+        if isinstance(manifold, PositiveDefinite):
+            conditions.append(np.linalg.cond(ill))
+
+    @settings(max_examples=10, deadline=None, database=None)
+    @given(strategies.tangents(manifold), strategies.tangents(manifold, harsh=True))
+    def tangents(pair: Any, harsh: Any) -> None:
+        for point, vector in (pair, harsh):
+            again = manifold.to_tangent_space(point, vector)
+            assert manifold.norm(point, vector - again) <= 1e-6 * manifold.norm(point, vector)
+
+    points()
+    tangents()
+    if conditions:
+        assert max(conditions) <= 1.01e6
+        assert min(conditions) < 10.0 < max(conditions)
+
+
+def test_random_problems_obey_the_laws() -> None:
+    pytest.importorskip("hypothesis")
+    from hypothesis import given, settings
+
+    from rmopt.testing import strategies
+
+    @settings(max_examples=5, deadline=None, database=None)
+    @given(strategies.problems(Grassmann(6, 2)), strategies.problems(FixedRankEmbedded(5, 4, 2)))
+    def laws(one: Problem, other: Problem) -> None:
+        for problem in (one, other):
+            # Costs of orthonormal columns would be constant to rounding beside a condition of 1.
+            assert np.linalg.cond(problem.cost.A) > 3.0  # type: ignore[attr-defined]
+            assert all(checks_of(problem))
+
+    laws()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_run_that_diverges_is_a_broken_law() -> None:
+    with pytest.raises(DivergedError):
+        HeavyBall(length=50.0).run(FLAT, random_state=0)
+    assert not all(check_solver(HeavyBall(length=50.0), FLAT))
+
+
+Array = np.ndarray
+
+
+def test_constraints_are_checked_and_costs_of_one_factor_found() -> None:
+    wrong = type("Wrong", (Quadratic,), {"gradient": lambda self, x: 3.0 * x})()
+    assert not check_gradient(ConstrainedProblem(Sphere(5), Quadratic(), equalities=[wrong]))
+    slope = np.random.default_rng(0).standard_normal((5, 2))
+    failed = [
+        one.name
+        for one in check_cost(Problem(Elliptope(5, 2), rmopt.autograd_cost(lambda Y: (Y * slope).sum())))
+        if not one
+    ]
+    assert failed == ["invariance"]
+
+
+def test_a_retraction_that_forgets_the_sign_is_found() -> None:
+    class Forward(Normalisation):
+        def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+            return super().__call__(manifold, point, tangent, abs(t))
+
+    assert "scaling" in [one.name for one in check_retraction(Forward(), Sphere(5)) if not one]
+
+
+def test_retractions_are_checked_by_their_names_and_kinked_costs_by_all_other_laws() -> None:
+    assert all(check_retraction("exponential", Sphere(3)))
+    cost = LogDetTriplet(np.eye(3), [[0, 1, 2]], sparsity=0.1)
+    instance = Instance("sparse", PositiveDefinite(3), [], {"hinge": Problem(PositiveDefinite(3), cost)})
+    names = [check.name for check in check_instance(instance)]
+    assert "repetition" in names
+    assert "gradient" not in names
+
+
+@each_row(
+    "call",
+    [
+        lambda: check_gradient(Sphere(3)),  # type: ignore[arg-type]
+        lambda: check_manifold(Sphere),  # type: ignore[arg-type]
+        lambda: check_retraction(Sphere(3), Normalisation()),  # type: ignore[arg-type]
+        lambda: check_cost(Problem(Sphere(5), Quadratic()), point=np.ones(3)),
+        # An array of integers is a seed to numpy.
+        lambda: check_gradient(Problem(Sphere(3), Quadratic()), np.array([1, 0, 0])),
+        lambda: check_hessian(Problem(Sphere(3), Quadratic()), np.array([1.0, 0.0, 0.0])),
+        lambda: check_retraction(3, Sphere(3)),  # type: ignore[arg-type]
+        lambda: check_engine("x"),  # type: ignore[arg-type]
+        lambda: check_block_engine(FLAT, Normalisation()),
+        lambda: check_sampler(3),  # type: ignore[arg-type]
+        lambda: check_solver("x", FLAT),  # type: ignore[arg-type]
+        lambda: check_solver(GradientDescent(), "x"),  # type: ignore[arg-type]
+        lambda: check_step_size(0.1),  # type: ignore[arg-type]
+        lambda: FixedRankEmbedded(20, 16, 3).from_matrix(sp.csr_array((20, 16))),
+        lambda: PSDFixedRank(20, 3).from_matrix(sp.csr_array((20, 20))),
+    ],
+)
+def test_arguments_of_checks_and_zeros_are_refused_by_name(call: Callable[[], Any]) -> None:
+    with pytest.raises(InvalidInputError, match=r"must be an? |must be one with blocks|is not on|is zero"):
+        call()
+
+
+def test_a_value_that_depends_on_the_basis_now_and_then() -> None:
+    class Jumping(Quadratic):
+        def value(self, point: Any) -> float:
+            return super().value(point) + (point[0, 0] > 0.3)
+
+    problem = Problem(Grassmann(5, 2), Jumping())
+    assert sum(not all(check_cost(problem, rng)) for rng in range(10)) >= 4
+
+
+def test_a_solver_that_cannot_run_is_not_said_to_obey() -> None:
+    place = Product([FixedRankEmbedded(5, 4, 2), Grassmann(5, 2)])
+    problem = Problem(
+        place, rmopt.autograd_cost(lambda W, U: anp.sum((W[0] @ W[1].T) ** 2) + anp.sum(U.T @ U))
+    )
+    with pytest.raises(MissingCapabilityError, match=r"compiled"):
+        check_solver(SGD(0.01, rule=Momentum(0.5), engine="compiled"), problem)
+
+
+class Cubes(Cost):
+    def value(self, point: Array) -> float:
+        return float(np.sum(point**3))
+
+    def gradient(self, point: Array) -> Array:
+        return 3 * point**2
+
+
+class Place(NamedTuple):
+    point: Any
+    steps: int
+    updates: int
+
+
+class Leak(Solver):
+    """It keeps the gradients of its first run."""
+
+    def __init__(self) -> None:
+        self.max_iter, self._kept = 20, {}
+
+    def begin(self, work: Any, point: Any) -> Place:
+        return Place(point, 0, 0)
+
+    def advance(self, work: Any, state: Place, steps: int) -> Place:
+        if steps == 0:
+            return state
+        gradient = self._kept.setdefault(state.steps, work.riemannian_gradient(state.point))
+        tangent = work.manifold.projection(state.point, gradient) * -0.05
+        return Place(work.manifold.retraction(state.point, tangent), state.steps + 1, state.updates + 1)
+
+
+def test_a_memory_of_the_first_run_is_found() -> None:
+    failed = {check.name for check in check_solver(Leak(), Problem(Stiefel(6, 2), Cubes())) if not check}
+    assert {"repetition", "solver purity"} <= failed
+
+
+def test_a_state_that_changes_in_place_is_found() -> None:
+    failed = {check.name: check.detail for check in check_solver(Wearing(), FLAT) if not check}
+    assert "`advance` changed the state" in failed["solver purity"]
+
+
+def test_seeds_from_a_generator_are_for_all_parts() -> None:
+    mark = parametrize_with_laws([Sphere(3), Sphere(4)], seeds=(i for i in range(3)))
+    assert len(mark.args[1]) == 6
+
+
+@pytest.mark.parametrize("constant", [1e4, 1e8, 1e12, 1e14])
+def test_a_constant_hides_no_wrong_gradient(constant: float) -> None:
+    for factor in (1.1, -1.0):
+        A = np.random.default_rng(0).standard_normal((8, 8))
+        square, wrong = A + A.T, factor * (A + A.T)
+
+        class Shifted(Cost):
+            def value(self, X: Any, square: Any = square) -> float:
+                return 0.5 * float(np.sum(X * (square @ X))) + constant
+
+            def gradient(self, X: Any, wrong: Any = wrong) -> Any:
+                return wrong @ X
+
+        problem = Problem(Stiefel(8, 3), Shifted())
+        assert not any(check_gradient(problem, rng=seed) for seed in range(3))
+
+
+def test_no_law_makes_a_square_of_a_long_column() -> None:
+    tracemalloc.start()
+    try:
+        assert all(check_manifold(Sphere(4000)))
+        assert tracemalloc.get_traced_memory()[1] < 4000**2
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_wrong_beyond_all_numbers_is_not_called_exact() -> None:
+    broken = Law("law", "It holds", "a slip", 1.0, lambda about: np.inf).check("part", None)
+    assert broken is not None
+    assert broken.numbers == "inf, at most 1"
+
+
+def test_a_retraction_that_says_order_1_is_not_told_to_say_so() -> None:
+    class Halved(Normalisation):
+        order = 1
+
+        def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+            return super().__call__(manifold, point, tangent, 0.5 * t)
+
+    for law in check_retraction(Halved(), Sphere(4))[:2]:
+        assert "cause: the curve does not start at x with velocity" in law.detail
+
+
+def test_a_constant_beside_which_a_right_hessian_fails_is_named() -> None:
+    problem = Problem(Sphere(5), autograd_cost(lambda x: 1e10 + (x**4).sum()))
+    for seed in range(10):
+        slope, *others = check_hessian(problem, seed)
+        assert all(others)
+        assert slope or "cause: a constant that hides it in its rounding; subtract it" in slope.detail

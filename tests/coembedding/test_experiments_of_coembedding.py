@@ -1,0 +1,208 @@
+"""The experiments of the co-embedding family, end to end and small."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cells_kept import cells_in
+from sklearn.datasets import load_digits
+from tabled import each_row
+
+from problems.coembedding import baselines, tagging_experiment
+from problems.coembedding.claims import optima_claims, table_claims
+from problems.coembedding.experiment import coembedding
+from problems.coembedding.methods import METHODS, Searched
+from problems.coembedding.regression_experiment import METHODS as STRATEGIES
+from problems.coembedding.regression_experiment import metric_regression
+from problems.coembedding.tagging_experiment import tagging
+from problems.data import TagBundle, load
+from rmopt.core import InvalidInputError
+from rmopt.experiments import Outcome, Run
+
+
+def test_classification_beside_baselines_and_local_optima(run: Run) -> None:
+    options: dict[str, Any] = {
+        "seeds": 2, "rows": 60, "methods": "ila,cc-svm", "betas": "1,5", "folds": 2, "starts": 3,
+        "optima_rows": 20, "thresholds": True, "select_by": "f1_calibrated",
+    }  # fmt: skip
+    outcome = coembedding(run, **options)
+    labels = ["ILA", "CC, SVM"]
+    aims = [f"{label}, for {aim}" for aim in ("F1", "Hamming") for label in labels]
+    assert [row["method"] for row in outcome.rows] == labels + aims
+    assert all(50.0 < row["hamming"] <= 100.0 for row in outcome.rows)
+    used = outcome.parameters["used"]
+    assert list(used) == labels
+    assert [one["beta"] in (1.0, 5.0) for one in used["ILA"]] == [True, True]
+    assert max(one["gap"] for one in used["ILA"]) <= 1e-4
+    assert all(len(chosen) == 2 for chosen in used.values())
+    assert run.path("scores.png").stat().st_size > 5000
+    assert run.path("optima.png").stat().st_size > 5000
+    assert len(outcome.claims) == 8
+    assert [claim.claim.split()[2] for claim in outcome.claims[3:6]] == ["Hamming", "micro-F1", "macro-F1"]
+    lines = cells_in(run.out)
+    # With the local optima, which take the longest.
+    assert len(lines) == 5
+    again = coembedding(run, **options, resume=True)
+    assert again.rows == outcome.rows
+    assert len(cells_in(run.out)) == len(lines)
+
+
+def test_baselines_alone_and_no_random_starts(run: Run) -> None:
+    outcome = coembedding(run, seeds=1, rows=60, methods="br-lr", folds=2, starts=0)
+    assert len(outcome.rows) == 1
+    assert outcome.claims == []
+    (chosen,) = outcome.parameters["used"]["BR, LR"]
+    assert chosen
+    assert not run.path("optima.png").exists()
+    # Baselines choose in the same folds by the same measure: another one is another result.
+    coembedding(run, seeds=1, rows=60, methods="br-lr", folds=2, starts=0, select_by="hamming", resume=True)
+    assert len(cells_in(run.out)) == 2
+
+
+def test_selection_by_hamming_score(run: Run) -> None:
+    outcome = coembedding(
+        run, seeds=1, rows=100, methods="ila", betas="1,1000", folds=2, select_by="hamming", starts=0
+    )
+    assert [one["beta"] for one in outcome.parameters["used"]["ILA"]] == [1.0]
+
+
+def test_conic_solvers_take_part_where_cvxpy_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cvxpy", None)
+    with pytest.raises(InvalidInputError, match=r"cvxpy cannot be imported.*CLARABEL"):
+        metric_regression(run, sizes="4", samples="12", methods="clarabel")
+    monkeypatch.undo()
+    pytest.importorskip("cvxpy", reason="needs cvxpy, which the extra [test] brings.")
+    outcome = metric_regression(run, sizes="4,9", samples="12", methods="clarabel,scs")
+    assert all(abs(row["relative_error"]) < 1e-5 for row in outcome.rows)
+    assert outcome.claims == []
+
+
+def test_strategies_of_growth(run: Run) -> None:
+    ours = [name for name in STRATEGIES if name not in ("clarabel", "scs")]
+    outcome = metric_regression(run, sizes="4,9", samples="12", methods=",".join(ours), time_limit=20.0)
+    assert len(outcome.rows) == 2 * len(ours)
+    for row in outcome.rows:
+        assert abs(row["relative_error"]) < 1e-4
+        assert row["rank"] == row["n"]
+    rounds = {row["method"]: row["rounds"] for row in outcome.rows if row["n"] == 9}
+    assert rounds["exponential"] < rounds["linear (Zhang et al.)"]
+    assert len(outcome.claims) == 2
+    assert run.path("times.png").stat().st_size > 5000
+
+
+def test_a_time_limit_ends_a_strategy(run: Run) -> None:
+    outcome = metric_regression(run, sizes="12", samples="30", methods="linear", time_limit=1e-9)
+    assert outcome.rows[0]["rounds"] == 1
+    assert outcome.rows[0]["relative_error"] > 1.0
+    assert outcome.claims == []
+
+
+def test_people_are_told_where_the_edge_of_a_grid_is_best(tmp_path: Path, capsys: Any) -> None:
+    about: dict[str, Any] = {"seeds": 1, "rows": 60, "folds": 2, "starts": 0, "methods": "ila"}
+    told = "at the edge of its grid on 1 of 1 splits; try more --betas"
+    beta = coembedding(Run("test", 0, tmp_path), betas="1,2,5", **about).parameters["used"]["ILA"][0]["beta"]
+    assert (told in " ".join(capsys.readouterr().out.split())) is (beta != 2)
+    X, Y = load_digits(return_X_y=True)
+    for cs, edge in (([1e-9, 1e-8, 1e-3], True), ([1e-9, 1e-3], False)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(baselines, "UNIT_CS", cs), patch.setattr(baselines, "LONG_CS", cs)
+            model = Searched("br", "lr", cv=2).fit(X[:80], np.eye(10, dtype=int)[Y[:80]])
+        assert model.chosen_["edge"] is edge, model.chosen_
+
+
+@pytest.mark.parametrize("growth", ["linear", "exponential"])
+def test_tags(run: Run, growth: str) -> None:
+    outcome = tagging(run, betas="30,300", growth=growth, columns=2, tol=0.2, seeds=1, rank=4)
+    names = [row["method"] for row in outcome.rows]
+    assert names == ["ILA, β = 30", "ILA, β = 300", "Pairwise interactions, k = 4"]
+    assert outcome.rows[0]["rank"] > outcome.rows[1]["rank"]
+    assert all(0.0 < row["f1"] < 1.0 for row in outcome.rows)
+    assert outcome.rows[0]["best_f1"] >= outcome.rows[0]["f1"]
+    assert len(outcome.claims) == 3
+    assert run.path("ranks.png").stat().st_size > 5000
+    alone: Outcome = tagging(run, betas="300", growth=growth, columns=2, tol=0.2, seeds=1, methods="ila")
+    assert len(alone.rows) == len(alone.claims) == 1
+    assert [row["method"] for row in alone.rows] == ["ILA, β = 300"]
+    # Which β is best is not for the test posts to say.
+    assert outcome.claims[2].reproduced is None
+    empty: Outcome = tagging(run, betas="1e6", growth=growth, seeds=1, methods="ila")
+    assert empty.rows[0]["rank"] == 0
+    assert not empty.claims[0].reproduced
+
+
+def test_tags_choose_by_posts_of_the_training_part(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle, asked = load("toy-tags", None, TagBundle), []
+    test = bundle.held_out(0)
+
+    def trained(_: Any, model: Any, __: Any, train: Any, held: Any) -> Any:
+        asked.append((model.get_params().get("beta"), train, held))
+        return {"f1": 1.0 / len(asked), "rank": 1, "gap": None, "seconds": 0.0, "curve": []}
+
+    monkeypatch.setattr(tagging_experiment, "_trained", trained)
+    outcome = tagging(run, betas="30,300", seeds=1, select="first", methods="ila,pitf")
+    assert [beta for beta, *_ in asked[:2]] == [30.0, 300.0]
+    for _, train, held in asked[:-2]:
+        assert len(train) + len(held) == (~test).sum()
+        assert len(held)
+        assert not {*map(tuple, held.tolist())} & {*map(tuple, bundle.triples[test].tolist())}
+    # What was chosen is fitted to the whole training part, and measured on the test posts.
+    assert [beta for beta, *_ in asked[-2:]] == [30.0, None]
+    assert all(np.array_equal(held, bundle.triples[test]) for _, _, held in asked[-2:])
+    assert outcome.parameters["used"]["ILA"] == {"beta": 30.0}
+
+
+@each_row(
+    ("call", "words"),
+    [
+        (lambda run: coembedding(run, methods="svm"), "--methods 'svm'"),
+        (lambda run: coembedding(run, betas="1,x"), "--betas '1,x'"),
+        (lambda run: coembedding(run, betas="0"), "--betas '0'"),
+        (lambda run: coembedding(run, rows=99_999), "--rows 99999 leaves no test rows"),
+        (lambda run: coembedding(run, folds=1), "--folds = 1"),
+        (lambda run: coembedding(run, select_by="luck"), "--select-by = 'luck'"),
+        (lambda run: coembedding(run, optima_beta=0.0), "--optima-beta = 0"),
+        (lambda run: coembedding(run, data="digits"), "MultilabelBundle"),
+        (lambda run: metric_regression(run, sizes="0"), "--sizes '0'"),
+        (lambda run: metric_regression(run, beta=0.0), "--beta = 0"),
+        (lambda run: metric_regression(run, methods="slow"), "--methods 'slow'"),
+        (lambda run: tagging(run, betas=""), "--betas ''"),
+        (lambda run: tagging(run, growth="fast"), "--growth = 'fast'"),
+        (lambda run: tagging(run, seeds=0), "--seeds = 0"),
+        (lambda run: tagging(run, rank=0), "--rank = 0"),
+        (lambda run: tagging(run, methods="fpmc"), "--methods 'fpmc'"),
+        (lambda run: coembedding(run, seeds=-1), "--seeds = -1"),
+        (lambda run: metric_regression(run, seeds=0), "--seeds = 0"),
+        (lambda run: tagging(run, data="digits"), "TagBundle"),
+    ],
+)
+def test_bad_options_are_named(run: Run, call: Any, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        call(run)
+
+
+def test_claims_follow_the_numbers() -> None:
+    cell = {"hamming": 80.0, "micro_f1": 66.0, "macro_f1": 64.0}
+    better = {name: value + 5.0 for name, value in cell.items()}
+    labels = {name: METHODS[name].label for name in ("ila", "br-lr")}
+
+    def verdicts(ours: list[Any], theirs: list[Any], data: str = "none") -> list[bool | None]:
+        results = {"ila": ours, **({"br-lr": theirs} if theirs else {})}
+        return [claim.reproduced for claim in table_claims(results, labels, data)]
+
+    assert verdicts([cell], [better]) == [False] * 3
+    assert verdicts([better], [cell]) == [True] * 3
+    # 5 of 85 is 6 %, and 1 of 81 is comparable: a seed each way decides nothing.
+    assert verdicts([cell, better, cell], [better, cell, cell]) == [None] * 3
+    assert verdicts([cell], [{name: value + 0.9 for name, value in cell.items()}]) == [True] * 3
+    assert verdicts([cell], [], "scene") == [False]
+    assert verdicts([better], [], "emotions") == [True]
+    assert table_claims({"br-lr": [cell]}, labels, "scene") == []
+    single = optima_claims({1: [1.2, 1.3], 2: [1.1, 1.1], 3: [1.0, 1.0]}, 1.0, 3)
+    assert [claim.reproduced for claim in single] == [True, True]
+    spread = optima_claims({1: [1.2, 1.3], 2: [1.1, 1.0], 3: [1.0, 1.1]}, 1.0, 3)
+    assert [claim.reproduced for claim in spread] == [False, False]
+    assert optima_claims({1: [1.2, 1.3]}, 1.0, 3)[0].reproduced is None

@@ -1,0 +1,317 @@
+"""A comparison: its results by settings and seeds, the choice of parameters, and the numbers of its rows."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Self
+
+import numpy as np
+import pytest
+from cells_kept import cells_in
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.datasets import load_digits
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+
+from problems.comparison import Comparison, Difference, above, averaged, crossed, grown, near, searched
+from problems.methods import Method
+from rmopt import InvalidInputError
+from rmopt.cli.output import OutputFolder
+from rmopt.cli.run import _keep_and_show
+from rmopt.core import DivergedError
+from rmopt.experiments import Outcome, Run
+
+
+class Wild(BaseEstimator):
+    """Diverges above 2, scores NaN at 2, and as well as any below."""
+
+    def __init__(self, value: float = 1.0) -> None:
+        self.value = value
+
+    def fit(self, X: Any, y: Any) -> Self:
+        if self.value > 2:
+            raise DivergedError("gone", 1)
+        return self
+
+
+def test_the_choice_is_that_of_grid_search(run: Run) -> None:
+    X, y = load_digits(return_X_y=True)
+    folds, grid = KFold(4, shuffle=True, random_state=0), crossed(alpha=[1e-2, 1.0, 1e2, 1e4, 1e6])
+    scoring = {"worst": lambda model, X, y: -1.0, "r2": lambda model, X, y: model.score(X, y)}
+    found = searched(run, "ridge", Ridge(), grid, X, y, folds, scoring)
+    expected = GridSearchCV(Ridge(), {"alpha": [one["alpha"] for one in grid]}, cv=folds).fit(X, y)
+    assert found == (expected.best_params_, "r2")
+
+
+def test_divergence_and_ties(run: Run) -> None:
+    X, y, folds = np.zeros((6, 1)), np.zeros(6), KFold(3)
+    scoring = {
+        "first": lambda model, X, y: np.nan if model.value == 2 else 1.0,
+        "second": lambda model, X, y: 1.0,
+    }
+    found = searched(run, "wild", Wild(), crossed(value=[3.0, 2.0, 0.5, 1.0]), X, y, folds, scoring)
+    assert found == ({"value": 0.5}, "first")
+    with pytest.raises(InvalidInputError, match=r"training diverged for every value of the grid \[.*3.0.*\]"):
+        searched(run, "wild", Wild(), crossed(value=[3.0]), X, y, folds, scoring)
+    with pytest.raises(TypeError, match="not supported"):
+        # What is no divergence is not hidden.
+        searched(run, "wild", Wild("a"), [{}], X, y, folds, scoring)  # type: ignore[arg-type]
+
+
+def test_results_are_kept_by_their_settings(tmp_path: Path) -> None:
+    run, calls = Run("test", 5, tmp_path, quiet=True), []
+
+    def train(one: dict[str, Any]) -> dict[str, Any]:
+        calls.append(one)
+        return {"value": one["a"] * one["b"] + one["seed"]}
+
+    models = crossed(a=[1, 2], b=[3])
+    found = Comparison(run, False, seeds=2, data="d").results(models, train, by=("a", "b"))
+    assert found == {(1, 3): [{"value": 8}, {"value": 9}], (2, 3): [{"value": 11}, {"value": 12}]}
+    assert calls == [
+        one | {"data": "d", "rmopt": version("rmopt"), "seed": seed} for seed in (5, 6) for one in models
+    ]
+    again = Comparison(run, True, seeds=2, data="d")
+    assert again.results(models, train, by=("a",)) == {1: found[1, 3], 2: found[2, 3]}
+    assert len(calls) == 4
+    # More seeds than before: the new ones alone. Settings with a seed of their own are not repeated.
+    more = Comparison(run, True, seeds=3, data="d")
+    assert [cell["value"] for cell in more.results(models, train, by=("a",))[2]] == [11, 12, 13]
+    assert [one["seed"] for one in calls[4:]] == [7, 7]
+    more.results([models[0] | {"seed": 6}], train, by=("a",))
+    assert len(calls) == 6
+    # Other data are another result, and without a file nothing is known.
+    Comparison(run, True, data="e").results(models, train, by=("a",))
+    Comparison(run, None, data="d").cell(models[0] | {"seed": 5}, train)
+    assert len(calls) == 9
+
+
+def test_what_is_done_is_kept_though_an_earlier_one_fails(tmp_path: Path) -> None:
+    run = Run("test", 0, tmp_path, quiet=True)
+
+    def train(one: dict[str, Any]) -> dict[str, Any]:
+        if one["a"]:
+            return {"value": one["a"]}
+        until = monotonic() + 10.0
+        while len(cells_in(tmp_path)) < 2 and monotonic() < until:
+            sleep(0.01)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Comparison(run, False, n_jobs=2).results(crossed(a=range(3)), train, by=("a",))
+    assert [cell["settings"]["a"] for cell in cells_in(tmp_path)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("select", "seeds", "values"),
+    [
+        ("none", [], [1.0, 1.0, 1.0]),
+        ("first", [4], [40.0, 40.0, 40.0]),
+        ("each", [4, 5, 6], [40.0, 50.0, 60.0]),
+    ],
+)
+def test_parameters_are_chosen_never_once_or_for_each_seed(
+    select: Any, seeds: list[int], values: list[float], tmp_path: Path
+) -> None:
+    chose = []
+
+    def choose(one: dict[str, Any]) -> dict[str, Any]:
+        chose.append(one["seed"])
+        return {"parameters": {"alpha": 10.0 * one["seed"]}, "rank_by": "distance"}
+
+    methods = {"ridge": Method("Ridge", Ridge(), crossed(alpha=[1.0, 40.0])), "plain": Method("P", Ridge())}
+    comparison = Comparison(Run("test", 4, tmp_path, quiet=True), False, seeds=3)
+    models = crossed(method=methods)
+    found = comparison.selected(models, methods, select, choose, lambda one: one["method"], folds=2)
+    assert chose == seeds
+    # All models of a seed stand together.
+    assert [(one["seed"], one["method"]) for one in found] == [
+        (seed, name) for seed in (4, 5, 6) for name in methods
+    ]
+    assert [one["parameters"]["alpha"] for one in found if one["method"] == "ridge"] == values
+    assert [one["parameters"] for one in found if one["method"] == "plain"] == [{}] * 3
+    assert ("rank_by" in found[0]) is (select != "none")
+
+
+class Peaked(BaseEstimator):
+    """Scores best at 300, and takes no number above the most."""
+
+    def __init__(self, value: float = 1.0, most: float = np.inf) -> None:
+        self.value, self.most = value, most
+
+    def fit(self, X: Any, y: Any) -> Self:
+        if self.value > self.most:
+            raise ValueError(f"{self.value:g} is too much")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("grid", "most", "chosen", "said"),
+    [
+        ([0.1, 1.0, 10.0], np.inf, 100.0, ""),
+        ([10_000, 2000, 5000], np.inf, 320, ""),
+        ([100.0, 200.0, 1e3], np.inf, 200.0, ""),
+        # Two are no grid that an edge says anything about.
+        ([0.1, 1.0], np.inf, 1.0, ""),
+        ([0.1, 1.0, 10.0], 50.0, 10.0, "grid: value = 10 is the best, at the edge .* (100 is too much)"),
+        ([1e-5, 1e-4, 1e-3], np.inf, 10.0, "grid: value = 10 is the best, at the edge .* (it grew 4 times)"),
+    ],
+)
+def test_a_grid_grows_where_its_edge_is_best(
+    grid: Any, most: float, chosen: float, said: str, tmp_path: Path, capsys: Any
+) -> None:
+    scoring = {"peak": lambda model, X, y: -abs(np.log(model.value / 300))}
+    found, _ = searched(
+        Run("test", 0, tmp_path),
+        "grid",
+        Peaked(most=most),
+        crossed(value=grid),
+        np.zeros((4, 1)),
+        np.zeros(4),
+        KFold(2),
+        scoring,
+    )
+    assert found == {"value": chosen}
+    assert type(found["value"]) is type(grid[0])
+    assert re.fullmatch(
+        said.replace("(", r"\(").replace(")", r"\)"), " ".join(capsys.readouterr().out.split())
+    )
+
+
+def test_numbers_at_two_edges_grow_alone_and_together() -> None:
+    grid, asked = (
+        [{"a": 1.0, "b": 1.0, "c": 3}, {"a": 2.0, "b": 3.0, "c": 2}, {"a": 4.0, "b": 9.0, "c": 1}],
+        [],
+    )
+
+    def measure(points: Any) -> Any:
+        asked.append(list(points))
+        return np.array([one["a"] if one in grid else 0.0 for one in points])
+
+    points, scores = grown(grid, measure, lambda scores: np.flatnonzero(scores == scores.max()), print)
+    # No count is below 1.
+    past = [{"a": 8.0, "b": 9.0, "c": 1}, {"a": 4.0, "b": 27.0, "c": 1}, {"a": 8.0, "b": 27.0, "c": 1}]
+    assert asked == [grid, past]
+    assert points == grid + past
+    assert scores.tolist() == [1.0, 2.0, 4.0, 0.0, 0.0, 0.0]
+    # Where another one is as good, there is nothing past the edge.
+    points, _ = grown(grid, measure, lambda scores: np.flatnonzero(scores > 1.0), print)
+    assert points == grid
+
+
+def test_rows() -> None:
+    found = [{"map": 0.5, "hit": 1.0, "seconds": 3.0}, {"map": 0.7, "hit": 0.0, "seconds": 1.0}]
+    row = averaged(found, map="sem", hit=None)
+    assert row == {"map": pytest.approx(0.6), "sem": pytest.approx(0.1), "hit": 0.5, "train_seconds": 2.0}
+    lost = averaged([*found, {"map": None, "hit": None, "seconds": None}], map="sem", hit=None)
+    assert lost == {"map": None, "sem": None, "hit": None, "train_seconds": 2.0}
+    assert "sem" not in averaged(found[:1], map="sem")
+    assert Method("ridge", Ridge(), crossed(alpha=[1.0])).made(alpha=2.0).alpha == 2.0
+
+
+def gap(*values: float | None) -> Difference:
+    """Return the difference of two models whose measures differ by these values."""
+    ours = [{"map": None if value is None else 0.5 + value} for value in values]
+    return Difference.of(ours, [{"map": 0.5}] * len(values), "map")
+
+
+def test_claims_say_what_is_sure() -> None:
+    def verdict(**gaps: Difference) -> bool | None:
+        return above("c", gaps, "a and b").reproduced
+
+    sure, open_, lost = gap(0.10, 0.11, 0.12), gap(-0.1, 0.1, 0.2), gap(0.1, None, 0.1)
+    assert verdict(a=sure) is True
+    assert verdict(a=sure, b=open_) is None
+    assert verdict(a=sure, b=open_, c=gap(-0.10, -0.11, -0.12)) is False
+    assert verdict(a=sure, b=lost) is None
+    assert above("c", {"a": lost}, "").numbers == "a model diverged"
+    assert above("c", {}, "a and b").numbers == "needs a and b"
+    # One seed has no standard error; the sign alone counts, and the claim says so.
+    assert above("c", {"": gap(0.1)}, "").numbers == "above, +0.100; one seed: try --seeds 5"
+    assert verdict(a=gap(-0.1)) is False
+
+    def close(one: Difference, most: float) -> bool | None:
+        return near("c", {"": (one, most)}, "n", "").reproduced
+
+    assert close(gap(-0.02, -0.021, -0.022), 0.03) is True
+    assert close(gap(-0.05, -0.051, -0.052), 0.03) is False
+    assert close(gap(-0.04, -0.02, -0.03), 0.03) is None
+    assert close(sure, 0.0) is True
+    assert close(lost, 1.0) is None
+    assert near("c", {}, "n", "others").numbers == "needs others"
+
+
+def test_a_run_without_resume_sets_earlier_results_aside(tmp_path: Path, capsys: Any) -> None:
+    run = Run("mine", 0, tmp_path)
+    comparison = Comparison(run, False)
+    comparison.cell({"method": "a"}, lambda settings: {"map": 1.0})
+    for name in ("cells.before", "cells.before-2"):
+        Comparison(run, False).cell({"method": "a"}, lambda settings: {"map": 1.0})
+        assert len(list((tmp_path / name).glob("**/output.pkl"))) == 2
+        assert f"set aside as {name}; to go on with them" in " ".join(capsys.readouterr().out.split())
+    assert Comparison(run, True).cell({"method": "a"}, lambda settings: {}) == {"map": 1.0}
+    (tmp_path / "result.json").write_text('{"theirs": 1}')
+    _keep_and_show(run, Outcome("digits", {}, [{"map": 1.0}]), OutputFolder(tmp_path, "mine"), None)
+    assert (tmp_path / "result.json.before").read_text() == '{"theirs": 1}'
+    assert "result.json of another experiment is set aside" in capsys.readouterr().out
+
+
+X = np.random.default_rng(0).standard_normal((40, 6))
+y = np.arange(40) % 3
+
+
+class Keyed(TransformerMixin, BaseEstimator):
+    """Features weighed by a dict with numbers for keys, and cut to a range, a tuple."""
+
+    def __init__(self, weights: Any = None, span: Any = (0.0, 1.0), random_state: Any = None) -> None:
+        self.weights, self.span, self.random_state = weights, span, random_state
+
+    def fit(self, X: Any, y: Any = None) -> Keyed:
+        return self
+
+    def transform(self, X: Any) -> Any:
+        assert isinstance(self.span, tuple)
+        return X * (self.weights or {0: 0.0}).get(0, 1.0)
+
+
+def test_parameters_come_out_of_a_file_of_results_as_the_grid_has_them(run: Any) -> None:
+    grid = [{"weights": {0: 0.0}}, {"weights": {11: 1.0, 9: 2.0}, "span": (np.int64(0), 2)}]
+    method = Method("keyed", Keyed(), grid)
+    for resume in (False, True):
+        comparison = Comparison(run, resume, seeds=1)
+        [model] = comparison.selected(
+            [{"method": "keyed"}],
+            {"keyed": method},
+            "first",
+            lambda one: {"parameters": grid[1]},
+            lambda one: "keyed",
+        )
+        assert method.made(model["parameters"]).get_params()["weights"] == {11: 1.0, 9: 2.0}
+        assert method.made(model["parameters"]).get_params()["span"] == (0, 2)
+        cells = comparison.results([model], lambda one: {"map": 1.0, "seconds": 0.0}, by=("method",))
+        assert cells == {"keyed": [{"map": 1.0, "seconds": 0.0}]}
+    assert len(list(run.out.glob("cells/**/output.pkl"))) == 3
+
+
+def test_steps_of_a_pipeline_get_the_seed() -> None:
+    method = Method("steps", make_pipeline(Keyed(), Keyed(random_state=7)))
+    made = method.made({}, random_state=3)
+    assert (made[0].random_state, made[1].random_state) == (3, 7)
+
+
+def test_rounding_is_no_lead() -> None:
+    ours, theirs = [{"m": 0.1 + 0.2}] * 3, [{"m": 0.3}] * 3
+    assert Difference.of(ours, theirs, "m").verdict == "level"
+    assert Difference.of([{"m": 0.31}] * 3, theirs, "m").verdict == "above"
+
+
+def test_folds_that_are_too_many_are_refused_in_a_sentence(rmopt_run: Any) -> None:
+    said = rmopt_run(
+        "metric", "--data", "digits", "--rows", "200", "--folds", "500", "--select", "first", "--seeds", "1",
+        "--methods", "lego", "--passes", "0.1", code=2,
+    ).stderr  # fmt: skip
+    assert "cannot be dealt into folds" in " ".join(said.split())

@@ -1,0 +1,123 @@
+"""`rmopt run similarity` end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from cells_kept import cells_in
+from tabled import each_row
+
+from problems.similarity import BilinearSimilarity
+
+Command = Callable[..., SimpleNamespace]
+
+METHODS = ("--methods", "cosine,naive-gd,pa,loreta")
+DIGITS = ("similarity", "--data", "digits", "--seeds", "1", "--select", "none", "--rank", "6", *METHODS)
+
+
+def test_the_default_data_in_a_process_of_their_own(tmp_path: Path) -> None:
+    options = (
+        "--triplets",
+        "4000",
+        "--rank",
+        "6",
+        "--seeds",
+        "2",
+        "--select",
+        "none",
+        "--out",
+        str(tmp_path),
+    )
+    command = [sys.executable, "-m", "rmopt.cli", "run", "similarity", *METHODS, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
+    assert "\x1b" not in done.stdout
+    assert "holds: LORETA-1 is above cosine" in done.stdout
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert list(result) == ["experiment", "data", "parameters", "seed", "versions", "rows", "claims", "notes"]
+    assert result["data"] == "scipy-docs"
+    rows = {row["method"]: row for row in result["rows"]}
+    assert list(rows) == ["cosine", "naive gradient descent", "passive-aggressive", "LORETA-1"]
+    keys = ["method", "map", "map_sem", "precision_at_1", "precision_at_10", "train_seconds"]
+    assert all(list(row) == keys for row in rows.values())
+    assert rows["LORETA-1"]["map"] > rows["cosine"]["map"] + 0.02
+    assert (tmp_path / "learning-curves.png").read_bytes().startswith(b"\x89PNG")
+    cells = cells_in(tmp_path)
+    # The first seed's model is kept, with what its result tells.
+    ours = next(one["result"] for one in cells if one["settings"]["method"] == "loreta")
+    assert [step for step, _, _ in ours["curve"]] == [15, 30, 60, 120, 240, 480, 960, 1920, 3840, 4000]
+    model = BilinearSimilarity.load(tmp_path / "loreta-1.npz")
+    assert model.point.shape == (ours["features"], ours["features"])
+    assert model.about["updates"] == ours["updates"]
+    assert 0 < ours["updates"] <= 4000
+
+
+def test_variants_side_by_side_and_resume(tmp_path: Path, rmopt_run: Command) -> None:
+    arguments = (*DIGITS, "--triplets", "800", "--steps", "loreta=3", "--json", "--out", str(tmp_path))
+    compare = ("--compare", "retraction=second-order,orthographic,metric-projection")
+    rows = json.loads(rmopt_run(*arguments, *compare).stdout)["rows"]
+    measured = {row["method"]: row["map"] for row in rows if row["method"].startswith("LORETA")}
+    assert len(set(measured.values())) == len(measured) == 3
+    again = json.loads(rmopt_run(*arguments, *compare, "--resume").stdout)["rows"]
+    # Everything was finished: nothing is trained again, and even the times are the saved ones.
+    assert again == rows
+    reference = json.loads(rmopt_run(*arguments, "--compare", "engine=reference,compiled").stdout)["rows"]
+    assert reference[-1]["map"] == pytest.approx(reference[-2]["map"], rel=1e-9)
+    assert reference[-1]["map"] == pytest.approx(measured["LORETA-1, second-order"], rel=1e-9)
+
+
+@each_row(
+    ("arguments", "sentence"),
+    [
+        (("--rank", "65"), "--rank 65 is too large"),
+        (("--features", "10", "--rank", "11"), "--rank 11 is too large"),
+        (("--compare", "colour=red"), "must be KEY=VALUE,VALUE with KEY one of retraction"),
+        (("--compare", "step-size=a,b"), "must be positive numbers"),
+        (("--retraction", "none"), "retraction = 'none' is unknown"),
+        (("--data", "digit"), "digits"),
+        (("--data", "news20", "--data-home", "no-such-folder"), "no-such-folder"),
+        (("--steps", "loreta=-1"), "and a positive number"),
+        (("--triplets", "0"), "--triplets = 0 must be a positive integer"),
+        (("--engine", "gpu"), "engine = 'gpu' is unknown"),
+        (("--splits", "-1"), "Invalid value for '--seeds' / '--splits'"),
+        (("--n-jobs", "0"), "--n-jobs = 0 must be a positive integer, or -1"),
+    ],
+)
+def test_bad_options_get_one_sentence(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path, rmopt_run: Command
+) -> None:
+    done = rmopt_run(*DIGITS, *arguments, "--out", str(tmp_path), code=2)
+    assert sentence in done.stderr
+    # What typer refuses itself has two lines of usage before.
+    assert len(done.stderr.splitlines()) <= 2 or done.stderr.startswith("Usage: ")
+    assert done.stdout == ""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not (Path(os.environ.get("RMOPT_DATA_HOME", "absent")) / "news20_bydate_cai.npz").exists(),
+    reason="needs the 20 Newsgroups file news20_bydate_cai.npz in the folder RMOPT_DATA_HOME",
+)
+def test_twenty_newsgroups(tmp_path: Path, rmopt_run: Command) -> None:
+    options = ["--data", "news20", "--features", "16660", "--rank", "30", "--triplets", "600000"]
+    options += ["--seeds", "0", "--select", "none"]
+    result = json.loads(rmopt_run("similarity", *options, "--json", "--out", str(tmp_path)).stdout)
+    rows = {row["method"]: row for row in result["rows"]}
+    assert rows["cosine"]["map"] == pytest.approx(0.22, abs=0.005)
+    assert rows["LORETA-1"]["map"] >= 0.64
+    assert rows["LORETA-1"]["map"] > rows["passive-aggressive"]["map"]
+    assert np.isfinite(rows["naive gradient descent"]["map"])
+
+
+def test_to_resume_needs_a_folder(rmopt_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "--out FOLDER" in rmopt_run("similarity", "--resume", code=2).stderr

@@ -1,0 +1,268 @@
+"""What costs give: values and gradients of any kind, right and wrong, and what costs are added to."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from descent_parts import Quadratic
+from tabled import each_row
+
+import rmopt
+from rmopt import InvalidInputError, Problem, autograd_cost
+from rmopt.checks import check_cost, check_hessian
+from rmopt.core import BlockDiagonal, Cost, FiniteSum
+from rmopt.costs import BilinearSum, LogDetTriplet, OnFactors, TripletSum
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankFactors,
+    Grassmann,
+    PositiveDefinite,
+    Product,
+    PSDFactors,
+    Sphere,
+    Stiefel,
+)
+from rmopt.solvers import (
+    LBFGS,
+    SGD,
+    AdaGrad,
+    Adam,
+    AdaptiveCubics,
+    GradientDescent,
+    Hybrid,
+    MaxSteps,
+    Momentum,
+    TrustRegions,
+)
+
+Array = np.ndarray
+
+
+def buffered(base: type, method: str) -> Any:
+    """Return a cost whose method writes into one array, again and again."""
+
+    class Buffered(base):  # type: ignore[misc]
+        def __init__(self, matrix: Array) -> None:
+            super().__init__(matrix)
+            self.kept = np.empty((len(matrix), 1))
+
+    def own(self: Any, *arguments: Any) -> Any:
+        found = getattr(base, method)(self, *arguments)
+        value, self.kept[...] = found if isinstance(found, tuple) else (None, found)
+        return self.kept if value is None else (value, self.kept)
+
+    setattr(Buffered, method, own)
+    return Buffered
+
+
+@pytest.mark.parametrize("method", ["gradient", "value_and_gradient", "hessian"])
+def test_a_cost_may_write_its_gradient_into_the_same_array_again(method: str) -> None:
+    matrix = np.diag(np.linspace(1.0, 100.0, 20))
+    start = np.ones((20, 1))
+    for solver in (LBFGS(), TrustRegions(), AdaptiveCubics(), Hybrid()):
+        usual, other = (
+            solver.run(Problem(Euclidean(20, 1), cost), start)
+            for cost in (Quadratic(matrix), buffered(Quadratic, method)(matrix))
+        )
+        np.testing.assert_array_equal(usual.point, other.point)
+        assert other.converged
+
+
+@each_row(
+    ("gradient", "told"),
+    [
+        (lambda x: x > 0, "of type bool"),
+        (lambda x: np.ma.array(x, mask=x > 0), "masked"),
+        (lambda x: x + 0j, "complex"),
+        (lambda x: x.astype(object), "of type object"),
+        (lambda x: x.sum(axis=0), r"of shape \(2,\)"),
+    ],
+)
+def test_gradients_of_other_types_are_refused(gradient: Callable[[Array], Any], told: str) -> None:
+    cost = type("Own", (Quadratic,), {"gradient": lambda self, x: gradient(x)})(np.eye(4))
+    with pytest.raises(InvalidInputError, match=told):
+        LBFGS().run(Problem(Stiefel(4, 2), cost), random_state=0)
+    both = type(
+        "Own", (Cost,), {"value": lambda self, x: 0.0, "gradient": lambda self, x: [gradient(x[0]), x[1]]}
+    )()
+    with pytest.raises(InvalidInputError):
+        LBFGS().run(Problem(Product([Euclidean(4, 2), Sphere(3)]), both), random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_matrices_of_numpy_and_blocks_that_are_left_out_are_taken() -> None:
+    cost = type("Own", (Quadratic,), {"gradient": lambda self, x: np.matrix(x)})(np.eye(4))
+    assert LBFGS().run(Problem(Euclidean(4, 2), cost), random_state=0).converged
+
+    class First(Cost):
+        def value(self, x: Any) -> float:
+            return float(np.sum(x[0] ** 2))
+
+        def gradient(self, x: Any) -> Any:
+            return BlockDiagonal([(4, 2), (3, 2)], {0: 2.0 * x[0]})
+
+    solver = GradientDescent(max_iter=3)
+    assert solver.run(Problem(FixedRankFactors(4, 3, 2), First()), random_state=0).steps == 3
+
+
+@each_row("solver", [SGD(0.01), *(SGD(0.01, rule=rule) for rule in (Momentum(0.5), Adam(), AdaGrad()))])
+def test_terms_of_a_wrong_shape_are_refused(solver: Any) -> None:
+    class Terms(FiniteSum):
+        n_terms = 5  # type: ignore[assignment]
+
+        def value(self, x: Array) -> float:
+            return float(np.sum(x**2))
+
+        def gradient(self, x: Array) -> Array:
+            return 2.0 * x
+
+        def term_gradient(self, x: Array, terms: Array) -> Array:
+            return x.sum(axis=0)
+
+    with pytest.raises(InvalidInputError, match=r"the term_gradient of Terms is of shape \(4,\)"):
+        solver.run(Problem(Euclidean(4, 4), Terms()), random_state=0)
+
+
+def test_a_right_proximal_step_passes_and_one_of_the_wrong_sign_does_not() -> None:
+    class Sparse(Cost):
+        sign = 1.0
+
+        def value(self, W: Array) -> float:
+            return float(np.trace(W) - np.linalg.slogdet(W)[1] + 0.2 * np.abs(np.triu(W, 1)).sum())
+
+        def gradient(self, W: Array) -> Array:
+            return np.eye(4) - np.linalg.inv(W)
+
+        def proximal_step(self, W: Array, block: int, step: float) -> Array:
+            moved, others = W.copy(), np.arange(4) != block
+            row = W[block, others]
+            moved[block, others] = np.sign(row) * np.maximum(np.abs(row) - 0.1 * self.sign * step, 0.0)
+            moved[others, block] = moved[block, others]
+            return moved
+
+    cone = PositiveDefinite(4)
+    assert all(check_cost(Problem(cone, Sparse())))
+    wrong = type("Wrong", (Sparse,), {"sign": -1.0})()
+    assert [law.name for law in check_cost(Problem(cone, wrong)) if not law] == ["proximal step"]
+
+
+def test_a_hessian_matrix_in_place_of_a_product_is_refused() -> None:
+    cost = type("Own", (Quadratic,), {"hessian": lambda self, x, direction: np.eye(5)})()
+    with pytest.raises(InvalidInputError, match=r"the hessian of Own is of shape \(5, 5\)"):
+        check_hessian(Problem(Sphere(5), cost))
+
+
+@pytest.mark.parametrize(("two", "broken"), [(2.0, []), (2.0 + 0.0j, ["sum of terms", "batches"])])
+def test_terms_on_a_product_are_held_against_their_laws(two: complex, broken: list[str]) -> None:
+    points = np.random.default_rng(0).standard_normal((5, 3))
+
+    class Lines(FiniteSum):
+        n_terms = 5  # type: ignore[assignment]
+
+        def value(self, point: Any) -> float:
+            return float(np.sum((points @ point[0] - point[1]) ** 2))
+
+        def gradient(self, point: Any) -> Any:
+            return [part.real for part in self.term_gradient(point, np.arange(5))]
+
+        def term_gradient(self, point: Any, terms: Array) -> Any:
+            far = two * (points[terms] @ point[0] - point[1])
+            return [points[terms].T @ far, np.array([-far.sum()])]
+
+    laws = check_cost(Problem(Product([Sphere(3), Euclidean(1)]), Lines()))
+    assert [law.name for law in laws if not law] == broken
+
+
+def test_sums_of_costs_are_copied_and_pickled_whole() -> None:
+    both, x = Quadratic(np.eye(3)) + Quadratic(np.eye(3)), np.ones(3)
+    twin = copy.deepcopy(both)
+    twin.parts[0][1].matrix = 5.0 * np.eye(3)
+    np.testing.assert_array_equal(twin.hessian(x, x), twin.gradient(x))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(both)).hessian(x, x), 2.0 * x)
+
+
+def test_functions_of_factors_and_sums_and_criteria_from_the_left() -> None:
+    cost = rmopt.autograd_cost(lambda Y: anp.sum((Y @ Y.T - np.eye(4)) ** 2))
+    assert TrustRegions().run(Problem(PSDFactors(4, 4), cost), random_state=0).converged
+    with pytest.raises(InvalidInputError, match="takes 1 argument"):
+        Problem(PSDFactors(4, 4), OnFactors(cost))
+    x = np.ones((4, 4))
+    assert sum([cost, cost]).value(x) == 2.0 * cost.value(x)
+    criterion: Any = (lambda rows: None) | MaxSteps(3)
+    found = LBFGS(tol=0.0).run(Problem(Sphere(5), Quadratic()), random_state=0, stop=criterion)
+    assert found.steps == 3
+
+
+def test_a_complex_start_is_said_to_be_complex() -> None:
+    problem = Problem(Sphere(3), autograd_cost(lambda x: (x**4).sum()))
+    with pytest.raises(InvalidInputError, match="is complex; points are real"):
+        LBFGS().run(problem, np.array([1j, 0, 0]))
+    assert "array" not in str(check_hessian(problem))
+
+
+@each_row(
+    "start",
+    [
+        np.eye(2).astype(object),
+        np.eye(2).astype(str),
+        np.ma.array(np.eye(2), mask=[[True, False], [False, False]]),
+    ],
+)
+def test_a_start_that_is_no_array_of_numbers_is_refused(start: Any) -> None:
+    problem = Problem(Euclidean(2, 2), autograd_cost(lambda x: ((x - 1.0) ** 2).sum()))
+    with pytest.raises(InvalidInputError, match=r"the point holds .*; give a plain array of real numbers"):
+        LBFGS().run(problem, start)
+    for plain in (np.eye(2) > 0, np.eye(2).view(type("Own", (np.ndarray,), {}))):
+        assert type(LBFGS().run(problem, plain).point) is np.ndarray
+
+
+@pytest.mark.parametrize("found", [np.ones(1), None, 1j, "x"])
+def test_values_are_real_numbers(found: Any) -> None:
+    class Strange(Quadratic):
+        def value(self, point: Any) -> Any:
+            return found
+
+    with pytest.raises(InvalidInputError, match=r"the value of Strange is .*, not a real number"):
+        check_cost(Problem(Grassmann(5, 2), Strange()))
+
+
+def test_complex_numbers_are_refused_in_gradients_and_starts() -> None:
+    class Turned(Quadratic):
+        def gradient(self, point: Any) -> Any:
+            return super().gradient(point) + 1j
+
+    problem = Problem(Grassmann(5, 2), Turned())
+    for run in (check_cost, lambda problem: SGD(0.02, max_iter=20).run(problem, random_state=0)):
+        with pytest.raises(InvalidInputError, match="gradient of Turned is complex"):
+            run(problem)
+    with pytest.raises(InvalidInputError, match=r"initial point .*(complex|real)"):
+        SGD(0.02).run(Problem(Euclidean(5, 2), Quadratic()), np.ones((5, 2)) + 0j)
+
+
+def test_costs_subtract_and_divide() -> None:
+    f, g = rmopt.autograd_cost(lambda x: anp.sum(x**2)), rmopt.autograd_cost(lambda x: anp.sum(x))
+    x = np.arange(3.0)
+    assert (f - g).value(x) == 2.0
+    assert (-f / 2).value(x) == -2.5
+    np.testing.assert_array_equal((f - g).gradient(x), 2 * x - 1)
+    with pytest.raises(InvalidInputError, match=r"shapes \[\(2, 2\), \(3, 3\)\] do not add"):
+        BilinearSum(np.eye(2), np.eye(2)) + BilinearSum(np.eye(3), np.eye(3))
+
+
+def test_costs_keep_data_of_their_own() -> None:
+    rows, triplets = sp.csr_array(np.eye(3)), np.array([[0, 1, 2], [2, 1, 0]])
+    costs = LogDetTriplet(rows, triplets), TripletSum(rows, rows, triplets=triplets)
+    W = np.eye(3)
+    before = [np.array(cost.value(W)) for cost in costs], costs[0].block_gradient(W, 0).u
+    rows.data *= 10.0
+    triplets[:] = triplets[:, ::-1]
+    np.testing.assert_array_equal([cost.value(W) for cost in costs], before[0])
+    np.testing.assert_array_equal(costs[0].block_gradient(W, 0).u, before[1])
+    assert [cost.triplets[0].tolist() for cost in costs] == 2 * [[0, 1, 2]]

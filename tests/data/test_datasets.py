@@ -1,0 +1,382 @@
+"""The data sets: what is read, from where, and what is refused."""
+
+import os
+import subprocess
+import sys
+import urllib.error
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from tabled import each_row
+
+import problems.data.docstrings as docstrings
+import problems.data.registry as registry
+import problems.data.sets as datasets
+from problems.data import ClassBundle, MultilabelBundle, Ratings, TaskBundle, data_folder, load
+from problems.data.sets import digits, news20, news20_full
+from problems.subspace import BiasedALS
+from rmopt.errors import InvalidInputError, StorageError
+
+REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
+needs_news20 = pytest.mark.skipif(
+    not all((REAL / file).is_file() for file in (datasets.NEWS20_FILE, datasets.NEWS20_FULL_FILE)),
+    reason="RMOPT_DATA_HOME does not name a folder with the 20 Newsgroups files.",
+)
+
+POSTS = ["apples and pears", "apples or plums", "the rockets fly", "rockets fly far"]
+COUNTS = np.array([[2, 0, 1], [0, 0, 3], [1, 1, 0], [0, 4, 0]])
+
+
+def parts(X: Any = COUNTS, y: Any = (0, 1, 0, 1), test: Any = (False, False, True, True)) -> dict[str, Any]:
+    sparse = csr_array(np.asarray(X, dtype=np.float32))
+    return {
+        "X_data": sparse.data,
+        "X_indices": sparse.indices,
+        "X_indptr": sparse.indptr,
+        "X_shape": np.array(sparse.shape, dtype=np.int32),
+        "y": np.array(y, dtype=np.uint8),
+        "is_test": np.array(test, dtype=np.uint8),
+    }
+
+
+def bundle(**changes: Any) -> ClassBundle:
+    given: dict[str, Any] = {
+        "name": "toy",
+        "source": "memory",
+        "X": np.arange(8.0).reshape(4, 2),
+        "y": np.array([0, 1, 0, 1]),
+        "test": np.array([False, False, True, True]),
+    }
+    return ClassBundle(**(given | changes))
+
+
+@pytest.fixture
+def posts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Four posts in place of the network; the list counts the fetches."""
+    fetched: list[str] = []
+
+    def fetch(subset: str, **_: Any) -> SimpleNamespace:
+        fetched.append(subset)
+        rows = [0, 2] if subset == "train" else [1, 3]
+        return SimpleNamespace(data=[POSTS[row] for row in rows], target=np.array([0, 1]))
+
+    monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", fetch)
+    return fetched
+
+
+class TestBundle:
+    def test_describes_itself(self) -> None:
+        toy = bundle()
+        assert toy.n_classes == 2
+        assert toy.train.tolist() == [True, True, False, False]
+
+    @each_row(
+        ("changes", "says"),
+        [
+            ({"X": [[1.0], [2.0]]}, "ndarray or csr_array"),
+            ({"X": np.ones(4)}, "two-dimensional"),
+            ({"X": csr_array(np.eye(4)).tocsc()}, "ndarray or csr_array"),
+            ({"X": np.ones((4, 2), dtype=np.float32)}, "float64"),
+            ({"X": np.ones((4, 0))}, "not empty"),
+            ({"X": np.full((4, 2), np.nan)}, "NaN"),
+            ({"X": csr_array(np.diag([1.0, 2.0, 3.0, np.inf]))}, "infinite"),
+            ({"X": csr_array((np.ones(4), [1, 0, 0, 1], [0, 2, 3, 4, 4]), shape=(4, 2))}, "canonical"),
+            ({"y": np.array([0, 1, 0])}, r"y must be an int64 array of shape \(4,\)"),
+            ({"y": np.array([0.0, 1.0, 0.0, 1.0])}, "y must be an int64"),
+            ({"y": np.array([1, 2, 1, 2])}, "0 .. n_classes - 1"),
+            ({"y": np.array([0, -1, 0, 1])}, "0 .. n_classes - 1"),
+            ({"y": np.array([0, 2**62, 0, 1])}, "0 .. n_classes - 1"),
+            ({"y": np.zeros(4, dtype=np.int64)}, "at least two classes"),
+            ({"test": np.array([0, 0, 1, 1])}, "test must be a bool"),
+            ({"class_names": ("a",)}, "it has 2 classes and 1 names of them"),
+            ({"sample_names": ("a",)}, "it has 4 samples and 1 names of them"),
+            ({"test": np.zeros(4, dtype=bool)}, "are held out, and both parts need"),
+            ({"test": np.ones(4, dtype=bool)}, "are held out, and both parts need"),
+        ],
+    )
+    def test_refuses(self, changes: dict[str, Any], says: str) -> None:
+        with pytest.raises(InvalidInputError, match=f"'toy' .from memory. cannot be used.*{says}"):
+            bundle(**changes)
+
+    def test_resplit_keeps_proportions_and_repeats(self) -> None:
+        y = np.repeat([0, 1, 2], [100, 40, 60])
+        whole = bundle(X=np.ones((200, 1)), y=y, test=np.arange(200) < 10)
+        again = whole.resplit(3, 0.35)
+        assert np.bincount(y[again.test]).tolist() == [35, 14, 21]
+        assert np.array_equal(again.test, whole.resplit(3).test)
+        assert not np.array_equal(again.test, whole.resplit(4).test)
+        assert again.X is whole.X
+        assert whole.test.sum() == 10
+
+    @each_row("fraction", [0, 1, -0.1, 1.5, float("nan"), "0.3"])
+    def test_resplit_refuses_a_fraction(self, fraction: Any) -> None:
+        with pytest.raises(
+            InvalidInputError, match=r"test_fraction = .* must be a number above 0 and below 1"
+        ):
+            bundle().resplit(0, fraction)
+
+    @each_row("seed", [-1, 0.5, "a", None])
+    def test_resplit_refuses_a_seed(self, seed: Any) -> None:
+        with pytest.raises(InvalidInputError, match=r"seed = .* must be an integer of at least 0"):
+            bundle().resplit(seed)
+
+    def test_resplit_that_leaves_a_part_empty_is_refused(self) -> None:
+        with pytest.raises(InvalidInputError, match="are held out, and both parts need"):
+            bundle().resplit(0, 0.01)
+
+
+class TestDigits:
+    def test_equals_scikit_learns(self) -> None:
+        from sklearn.datasets import load_digits
+
+        pixels, labels = load_digits(return_X_y=True)
+        assert np.array_equal(digits().X, pixels / 16)
+        assert np.array_equal(digits().y, labels)
+
+    def test_without_the_file_scikit_learn_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import sklearn.datasets
+
+        quick, calls, ask = digits(), [], sklearn.datasets.load_digits
+
+        def watched(**options: Any) -> Any:
+            calls.append(options)
+            return ask(**options)
+
+        monkeypatch.setattr(sklearn.datasets, "load_digits", watched)
+        monkeypatch.setattr(datasets.importlib.util, "find_spec", lambda name: None)
+        slow = digits()
+        assert len(calls) == 1
+        assert np.array_equal(quick.X, slow.X)
+        assert np.array_equal(quick.y, slow.y)
+        assert np.array_equal(quick.test, slow.test)
+
+    def test_split_holds_out_thirty_percent_of_each_class(self) -> None:
+        loaded = digits()
+        share = np.bincount(loaded.y[loaded.test]) / np.bincount(loaded.y)
+        assert share.shape == (10,)
+        assert np.abs(share - 0.3).max() < 0.5 / np.bincount(loaded.y).min()
+        assert np.array_equal(loaded.test, digits().test)
+
+    def test_importing_and_loading_leave_scikit_learn_alone(self) -> None:
+        code = (
+            "import sys; from problems.data.sets import digits; digits();"
+            "sys.exit('sklearn' in sys.modules or 'pooch' in sys.modules)"
+        )
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class TestDataFolder:
+    def test_argument_before_environment_before_cache(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import pooch
+
+        (tmp_path / "set").mkdir()
+        monkeypatch.setenv("RMOPT_DATA_HOME", str(tmp_path / "set"))
+        assert data_folder(tmp_path) == tmp_path
+        assert data_folder() == tmp_path / "set"
+        monkeypatch.setenv("RMOPT_DATA_HOME", "")
+        assert data_folder() == Path(pooch.os_cache("rmopt"))
+
+    @each_row("loader", [digits, news20, news20_full, data_folder])
+    def test_a_folder_that_is_not_there_is_named(self, loader: Any, tmp_path: Path) -> None:
+        with pytest.raises(InvalidInputError, match=r"data_home '.*absent' is not an existing folder"):
+            loader(str(tmp_path / "absent"))
+
+    def test_the_variable_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RMOPT_DATA_HOME", str(tmp_path / "absent"))
+        with pytest.raises(InvalidInputError, match=r"RMOPT_DATA_HOME '.*absent' is not"):
+            data_folder()
+
+
+class TestLoad:
+    def test_finds_registered_names(self) -> None:
+        assert np.array_equal(load("digits").X, digits().X)
+
+    def test_unknown_name_gets_the_list_and_a_close_match(self) -> None:
+        with pytest.raises(
+            InvalidInputError,
+            match=r"no data set 'digit', nor a file .*; known .*digits, .*news20.*mean 'digits'",
+        ):
+            load("digit")
+
+    def test_far_name_gets_the_list_only(self) -> None:
+        with pytest.raises(InvalidInputError, match=r"known data sets: .*news20-full.*\.$") as caught:
+            load("zzz")
+        assert "mean" not in str(caught.value)
+
+    @each_row(
+        ("value", "says"),
+        [
+            ("no_such_package:loader", "registered as no_such_package:loader, which cannot be imported"),
+            ("problems.data.sets:no_such_loader", "cannot be imported"),
+            ("builtins:str", "gave a str; this needs one whose loader returns a Bundle"),
+        ],
+    )
+    def test_broken_plugins_are_named(self, value: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        entry = EntryPoint("broken", value, "rmopt.datasets")
+        monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([entry]).select(group=group))
+        with pytest.raises(InvalidInputError, match=says):
+            load("broken")
+
+
+class TestNewsgroups:
+    def test_reads_the_published_file_without_writing(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / datasets.NEWS20_FILE, **parts(y=(1, 2, 1, 2)))
+        tmp_path.chmod(0o500)
+        loaded = news20(tmp_path)
+        tmp_path.chmod(0o700)
+        assert loaded.name == "news20"
+        assert loaded.source == datasets.NEWS20_FILE
+        assert isinstance(loaded.X, csr_array)
+        assert np.array_equal(loaded.X.toarray(), COUNTS)
+        assert loaded.y.tolist() == [0, 1, 0, 1]
+        assert loaded.test.tolist() == [False, False, True, True]
+        assert [path.name for path in tmp_path.iterdir()] == [datasets.NEWS20_FILE]
+
+    def test_full_vocabulary_loses_its_stop_words(self, tmp_path: Path) -> None:
+        words = np.frombuffer(b"apple\nthe\nzebra", dtype=np.uint8)
+        np.savez(tmp_path / datasets.NEWS20_FULL_FILE, vocabulary_utf8=words, **parts())
+        assert np.array_equal(news20_full(tmp_path).X.toarray(), COUNTS[:, [0, 2]])
+
+    def test_fetches_once_and_then_reads_its_own_file(self, tmp_path: Path, posts: list[str]) -> None:
+        first = news20(tmp_path)
+        second = news20(tmp_path)
+        assert posts == ["train", "test"]
+        assert first.source == second.source == "scikit-learn"
+        # Terms of two posts, no stop words: apples, fly, rockets; training posts first.
+        assert first.X.toarray().tolist() == [[1, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 1]]
+        assert np.array_equal(first.X.toarray(), second.X.toarray())
+        assert first.y.tolist() == second.y.tolist() == [0, 1, 0, 1]
+        assert first.test.tolist() == second.test.tolist() == [False, False, True, True]
+
+    def test_a_file_that_cannot_be_stored_is_only_a_warning(
+        self, tmp_path: Path, posts: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: Any) -> None:
+            raise StorageError("cannot write")
+
+        monkeypatch.setattr(datasets, "save_arrays", refuse)
+        with pytest.warns(UserWarning, match="counted again next time: cannot write"):
+            assert news20_full(tmp_path).X.shape == (4, 3)
+
+    def test_without_network_the_cure_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fetch(**_: Any) -> None:
+            raise urllib.error.URLError("no route")
+
+        monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", fetch)
+        with pytest.raises(
+            StorageError, match=r"no route.*--data-home.*RMOPT_DATA_HOME.*news20_bydate_cai.npz"
+        ):
+            news20(tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+    @each_row(
+        "content",
+        [b"", b"PK\x03\x04 cut short", b"no archive", {"X_data": np.ones(2)}, {"X_indptr": np.array([0, 9])}],
+    )
+    def test_a_damaged_file_is_named(self, content: Any, tmp_path: Path) -> None:
+        path = tmp_path / datasets.NEWS20_FILE
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            np.savez(path, **(parts(y=(1, 2, 1, 2)) | content))
+        with pytest.raises(StorageError, match=r"news20_bydate_cai.npz is damaged"):
+            news20(tmp_path)
+
+    def test_a_missing_array_is_named(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / datasets.NEWS20_FILE, X_data=np.ones(2))
+        with pytest.raises(StorageError, match="X_ind"):
+            news20(tmp_path)
+
+    def test_a_column_beyond_the_shape_is_damage(self, tmp_path: Path) -> None:
+        wrong = parts(y=(1, 2, 1, 2))
+        wrong["X_indices"] = wrong["X_indices"] + 2
+        np.savez(tmp_path / datasets.NEWS20_FILE, **wrong)
+        with pytest.raises(StorageError, match="is damaged"):
+            news20(tmp_path)
+
+    @needs_news20
+    def test_the_real_files_have_their_published_sizes(self) -> None:
+        cai, full = load("news20", REAL), load("news20-full", REAL)
+        assert cai.X.shape == (18846, 26214)
+        assert cai.X.nnz == 1687590
+        assert full.X.shape[0] == 18846
+        assert 61000 < full.X.shape[1] < 61849
+        for loaded in (cai, full):
+            assert loaded.n_classes == 20
+            assert (loaded.train.sum(), loaded.test.sum()) == (11314, 7532)
+
+
+def ratings(**names: Any) -> Ratings:
+    rows, columns = np.array([[0, 1, 2, 0], [0, 0, 1, 1]], dtype=np.int32)
+    return Ratings("r", "memory", rows, columns, np.array([1.0, 5, 3, 2]), (3, 2), (1.0, 5.0), **names)
+
+
+@each_row(
+    ("change", "why"),
+    [
+        (
+            {
+                "rows": np.array([0, 0, 2, 0], dtype=np.int32),
+                "columns": np.array([0, 0, 1, 1], dtype=np.int32),
+            },
+            "twice",
+        ),
+        ({"column_names": np.array(["u", "u"])}, "different names"),
+        ({"row_names": np.array(["a", "b"])}, "different names"),
+        ({"row_names": np.array(["a", 1, "c"], dtype=object)}, "all be text"),
+    ],
+)
+def test_ratings_are_refused_where_they_say_two_things(change: dict[str, Any], why: str) -> None:
+    known = vars(ratings())
+    with pytest.raises(InvalidInputError, match=why):
+        Ratings(**{**known, **change})
+
+
+y = np.arange(40) % 3
+
+
+@each_row(
+    ("change", "why"),
+    [
+        ({"test": np.array([0, 0, 1])}, "test must be a bool array"),
+        ({"Y": np.eye(3)}, "Y must be a csr_array, got ndarray"),
+        ({"label_names": ("a",)}, "3 labels and 1 names of them"),
+    ],
+)
+def test_parts_of_a_multilabel_bundle_are_of_their_types(change: dict[str, Any], why: str) -> None:
+    parts = {"X": np.eye(3), "Y": csr_array(np.eye(3)), "test": np.arange(3) > 1}
+    whole = MultilabelBundle("m", "memory", **parts)
+    with pytest.raises(InvalidInputError, match=why):
+        MultilabelBundle("m", "memory", **{**parts, **change})
+    with pytest.raises(InvalidInputError, match="seed = -1 must be"):
+        whole.resplit(-1)
+    for rows in (-1, 0, 3):
+        with pytest.raises(InvalidInputError, match=f"n_train = {rows} must be"):
+            whole.with_training_rows(rows, 0)
+
+
+def test_tasks_have_a_name_each() -> None:
+    with pytest.raises(InvalidInputError, match="2 tasks and 1 names of them"):
+        TaskBundle("t", "memory", np.eye(4), np.ones(4), np.array([0, 0, 1, 1]), task_names=("a",))
+
+
+def test_names_of_a_bundle_are_its_own_and_of_any_kind_of_text() -> None:
+    given = np.array(["x", "y", "z"], dtype=object)
+    bundle = ratings(row_names=given)
+    given[0] = "changed"
+    assert {name for name, _ in BiasedALS(1, random_state=0).fit(bundle).recommend(1)} == {"y"}
+
+
+def test_equally_frequent_labels_stand_in_the_order_of_their_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in that of a set, which differs from process to process."""
+    names = tuple(f"name{number * 7 % 10}" for number in range(10))
+    used = [docstrings.Document("f", "signal", f"words of row {row}", names) for row in range(40)]
+    monkeypatch.setattr(docstrings, "scipy_documents", lambda: used)
+    assert docstrings.scipy_parameters().label_names == names

@@ -1,0 +1,547 @@
+"""Data in chunks: what an estimator keeps between them, and runs over streams that are taken up again."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import time
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint, EntryPoints
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from stream_parts import formatted, write_folder
+
+from problems.data import stream
+from problems.ranking import LoretaLabelRanker
+from problems.ranking.estimators import epochs, ranking_cost
+from problems.similarity import LoretaSimilarity
+from rmopt import InvalidInputError
+from rmopt.cli import main
+from rmopt.core import LowRankPoint
+from rmopt.engines.reference import ReferenceState
+from rmopt.manifolds import PSDFixedRank
+from rmopt.solvers import FromDraw
+from rmopt.solvers.ahead import Ahead
+from rmopt.solvers.continued import Continued
+from rmopt.solvers.scheduled import Schedule
+from rmopt.solvers.step_sizes import as_step_size
+
+Chunks = list[tuple[Any, Any]]
+
+
+def indicators(y: np.ndarray, n_labels: int) -> np.ndarray:
+    """Return the class, and whether it is odd, as several labels of a row."""
+    found = np.zeros((len(y), n_labels))
+    found[np.arange(len(y)), y] = 1.0
+    found[:, 0] += y % 2 == 1
+    return found
+
+
+def wide(X: np.ndarray) -> np.ndarray:
+    """Return full rows that are long enough for steps in blocks."""
+    return np.hstack([X, 1.0 - X, np.cos(X)])
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[[np.ndarray, np.ndarray], tuple[Any, Any]]]] = {
+    "sparse": (lambda **how: LoretaSimilarity(rank=5, random_state=0, step_size=0.05, **how),
+               lambda X, y: (sp.csr_array(X), y)),
+    "dense": (lambda **how: LoretaSimilarity(rank=5, random_state=0, step_size=0.005, **how),
+              lambda X, y: (wide(X), y)),
+    "psd": (lambda **how: LoretaSimilarity(rank=5, random_state=0, step_size=0.05, psd=True, **how),
+            lambda X, y: (sp.csr_array(X), y)),
+    "warp": (lambda **how: LoretaLabelRanker(rank=4, random_state=0, step_size=0.02, **how),
+             lambda X, y: (X, indicators(y, 10))),
+    "exact": (lambda **how: LoretaLabelRanker(rank=4, random_state=0, step_size=0.02, sampling="exact", **how),
+              lambda X, y: (sp.csr_array(X), sp.csr_array(indicators(y, 10)))),
+}  # fmt: skip
+
+
+def chunks_of(
+    name: str, data: tuple[np.ndarray, np.ndarray], sizes: tuple[int, ...] = (40, 70, 33)
+) -> Chunks:
+    made, ends = CASES[name][1], np.cumsum((0, *sizes))
+    return [made(data[0][a:b], data[1][a:b]) for a, b in pairwise(ends.tolist())]
+
+
+def bits(model: Any) -> list[np.ndarray]:
+    return list(vars(model.model_.point).values())
+
+
+def assert_same_bits(first: Any, second: Any) -> None:
+    for one, other in zip(bits(first), bits(second), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def matrix(model: Any) -> np.ndarray:
+    point = model.model_.point
+    return point.U @ point.S @ point.V.T if isinstance(point, LowRankPoint) else point.Q @ point.S @ point.Q.T
+
+
+def learned(model: Any, chunks: Chunks, **steps: int) -> Any:
+    for X, y in chunks:
+        model.partial_fit(X, y, **steps)
+    return model
+
+
+# What an estimator keeps between chunks
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_chunks_follow_the_reference_engine(name: str, digits: tuple[np.ndarray, np.ndarray]) -> None:
+    make, _ = CASES[name]
+    chunks = chunks_of(name, digits)
+    steps = {"max_iter": 90} if isinstance(make(), LoretaSimilarity) else {}
+    compiled, plain = (learned(make(engine=one), chunks, **steps) for one in ("auto", "reference"))
+    assert compiled.n_iter_ == plain.n_iter_ == (270 if steps else 143)
+    assert compiled.n_updates_ == plain.n_updates_ > 50
+    expected = matrix(plain)
+    np.testing.assert_allclose(matrix(compiled), expected, atol=1e-9 * np.linalg.norm(expected))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_looking_between_chunks_changes_no_bits(name: str, digits: tuple[np.ndarray, np.ndarray]) -> None:
+    make, _ = CASES[name]
+    chunks = chunks_of(name, digits)
+    whole, seen = learned(make(), chunks), make()
+    for X, y in chunks:
+        seen = pickle.loads(pickle.dumps(seen.partial_fit(X, y)))
+        seen.score(X, y)
+    assert_same_bits(seen, whole)
+
+
+@pytest.mark.parametrize("name", ["sparse", "dense", "psd"])
+def test_the_first_chunk_is_a_fit(name: str, digits: tuple[np.ndarray, np.ndarray]) -> None:
+    make, data = CASES[name]
+    X, y = data(*(part[:200] for part in digits))
+    assert_same_bits(make().partial_fit(X, y, max_iter=700), make(max_iter=700).fit(X, y))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_chunk_takes_no_factorisation(
+    name: str, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = chunks_of(name, digits)
+    model = CASES[name][0]().partial_fit(*first)
+    called: list[int] = []
+    qr = np.linalg.qr
+    monkeypatch.setattr(np.linalg, "qr", lambda *a, **how: called.append(1) or qr(*a, **how))
+    learned(model, others)
+    assert not called
+    assert model.model_.point.rank in (4, 5)
+    assert called
+
+
+def test_an_estimator_goes_on_with_another_engine(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    chunks = chunks_of("sparse", digits)
+    plain = learned(CASES["sparse"][0](), chunks)
+    mixed = CASES["sparse"][0]().partial_fit(*chunks[0])
+    for engine, chunk in zip(("reference", "compiled"), chunks[1:], strict=True):
+        mixed.set_params(engine=engine).partial_fit(*chunk)
+    assert (mixed.n_iter_, mixed.n_updates_) == (plain.n_iter_, plain.n_updates_)
+    np.testing.assert_allclose(matrix(mixed), matrix(plain), atol=1e-9)
+
+
+def test_a_chunk_of_another_length_is_passed_once() -> None:
+    rng = np.random.default_rng(0)
+    cost = ranking_cost(rng.standard_normal((7, 3)), rng.random((7, 4)) < 0.5, "warp")
+    work = Schedule(None, epochs(cost), as_step_size(0.1), seed=3, first_step=10, origin=10)  # type: ignore[arg-type]
+    terms, etas = work.at(10, 100)
+    assert sorted(terms[:, 0].tolist()) == list(range(7))
+    assert len(etas) == 7
+    # Another chunk has another order, and other draws.
+    other = Schedule(None, epochs(cost), as_step_size(0.1), seed=3, first_step=17, origin=17)  # type: ignore[arg-type]
+    assert (other.at(17, 100)[0] != terms).any()
+
+
+def test_terms_that_are_drawn_ahead_are_those_of_their_blocks() -> None:
+    drawn: list[int] = []
+
+    def draw(rng: np.random.Generator, start: int, size: int) -> np.ndarray:
+        drawn.append(start)
+        if start == 16_384 * 9:
+            raise ZeroDivisionError
+        return rng.integers(10**9, size=(size, 1 if start < 16_384 * 7 else 2))
+
+    def schedule(last: int, ahead: Ahead | None) -> Schedule:
+        # The rule knows no step behind the last.
+        rule = as_step_size(lambda t: (1.0 / (1.0 + np.arange(last)))[t])
+        return Schedule(None, FromDraw(draw), rule, 3, 5, 5, last, ahead)  # type: ignore[arg-type]
+
+    def given(work: Schedule) -> list[np.ndarray]:
+        pieces, step = [], work.first_step
+        while step < work.last:
+            terms, etas = work.at(step, min(work.last - step, 1 + 7 * (step - 5)))
+            pieces += [np.append(*both) for both in zip(terms, etas, strict=True)]
+            step += len(etas)
+        return pieces
+
+    for last in (5 + 16_384 * 8, 5 + 16_384 * 8 - 100, 5 + 16_384 + 1, 7):
+        ahead = given(schedule(last, Ahead()))
+        # Nothing is drawn that no step looks at.
+        assert max(drawn) == (last - 6) // 16_384 * 16_384
+        alone = given(schedule(last, None))
+        assert len(ahead) == len(alone) == last - 5
+        assert all(map(np.array_equal, ahead, alone))
+        drawn.clear()
+    # What fails while it is drawn ahead is told where it is asked for: all blocks before are good.
+    failing, step = schedule(5 + 16_384 * 12, Ahead()), 5
+    while step < 5 + 16_384 * 9:
+        step += len(failing.at(step, 10**6)[1])
+        time.sleep(0.002)
+    with pytest.raises(ZeroDivisionError):
+        failing.at(step, 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="This system has no fork.")
+def test_a_fork_draws_for_itself() -> None:
+    ahead = Ahead()
+
+    def draw(block: int) -> np.ndarray:
+        time.sleep(0.2 * (os.getpid() == parent))
+        return np.full((4, 1), block)
+
+    parent = os.getpid()
+    ahead.taken(draw, 0, 100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of forking beside threads: that of JAX as well
+        child = os.fork()
+    if not child:
+        signal.alarm(20)
+        os._exit(0 if ahead.taken(draw, 1, 100)[0][0, 0] == 1 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert ahead.taken(draw, 1, 100)[0][0, 0] == 1
+
+
+@pytest.mark.parametrize(("width", "most"), [(4, 4), (2**23, 0)])
+def test_no_more_is_drawn_ahead_than_was_taken(width: int, most: int) -> None:
+    drawn: list[int] = []
+
+    def draw(block: int) -> np.ndarray:
+        drawn.append(block)
+        return np.zeros((width, 1))
+
+    ahead, block = Ahead(), 0
+    for _ in range(8):
+        taken, block = block, block + len(ahead.taken(draw, block, 100))
+        time.sleep(0.02)
+        assert len(drawn) <= block + min(block, most)
+        assert taken < block
+    assert (len(drawn) > block) == (most > 0)
+    assert sorted(drawn) == list(range(len(drawn)))
+
+
+def test_labels_that_come_late_begin_at_zero(
+    digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = digits
+    few, rest = y < 6, y >= 6
+    first = sp.csr_array(X[few][:150]), indicators(y[few][:150], 6)
+    second = sp.csr_array(X[rest][:90]), indicators(y[rest][:90], 10)
+    how: dict[str, Any] = {"rank": 4, "random_state": 0, "step_size": 0.02}
+    grown = LoretaLabelRanker(**how).partial_fit(*first)
+    before = matrix(grown)
+    grown.partial_fit(*second)
+    assert (grown.n_labels_, grown.decision_function(X[:2]).shape) == (10, (2, 10))
+    # Where Ctrl-C ends a chunk with new labels, the model has them.
+    cut = LoretaLabelRanker(**how).partial_fit(*first)
+    with monkeypatch.context() as patched:
+        patched.setattr(Continued, "learn", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            cut.partial_fit(*second)
+    np.testing.assert_array_equal(matrix(cut.partial_fit(*second)), matrix(grown))
+    # The same step by step, in plain Python, from the matrix with rows of zeros.
+    plain = LoretaLabelRanker(engine="reference", **how).partial_fit(*first)
+    np.testing.assert_allclose(matrix(plain), before, atol=1e-9)
+    plain.partial_fit(*second)
+    np.testing.assert_allclose(matrix(grown), matrix(plain), atol=1e-9 * np.linalg.norm(matrix(plain)))
+    # Labels that no row names and no draw met keep their zeros.
+    unmet = LoretaLabelRanker(sampling="exact", **how).partial_fit(*first)
+    old = matrix(unmet)
+    everything = np.ones((5, 7))
+    unmet.partial_fit(X[few][:5], everything)
+    np.testing.assert_allclose(matrix(unmet), np.vstack([old, np.zeros((1, 64))]), atol=1e-12)
+    with pytest.raises(InvalidInputError, match="Y has 6 labels, and the model was fitted with 10"):
+        grown.partial_fit(*first)
+
+
+def test_a_default_rank_that_late_labels_outgrow_is_told() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((60, 20)), rng.random((60, 20)) < 0.3
+    model = LoretaLabelRanker(random_state=0).partial_fit(X, Y[:, :6]).partial_fit(X, Y[:, :12])
+    with pytest.warns(UserWarning, match="rank = None became 4 with the labels of the first part") as told:
+        model.partial_fit(X, Y)
+    assert told[0].filename == __file__
+    # Of the same labels it is not told again, nor of a rank that was asked for.
+    model.partial_fit(X, Y)
+    LoretaLabelRanker(4, random_state=0).partial_fit(X, Y[:, :6]).partial_fit(X, Y)
+
+
+def test_the_first_chunk_has_as_many_labels_as_the_rank(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    few = indicators(y[:40] % 4, 4)
+    for learn in (
+        lambda model: model.fit_stream([(X[:40], few)]),
+        lambda model: model.partial_fit(X[:40], few),
+    ):
+        with pytest.raises(
+            InvalidInputError, match=r"rank = 6 is larger than the number of labels so far, 4, .*batch_size"
+        ):
+            learn(LoretaLabelRanker(6, random_state=0))
+
+
+def test_a_saved_ranker_takes_new_labels(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    X, y = (part[:300] for part in digits)
+    LoretaLabelRanker(rank=4, random_state=0).partial_fit(X[y < 8], indicators(y[y < 8], 8)).save(
+        tmp_path / "m.npz"
+    )
+    model = LoretaLabelRanker.load(tmp_path / "m.npz").partial_fit(X, indicators(y, 10))
+    assert model.decision_function(X).shape == (300, 10)
+
+
+def test_predictions_have_as_many_labels_as_all_rows_had() -> None:
+    X = np.random.default_rng(0).random((30, 8))
+    model = LoretaLabelRanker(rank=2, init="gaussian", random_state=0)
+    for count, rows in ((1, 10), (4, 20)):
+        model.partial_fit(X[:rows], np.arange(6) < np.full((rows, 1), count))
+    assert model.top_k_ == round((10 * 1 + 20 * 4) / 30)
+
+
+def test_a_chunk_has_no_checkpoint(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="hand the parts to fit_stream"):
+        LoretaSimilarity(checkpoint=tmp_path / "run.npz").partial_fit(*digits)
+
+
+def test_a_run_on_semidefinite_matrices_grows_by_rows_and_columns() -> None:
+    point = PSDFixedRank(4, 2).random_point(np.random.default_rng(0))
+    grown = Continued(ReferenceState(point), 2).grown(3).point()
+    W = grown.Q @ grown.S @ grown.Q.T
+    assert np.array_equal(W[:4, :4], point.Q @ point.S @ point.Q.T)
+    assert not W[4:].any()
+    assert W.shape == (7, 7)
+
+
+def test_a_damaged_run_is_refused() -> None:
+    with pytest.raises(LookupError):
+        Continued.unpack(
+            {"rank": np.array(2), "steps": np.array(0), "updates": np.array(0), "state.factors.A": np.eye(2)}
+        )
+
+
+# Runs over streams
+
+
+def follower(path: Path | None = None, **how: Any) -> LoretaSimilarity:
+    return LoretaSimilarity(**{"rank": 5, "random_state": 0, "checkpoint": path, **how})
+
+
+class _StopError(Exception):
+    pass
+
+
+def broken_off(chunks: Any, number: int) -> Iterator[Any]:
+    """Give so many chunks, and fail."""
+    for count, chunk in enumerate(chunks):
+        if count == number:
+            raise _StopError
+        yield chunk
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_over_own_chunks_is_resumed(
+    name: str, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmopt.solvers.Checkpoint.due", lambda *_: True)
+    chunks = chunks_of(name, digits, (40, 70, 33, 50))
+    make, path = CASES[name][0], tmp_path / "run.npz"
+    for number in (1, 3):
+        with pytest.raises(_StopError):
+            make(checkpoint=path).fit_stream(broken_off(chunks, number))
+    resumed = make(checkpoint=path).fit_stream(iter(chunks))
+    assert_same_bits(resumed, make().fit_stream(chunks))
+    assert_same_bits(resumed, learned(make(), chunks))
+    # A run that has ended is what it was.
+    again = make(checkpoint=path).fit_stream(chunks)
+    assert_same_bits(again, resumed)
+    assert again.score(*chunks[0]) == resumed.score(*chunks[0])
+    with pytest.raises(InvalidInputError, match="chunk 4 is not the one that was learned"):
+        make(checkpoint=path).fit_stream([*chunks[:3], chunks[0]])
+    with pytest.raises(InvalidInputError, match="the stream has 2 chunks, and 4 were learned"):
+        make(checkpoint=path).fit_stream(chunks[:2])
+    with pytest.raises(InvalidInputError, match="its step_size is"):
+        make(checkpoint=path).set_params(step_size=0.3).fit_stream(chunks)
+
+
+def test_a_changed_folder_is_not_resumed(
+    digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmopt.solvers.Checkpoint.due", lambda *_: True)
+    folder, path = write_folder(tmp_path / "data", digits), tmp_path / "run.npz"
+
+    def chunks(**how: Any) -> Any:
+        return stream(folder, **{"n_features": 64, "batch_size": 100, **how})
+
+    class Cut:
+        """A stream that ends by an error, and knows its place."""
+
+        def __init__(self) -> None:
+            self.chunks = chunks()
+
+        state = property(lambda self: self.chunks.state)
+
+        def __iter__(self) -> Iterator[Any]:
+            return broken_off(self.chunks, 3)
+
+        def seek(self, state: Any) -> None:
+            self.chunks.seek(state)
+
+    with pytest.raises(_StopError):
+        follower(path).fit_stream(Cut())
+    with pytest.raises(InvalidInputError, match="lies among the files of the stream"):
+        follower(folder / "run.npz").fit_stream(chunks())
+    with pytest.raises(InvalidInputError, match="was read with batch_size = 100, and now it is 50"):
+        follower(path).fit_stream(chunks(batch_size=50))
+    first = folder / "0.svmlight"
+    before = first.read_text()
+    first.write_text(before.replace("0:", "1:", 1) + before)
+    with pytest.raises(InvalidInputError, match=r"0\.svmlight has changed since the checkpoint; bring"):
+        follower(path).fit_stream(chunks())
+    first.write_text(before)
+    (folder / "9.svmlight").write_text("1 0:1\n")
+    with pytest.raises(InvalidInputError, match=r"9\.svmlight is new since the checkpoint"):
+        follower(path).fit_stream(chunks())
+    (folder / "9.svmlight").unlink()
+    assert_same_bits(follower(path).fit_stream(chunks()), follower().fit_stream(chunks()))
+
+
+def test_strange_chunks_are_refused(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    with pytest.raises(InvalidInputError, match=r"chunk 1 of the stream must be a pair \(X, y\)"):
+        follower().fit_stream([X[:20]])
+    with pytest.raises(InvalidInputError, match=r"chunks = 5 must be an iterable of pairs \(X, y\)"):
+        follower().fit_stream(5)
+    with pytest.raises(InvalidInputError, match="there are no chunks to learn from"):
+        follower().fit_stream(iter([]))
+    with pytest.raises(InvalidInputError, match=r"begins with row 21: y has 1 class .* or a shuffle_buffer"):
+        follower().fit_stream([(X[:20], y[:20]), (X[y == 3][:20], y[y == 3][:20])])
+    with pytest.raises(
+        InvalidInputError, match=r"chunk 2 of the stream, which begins with row 21: Input X contains NaN"
+    ):
+        follower().fit_stream([(X[:20], y[:20]), (X[:20] * np.nan, y[:20])])
+
+
+def test_a_drawn_seed_is_kept(
+    digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmopt.solvers.Checkpoint.due", lambda *_: True)
+    chunks = chunks_of("sparse", digits)
+    with pytest.raises(_StopError):
+        follower(tmp_path / "a.npz", random_state=None).fit_stream(broken_off(chunks, 1))
+    (tmp_path / "b.npz").write_bytes((tmp_path / "a.npz").read_bytes())
+    first, second = (
+        follower(tmp_path / name, random_state=None).fit_stream(chunks) for name in ("a.npz", "b.npz")
+    )
+    assert_same_bits(first, second)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked to save the time of imports.")
+def test_a_killed_run_over_files_ends_with_the_same_bits(
+    digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmopt.solvers.Checkpoint.due", lambda *_: True)
+    folder, path = write_folder(tmp_path / "data", digits), tmp_path / "run.npz"
+
+    def run(saved: Path | None) -> LoretaSimilarity:
+        chunks = stream(folder, n_features=64, batch_size=50, n_epochs=5, shuffle_buffer=200, random_state=0)
+        return follower(saved).fit_stream(chunks)
+
+    whole, moments, kills = run(None), np.random.default_rng(0), 0
+    for _ in range(4):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of forking beside idle threads
+            child = os.fork()
+        if child == 0:
+            try:
+                run(path)
+            finally:
+                os._exit(0)
+        while not path.exists():
+            time.sleep(0.001)
+        time.sleep(moments.uniform(0.0, 0.1))
+        os.kill(child, signal.SIGKILL)
+        kills += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert kills > 0
+    assert_same_bits(run(path), whole)
+
+
+@pytest.fixture
+def fit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[Any, str, str]]:
+    """Return `rmopt fit` in this process, which gives its status and what it says."""
+    entries = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+        "entry-points"
+    ]
+    models = EntryPoints(EntryPoint(*one, "rmopt.models") for one in entries["rmopt.models"].items())
+    monkeypatch.setattr("rmopt.cli.plugins.entry_points", lambda group: models.select(group=group))
+
+    def call(*words: object) -> tuple[Any, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["fit", *map(str, words)])
+        return ended.value.code, *capsys.readouterr()
+
+    return call
+
+
+def test_a_model_is_fitted_from_the_command_line(
+    fit: Callable[..., tuple[Any, str, str]], digits: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    folder, _ = formatted("labels", tmp_path, digits)
+    write_folder(tmp_path / "classes", digits)
+    cases = {
+        "similarity": (tmp_path / "classes", LoretaSimilarity(6, init="gaussian", random_state=3), False),
+        "ranking": (folder, LoretaLabelRanker(6, random_state=3), True),
+    }
+    for name, (files, model, several) in cases.items():
+        out = tmp_path / f"out-{name}"
+        words = (
+            name,
+            files,
+            "--n-features",
+            64,
+            "--rank",
+            6,
+            "--batch-size",
+            300,
+            "--seed",
+            3,
+            "--out",
+            out,
+            "--json",
+        )
+        status, said, _ = fit(*words)
+        assert (status, json.loads(said)["rows"][0]["rows"]) == (0, 830)
+        model.fit_stream(stream(files, n_features=64, batch_size=300, multilabel=several))
+        assert_same_bits(type(model).load(out / "model.npz"), model)
+        assert type(model).load(out / "model.npz").checkpoint is None
+        status, _, told = fit(*words)
+        assert status == 2
+        assert "say --resume to go on from it, or choose another --out" in told
+        before = (out / "model.npz").read_bytes()
+        status, said, _ = fit(*words, "--resume", "--epochs", 2)
+        assert (status, json.loads(said)["rows"][0]["rows"]) == (0, 1660)
+        assert (out / "model.npz").read_bytes() != before
+    np.savez(tmp_path / "narrow.npz", X=digits[0][:40, 20:26].copy(), y=digits[1][:40] % 2)
+    _, said, _ = fit("similarity", tmp_path / "narrow.npz", "--out", tmp_path / "narrow", "--json")
+    assert json.loads(said)["rows"][0]["rank"] == 3
+    assert fit("similarity", tmp_path / "classes", "--out", tmp_path / "new")[0] == 2
+    assert "there is no model 'simlarity'; did you mean 'similarity'?" in fit("simlarity", folder)[2]

@@ -1,0 +1,260 @@
+"""What becomes of files when runs are killed, interrupted, started twice, or told nonsense."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tabled import each_row
+
+from problems.similarity.experiment import Similarity
+from problems.subspace.multitask_estimator import MultitaskSubspace, centre_and_scale
+from rmopt import Problem
+from rmopt.cli import main
+from rmopt.cli.failures import signals_raise
+from rmopt.cli.output import OutputFolder
+from rmopt.core import InvalidInputError, StorageError
+from rmopt.costs import BilinearSum, squared
+from rmopt.experiments import Run
+from rmopt.files import TEMPORARY, lock_folder, write_atomically
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.solvers import SGD
+
+# A process that is killed while it writes, or that only holds a folder.
+WRITER = """
+import sys, time
+from rmopt.files import lock_folder, write_atomically
+folder = sys.argv[1]
+lock = lock_folder(folder)
+def write(stream):
+    stream.write(b"half"); stream.flush(); print("here", flush=True); time.sleep(60)
+write_atomically(folder + "/a.txt", write)
+"""
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Any:
+    child = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"here\n"
+    yield child
+    child.kill()
+    child.communicate()
+
+
+def temporaries(folder: Path) -> list[Path]:
+    return list(folder.glob(f".*{TEMPORARY}"))
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, writer: Any) -> None:
+    foreign = tmp_path / ".a.txt.12345678"
+    foreign.write_text("not ours")
+    write_atomically(tmp_path / "a.txt", lambda stream: stream.write(b"whole"))
+    assert len(temporaries(tmp_path)) == 1, "the file of a process that lives"
+    writer.kill()
+    writer.wait()
+    write_atomically(tmp_path / "b.txt", lambda stream: stream.write(b"whole"))
+    assert len(temporaries(tmp_path)) == 1, "another file's is for its next writer, or for the next run"
+    OutputFolder(tmp_path, "next").close()
+    assert temporaries(tmp_path) == []
+    assert (foreign.read_text(), (tmp_path / "a.txt").read_text()) == ("not ours", "whole")
+
+
+def test_links_and_permissions_stay(tmp_path: Path) -> None:
+    real, link = tmp_path / "far" / "a.txt", tmp_path / "a.txt"
+    real.parent.mkdir()
+    link.symlink_to(real)
+    write_atomically(link, lambda stream: stream.write(b"first"))
+    real.chmod(0o600)
+    write_atomically(link, lambda stream: stream.write(b"second"))
+    assert link.is_symlink()
+    assert real.read_bytes() == b"second"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
+
+
+def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path: Path, writer: Any) -> None:
+    with pytest.raises(StorageError, match=r"another run writes into .*; wait until it has ended, or choose"):
+        OutputFolder(tmp_path, "second")
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    first = OutputFolder(tmp_path, "first")
+    with pytest.raises(StorageError, match="another run"):
+        OutputFolder(tmp_path, "second")
+    first.close()
+    OutputFolder(tmp_path, "second").close()
+
+
+def test_folders_that_cannot_be_locked_are_used_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("rmopt.files.fcntl.flock", refuse)
+    assert lock_folder(tmp_path) is None
+    write_atomically(tmp_path / "a.txt", lambda stream: stream.write(b"whole"))
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize(("number", "status", "word"), [(2, 130, "interrupted"), (15, 143, "terminated")])
+@pytest.mark.parametrize("seconds", [0.0, 0.5])
+def test_signals_end_in_one_sentence(
+    tmp_path: Path, number: int, status: int, word: str, seconds: float
+) -> None:
+    # The process tells when it begins; from then on nothing but a sentence may be seen.
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from rmopt.cli import main; print(flush=True); main(sys.argv[1:])"
+    )
+    command = ["run", "similarity", "--triplets", "5000000", "--out", str(tmp_path / "out"), "--quiet"]
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    time.sleep(seconds + 0.05)
+    child.send_signal(number)
+    _, said = child.communicate(timeout=60)
+    assert (child.returncode, said.count("\n")) == (status, 1), said
+    assert said.startswith(f"rmopt: {word}; ")
+
+
+@pytest.mark.parametrize("within", [False, True])
+@pytest.mark.parametrize(("number", "ends"), [(2, KeyboardInterrupt), (15, SystemExit)])
+def test_signals_whose_exception_is_lost_end_the_next_piece_of_a_run(
+    number: int, ends: type, within: bool, tmp_path: Path
+) -> None:
+    """As in a callback of a compiled library, or in somebody's bare ``except``."""
+    # Where tests run in the background it is ignored, and stays so.
+    before, seen = signal.signal(signal.SIGINT, signal.default_int_handler), []
+
+    def lost() -> None:
+        with suppress(BaseException):
+            signal.raise_signal(number)
+
+    def rule(t: Any) -> Any:
+        seen.append(t)
+        if within and len(seen) == 2:
+            lost()
+        return np.full(np.shape(t), 1e-3)
+
+    cost = BilinearSum(np.eye(4), np.eye(4), squared, np.full(4, 2.0))
+    problem, solver = Problem(FixedRankEmbedded(4, 4, 2), cost), SGD(rule, max_iter=10**7)
+    for checkpoint in (None, tmp_path / "state.npz"):
+        seen.clear()
+        with signals_raise():
+            if not within:
+                lost()
+            with pytest.raises(ends):
+                solver.run(problem, random_state=0, checkpoint=checkpoint)
+        assert len(seen) < 10
+    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_handlers_that_could_not_be_set_again_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = signal.getsignal
+    before = known(signal.SIGTERM)
+    for handler in (None, signal.SIG_IGN):
+        monkeypatch.setattr(signal, "getsignal", lambda number, handler=handler: handler)
+        with signals_raise():
+            assert known(signal.SIGTERM) is before
+    monkeypatch.undo()
+    with signals_raise():
+        assert known(signal.SIGTERM) is not before
+
+
+@pytest.mark.parametrize(
+    ("command", "places"),
+    [
+        (["list"], ["full"]),
+        (["list", "--json"], ["closed"]),
+        (["--version"], ["full", "closed"]),
+        (["run", "--help"], ["full", "closed"]),
+    ],
+)
+def test_output_that_nobody_takes(command: list[str], places: list[str]) -> None:
+    started = [sys.executable, "-m", "rmopt.cli", *command]
+    if "full" in places and Path("/dev/full").exists():
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(started, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 2
+        assert done.stderr.startswith("rmopt: cannot write to standard output (No space left on device)")
+        assert done.stderr.count("\n") == 1
+    if "closed" in places:
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run(started, stdout=writing, stderr=subprocess.PIPE, text=True)
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_no_command_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.err) == (0, "")
+    assert printed.out.startswith("Usage: rmopt")
+
+
+NONSENSE = {
+    "similarity": "features=-1 rank=0 rank= triplets=0 seeds=-1 steps=loreta=nan steps=naive-gd=inf steps=pa=-1 "
+    "steps=oasis=1 steps=x compare=rank=0 compare=step-size=nan data-home= out= data= methods=, init= engine= "
+    "retraction= budget=-1 full-features=1 full-triplets=-1 select=x folds=1 n-jobs=0 n-jobs=-2 method=x",
+    "ranking": "ranks=0 methods=x inits=x epochs=0 seeds=-1 select=x folds=1 n-jobs=0 method=x: data= data-home=",
+    "metric": "features=-1 rows=-1 methods= triplets=-1 passes=nan passes=inf passes=0 seeds=-1 select=x folds=1 "
+    "rank-by=x n-jobs=0 method=:x",
+    "completion": "case=-1 case=6 scale=nan scale=0 methods=x agents=1 ranks=0 rho=nan rho=-1 rho= graph=x lam=nan "
+    "lam=-1 updates=inf updates=0 step-size=0 decay=-1 decay=nan clock=x iterations=0 hidden=1 hidden=nan seeds=0 "
+    "folds=1 select=x n-jobs=0 method=math:pi",
+    "multitask": "methods=x agents=0 rho=inf rho=x graph=x lam=nan trace-lam=0 updates=nan step-size=-1 decay=inf "
+    "scale=x centre=x seeds=0 ranks=0 n-jobs=0 method=math:pi",
+    "coembedding": "methods=x seeds=-1 rows=-1 betas=nan betas=0,1 betas= folds=1 select-by=x starts=-1 "
+    "optima-rows=-1 optima-beta=inf n-jobs=0 method=math:pi",
+    "metric-regression": "sizes=0 samples=x beta=nan methods= tol=0 tol=inf time-limit=nan repeats=0 seeds=0",
+    "tagging": "betas=-1 growth=x columns=0 tol=nan seeds=0 factors=-1 rank=0 n-jobs=0 method=math:pi data=x",
+}
+
+
+# Some is found only when a model is built for the data.
+QUICK = {"similarity": ["--data=digits"]}
+
+
+@each_row("experiment", NONSENSE)
+def test_nonsense_is_refused_before_the_work(
+    experiment: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RMOPT_DATA_HOME", raising=False)
+    for option in NONSENSE[experiment].split():
+        with pytest.raises(SystemExit) as ended:
+            main(["run", experiment, *QUICK.get(experiment, []), "--quiet", f"--{option}"])
+        said = capsys.readouterr().err
+        assert ended.value.code == 2, (option, said)
+        assert said.startswith("rmopt: ") != said.startswith("Usage: "), (option, said)
+        assert not any(tmp_path.rglob("*.json*")), option
+
+
+def test_options_are_checked_where_experiments_are_functions(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="--seeds = -1 must be an integer of at least 0"):
+        Similarity(seeds=-1)(Run("x", 0, tmp_path, quiet=True))
+
+
+@pytest.mark.filterwarnings("error")
+def test_constant_columns_are_divided_by_one() -> None:
+    X = np.random.default_rng(0).standard_normal((30, 4))
+    X[:, 1], X[:, 2] = 0.1, 0.0
+    middle, spread = centre_and_scale(X, "standard")
+    np.testing.assert_array_equal(spread[[1, 2]], 1.0)
+    np.testing.assert_array_equal(spread[[0, 3]], X.std(axis=0)[[0, 3]])
+    np.testing.assert_allclose((X - middle)[:, 1:3], 0.0, atol=1e-15)
+    model = MultitaskSubspace(2, n_agents=2, n_epochs=5, random_state=0)
+    model.fit(X, X[:, 0] + 1.0, np.arange(30) % 3)
+    assert np.isfinite(model.predict(X, np.arange(30) % 3)).all()

@@ -1,0 +1,183 @@
+"""What benchmarks kept has a benchmark, a page that shows it, and a command that measures it again."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shutil
+import subprocess
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from tabled import each_row
+
+ROOT = Path(__file__).parents[2]
+AGAIN = runpy.run_path(str(ROOT / "docs" / "measured" / "again.py"))
+SOURCES = {name: (path, commands) for name, path, commands in AGAIN["sources"]()}
+PAGES = {page: page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").rglob("*.md"))}
+ALL_PAGES = "\n".join(PAGES.values())
+
+
+@each_row("name", [name for name, (path, _) in SOURCES.items() if path.suffix == ".json"])
+def test_what_is_kept_is_still_measured_and_shown(name: str) -> None:
+    path, (command,) = SOURCES[name]
+    code = (ROOT / command.split()[-1]).read_text(encoding="utf-8")
+    tables = json.loads(path.read_text(encoding="utf-8"))["tables"]
+    assert not [test for test in tables if f"def {test}(measured: Any" not in code]
+    shown = re.findall(rf"^```{{measured}} {name}\b(.*)$", ALL_PAGES, flags=re.MULTILINE)
+    assert "" in shown or set(" ".join(shown).split()) == set(tables)
+
+
+def test_every_page_of_numbers_has_a_command() -> None:
+    pages = {name for name, (path, _) in SOURCES.items() if path.suffix == ".md"}
+    assert pages >= {"coembedding", "metric", "ranking", "similarity", "subspace", "reliability"}
+    for name in pages:
+        commands = SOURCES[name][1]
+        assert commands, name
+        files = [file for command in commands for file in re.findall(r"tests/\S+\.py", command)]
+        assert all((ROOT / file).exists() for file in files), name
+
+
+def test_what_pages_show_is_kept() -> None:
+    shown = set(re.findall(r"^```\{measured\} (\w+)", ALL_PAGES, flags=re.MULTILINE))
+    assert shown <= set(SOURCES), f"Run these benchmarks with --keep: {shown - set(SOURCES)}."
+
+
+@each_row("address", sorted(set(re.findall(r"\{measured\}`([^`]+)`", ALL_PAGES))))
+def test_a_number_that_a_page_takes_is_kept(address: str) -> None:
+    assert AGAIN["values"](address)
+
+
+def of(row: str, *columns: str) -> list[Any]:
+    return [AGAIN["values"](f"{row}; {column}")[0] for column in columns]
+
+
+RATIOS = AGAIN["values"]("batch_solvers; pymanopt / rmopt")
+RATED = "completion_time; test_five_splits; ml1m"
+# What is written by hand, in the README or among numbers of other runs: page, words, kept numbers.
+WRITTEN = [
+    ("README.md", "best solver: {} to {}, median {} |", [min(RATIOS), max(RATIOS), median(RATIOS)]),
+    (
+        "README.md",
+        "RMSE {} in {} s, with",
+        of(f"{RATED}; BayesianCompletion, 10 + 100", "RMSE", "CPU seconds"),
+    ),
+    ("README.md", "; myfm {} in {} s", of(f"{RATED}; myfm", "RMSE", "CPU seconds")),
+    ("README.md", "nDCG@10 {} in {} s;", of("recommendations; ImplicitALS", "nDCG@10", "CPU seconds")),
+    ("README.md", "; implicit {} in {} s", of("recommendations; implicit", "nDCG@10", "CPU seconds")),
+    ("README.md", "P@1 {} % in {} s;", of("two_losses; delicious; logistic", "test, P@1", "fit, CPU s")),
+    ("README.md", "600,000 triplets: mAP {};", of("whole_tasks; LORETA-1", "mAP")),
+    ("docs/measured/similarity.md", "| cosine (tf-idf) | {} |", of("whole_tasks; cosine", "mAP")),
+    ("docs/measured/similarity.md", "| LORETA-1, η = 10 | **{}** |", of("whole_tasks; LORETA-1", "mAP")),
+    ("docs/measured/similarity.md", "LORETA-1-PSD reaches {} ", of("whole_tasks; LORETA-1-PSD", "mAP")),
+    ("docs/scaling.md", "| Bibtex, folds | {} |", of("two_losses; bibtex; logistic", "held out, P@1")),
+    ("docs/scaling.md", "| Bibtex, test rows | {} ±", of("two_losses; bibtex; logistic", "test, P@1")),
+    ("docs/scaling.md", "| Delicious, folds | {} |", of("two_losses; delicious; logistic", "held out, P@1")),
+    ("docs/scaling.md", "| Delicious, test rows | {} ±", of("two_losses; delicious; logistic", "test, P@1")),
+]
+
+
+@each_row(("page", "words", "kept"), WRITTEN)
+def test_a_written_number_is_the_kept_one(page: str, words: str, kept: list[Any]) -> None:
+    pattern = re.escape(words).replace(r"\{\}", r"([\d.]+)")
+    (found,) = re.findall(pattern, (ROOT / page).read_text(encoding="utf-8"))
+    for written, value in zip([found] if isinstance(found, str) else found, kept, strict=True):
+        number, _, error = str(value).partition(" ± ")
+        digits = len(written.partition(".")[2])
+        assert abs(float(written) - float(number)) <= max(0.501 * 10**-digits, float(error or 0)), (
+            written,
+            value,
+        )
+
+
+def is_kept(text: str) -> bool:
+    """Say whether a text names a benchmark whose numbers are kept."""
+    for name, only in re.findall(r"tests/benchmarks(?:/test_(\w+)\.py|(?=[` ]))(?: -k (\w+))?", text):
+        if not name or (name in SOURCES and any(only in table for table in AGAIN["kept"](name)["tables"])):
+            return True
+    return re.search(r"\]\([./]*benchmarks\.md", text) is not None
+
+
+def copied(page: str) -> list[str]:
+    """Return paragraphs, each with the tables beside it, and rows that name a kept benchmark and write numbers."""
+    page = re.sub(
+        r"^```\{measured\} (\w+).*\n```$", r"`tests/benchmarks/test_\1.py`", page, flags=re.MULTILINE
+    )
+    blocks = ["", *re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE).split("\n\n"), ""]
+    found = []
+    for above, block, below in zip(blocks, blocks[1:], blocks[2:], strict=False):
+        for part in block.splitlines() if block.startswith("|") else [block]:
+            beside = [table for table in (above, below) if table.startswith("|") and part == block]
+            written = re.sub(r"`[^`]*`|= [\d.]+", "", "\n".join([part, *beside]))
+            if is_kept(part) and AGAIN["NUMBER"].search(written):
+                found.append(part)
+    return found
+
+
+@each_row("page", PAGES)
+def test_numbers_of_kept_benchmarks_are_not_copied(page: Path) -> None:
+    assert not copied(PAGES[page])
+
+
+def test_a_copy_is_found() -> None:
+    said, table = "By `pytest tests/benchmarks/test_step_time.py`, k = 0.1:", "| a step |\n|---|\n| 4.2 µs |"
+    assert copied(f"{said}\n\n{table}") == [said] == copied(f"{table}\n\n{said}")
+    row = "| a step | 127 times faster ([benchmarks](../benchmarks.md)) |"
+    assert copied(row) == [row]
+    assert copied(f"```{{measured}} step_time test_psd_steps\n```\n\n{table}")
+    assert not copied(f"{said}\n\n{{measured}}`step_time; a step, µs` µs\n\n{table}")
+
+
+@each_row("page", AGAIN["TABLED"])
+def test_every_table_of_numbers_says_how_it_was_measured(page: Path) -> None:
+    for table, below in AGAIN["tables"](page):
+        commands = AGAIN["origin"](below)
+        assert commands is not None, f"{page.name}: what is below this table does not say how:\n{table}"
+        for command in commands:
+            for file, test in re.findall(r"(tests/\S+\.py)(?: -k (\w+))?", command):
+                assert f"{test}(" in (ROOT / file).read_text(encoding="utf-8"), command
+
+
+def test_commits_that_pages_name_are_in_the_history() -> None:
+    words = ["git", "-C", str(ROOT), "rev-list", "--abbrev-commit", "--abbrev=7", "HEAD"]
+    known = (
+        set(subprocess.run(words, capture_output=True, text=True).stdout.split())
+        if shutil.which("git")
+        else set()
+    )
+    if len(known) < 100:
+        pytest.skip("the history of the project is not here; clone it whole")
+    said = "\n".join(
+        path.read_text(encoding="utf-8")
+        for pattern in ("*.md", "*.json")
+        for path in (ROOT / "docs").rglob(pattern)
+    )
+    commits = set(re.findall(r"\bcommit\W{1,4}([0-9a-f]{7,})\b", said))
+    assert len(commits) > 5
+    assert {commit[:7] for commit in commits} <= known
+
+
+def test_a_table_without_an_origin_is_found(tmp_path: Path) -> None:
+    page, table = tmp_path / "page.md", "| method | mAP |\n|---|---|\n| ours | 0.77 |\n"
+    page.write_text(f"{table}\nIt is best.\n\n| parameter | start with |\n|---|---|\n| a | 0.5 |\n")
+    assert AGAIN["tables"](page) == [(table, "It is best.")]
+    assert AGAIN["origin"]("It is best.") is AGAIN["origin"]("`python docs/measured/again.py none`") is None
+    said = "Measured 2026-11-22, commit 8ca8cd8"
+    assert AGAIN["origin"](f"{said}, by `rmopt run metric` and `rmopt run ranking`.") == [
+        "rmopt run metric",
+        "rmopt run ranking",
+    ]
+    assert AGAIN["origin"](f"{said}; no command does it again: by hand.") == []
+
+
+def test_the_list_and_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert AGAIN["main"]([]) == 0
+    said = capsys.readouterr().out
+    found: list[Any] = re.findall(r"^([\w/]+): \S+, (?:measured|last changed) \S", said, flags=re.MULTILINE)
+    assert found == list(SOURCES)
+    with pytest.raises(SystemExit):
+        AGAIN["main"](["no_such_benchmark"])
+    assert "nothing is called no_such_benchmark" in capsys.readouterr().err

@@ -1,0 +1,43 @@
+"""Every tutorial draws, and runs to its asserts."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+# Several processes, or tens of seconds; the docs are built of their output as well.
+LONG = ("01_first_run", "07_document_similarity", "09_gossip", "12_plugin_package")
+TUTORIALS = sorted((Path(__file__).parents[2] / "tutorials").glob("*.py"))
+
+
+@pytest.fixture(autouse=True)
+def no_windows() -> Iterator[None]:
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+
+
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in LONG else [])
+        for path in TUTORIALS
+    ],
+)
+def test_tutorial(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert any(line.startswith("# %%") for line in lines)
+    assert lines[-1].startswith("assert ")
+    runpy.run_path(str(path), run_name="__main__")
+    assert plt.get_fignums()
+
+
+def test_they_are_numbered() -> None:
+    assert [path.stem[:2] for path in TUTORIALS] == [
+        f"{number:02}" for number in range(1, len(TUTORIALS) + 1)
+    ]

@@ -1,0 +1,434 @@
+"""`rmopt run similarity` with several ranks, `rmopt run ranking`, and the choice of their parameters, end to end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from cells_kept import cells_in
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
+from sklearn.model_selection import ShuffleSplit
+from tabled import each_row
+
+from problems.comparison import Row, mean_and_sem
+from problems.data import load
+from problems.options import ranks_within, whole_numbers
+from problems.ranking.baselines import RidgeScores
+from problems.ranking.claims import ranking_claims
+from problems.ranking.experiment import ranking
+from problems.ranking.methods import METHODS as RANKING_METHODS
+from problems.similarity.experiment import METHODS, Similarity, similarity_claims
+from problems.thresholds import LabelThresholds
+from rmopt import InvalidInputError
+from rmopt.experiments import Run
+
+Command = Callable[..., SimpleNamespace]
+
+DIGITS = ("similarity", "--data", "digits", "--select", "none")
+RANKS = (*DIGITS, "--rank", "4,8", "--budget", "128", "--seeds", "2")
+RANKING = (
+    "ranking",
+    "--data",
+    "digits-labels",
+    "--rank",
+    "2,4",
+    "--epochs",
+    "1",
+    "--seeds",
+    "2",
+    "--select",
+    "none",
+)
+
+
+def test_ranks_at_equal_memory_and_their_resumption(tmp_path: Path, rmopt_run: Command) -> None:
+    names = "naive-gd,psd-gd,pa,loreta,loreta-psd,oasis,lego"
+    options = (
+        *RANKS,
+        "--methods",
+        names,
+        "--full-features",
+        "16",
+        "--triplets",
+        "2000",
+        "--out",
+        str(tmp_path),
+    )
+    done = rmopt_run(*options)
+    assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
+    assert "LORETA-1 is above passive-aggressive (rank 4: " in " ".join(done.stdout.split())
+    result = json.loads((tmp_path / "result.json").read_text())
+    rows = result["rows"]
+    # Five methods at two ranks, two of full rank.
+    assert len(rows) == 12
+    ranked = [row for row in rows if row["method"] not in ("OASIS", "LEGO")]
+    assert all(row["features"] * row["rank"] == 128 for row in ranked)
+    assert all((row["features"], row["rank"]) == (16, None) for row in rows if row not in ranked)
+    assert all(0.1 < row["map"] < 1 and row["map_sem"] > 0 for row in rows)
+    # Above each of three, stability, two of the positive semidefinite form, and full rank; a middle rank needs three.
+    assert len(result["claims"]) == 7
+    for picture in ("ranks.png", "learning-curves.png"):
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+    files = sorted(tmp_path.glob("cells/**/output.pkl"))
+    assert len(cells_in(tmp_path)) == len(files) - 1 == 24
+    # An interrupted run: half of the cells are missing, and one is damaged.
+    for file in files[:12]:
+        shutil.rmtree(file.parent)
+    files[12].write_bytes(b"no pickle")
+    times = [file.stat().st_mtime_ns for file in files[13:]]
+    rmopt_run(*options, "--resume")
+    again = json.loads((tmp_path / "result.json").read_text())["rows"]
+    assert [row["map"] for row in again] == [row["map"] for row in rows]
+    assert [file.stat().st_mtime_ns for file in files[13:]] == times
+
+
+def test_ranking_and_its_resumption(tmp_path: Path, rmopt_run: Command) -> None:
+    names = (
+        "frequency",
+        "low-rank-logistic",
+        "loreta",
+        "loreta-warp",
+        "pa",
+        "matrix-perceptron",
+        "group-perceptron",
+    )
+    options = (
+        *RANKING,
+        "--methods",
+        ",".join(names),
+        "--inits",
+        "zero,identity,gaussian",
+        "--out",
+        str(tmp_path),
+    )
+    done = rmopt_run(*options)
+    assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["rows"][0]["method"] == "label frequency"
+    # Three methods with three starts at two ranks, one without starts, two of full rank, and the frequency.
+    assert len(result["rows"]) == 23
+    found = {row["method"]: row for row in result["rows"]}["low-rank logistic"]
+    assert 0.5 < found["precision_at_5"] < found["precision_at_3"] < found["precision_at_1"] < 1.0
+    assert 0.5 < found["psp_at_1"] < 1.0
+    assert 0.5 < found["ndcg_at_5"] < 1.0
+    # Above each of four, and which start is the best at the lowest and at the highest rank.
+    assert len(result["claims"]) == 6
+    assert (tmp_path / "ranking.png").read_bytes().startswith(b"\x89PNG")
+    again = rmopt_run(*options, "--resume", "--json")
+    assert json.loads(again.stdout)["rows"] == result["rows"]
+
+
+def test_baselines_of_ranking_are_scikit_learns_and_tools_may_be_missing(
+    tmp_path: Path, rmopt_run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("problems.ranking.experiment.find_spec", lambda name: None)
+    names = (
+        "--methods",
+        "ridge,one-vs-rest,omikuji,napkinxc",
+        "--seeds",
+        "0",
+        "--calibrated",
+        "--out",
+        str(tmp_path),
+    )
+    done = rmopt_run(*RANKING, *names)
+    assert "not installed: omikuji, napkinXC" in " ".join(done.stdout.split())
+    ridge, separate, *calibrated = json.loads((tmp_path / "result.json").read_text())["rows"]
+    part = load("digits-labels").scaled()
+    X, Y = part.X, part.Y.toarray()
+    peers = (
+        Ridge(1.0).fit(X[part.train], Y[part.train]).predict(X),
+        np.column_stack(
+            [
+                LogisticRegression(C=10.0, solver="liblinear").fit(X[part.train], one).decision_function(X)
+                for one in Y[part.train].T
+            ]
+        ),
+    )
+    for row, scores in zip((ridge, separate), peers, strict=True):
+        expected = label_ranking_average_precision_score(Y[part.test], scores[part.test])
+        assert row["map"] == pytest.approx(expected, rel=1e-6)
+    assert [row["method"] for row in calibrated] == ["ridge, calibrated", "one-vs-rest logistic, calibrated"]
+    model = LabelThresholds(RidgeScores(), cv=ShuffleSplit(1, test_size=0.2, random_state=0), pooled=True)
+    scores = model.fit(X[part.train], Y[part.train]).predict_proba(X[part.test])
+    expected = label_ranking_average_precision_score(Y[part.test], scores)
+    assert calibrated[0]["map"] == pytest.approx(expected, rel=1e-6)
+    alone = rmopt_run(*RANKING, "--methods", "omikuji", "--out", str(tmp_path), code=2).stderr
+    assert "--methods 'omikuji': not installed: omikuji; pip install 'rmopt[bench]'." in " ".join(
+        alone.split()
+    )
+
+
+# What these packages warn of is theirs.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("package", ["omikuji", "napkinxc"])
+def test_tools_for_many_labels_rank_them(package: str) -> None:
+    pytest.importorskip(package, reason="needs the extra [bench].")
+    part = load("digits-labels").scaled()
+    X, Y = sp.csr_array(part.X), part.Y
+    model = RANKING_METHODS[package].made().fit(X[part.train], Y[part.train])
+    scores = model.decision_function(X[part.test])
+    assert label_ranking_average_precision_score(Y[part.test].toarray(), scores) > 0.9
+
+
+def test_ranking_selects_step_sizes(tmp_path: Path, rmopt_run: Command) -> None:
+    options = (
+        *RANKING,
+        "--methods",
+        "frequency,loreta,pa",
+        "--inits",
+        "identity",
+        "--rank",
+        "4",
+        "--seeds",
+        "1",
+    )
+    options += ("--select", "first", "--folds", "2", "--json", "--out", str(tmp_path))
+    result = json.loads(rmopt_run(*options).stdout)
+    rows, used = result["rows"], result["parameters"]["used"]
+    assert [row["method"] for row in rows] == ["label frequency", "LORETA-1", "passive-aggressive"]
+    assert used["frequency"] == [{}]
+    for name in ("loreta", "pa"):
+        (chosen,) = used[f"{name} identity 4"]
+        assert chosen.keys() == RANKING_METHODS[name].grid[0].keys()
+    # Another step size than that of a run without cross-validation.
+    assert used["loreta identity 4"] != [RANKING_METHODS["loreta"].defaults]
+    assert rows[1]["map"] > rows[0]["map"] + 0.1
+    assert "map_sem" not in rows[1]
+
+
+def test_every_method_of_similarity_runs_by_name(tmp_path: Path, rmopt_run: Command) -> None:
+    options = ("--methods", ",".join(METHODS), "--triplets", "300", "--rank", "4", "--seeds", "1", "--json")
+    rows = json.loads(rmopt_run(*DIGITS, *options, "--out", str(tmp_path)).stdout)["rows"]
+    assert [row["method"] for row in rows] == [method.label for method in METHODS.values()]
+    assert len({row["map"] for row in rows}) == len(rows)
+
+
+def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path, rmopt_run: Command) -> None:
+    options = (*DIGITS, "--seeds", "1", "--triplets", "500", "--folds", "2", "--json", "--out", str(tmp_path))
+    options += ("--rank", "6", "--methods", "loreta,oasis")
+    curved = ("--retraction", "orthographic")
+    result = json.loads(rmopt_run(*options, *curved, "--select", "first").stdout)
+    chosen = {label: used for label, (used,) in result["parameters"]["used"].items()}
+    assert chosen["LORETA-1"].keys() == chosen["OASIS"].keys() == {"step_size"}
+    sizes = ",".join(f"{name}={chosen[METHODS[name].label]['step_size']}" for name in ("loreta", "oasis"))
+    # What is given is not chosen, also where the others are.
+    rows = json.loads(rmopt_run(*options, *curved, "--select", "first", "--steps", sizes).stdout)["rows"]
+    assert [row["map"] for row in rows] == [row["map"] for row in result["rows"]]
+    assert len(cells_in(tmp_path)) == 2
+    plain = json.loads(rmopt_run(*options, "--steps", sizes).stdout)["rows"]
+    assert plain[0]["map"] != rows[0]["map"]
+    assert plain[1]["map"] == rows[1]["map"]
+
+
+def test_no_seeds_are_the_published_split(tmp_path: Path, rmopt_run: Command) -> None:
+    """The table is that of rows which were split by hand, and says that there was one split."""
+    quick = ("--data", "digits", "--methods", "cosine", "--seeds", "0", "--out", str(tmp_path))
+    said = rmopt_run("similarity", *quick)
+    assert "its own split" in said.stdout
+    result = json.loads((tmp_path / "result.json").read_text())
+    bundle = load("digits")
+    rows = bundle.X[bundle.test] / np.linalg.norm(bundle.X[bundle.test], axis=1, keepdims=True)
+    labels, found = bundle.y[bundle.test], []
+    for number, row in enumerate(rows):
+        others = np.arange(len(rows)) != number
+        found.append(average_precision_score(labels[others] == labels[number], (rows @ row)[others]))
+    assert result["rows"][0]["map"] == pytest.approx(np.mean(found), rel=1e-9)
+    assert "map_sem" not in result["rows"][0]
+    assert result["parameters"]["published"] is True
+    random = json.loads(rmopt_run("similarity", *quick, "--seeds", "1", "--json").stdout)
+    assert random["rows"][0]["map"] != result["rows"][0]["map"]
+
+    quick = ("--methods", "frequency", "--seeds", "0", "--json", "--out", str(tmp_path))
+    result = json.loads(rmopt_run("ranking", "--data", "digits-labels", *quick).stdout)
+    part = load("digits-labels")
+    Y, counts = part.Y.toarray(), part.Y[part.train].sum(axis=0)
+    expected = label_ranking_average_precision_score(Y[part.test], np.tile(counts, (part.test.sum(), 1)))
+    assert result["rows"][0]["map"] == pytest.approx(expected, rel=1e-9)
+    assert result["parameters"]["published"] is True
+
+
+@each_row(
+    ("arguments", "sentence"),
+    [
+        ((*RANKS, "--methods", "knn"), "--methods 'knn': knn is not known; choose from cosine, "),
+        ((*RANKS, "--budget", "1280"), "--budget 1280 gives rank 4 320 features, and digits has 64"),
+        (
+            (*RANKS, "--rank", "20"),
+            "--budget 128 gives rank 20 6 features, fewer than that; raise the budget",
+        ),
+        ((*RANKS, "--rank", "a"), "--rank 'a' must be integers of at least 1"),
+        ((*RANKS, "--features", "10"), "--budget says how many features there are; leave out --features"),
+        ((*RANKS, "--full-features", "1"), "--full-features '1' must be integers of at least 2"),
+        (
+            (*RANKS, "--full-features", "16"),
+            "--full-features and --full-triplets need a method of full rank among --methods: oasis, lego.",
+        ),
+        ((*RANKS, "--data", "digits-labels"), "needs one whose loader returns a ClassBundle"),
+        (
+            (*RANKING, "--inits", "ones"),
+            "--inits 'ones': ones is not known; choose from zero, identity, gaussian",
+        ),
+        ((*RANKING, "--rank", "16"), "--rank 16 is too large for these data; choose 1 to 15"),
+        ((*RANKING, "--epochs", "0"), "--epochs = 0 must be a positive integer"),
+        ((*RANKING, "--methods", ","), "--methods ',' names none; choose from"),
+        ((*RANKING, "--seeds", "-1"), "Invalid value for '--seeds' / '--splits'"),
+        (
+            (*DIGITS, "--steps", "oasis=1"),
+            "must be NAME=VALUE with one of naive-gd, pa, loreta, contrastive (chosen, and with a step size that",
+        ),
+        ((*DIGITS, "--methods", "cosine", "--steps", "cosine=1"), "with one of no method (chosen, and"),
+        (
+            (*DIGITS, "--methods", "pa,loreta", "--compare", "step-size=1,2", "--steps", "pa=1,loreta=3"),
+            "'loreta=3' must be NAME=VALUE with one of pa (chosen, and with a step size that --compare leaves alone)",
+        ),
+        ((*DIGITS, "--features", "65"), "--features = 65 must be an integer of at least 0 and at most 64"),
+        ((*DIGITS, "--methods", "oasis", "--steps", "oasis=-1"), "and a positive number"),
+        ((*DIGITS, "--methods", "oasis", "--steps", "oasis"), "'oasis' must be NAME=VALUE"),
+        ((*DIGITS, "--methods", "pa", "--compare", "init=identity"), "needs loreta among --methods"),
+        ((*DIGITS, "--select", "often"), "'often' is not one of 'none', 'first', 'each'"),
+    ],
+)
+def test_bad_options_get_one_sentence(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path, rmopt_run: Command
+) -> None:
+    done = rmopt_run(*arguments, "--out", str(tmp_path), code=2)
+    assert sentence in " ".join(done.stderr.split())
+    assert done.stdout == ""
+
+
+def test_means_and_lists_of_numbers() -> None:
+    assert mean_and_sem([1.0, 3.0]) == (2.0, 1.0)
+    assert mean_and_sem([1.0]) == (1.0, None)
+    assert whole_numbers("5, 3,5", "--ranks") == [3, 5]
+    with pytest.raises(InvalidInputError, match="--ranks '0' must be integers of at least 1"):
+        whole_numbers("0", "--ranks")
+
+
+def test_usual_ranks_are_lowered_to_what_fits_and_others_refused() -> None:
+    said: list[str] = []
+    assert ranks_within(said.append, "", "3,5", 5) == ranks_within(said.append, "5,3", "9", 5) == [3, 5]
+    assert not said
+    assert ranks_within(said.append, "", "3,5,7,9", 4) == [3, 4]
+    assert said[0] == "--rank is 3,4: these data have no rank above 4."
+    with pytest.raises(InvalidInputError, match="--rank 9 is too large for these data; choose 1 to 4"):
+        ranks_within(said.append, "3,9", "5", 4)
+
+
+def test_ranking_takes_a_rank_that_a_start_at_zero_reaches(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "few.npz", X=rng.random((40, 6)), Y=(rng.random((40, 4)) < 0.5).astype(int))
+    few = {"data": str(tmp_path / "few.npz"), "methods": "loreta", "select": "none", "seeds": 1, "epochs": 1}
+    for inits, rank in (("zero,identity", 3), ("identity", 4)):
+        assert {row["rank"] for row in ranking(run, inits=inits, **few).rows} == {rank}
+    # What is not begun at zero is not held to that.
+    few |= {"methods": "low-rank-logistic", "rank": "4"}
+    assert {row["rank"] for row in ranking(run, **few).rows} == {4}
+
+
+def test_similarity_of_a_single_feature(run: Run, tmp_path: Path) -> None:
+    np.savez(tmp_path / "one.npz", X=np.arange(20.0)[:, None], y=np.arange(20) // 10)
+    found = Similarity(data=str(tmp_path / "one.npz"), methods="cosine", seeds=1)(run)
+    assert [row["method"] for row in found.rows] == ["cosine"]
+
+
+def test_a_model_that_diverges_does_not_stop_the_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    wild = dataclasses.replace(METHODS["naive-gd"], estimator=METHODS["naive-gd"].made(step_size=1e3))
+    monkeypatch.setitem(METHODS, "naive-gd", wild)
+    options = Similarity(
+        data="digits",
+        methods="naive-gd,loreta",
+        rank="4,8",
+        budget=128,
+        triplets=1000,
+        seeds=2,
+        select="none",
+    )
+    outcome = options(run)
+    found = {(row["method"], row["rank"]): row["map"] for row in outcome.rows}
+    assert found["naive gradient descent", 4] is None
+    assert found["LORETA-1", 4] is not None
+    verdicts = {claim.claim: claim.reproduced for claim in outcome.claims}
+    assert verdicts["naive gradient descent is too unstable to present"] is True
+    assert verdicts["LORETA-1 is above naive gradient descent"] is None
+    assert run.path("ranks.png").exists()
+
+
+def test_claims_of_similarity_follow_the_numbers() -> None:
+    def row(name: str, value: float | None, rank: int | None = None, features: int = 0) -> Row:
+        curve = [] if value is None else [[10, 0.1, value / 2], [100, 0.2, value]]
+        settings = {"method": name, "rank": rank, "features": features}
+        return Row(METHODS[name].label, settings, [], [{"map": value, "seconds": value, "curve": curve}])
+
+    def verdicts(**changes: float | None) -> dict[str, bool | None]:
+        rows = []
+        for place, value in (GOOD | changes).items():
+            name, number = place.rsplit("_", 1)
+            full = name in ("oasis", "lego")
+            rows.append(row(name, value, None if full else int(number), int(number) if full else 0))
+        return {claim.claim: claim.reproduced for claim in similarity_claims(rows)}
+
+    GOOD: dict[str, float | None] = {
+        "loreta_10": 0.5, "loreta_30": 0.7, "loreta_100": 0.6, "pa_10": 0.4, "pa_30": 0.5, "pa_100": 0.5,
+        "oasis_1000": 0.65, "loreta-psd_30": 0.71,
+    }  # fmt: skip
+    pa = "LORETA-1 is above passive-aggressive"
+    slightly, faster = (
+        "LORETA-1-PSD is slightly above LORETA-1",
+        "LORETA-1-PSD learns faster than LORETA-1 in the first 50,000 triplets",
+    )
+    middle = "LORETA-1: a middle rank, here 30, beats the highest with few features and the lowest with all"
+    best = "LORETA-1 at its best rank is above OASIS and LEGO"
+    assert verdicts() == {pa: True, slightly: True, faster: True, middle: True, best: True}
+    assert verdicts(pa_10=0.85, loreta_10=0.8, oasis_1000=0.9) == {
+        pa: False, slightly: True, faster: True, middle: False, best: False,
+    }  # fmt: skip
+    full = [row("loreta", 0.7, 10), row("oasis", 0.6)]
+    assert similarity_claims(full)[-1].numbers.startswith("OASIS: above")
+    naive = "LORETA-1 is above naive gradient descent"
+    lost = verdicts(**{"naive-gd_10": None})
+    assert lost[naive] is None
+    assert lost["naive gradient descent is too unstable to present"] is True
+    kept = verdicts(**{"naive-gd_10": 0.3})
+    assert kept[naive] is True
+    assert kept["naive gradient descent is too unstable to present"] is False
+    gone = verdicts(loreta_30=None)
+    assert gone == {pa: None, slightly: None, faster: None, middle: None, best: False}
+    assert verdicts(**{"loreta-psd_30": 0.69})[slightly] is False
+
+
+def test_claims_of_ranking_follow_the_numbers() -> None:
+    def cells(value: float) -> list[dict]:
+        return [{"map": value}]
+
+    results = {
+        ("frequency", "", 0): cells(0.55), ("loreta", "identity", 2): cells(0.5), ("loreta", "zero", 2): cells(0.4),
+        ("loreta", "identity", 8): cells(0.5), ("loreta", "zero", 8): cells(0.6), ("pa", "zero", 2): cells(0.3),
+        ("pa", "zero", 8): cells(0.65), ("matrix-perceptron", "", 0): cells(0.45),
+    }  # fmt: skip
+    labels = {name: RANKING_METHODS[name].label for name, _, _ in results}
+    assert {claim.claim: claim.reproduced for claim in ranking_claims(results, labels)} == {
+        "LORETA is above label frequency, each with its best start": False,
+        "LORETA is above passive-aggressive, each with its best start": False,
+        "LORETA is above Matrix Perceptron, each with its best start": True,
+        "the identity start is the best at the lowest rank, 2": True,
+        "the zero start is the best at the highest rank, 8": True,
+    }
+    without = {
+        (name, {"identity": "gaussian"}.get(init, init), rank): v for (name, init, rank), v in results.items()
+    }
+    assert ranking_claims(without, labels)[3].claim.startswith("the zero start is the best")
+    results["pa", "zero", 8] = cells(0.59)
+    assert ranking_claims(results, labels)[1].reproduced is True
+    # The best start of a rank is not one that diverged.
+    results["loreta", "zero", 8] = [{"map": None}]
+    found = ranking_claims(results, labels)
+    assert [claim.reproduced for claim in found] == [False, False, True, True, None]

@@ -1,0 +1,376 @@
+"""LORETA's estimator, its baselines and its triplets."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import Normalizer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from tabled import each_row
+
+from problems.rows import natural_size
+from problems.similarity import ClassTriplets, FactoredGradientDescent, LoretaSimilarity, PassiveAggressive
+from problems.similarity.estimators import BilinearSimilarity
+from problems.similarity.experiment import CURVE_QUERIES, mean_precision
+from rmopt import DivergedError, InvalidInputError, Problem
+from rmopt.core import StorageError
+from rmopt.costs import TripletSum
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.solvers import InverseTime
+
+
+def quick(**changes: object) -> LoretaSimilarity:
+    return LoretaSimilarity(**{"rank": 8, "max_iter": 4000, "random_state": 0, **changes})
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks([LoretaSimilarity(max_iter=500)])
+def test_scikit_learn_contract(estimator: LoretaSimilarity, check: object) -> None:
+    check(estimator)  # type: ignore[operator]
+
+
+def test_learning_beats_the_start_and_sparse_equals_dense(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    dense = quick(max_iter=30_000).fit(X[:1000], y[:1000])
+    sparse = quick(max_iter=30_000).fit(sp.csr_matrix(X[:1000]), y[:1000])
+    np.testing.assert_array_equal(dense.model_.point.U, sparse.model_.point.U)
+    start = BilinearSimilarity(FixedRankEmbedded(64, 64, 8).identity())
+    untrained = quick()
+    untrained.model_, untrained.n_features_in_ = start, 64
+    assert dense.score(X[1000:], y[1000:]) > untrained.score(X[1000:], y[1000:]) + 0.2
+
+
+def test_similarity_is_the_product_of_the_embeddings(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    model = quick().fit(X, y)
+    point = model.model_.point
+    expected = X[:4] @ point.U @ point.S @ point.V.T @ X[:6].T
+    np.testing.assert_allclose(model.similarity(X[:4], X[:6]), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        model.transform_queries(X[:4]) @ model.transform(X[:6]).T, expected, rtol=1e-12, atol=1e-12
+    )
+
+
+def test_equal_seeds_give_equal_bits_and_others_do_not(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    first, again, other = (quick(random_state=seed).fit(X, y).transform(X[:9]) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 1e-3
+
+
+def test_warm_start_goes_on_where_the_fit_ended(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    whole = quick(max_iter=4000).fit(X, y)
+    halves = quick(max_iter=2000, warm_start=True).fit(X, y).fit(X, y)
+    assert halves.n_iter_ == whole.n_iter_ == 4000
+    assert halves.n_updates_ == whole.n_updates_
+    np.testing.assert_allclose(
+        halves.similarity(X[:5], X[:5]), whole.similarity(X[:5], X[:5]), rtol=1e-9, atol=1e-9
+    )
+
+
+def test_partial_fit_goes_on_and_gathers_classes(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    model = quick()
+    model.partial_fit(X[y < 5], y[y < 5])
+    steps = model.n_iter_
+    assert steps == 10 * np.sum(y < 5)
+    model.partial_fit(X[y >= 5], y[y >= 5], max_iter=500)
+    assert model.n_iter_ == steps + 500
+    np.testing.assert_array_equal(model.classes_, np.arange(10))
+
+
+def test_fit_triplets_sees_every_triplet(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    triplets = ClassTriplets(y).draw(np.random.default_rng(0), 0, 3000)
+    model = quick(max_iter=30_000).fit_triplets(X, triplets)
+    query, positive, negative = triplets.T
+    scores = model.transform_queries(X)[query] * (model.transform(X)[positive] - model.transform(X)[negative])
+    assert np.mean(scores.sum(axis=1) > 0) > 0.9
+
+
+def test_early_stopping_stops_and_says_so(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    model = quick(max_iter=100_000, early_stopping=True, tol=0.02, n_iter_no_change=3).fit(X, y)
+    assert model.n_iter_ < 100_000
+    assert [row["step"] for row in model.history_][:3] == [0, 5000, 10_000]
+    # A class of one row that is held out is known all the same.
+    alone = np.where(np.arange(len(y)) == 0, 10, y)
+    model = quick(max_iter=1000, early_stopping=True, validation_fraction=0.9).fit(X, alone)
+    assert model.classes_.tolist() == list(range(11))
+
+
+def test_save_and_load(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    X, y = digits
+    model = quick().fit(X, y)
+    model.save(tmp_path / "model.npz")
+    loaded = LoretaSimilarity.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.similarity(X[:3], X), model.similarity(X[:3], X))
+    assert (loaded.n_updates_, loaded.rank) == (model.n_updates_, 8)
+    model.classes_ = np.array(["2026-11-24"], "datetime64[D]")
+    with pytest.raises(InvalidInputError, match="classes_ must be text or numbers to be written to a file"):
+        model.save(tmp_path / "model.npz")
+    (tmp_path / "model.npz").write_bytes(b"not a model")
+    with pytest.raises(StorageError, match=r"not a file that rmopt can read"):
+        LoretaSimilarity.load(tmp_path / "model.npz")
+
+
+def test_parameters_are_saved_but_objects_are_not(tmp_path: Path) -> None:
+    X, y = load_digits(return_X_y=True)
+    model = LoretaSimilarity(4, psd=True, step_size=0.02, max_iter=50, random_state=3).fit(
+        X[:100] / 16, y[:100]
+    )
+    model.save(tmp_path / "model.npz")
+    assert LoretaSimilarity.load(tmp_path / "model.npz").get_params() == model.get_params()
+    model.set_params(step_size=InverseTime(0.1, 0.1))
+    model.save(tmp_path / "model.npz")
+    with pytest.warns(UserWarning, match="could not hold step_size"):
+        found = LoretaSimilarity.load(tmp_path / "model.npz").get_params()
+    assert found == model.get_params() | {"step_size": None}
+
+
+class Short(LoretaSimilarity):
+    def __init__(self, rank: int = 3, alpha: float = 1.0) -> None:
+        super().__init__(rank, max_iter=50, random_state=0)
+        self.alpha = alpha
+
+
+def test_a_subclass_with_parameters_of_its_own_is_saved(tmp_path: Path) -> None:
+    model = Short(alpha=2.0).fit(X, y)
+    model.save(tmp_path / "model.npz")
+    again = Short.load(tmp_path / "model.npz")
+    assert again.alpha == 2.0
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+    with pytest.raises(StorageError, match=r"'alpha'.*; load it by its own class"):
+        LoretaSimilarity.load(tmp_path / "model.npz")
+
+
+def test_checkpoint_of_a_finished_fit_is_its_result(
+    digits: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    X, y = digits
+    model = quick(checkpoint=tmp_path / "fit.npz", step_size=0.005).fit(X, y)
+    again = clone(model).fit(X, y)
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+    # It says what the user changed, and not what became of it within the run.
+    with pytest.raises(
+        InvalidInputError, match="belongs to another run: it has other data, or began otherwise"
+    ):
+        clone(model).fit(X[:900], y[:900])
+    with pytest.raises(InvalidInputError, match="another run: it has other data, or began otherwise"):
+        clone(model).fit_stream([(X, y)])
+    for name, (before, now) in {"step_size": (0.005, 0.01), "engine": ("auto", "reference")}.items():
+        with pytest.raises(InvalidInputError, match=f"another run: its {name} is {before!r}, not {now!r}"):
+            clone(model).set_params(**{name: now}).fit(X, y)
+
+
+@pytest.mark.parametrize("retraction", ["second-order", "metric-projection", "orthographic"])
+def test_swapping_the_retraction_changes_the_path(
+    digits: tuple[np.ndarray, np.ndarray], retraction: str
+) -> None:
+    X, y = digits
+    here = quick(retraction=retraction, step_size=0.1).fit(X, y).similarity(X[:3], X[:3])
+    reference = quick(retraction=retraction, engine="reference", max_iter=300).fit(X, y)
+    compiled = quick(retraction=retraction, engine="compiled", max_iter=300).fit(X, y)
+    np.testing.assert_allclose(
+        reference.similarity(X[:3], X[:3]), compiled.similarity(X[:3], X[:3]), rtol=1e-9, atol=1e-10
+    )
+    if retraction != "second-order":
+        assert np.abs(here - quick(step_size=0.1).fit(X, y).similarity(X[:3], X[:3])).max() > 1e-3
+
+
+@each_row(
+    ("changes", "sentence"),
+    [
+        ({"rank": 65}, r"rank = 65 is out of range for 64 × 64 matrices; choose 1 to 64"),
+        ({"rank": 0}, r"rank = 0 must be a positive integer"),
+        ({"step_size": -1.0}, r"step_size = -1.0 must be a positive number"),
+        ({"step_size": "big"}, r"step_size = 'big' must be a positive number"),
+        ({"max_iter": 0}, r"max_iter = 0 must be a positive integer"),
+        ({"loss": "huge"}, r"loss = 'huge' is unknown; choose one of hinge"),
+        ({"retraction": "none"}, r"retraction = 'none' is unknown; choose one of second-order"),
+        ({"engine": "gpu"}, r"engine = 'gpu' is unknown"),
+        ({"init": "zeros"}, r"init = 'zeros' is unknown"),
+        (
+            {"early_stopping": True, "validation_fraction": 2.0},
+            r"validation_fraction = 2.0 must be a number above 0 and below 1",
+        ),
+        ({"random_state": -1}, r"random_state|seed"),
+    ],
+)
+def test_bad_parameters(
+    digits: tuple[np.ndarray, np.ndarray], changes: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        quick(**changes).fit(*digits)
+
+
+def test_bad_data(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    with pytest.raises(InvalidInputError, match=r"y has 1 class \(0\); triplets need at least 2 classes"):
+        quick().fit(X[y == 0], y[y == 0])
+    with pytest.raises(InvalidInputError, match=r"a single row; triplets need a class with 2 rows"):
+        quick().fit(X[:10], np.arange(10))
+    with pytest.raises(ValueError, match="NaN"):
+        quick().fit(np.where(X > 0.9, np.nan, X), y)
+    with pytest.raises(InvalidInputError, match=r"row numbers from 0 to 1797, but there are 1797 queries"):
+        quick().fit_triplets(X, [[0, 1, 1797]])
+    with pytest.raises(DivergedError, match=r"step"):
+        quick(step_size=1e200).fit(X, y)
+
+
+def test_empty_rows_change_nothing_but_the_draw(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    X = X.copy()
+    X[::7] = 0
+    model = quick().fit(X, y)
+    assert np.isfinite(model.transform(X)).all()
+    np.testing.assert_array_equal(model.transform(X[::7]), 0)
+
+
+def test_triplets_are_uniform_and_right() -> None:
+    y = np.array([2, 0, 1, 0, 2, 2, 3])  # 1 and 3 are alone in their classes
+    triplets = ClassTriplets(y).draw(np.random.default_rng(0), 0, 60_000)
+    query, positive, negative = triplets.T
+    assert (y[query] == y[positive]).all()
+    assert (query != positive).all()
+    assert (y[query] != y[negative]).all()
+    seen, counts = np.unique(triplets, axis=0, return_counts=True)
+    # Queries: 5 rows; class 0 has 1 positive and 5 negatives, class 2 has 2 and 4.
+    chance = np.where(y[seen[:, 0]] == 0, 1 / (5 * 1 * 5), 1 / (5 * 2 * 4))
+    assert len(seen) == 2 * 5 + 3 * 2 * 4
+    np.testing.assert_allclose(counts / 60_000, chance, rtol=0.15)
+
+
+@pytest.mark.parametrize("init", ["identity", "gaussian"])
+def test_the_scale_of_the_data_changes_no_score(digits: tuple[np.ndarray, np.ndarray], init: str) -> None:
+    """Powers of two change no bit: step size and start are in the units of the data."""
+    X, y = digits
+    found = [
+        LoretaSimilarity(rank=6, max_iter=2000, random_state=0, init=init)
+        .fit(unit * X, y)
+        .transform(unit * X[:3])
+        for unit in (1.0, 2.0**-20, 2.0**10)
+    ]
+    for one in found[1:]:
+        np.testing.assert_array_equal(one, found[0])
+
+
+def test_natural_size_follows_the_scale(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    rows = sp.csr_array(digits[0])
+    assert natural_size(3 * rows, 1.0, 2) == pytest.approx(natural_size(rows, 1.0, 2) / 81)
+    assert natural_size(sp.csr_array(np.eye(4)), 1.0, 2) == 1.0
+
+
+def factored_step(A: np.ndarray, B: np.ndarray, q: np.ndarray, d: np.ndarray, eta: float) -> None:
+    """Shalit et al. 2012, §7.1.4, 1, with d = p₊ − p₋."""
+    if 1 - q @ A @ B.T @ d > 0:
+        A[:], B[:] = A + eta * np.outer(q, d @ B), B + eta * np.outer(d, q @ A)
+
+
+def passive_aggressive_step(A: np.ndarray, B: np.ndarray, q: np.ndarray, d: np.ndarray, C: float) -> None:
+    """§7.1.4, 3: A given B, then B given the new A."""
+    loss = max(0.0, 1 - q @ A @ B.T @ d)
+    if loss > 0:
+        A += min(loss / ((q @ q) * np.sum((d @ B) ** 2)), C) * np.outer(q, d @ B)
+        loss = max(0.0, 1 - q @ A @ B.T @ d)
+        B += min(loss / ((d @ d) * np.sum((q @ A) ** 2)), C) * np.outer(d, q @ A)
+
+
+@pytest.mark.parametrize(
+    ("solver", "step", "eta"),
+    [(FactoredGradientDescent, factored_step, 0.05), (PassiveAggressive, passive_aggressive_step, 0.2)],
+)
+def test_baselines_follow_their_formulas(solver: type, step: object, eta: float) -> None:
+    rng = np.random.default_rng(0)
+    X = sp.random_array((40, 25), density=0.3, random_state=rng).tocsr()
+    y = rng.integers(3, size=40)
+    manifold = FixedRankEmbedded(25, 25, 4)
+    start = manifold.random_point(rng)
+    sampler = ClassTriplets(y)
+    result = solver(eta, max_iter=500, sampler=sampler).run(
+        Problem(manifold, TripletSum(X, X)), start, random_state=5
+    )
+    schedule = sampler.draw(np.random.default_rng([5, 1, 0]), 0, sampler.block_size)[:500]
+    A, B = start.balanced_factors()
+    dense = X.toarray()
+    for query, positive, negative in schedule:
+        step(A, B, dense[query], dense[positive] - dense[negative], eta)  # type: ignore[operator]
+    np.testing.assert_allclose(manifold.to_dense(result.point), A @ B.T, rtol=1e-10, atol=1e-12)
+    assert result.updates > 100
+
+
+def test_batches_of_triplets() -> None:
+    y = np.arange(60) % 4
+    batches = ClassTriplets(y, batch_size=3).draw(np.random.default_rng(0), 0, 50)
+    single = ClassTriplets(y).draw(np.random.default_rng(0), 0, 150)
+    np.testing.assert_array_equal(batches.reshape(-1, 3), single)
+    with pytest.raises(InvalidInputError, match="batch_size = 0 must be a positive integer"):
+        ClassTriplets(y, batch_size=0)
+
+
+def test_psd_similarities_are_inner_products(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    X, y = digits
+    model = LoretaSimilarity(rank=6, psd=True, step_size=0.02, max_iter=5000, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.transform(X), model.transform_queries(X))
+    scores = model.similarity(X[:20], X[:20])
+    np.testing.assert_allclose(scores, scores.T, atol=1e-12)
+    assert np.linalg.eigvalsh(scores)[0] > -1e-10
+    model.save(tmp_path / "psd.npz")
+    loaded = LoretaSimilarity.load(tmp_path / "psd.npz")
+    assert loaded.psd
+    np.testing.assert_allclose(loaded.similarity(X[:20], X[:20]), scores)
+    general = LoretaSimilarity(rank=6, step_size=0.02, max_iter=5000, random_state=0).fit(X, y)
+    asymmetry = general.similarity(X[:20], X[:20])
+    assert np.abs(asymmetry - asymmetry.T).max() > 1e-3
+    projected = LoretaSimilarity(
+        rank=6, psd=True, retraction="metric-projection", max_iter=200, random_state=0
+    )
+    assert projected.fit(X, y).model_.point.rank == 6  # type: ignore[union-attr]
+    with pytest.raises(
+        InvalidInputError, match="retraction = 'orthographic' is unknown; choose one of second"
+    ):
+        LoretaSimilarity(rank=6, psd=True, retraction="orthographic").fit(X, y)
+
+
+def test_parameters_are_chosen_by_queries_of_all_classes() -> None:
+    y = np.repeat([0, 1], CURVE_QUERIES)
+    # Rows of the first class are alike, and of the second few.
+    X = np.where(y[:, None] == 0, np.eye(8)[0], np.eye(8)[1 + np.arange(len(y)) % 7])
+    assert mean_precision(Normalizer(), X, y) < 0.9
+
+
+X = np.random.default_rng(0).standard_normal((60, 12))
+y = np.arange(60) % 3
+
+
+@pytest.mark.parametrize("psd", [False, True])
+def test_a_start_that_no_row_touches_is_told(psd: bool) -> None:
+    hashed: Any = np.hstack([np.zeros((60, 5)), X])
+    model = LoretaSimilarity(6, psd=psd, max_iter=200, random_state=0)
+    with pytest.warns(UserWarning, match="^5 of the 6 directions .* give init = 'gaussian'") as told:
+        model.fit(hashed, y)
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match="^5 of the 6 directions") as told:
+        model.fit_stream([(hashed[:30], y[:30]), (hashed[30:], y[30:])])
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(hashed[:, 3:], y)
+        model.set_params(init="gaussian").fit(hashed, y)
+        # A single number is on the diagonal whatever was learned.
+        LoretaSimilarity(1, psd=psd, max_iter=20, random_state=0).fit(X[:, :1], y)
+
+
+@pytest.mark.parametrize("psd", [False, True])
+def test_second_order_steps_at_full_rank_are_warned_of(psd: bool) -> None:
+    X, y = np.random.default_rng(0).random((12, 4)), np.arange(12) % 2
+    with pytest.warns(UserWarning, match="rank = 4 is the number of features"):
+        LoretaSimilarity(4, psd=psd, max_iter=1, random_state=0).fit(X, y)

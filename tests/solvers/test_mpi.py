@@ -1,0 +1,297 @@
+"""Agents on separate processes: the same bits as in one, few bytes, and a killed process can be resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from workers_by_mpi import STEPS, learned
+
+from rmopt.core import MissingCapabilityError
+from rmopt.costs.graph import as_graph
+from rmopt.solvers import MPIWorld
+
+pytest.importorskip("mpi4py", reason="mpi4py is not installed.")
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+if not MPIEXEC.exists():
+    pytest.skip(
+        "mpiexec is not beside the interpreter: install mpich from the package index.",
+        allow_module_level=True,
+    )
+
+SCRIPT = """
+import json, sys
+import numpy as np
+from problems.subspace import GossipPlan, agree, gossip
+from problems.subspace.methods import low_rank_shares
+from rmopt.solvers import MPIWorld, OneProcess
+
+world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
+assert sys.argv[1] == "one" or world.communicator == MPIWorld().communicator
+shares = low_rank_shares(40, 240, 2, 6, world, seed=3)
+out = {}
+for variant in ("stochastic", "precon-parallel"):
+    plan = GossipPlan(variant=variant, graph="ring", n_epochs=30, init="independent")
+    found = gossip(shares.tasks, 2, plan, 1, world=world)
+    out[variant] = [point.tolist() for point in found.points]
+    out[variant + " traffic"] = [found.messages, found.bytes, found.result.steps]
+    out[variant + " error"] = shares.test_rmse(found.mean)
+for messages in ("float64", "float32", "int8"):
+    found = agree(shares.tasks, 2, 1, graph="ring", messages=messages, grow=False, world=world)
+    counts = found.result.counts
+    out["tree " + messages] = [found.mean.tobytes().hex(), counts, found.messages, found.bytes]
+    assert world.first(found.mean.tobytes()) == found.mean.tobytes()
+out["here"] = shares.tasks.here
+if world.rank == 0:
+    with open(sys.argv[2], "w") as stream:
+        json.dump(out, stream)
+"""
+
+
+def run(tmp_path: Path, processes: int) -> dict:
+    script, out = tmp_path / "agents.py", tmp_path / f"{processes}.json"
+    script.write_text(SCRIPT)
+    if not processes:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", [str(script), "one", str(out)])
+            runpy.run_path(str(script))
+        return json.loads(out.read_text())
+    command = [str(MPIEXEC), "-n", str(processes), sys.executable, str(script), "mpi", str(out)]
+    subprocess.run(
+        command, check=True, capture_output=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    return json.loads(out.read_text())
+
+
+@pytest.mark.parametrize("processes", [2, pytest.param(6, marks=pytest.mark.slow)])
+def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path, processes: int) -> None:
+    alone = run(tmp_path, 0)
+    assert alone["here"] == [0, 1, 2, 3, 4, 5]
+    found = run(tmp_path, processes)
+    assert found["here"] == list(range(6 // processes))
+    for variant in ("stochastic", "precon-parallel"):
+        gap = np.abs(np.array(found[variant]) - np.array(alone[variant])).max()
+        assert gap < 1e-12
+        np.testing.assert_allclose(found[variant + " error"], alone[variant + " error"], rtol=1e-9)
+        messages, sent, _ = found[variant + " traffic"]
+        # A message is one basis, and nothing else.
+        assert sent == messages * 8 * 40 * 2
+    agents = 6 // processes
+    edges = [edge for level in as_graph("ring", 6).tree for edge in level]
+    crossings = sum(agent // agents != parent // agents for agent, parent in edges)
+    for name, size in (("float64", 8 * 84), ("float32", 4 * 84), ("int8", 80 + 8 * 6)):
+        bits, counts, messages, sent = found[f"tree {name}"]
+        assert [bits, counts] == alone[f"tree {name}"][:2]
+        # Up and down the tree once each time, where it leads to another process; which of two parents as near an
+        # agent has depends on scipy. A message is a value, or a gradient and a curvature.
+        ways, costs, gradients = 2 * crossings, counts["costs"], counts["gradients"]
+        assert gradients < costs
+        assert messages == ways * (costs + gradients)
+        assert sent == ways * (8 * costs + size * gradients)
+    messages, _, steps = found["stochastic traffic"]
+    if processes == 6:
+        assert messages == 2 * steps
+    else:
+        assert 0 < messages < steps
+
+
+def workers(out: Path, processes: int, *words: object) -> list[str]:
+    script = Path(__file__).parents[1].joinpath("workers_by_mpi.py")
+    return [str(MPIEXEC), "-n", str(processes), sys.executable, str(script), str(out), *map(str, words)]
+
+
+def assert_as_in_threads(out: Path, steps: int = STEPS) -> None:
+    alone = learned(steps)
+    with np.load(out) as found:
+        assert found["updates"] == alone.updates
+        for name, array in vars(alone.point).items():
+            np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.parametrize("processes", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 4, 8))])
+def test_workers_in_processes_give_the_bits_of_threads(tmp_path: Path, processes: int) -> None:
+    # Neither end is a step at which workers meet.
+    for steps in (2_900, 5_400):
+        run = workers(tmp_path / "out.npz", processes, steps, tmp_path / "saved.npz")
+        subprocess.run(run, check=True, capture_output=True, timeout=300)
+        assert_as_in_threads(tmp_path / "out.npz", steps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 4, 8])
+def test_workers_of_which_one_is_killed_are_resumed(tmp_path: Path, processes: int) -> None:
+    out, saved, kills = tmp_path / "out.npz", tmp_path / "saved.npz", 0
+    moments, steps = np.random.default_rng(processes), 40 * STEPS
+    for _ in range(20):
+        with subprocess.Popen(
+            workers(out, processes, steps, saved), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as started:
+            before = set(tmp_path.glob("saved.*"))
+            while started.poll() is None and not set(tmp_path.glob("saved.*")) - before:
+                time.sleep(0.002)
+            time.sleep(moments.uniform(0.0, 0.5))
+            found = subprocess.run(
+                ["pgrep", "-f", f"^{sys.executable} .*workers_by_mpi.* {out}"], capture_output=True, text=True
+            )
+            if started.poll() is None:
+                os.kill(int(moments.choice(found.stdout.split())), signal.SIGKILL)
+            kills += started.wait(timeout=120) != 0
+        if out.exists():
+            break
+    subprocess.run(workers(out, processes, steps, saved), check=True, capture_output=True, timeout=300)
+    assert_as_in_threads(out, steps)
+    print(f"{kills} kills, 0 differing bits")
+    assert kills > 0
+
+
+@pytest.mark.slow
+def test_a_stream_of_which_one_process_is_killed_is_resumed(tmp_path: Path) -> None:
+    folder, kills = tmp_path / "rows", 0
+    folder.mkdir()
+    X, y = load_digits(return_X_y=True)
+    for part in range(4):
+        np.savez(folder / f"{part}.npz", X=X[part::4] / 64, y=y[part::4])
+
+    def fitted(out: str, *more: str) -> list[str]:
+        words = ["fit", "similarity", str(folder), "--rank", "5", "--batch-size", "40", "--epochs", "40"]
+        command = [str(MPIEXEC), "-n", "2", sys.executable, "-m", "rmopt.cli", *words]
+        return [*command, "--out", str(tmp_path / out), *more]
+
+    done = subprocess.run(fitted("whole"), check=True, capture_output=True, timeout=300, text=True)
+    assert done.stdout.count("similarity on") == 1
+    moments, resume = np.random.default_rng(0), []
+    for turn in range(6):
+        with subprocess.Popen(
+            fitted("killed", *resume), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as started:
+            before = set((tmp_path / "killed").glob("checkpoint*"))
+            while started.poll() is None and not set((tmp_path / "killed").glob("checkpoint*")) - before:
+                time.sleep(0.002)
+            time.sleep(moments.uniform(0.0, 0.5))
+            wanted = f"^{sys.executable} .*fit similarity.*{tmp_path / 'killed'}"
+            found = subprocess.run(["pgrep", "-f", wanted], capture_output=True, text=True)
+            if started.poll() is None:
+                one = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)[turn % 3]
+                os.kill(int(moments.choice(found.stdout.split())), one)
+            kills += started.wait(timeout=120) != 0
+        resume = ["--resume"]
+    subprocess.run(fitted("killed", *resume), check=True, capture_output=True, timeout=300)
+    assert kills > 0
+    with (
+        np.load(tmp_path / "whole" / "model.npz") as one,
+        np.load(tmp_path / "killed" / "model.npz") as other,
+    ):
+        for name in {"U", "S", "V"} & set(one.files):
+            np.testing.assert_array_equal(one[name], other[name])
+        assert {"U", "S", "V"} <= set(one.files)
+
+
+@pytest.mark.parametrize(
+    ("last_words", "said"),
+    [
+        ("raise FileNotFoundError('patients.csv')", "FileNotFoundError: patients.csv"),
+        # Python tells nobody but the launcher that a process ends so, and the others would wait for it.
+        ("sys.exit('no patients.csv')", "process 1 has ended, and process 0 still waits for it"),
+        ("with world.guard(): sys.exit('no patients.csv')", "no patients.csv"),
+    ],
+    ids=["an error", "an exit", "an exit that is guarded"],
+)
+def test_all_end_where_one_fails(tmp_path: Path, last_words: str, said: str) -> None:
+    script = tmp_path / "one_fails.py"
+    # A loop of MPI itself lets no handler of signals run: nothing but kill -9 would end it.
+    script.write_text(
+        "import signal, sys\nimport rmopt.solvers.world as worlds\n"
+        "signal.signal(signal.SIGTERM, lambda *signal: sys.exit(143))\n"
+        "worlds.LATE = 0.1\nworld = worlds.MPIWorld()\nassert world.everywhere(world.rank) == [0, 1]\n"
+        f"if world.rank == 1:\n    {last_words}\n"
+        "world.everywhere(0)\n"
+    )
+    command = ["timeout", "60", str(MPIEXEC), "-n", "2", sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode not in (0, 124)
+    assert done.stderr.count(said) == 1
+
+
+def command(out: Path, *more: str, processes: int = 3) -> list[str]:
+    options = [
+        "--case",
+        "4",
+        "--scale",
+        "0.2",
+        "--updates",
+        "2000",
+        "--methods",
+        "stochastic",
+        "--out",
+        str(out),
+    ]
+    return [
+        str(MPIEXEC), "-n", str(processes), sys.executable, "-m", "rmopt.cli", "run", "completion", "--agents", "mpi",
+        *options, *more,
+    ]  # fmt: skip
+
+
+def rows(out: Path) -> list[dict]:
+    found = json.loads((out / "result.json").read_text())["rows"]
+    return [{key: value for key, value in row.items() if key != "train_seconds"} for row in found]
+
+
+@pytest.mark.slow
+def test_a_killed_process_and_a_resumed_run_end_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    done = subprocess.run(command(whole), capture_output=True, text=True, timeout=300, check=True)
+    # The first process alone speaks.
+    assert done.stdout.count("completion on case 4") == 1
+    with subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
+        deadline = time.monotonic() + 120
+        while len(list(killed.glob("checkpoint-*.rank2of*.npz"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.002)
+        agents = subprocess.run(
+            ["pgrep", "-f", f"{Path(sys.executable).name}.* run completion.*{killed}"],
+            capture_output=True,
+            text=True,
+        )
+        os.kill(max(int(pid) for pid in agents.stdout.split() if int(pid) != started.pid), signal.SIGKILL)
+        assert started.wait(timeout=120) != 0
+    assert not (killed / "result.json").exists()
+    saved = list(killed.glob("checkpoint-*.npz"))
+    assert saved
+    subprocess.run(command(killed, "--resume"), capture_output=True, timeout=300, check=True)
+    assert rows(killed) == rows(whole)
+    assert not list(killed.glob("checkpoint-*.npz"))
+
+
+@pytest.mark.slow
+def test_a_folder_that_one_process_cannot_write_ends_all(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = subprocess.run(
+        ["timeout", "60", *command(tmp_path / "file" / "out", processes=2)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode not in (0, 124)
+    assert done.stderr.count("cannot write into") == 1
+
+
+def test_bad_input_is_told_once_and_ends_all_processes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command(tmp_path / "bad", "--rho", "much", processes=2), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode != 0
+    assert done.stderr.count("--rho 'much' must be a number of at least 0, or auto") == 1
+
+
+def test_without_mpi4py_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(MissingCapabilityError, match=r'pip install "rmopt\[mpi\]"'):
+        MPIWorld()

@@ -1,0 +1,445 @@
+"""Stochastic solvers beside SGD: against torch's, by closed forms, and their laws on every kind of manifold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse as sp
+from tabled import each_row
+
+import rmopt
+from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem
+from rmopt.core import FiniteSum, Parts
+from rmopt.core.low_rank import LowRankPoint
+from rmopt.costs import LOSSES, BilinearSum, OnFactors, TripletSum
+from rmopt.engines.reference import Look
+from rmopt.kernels.directed_sgd import _divided_by_triangle, _orthonormal
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankEmbedded,
+    FixedRankFactors,
+    Grassmann,
+    Product,
+    PSDFactors,
+    PSDFixedRank,
+    Sphere,
+    Stiefel,
+)
+from rmopt.retractions import MetricProjection, MetricProjectionPSD, Orthographic
+from rmopt.solvers import SGD, SRG, SVRG, AdaGrad, Adam, Constant, Cosine, Momentum, TrustRegions
+from rmopt.testing import parametrize_with_laws
+
+Array = np.ndarray
+
+
+class LeastSquares(FiniteSum):
+    """½ Σ (aᵢᵀx − bᵢ)²."""
+
+    def __init__(self, rows: int = 40, width: int = 4) -> None:
+        rng = np.random.default_rng(0)
+        self.A, self.b = rng.standard_normal((rows, width)), rng.standard_normal((rows, 1))
+
+    n_terms = property(lambda self: len(self.A))
+
+    def value(self, point: Array) -> float:
+        return 0.5 * float(np.sum((self.A @ point - self.b) ** 2))
+
+    def gradient(self, point: Array) -> Array:
+        return self.term_gradient(point, np.arange(len(self.A)))
+
+    def term_gradient(self, point: Array, terms: Array) -> Array:
+        A = self.A[terms]
+        return A.T @ (A @ point - self.b[terms])
+
+
+class PCA(FiniteSum):
+    """−½ Σ ‖Uᵀxᵢ‖²."""
+
+    def __init__(self, rows: int = 200, width: int = 6) -> None:
+        rng = np.random.default_rng(1)
+        self.X = rng.standard_normal((rows, width)) * np.geomspace(2.0, 0.3, width)
+
+    n_terms = property(lambda self: len(self.X))
+
+    def value(self, point: Array) -> float:
+        return -0.5 * float(np.sum((self.X @ point) ** 2))
+
+    def gradient(self, point: Array) -> Array:
+        return self.term_gradient(point, np.arange(len(self.X)))
+
+    def term_gradient(self, point: Array, terms: Array) -> Array:
+        X = self.X[terms]
+        return -(X.T @ (X @ point))
+
+    def hessian(self, point: Array, direction: Array) -> Array:
+        return -(self.X.T @ (self.X @ direction))
+
+
+class Pair(FiniteSum):
+    """Both of them, on a product."""
+
+    def __init__(self) -> None:
+        self.one, self.other = PCA(40), LeastSquares(40)
+
+    n_terms = 40
+
+    def value(self, point: Parts) -> float:
+        return self.one.value(point[0]) + self.other.value(point[1])
+
+    def gradient(self, point: Parts) -> list[Array]:
+        return self.term_gradient(point, np.arange(40))
+
+    def term_gradient(self, point: Parts, terms: Array) -> list[Array]:
+        return [
+            cost.term_gradient(part, terms) for cost, part in zip((self.one, self.other), point, strict=True)
+        ]
+
+
+def bilinear() -> BilinearSum:
+    rng = np.random.default_rng(2)
+    rows, columns = rng.standard_normal((60, 6)), rng.standard_normal((60, 5))
+    truth = rng.standard_normal((6, 2)) @ rng.standard_normal((2, 5))
+    return BilinearSum(rows, columns, LOSSES["squared"], np.einsum("ij,jk,ik->i", rows, truth, columns))
+
+
+FLAT = Problem(Euclidean(4, 1), LeastSquares())
+SUBSPACE = Problem(Grassmann(6, 2), PCA())
+PLACES = [
+    FLAT, SUBSPACE, Problem(Sphere(6), PCA()), Problem(FixedRankEmbedded(6, 5, 2), bilinear()),
+    Problem(Product([Grassmann(6, 2), Euclidean(4, 1)]), Pair()),
+]  # fmt: skip
+SOLVERS = [
+    SGD(1e-3, rule=Momentum(0.9), max_iter=60), SGD(1e-3, average=True, max_iter=60),
+    SGD(1e-3, rule=SVRG(), max_iter=60), SGD(1e-3, rule=SRG(), max_iter=60, batch_size=3),
+    SGD(1e-2, rule=Adam(), max_iter=60), SGD(1e-2, rule=Adam(amsgrad=True), average=20, max_iter=60),
+]  # fmt: skip
+
+
+@parametrize_with_laws(
+    # No logarithm of a product with a matrix of one rank; averages of the others.
+    [(solver, place) for solver in SOLVERS for place in PLACES],
+    seeds=[0],
+)
+def test_laws_of_solvers(check: Any) -> None:
+    check()
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "options"),
+    [
+        (Momentum(0.7), "SGD", {"momentum": 0.7}),
+        (Adam(), "Adam", {}),
+        (Adam(betas=(0.8, 0.9), eps=1e-3), "Adam", {"betas": (0.8, 0.9), "eps": 1e-3}),
+        (Adam(amsgrad=True), "Adam", {"amsgrad": True}),
+        (AdaGrad(eps=1e-10), "Adagrad", {"initial_accumulator_value": 1e-10, "eps": 0.0}),
+    ],
+    ids=["momentum", "adam", "betas", "amsgrad", "adagrad"],
+)
+def test_in_flat_space_they_are_those_of_torch(rule: Any, name: str, options: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    cost, schedule = FLAT.cost, np.random.default_rng(3).integers(40, size=(50, 1))
+    engine, start = SGD(0.05, rule=rule).engine(FLAT), np.ones((4, 1))
+    found = engine.dump(engine.advance(engine.load(start), schedule, np.full(50, 0.05)))
+    x = torch.tensor(start, requires_grad=True)
+    theirs = getattr(torch.optim, name)([x], lr=0.05, **options)
+    for terms in schedule:
+        x.grad = torch.tensor(cost.term_gradient(x.detach().numpy(), terms))
+        theirs.step()
+    np.testing.assert_allclose(found, x.detach().numpy(), rtol=1e-12)
+
+
+def test_factors_of_products_have_step_sizes_of_their_own() -> None:
+    class Scaled(Pair):
+        def term_gradient(self, point: Parts, terms: Array) -> list[Array]:
+            one, other = super().term_gradient(point, terms)
+            return [1e4 * one, 1e-4 * other]
+
+    manifold = PLACES[-1].manifold
+    schedule, etas, start = (
+        np.arange(20)[:, None],
+        np.full(20, 0.01),
+        manifold.random_point(np.random.default_rng(4)),
+    )
+    ends = []
+    for cost in (Pair(), Scaled()):
+        engine = SGD(0.01, rule=Adam(eps=1e-300)).engine(Problem(manifold, cost))
+        ends.append(engine.dump(engine.advance(engine.load(start), schedule, etas)))
+    for one, other in zip(*ends, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("rule", [SVRG(), SRG()])
+@pytest.mark.parametrize("place", [FLAT, SUBSPACE], ids=["flat", "subspace"])
+def test_reduced_variance_leads_to_the_minimum_with_constant_steps(rule: Any, place: Problem) -> None:
+    length = {"FLAT": 0.02, "SUBSPACE": 0.01}["FLAT" if place is FLAT else "SUBSPACE"]
+    n_steps = 4000 if place is FLAT else 8000
+    found = SGD(length, rule=rule, max_iter=n_steps).run(place, random_state=0).point
+    plain = SGD(length, max_iter=n_steps, engine="reference").run(place, random_state=0).point
+    gradients = [place.manifold.norm(x, place.riemannian_gradient(x)) for x in (found, plain)]
+    assert gradients[0] < 1e-8
+    assert gradients[1] > 1e-2
+
+
+def test_reduced_variance_is_unbiased_and_exact_at_a_known_point() -> None:
+    problem, x = SUBSPACE, SUBSPACE.manifold.random_point(np.random.default_rng(5))
+    rule, look = SVRG(), Look(problem.manifold, problem.cost)
+    assert (rule.steps_between(problem.cost, 4), rule.share(problem.cost, 4)) == (50, 0.02)
+    first, memory = rule.direction(look, x, np.arange(4), rule.begin(look, x), 0)
+    np.testing.assert_allclose(first, 0.02 * problem.riemannian_gradient(x), rtol=1e-13)
+    # At the point itself no choice of terms matters.
+    again, _ = rule.direction(look, x, np.arange(4, 8), memory, 1)
+    np.testing.assert_allclose(again, first, rtol=1e-10, atol=1e-13)
+    y = problem.manifold.retraction(
+        x, problem.manifold.random_tangent_vector(x, np.random.default_rng(6)) * 0.1
+    )
+    whole = sum(rule.direction(look, y, np.arange(i, i + 4), memory, 1)[0] for i in range(0, 200, 4))
+    np.testing.assert_allclose(whole, problem.riemannian_gradient(y), rtol=1e-9, atol=1e-11)
+
+
+def repeated(manifold: Any, batch: bool) -> Problem:
+    """Return a problem on sparse rows, some of them equal and some zero; of triplets where it is not of pairs."""
+    rng = np.random.default_rng(8)
+    left, right = (
+        sp.random_array((80, width), density=0.3, random_state=rng).toarray() for width in manifold.shape
+    )
+    left[40:], right[60:] = left[:40], right[:20]
+    left[7], right[9] = 0.0, 0.0
+    if batch:
+        triplets = rng.integers(80, size=(80, 3))
+        cost: Any = TripletSum(sp.csr_array(left), sp.csr_array(right), LOSSES["logistic"], triplets)
+    else:
+        cost = BilinearSum(left, right, LOSSES["squared"], rng.standard_normal(80))
+    return Problem(manifold, cost)
+
+
+COMPILED: list[dict[str, Any]] = [
+    {"step_size": 0.05, "rule": Momentum(0.9), "retraction": Orthographic()},
+    {"step_size": 0.1, "average": 20, "retraction": MetricProjection()},
+    {"step_size": 0.01, "rule": Adam()}, {"step_size": 0.05, "rule": AdaGrad(), "batch_size": 3},
+    {"step_size": 0.01, "rule": Adam(amsgrad=True), "average": True, "batch_size": 3},
+    {"step_size": 0.01, "rule": Momentum(0.5), "average": 20, "batch_size": 20},
+    {"step_size": 0.01, "batch_size": 20}, {"step_size": 0.03, "rule": SVRG(period=40)},
+    {"step_size": 0.01, "rule": SRG(), "batch_size": 3, "retraction": Orthographic()},
+]  # fmt: skip
+
+
+@each_row(
+    "manifold",
+    [
+        FixedRankEmbedded(60, 50, 3), FixedRankEmbedded(6, 30, 2), FixedRankEmbedded(6, 5, 5),
+        PSDFixedRank(50, 3), PSDFixedRank(6, 2),
+    ],
+)  # fmt: skip
+def test_compiled_steps_that_remember_follow_the_reference(manifold: Any) -> None:
+    for given in COMPILED:
+        own = manifold.default_retraction
+        options = {**given, "retraction": own} if isinstance(manifold, PSDFixedRank) else given
+        problem = repeated(manifold, "batch_size" in options)
+        reference, compiled = (
+            SGD(engine=name, **options).engine(problem) for name in ("reference", "compiled")
+        )
+        start, rng = problem.manifold.random_point(np.random.default_rng(9)), np.random.default_rng(10)
+        cost: Any = problem.cost
+        rows = rng.integers(80, size=(80, options.get("batch_size", 1)))
+        schedule = rows if not isinstance(cost, TripletSum) else cost.triplets[rows].reshape(80, -1)
+        etas = np.full(80, options["step_size"])
+        wanted = reference.advance(reference.load(start), schedule, etas)
+        found = compiled.advance(compiled.load(start), schedule, etas)
+        assert (found.steps, found.updates) == (wanted.steps, wanted.updates)
+        dense = problem.manifold.to_dense
+        point = compiled.dump(found)
+        np.testing.assert_allclose(dense(point), dense(reference.dump(wanted)), rtol=1e-9, atol=1e-11)
+        assert problem.manifold.check_point(point) is None
+        # In parts, kept between them, to the last bit.
+        state = compiled.advance(compiled.load(start), schedule[:30], etas[:30])
+        state = compiled.unpack(compiled.pack(state), compiled.load(start))
+        again = compiled.dump(compiled.advance(state, schedule[30:], etas[30:]))
+        np.testing.assert_array_equal(dense(again), dense(point))
+        if "average" not in options:
+            there = [engine.moved(state, start) for engine, state in ((compiled, found), (reference, wanted))]
+            ends = [
+                engine.dump(engine.advance(state, schedule[:9], etas[:9]))
+                for engine, state in zip((compiled, reference), there, strict=True)
+            ]
+            np.testing.assert_allclose(dense(ends[0]), dense(ends[1]), rtol=1e-9, atol=1e-11)
+
+
+def test_compiled_steps_from_a_point_of_single_precision_are_of_double_precision() -> None:
+    start = PLACES[3].manifold.random_point(np.random.default_rng(0))
+    single = LowRankPoint(*(part.astype(np.float32) for part in (start.U, start.S, start.V)))
+    ends = [
+        SGD(1e-3, rule=Momentum(0.9), max_iter=50, engine=engine).run(PLACES[3], single, random_state=0).point
+        for engine in ("reference", "compiled")
+    ]
+    np.testing.assert_allclose(*map(PLACES[3].manifold.to_dense, ends), rtol=1e-10)
+
+
+def test_compiled_steps_that_are_too_long_are_named() -> None:
+    for engine in ("reference", "compiled"):
+        with pytest.raises(DivergedError, match="diverged at step"):
+            SGD(1e3, rule=Momentum(), engine=engine).run(PLACES[3], random_state=0)
+
+
+def test_averages() -> None:
+    schedule, etas = np.random.default_rng(7).integers(40, size=(30, 1)), np.full(30, 0.02)
+    plain, averaged = (SGD(0.02, rule=Momentum(0.3), average=one).engine(FLAT) for one in (False, 10))
+    state, points = plain.load(np.ones((4, 1))), []
+    for row, eta in zip(schedule, etas, strict=True):
+        state = plain.advance(state, row[None], np.array([eta]))
+        points.append(plain.dump(state))
+    mean = averaged.dump(averaged.advance(averaged.load(np.ones((4, 1))), schedule, etas))
+    np.testing.assert_allclose(mean, np.mean(points[10:], axis=0), rtol=1e-13)
+    # On a curved manifold: nearer to the minimum than where long steps end.
+    best = TrustRegions().run(SUBSPACE, random_state=0).point
+    apart = [
+        np.mean([
+            scipy.linalg.subspace_angles(
+                SGD(0.02, max_iter=2000, average=one, engine="reference").run(SUBSPACE, random_state=seed).point, best
+            ).max()
+            for seed in range(3)
+        ])
+        for one in (False, 500)
+    ]  # fmt: skip
+    assert apart[1] < 0.5 * apart[0]
+
+
+def test_cosine() -> None:
+    rule = Cosine(2.0, 110, warm_up=10, end=0.5)
+    etas = rule(np.arange(200))
+    np.testing.assert_allclose(etas[:10], 0.2 * np.arange(1, 11))
+    np.testing.assert_allclose([etas[10], etas[60], etas[110], etas[199]], [2.0, 1.25, 0.5, 0.5])
+    assert (np.diff(etas[10:111]) < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Momentum(1.0), "share"),
+        (lambda: Adam(betas=0.9), "betas"),
+        (lambda: Adam(betas=(0.9,)), "betas"),
+        (lambda: Adam(betas=(0.9, 1.0)), "betas"),
+        (lambda: AdaGrad(eps=0), "eps"),
+        (lambda: SVRG(0), "period"),
+        (lambda: SGD(0.1, rule=Adam), "rule"),
+        (lambda: SGD(0.1, average=-1), "average"),
+        (lambda: Cosine(1.0, 10, warm_up=10), "warm_up"),
+        (lambda: Constant(0.0), "a ="),
+    ],
+)
+def test_bad_input_is_named(make: Any, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        make()
+
+
+def test_what_is_missing_is_named() -> None:
+    for solver, problem, says in (
+        (SGD(0.1, rule=Momentum(), engine="compiled"), PLACES[0], "LeastSquares"),
+        (SGD(0.1, rule=SVRG(), average=9, engine="compiled"), PLACES[3], "mean of points"),
+        (
+            SGD(0.1, rule=Adam(), engine="compiled", retraction=MetricProjectionPSD()),
+            repeated(PSDFixedRank(6, 2), False),
+            "MetricProjectionPSD",
+        ),
+        (
+            SGD(0.1, rule=Adam(), engine="compiled"),
+            Problem(PLACES[3].manifold.using(transport="isometric"), bilinear()),
+            "Isometric",
+        ),
+    ):  # fmt: skip
+        with pytest.raises(MissingCapabilityError, match=says):
+            solver.run(problem, random_state=0)
+    with pytest.raises(MissingCapabilityError, match=r"cannot be averaged, for it has no logarithm"):
+        SGD(0.1, average=True).run(Problem(FixedRankFactors(6, 5, 2), OnFactors(bilinear())), random_state=0)
+
+    class Stream(PCA):
+        n_terms = None
+
+    stream = lambda rng, start, size: rng.integers(200, size=(size, 1))  # noqa: E731
+    with pytest.raises(MissingCapabilityError, match=r"SVRG.* stream of terms"):
+        SGD(0.1, rule=SVRG(), sampler=stream).run(Problem(Grassmann(6, 2), Stream()), random_state=0)
+
+
+def test_quotients_have_no_entries() -> None:
+    """Adam's path on factors of a matrix does not depend on the factor that stands for it."""
+    target = np.diag([3.0, 2.0, 1.0, 0.5])
+
+    class Fit(FiniteSum):
+        n_terms = 1
+
+        def value(self, point: Array) -> float:
+            return 0.25 * float(np.sum((point @ point.T - target) ** 2))
+
+        def gradient(self, point: Array) -> Array:
+            return (point @ point.T - target) @ point
+
+        def term_gradient(self, point: Array, terms: Array) -> Array:
+            return self.gradient(point)
+
+    rng = np.random.default_rng(8)
+    Y, turn = rng.standard_normal((4, 2)), np.linalg.qr(rng.standard_normal((2, 2)))[0]
+    engine = SGD(0.05, rule=Adam()).engine(Problem(PSDFactors(4, 2), Fit()))
+    schedule, etas = np.zeros((30, 1), dtype=int), np.full(30, 0.05)
+    one, other = (engine.dump(engine.advance(engine.load(start), schedule, etas)) for start in (Y, Y @ turn))
+    np.testing.assert_allclose(one @ one.T, other @ other.T, rtol=1e-9, atol=1e-12)
+
+
+@each_row("name", ["well", "scaled", "ill", "dependent"])
+def test_many_columns_are_orthonormal(name: str) -> None:
+    """Rounding alone is left of Q R − X in each column, and of QᵀQ − I, also where Gram matrices do not suffice."""
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((2500, 40))
+    if name == "scaled":
+        X *= np.logspace(-100, 50, 40)
+    if name == "ill":
+        X = X @ (np.linalg.qr(X)[1] * np.logspace(0, -9, 40)) @ scipy.linalg.hadamard(64)[:40, :40]
+    if name == "dependent":
+        X[:, 7] = X[:, 3] - X[:, 5]
+    suffices, _ = _divided_by_triangle(X.T.copy(), np.eye(40), False)
+    assert suffices == (name in ("well", "scaled"))
+    Q, R = _orthonormal(X)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(40), atol=1e-14)
+    off = np.linalg.norm(Q @ R - X, axis=0) / np.linalg.norm(X, axis=0)
+    assert off.max() < 1e-14
+    np.testing.assert_array_equal(R, np.triu(R))
+
+
+def test_averages_on_products_of_what_has_no_logarithm() -> None:
+    place = Product([Sphere(5), Stiefel(5, 2)])
+    cost = rmopt.autograd_cost(lambda x, U: anp.sum(x**3) + anp.sum(U**3))
+    result = SGD(0.01, max_iter=50, average=True).run(Problem(place, cost), random_state=0)
+    assert place.check_point(result.point) is None
+
+
+class Writing(FiniteSum):
+    """½ Σ ‖x − cᵢ‖², which writes where it must not."""
+
+    n_terms = 30
+
+    def __init__(self, where: str) -> None:
+        self.where, self.centres = where, np.random.default_rng(0).standard_normal((30, 3))
+
+    def value(self, point: Any) -> float:
+        return 0.5 * float(np.sum((point - self.centres) ** 2))
+
+    def gradient(self, point: Any) -> Any:
+        return np.sum(point - self.centres, axis=0)
+
+    def term_gradient(self, point: Any, terms: Any) -> Any:
+        found = np.sum(point - self.centres[terms], axis=0)
+        if self.where == "terms":
+            terms[:] = 0
+        else:
+            point[:1] *= -1.0
+        return found
+
+
+@pytest.mark.parametrize("solver", [SGD(0.1, rule=rule, max_iter=50) for rule in (None, SVRG(), Adam())])
+def test_what_writes_into_terms_or_points_is_refused(solver: Any) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        solver.run(Problem(Euclidean(3), Writing("terms")), random_state=0)
+    with pytest.raises(InvalidInputError, match="its term_gradient work on a copy"):
+        solver.run(Problem(Euclidean(3), Writing("point")), random_state=0)

@@ -1,0 +1,390 @@
+"""The experiments ``completion`` and ``multitask`` from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cells_kept import cells_in
+from sklearn.base import clone
+from tabled import each_row
+
+from problems.methods import Method
+from problems.subspace import BiasedALS
+from problems.subspace.claims import case_claims, multitask_claims, table_claims
+from problems.subspace.experiment import completion
+from problems.subspace.methods import METHODS, Brought
+from rmopt.cli import main
+from rmopt.core import InvalidInputError
+from rmopt.experiments import Run
+
+# Methods that go by the names of their packages, which may not be here.
+PEERS = ("cmfrec", "libmf", "myfm")
+REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", *arguments])
+    return int(ended.value.code or 0)
+
+
+def result(out: Path) -> dict[str, Any]:
+    return json.loads((out / "result.json").read_text())
+
+
+def test_a_case_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--case", "4", "--scale", "0.15", "--updates", "80", "--agents", "4", "--out", str(tmp_path)]
+    assert run("completion", *options) == 0
+    said = capsys.readouterr().out
+    assert "Stochastic Gossip is ahead of D-LMaFit" in said
+    found = result(tmp_path)
+    assert [row["method"] for row in found["rows"]] == ["Stochastic Gossip", "D-LMaFit", "Euclidean Gossip"]
+    assert found["rows"][0]["train_mse"] < 1e-10
+    assert found["rows"][0]["disagreement"] < 1e-4
+    assert all(claim["reproduced"] for claim in found["claims"])
+    assert (tmp_path / "traces.png").read_bytes().startswith(b"\x89PNG")
+    assert not list(tmp_path.glob("checkpoint-*"))
+    # Everything is known already.
+    seconds = [row["train_seconds"] for row in found["rows"]]
+    assert run("completion", *options, "--resume", "--quiet") == 0
+    assert [row["train_seconds"] for row in result(tmp_path)["rows"]] == seconds
+
+
+@pytest.mark.parametrize("case", ["1", "2", "3"])
+def test_the_other_cases_run(tmp_path: Path, case: str) -> None:
+    options = [
+        "--case",
+        case,
+        "--scale",
+        "0.01",
+        "--updates",
+        "5",
+        "--agents",
+        "4",
+        "--quiet",
+        "--out",
+        str(tmp_path),
+    ]
+    assert run("completion", *options) == 0
+    found = result(tmp_path)
+    assert len(found["rows"]) == 2
+    assert found["parameters"]["case"] == int(case)
+    assert len({row["train_mse"] for row in found["rows"]}) == 2
+
+
+@pytest.mark.parametrize("methods", ["rtrmc", "precon-stochastic,rcg"])
+def test_cases_take_batch_solvers_too(tmp_path: Path, methods: str) -> None:
+    options = ["--case", "3", "--scale", "0.02", "--updates", "5", "--methods", methods, "--quiet"]
+    assert run("completion", *options, "--out", str(tmp_path)) == 0
+    rows = result(tmp_path)["rows"]
+    assert len(rows) == 1 + methods.count(",")
+    assert rows[-1]["disagreement"] is None
+    assert (tmp_path / "traces.png").exists() == ("precon" in methods)
+
+
+def test_folds_without_an_entry_choose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{user},{item},{(user + item) % 5 + 1}" for user in range(5) for item in range(5)]
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]))
+    options = ["--data", str(tmp_path / "r.csv"), "--ranks", "1", "--methods", "als", "--agents", "2,6,7"]
+    more = ["--select", "first", "--folds", "40", "--out", str(tmp_path)]
+    assert run("completion", *options, *more) == 2
+    said = capsys.readouterr()
+    assert "als, seed 0: a fold holds no entry; give fewer --folds" in " ".join(said.err.split())
+    assert "--agents is 2,5: there are no more columns" in said.out
+
+
+def test_selection_takes_what_the_folds_like(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "--case", "2", "--scale", "0.01", "--updates", "10", "--agents", "3", "--methods", "stochastic",
+        "--select", "first", "--out", str(tmp_path), "--folds",
+    ]  # fmt: skip
+    assert run("completion", *options, "2") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    # Half of the entries are too few: nothing is chosen among failures.
+    assert "could be trained on every fold" in said
+    assert "has no unique solution at rank 5" in said
+    assert run("completion", *options, "4") == 0
+    cells = cells_in(tmp_path)
+    chosen = cells[0]["result"]["parameters"]
+    assert chosen.keys() == METHODS["stochastic"].grid[0].keys()
+    said = f"step_size = {chosen['step_size']:g}, decay = {chosen['decay']:g} by cross-validation"
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert cells[1]["settings"]["parameters"] == chosen
+    assert result(tmp_path)["parameters"]["used"] == {"Stochastic Gossip": {"rho": 1000.0, **chosen}}
+
+
+def test_selection_of_the_weight_of_the_agreement(tmp_path: Path) -> None:
+    options = [
+        "--case", "4", "--scale", "0.1", "--updates", "3", "--agents", "3", "--rho", "0.1,1e7", "--select", "first",
+        "--folds", "1", "--methods", "stochastic,euclidean", "--quiet", "--out", str(tmp_path),
+    ]  # fmt: skip
+    assert run("completion", *options) == 0
+    used = result(tmp_path)["parameters"]["used"]
+    cells = cells_in(tmp_path)
+    chosen = [cell["result"]["parameters"] for cell in cells if "parameters" in cell["result"]]
+    # So large a weight leaves no time to learn. Both formulations are searched alike.
+    assert [one["rho"] for one in chosen] == [0.1, 0.1]
+    assert list(used.values()) == chosen
+    asked = [cell["settings"]["select"] for cell in cells if "parameters" in cell["result"]]
+    grid = [one | {"rho": rho} for rho in (0.1, 1e7) for one in METHODS["euclidean"].grid]
+    assert asked == [grid, grid]
+
+
+def some_ratings(home: Path) -> list[str]:
+    """Write ratings with effects of users as a file of MovieLens, and return the options that read it."""
+    folder = home / "ml-100k"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    rows, columns = np.nonzero(rng.random((30, 40)) < 0.6)
+    values = np.clip(
+        np.rint(3.0 + rng.standard_normal(40)[columns] + 0.5 * rng.standard_normal(len(rows))), 1, 5
+    )
+    lines = [f"{j}\t{i}\t{int(value)}\t0" for i, j, value in zip(rows, columns, values, strict=True)]
+    (folder / "u.data").write_text("\n".join(lines) + "\n")
+    return ["--data", "ml100k", "--data-home", str(home), "--quiet", "--out", str(home / "out")]
+
+
+def test_selection_of_a_penalty(tmp_path: Path) -> None:
+    options = ["--methods", "biases,als", "--rank", "2", "--select", "first", "--folds", "2"]
+    assert run("completion", *options, *some_ratings(tmp_path)) == 0
+    found = result(tmp_path / "out")
+    cells = cells_in(tmp_path / "out")
+    chosen = {
+        cell["settings"]["method"]: cell["result"]["parameters"]
+        for cell in cells
+        if "parameters" in cell["result"]
+    }
+    assert set(chosen) == {"biases", "als"}
+    assert all(parameters.keys() == METHODS[name].grid[0].keys() for name, parameters in chosen.items())
+    assert [one for (one,) in found["parameters"]["used"].values()] == list(chosen.values())
+    assert all(0.3 < row["test_rmse"] < 0.8 for row in found["rows"])
+
+
+@each_row("name", PEERS)
+def test_a_package_that_is_not_there_is_asked_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InvalidInputError, match=rf"{name} cannot be imported.*pip install .rmopt\[bench\]"):
+        METHODS[name].estimator.estimator.fit([[0, 1], [1, 0]], [1.0, 2.0])
+
+
+# What these packages warn of is theirs.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["biases", *PEERS])
+def test_peers_learn_and_give_others_the_mean(name: str) -> None:
+    if name in PEERS:
+        pytest.importorskip(name)
+    rng = np.random.default_rng(0)
+    table = 3.0 + rng.standard_normal((80, 1)) + rng.standard_normal(60)
+    table += 0.0 if name == "biases" else rng.standard_normal((80, 2)) @ rng.standard_normal((2, 60))
+    known = rng.random(table.shape) < 0.5
+    model = clone(METHODS[name].estimator.estimator)
+    if name != "biases":
+        model.set_params(rank=4)
+    if name == "cmfrec":
+        model.set_params(lam=1.0)
+    model.fit(np.argwhere(known), table[known])
+    gaps = model.predict(np.argwhere(~known)) - table[~known]
+    assert np.sqrt(np.mean(gaps**2)) < 0.4 * table.std()
+    assert model.predict([[0, 60], [80, 0]]) == pytest.approx([table[known].mean()] * 2)
+
+
+def test_the_picture_is_completed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--ranks", "3,6", "--updates", "8", "--agents", "3", "--out", str(tmp_path)]
+    assert run("completion", *options) == 0
+    found = result(tmp_path)
+    errors = {row["method"]: row["test_rmse"] for row in found["rows"] if row["rank"] == 6}
+    assert len(errors) == 4
+    assert errors["RTRMC (batch)"] < 0.13
+    # The paper says nothing of what is shown besides.
+    assert not any("ALS" in claim["claim"] for claim in found["claims"])
+    assert max(errors.values()) < 0.3
+    for name in ("picture.png", "errors.png", "traces.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert "picture (scikit-learn, china.jpg)" in capsys.readouterr().out
+    # What is known is shown too, and not trained again.
+    drawn = (tmp_path / "picture.png").read_bytes()
+    assert run("completion", *options, "--resume") == 0
+    assert (tmp_path / "picture.png").read_bytes() == drawn
+
+
+def test_every_method_trains_on_ratings(tmp_path: Path) -> None:
+    methods = {name: method for name, method in METHODS.items() if name not in PEERS or find_spec(name)}
+    options = [
+        "--methods", ",".join(methods), "--rank", "2", "--agents", "2,4", "--updates", "5", "--seeds", "2",
+        "--lam", "0", *some_ratings(tmp_path),
+    ]  # fmt: skip
+    assert run("completion", *options) == 0
+    found = result(tmp_path / "out")
+    models = [1 + one.estimator.decentral for one in methods.values()]
+    assert len(found["rows"]) == sum(models)
+    assert all(row["sem"] is not None for row in found["rows"])
+    # Every number is the mean over the seeds.
+    cells = cells_in(tmp_path / "out")
+    errors = [one["result"]["train_mse"] for one in cells if one["settings"]["method"] == "als"]
+    [row] = [row for row in found["rows"] if row["method"] == METHODS["als"].label]
+    assert row["train_mse"] == pytest.approx(np.mean(errors))
+    # Biases have no rank.
+    assert {row["rank"] for row in found["rows"]} == {2, None}
+    used = found["parameters"]["used"]
+    assert used["Stochastic Gossip, N = 4, r = 2"][1]["rho"] > 0.0
+    assert used["RTRMC (batch), N = 2, r = 2"] == [None, None]
+
+
+def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        run("multitask", "--methods", "stochastic", "--updates", "60", "--out", str(tmp_path / "case6")) == 0
+    )
+    found = result(tmp_path / "case6")
+    assert found["rows"][0]["distance"] < 1e-3
+    assert found["claims"][0]["reproduced"]
+    capsys.readouterr()
+    rng, folder = np.random.default_rng(1), tmp_path / "home"
+    folder.mkdir()
+    table = np.column_stack([np.repeat(np.arange(6), 20), rng.standard_normal((120, 21))])
+    table[:, 5] = table[:, [1, 7, 9]].sum(axis=1)
+    np.savetxt(folder / "parkinsons_updrs.data", table, delimiter=",", header="names")
+    options = [
+        "--data",
+        "parkinsons",
+        "--data-home",
+        str(folder),
+        "--ranks",
+        "2,3",
+        "--agents",
+        "3",
+        "--updates",
+        "30",
+    ]
+    assert run("multitask", *options, "--seeds", "2", "--out", str(tmp_path / "out")) == 0
+    rows = result(tmp_path / "out")["rows"]
+    assert len(rows) == 7
+    assert {row["method"] for row in rows} >= {
+        "Alt-Min (batch)",
+        "Trust regions (batch)",
+        "Stochastic Gossip",
+    }
+    assert all(row["nmse"] < 0.6 for row in rows if row["method"] != "Alt-Min (batch)")
+    assert (tmp_path / "out" / "errors.png").exists()
+
+
+@each_row(
+    ("experiment", "options", "words"),
+    [
+        ("completion", ["--case", "9"], "--case = 9 must be an integer of at least 0 and at most 5"),
+        ("completion", ["--case", "1", "--scale", "2"], "--scale 2 must be"),
+        ("completion", ["--rho", "much"], "--rho 'much'"),
+        ("completion", ["--rho", "1,10"], "--rho 1,10 is several numbers"),
+        ("completion", ["--folds", "1"], "--folds = 1"),
+        ("completion", ["--agents", "mpi"], "needs two or more processes: mpiexec"),
+        ("completion", ["--case", "4", "--ranks", "3"], "--case 4 has one rank"),
+        ("completion", ["--case", "4", "--agents", "3,4"], "--case 4 has one rank"),
+        ("completion", ["--case", "4", "--seeds", "2"], "--case 4 has one rank, one split"),
+        ("completion", ["--agents", "1"], "--agents '1'"),
+        ("completion", ["--methods", "svd"], "svd is not known"),
+        ("completion", ["--graph", "line"], "graph = 'line' is unknown"),
+        ("completion", ["--hidden", "1.5"], "--hidden = 1.5 must be a number of at least 0 and below 1"),
+        ("completion", ["--seeds", "0"], "Invalid value for '--seeds' / '--splits'"),
+        ("completion", ["--data", "digits"], "needs one whose loader returns a Ratings"),
+        ("multitask", ["--data", "digits"], "needs one whose loader returns a TaskBundle"),
+        ("multitask", ["--splits", "0"], "Invalid value for '--seeds' / '--splits'"),
+        ("multitask", ["--methods", "alt-min"], "alt-min is not known"),
+        ("multitask", ["--agents", "1"], "at least two agents"),
+    ],
+)  # fmt: skip
+def test_bad_options(
+    experiment: str, options: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(experiment, *options, "--out", str(tmp_path / "out")) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert "Traceback" not in error
+
+
+def test_claims_say_no_where_the_numbers_do() -> None:
+    good = [[0.0, 1.0, 1.0], [50.0, 1e-6, 1e-3], [100.0, 1e-12, 1e-6]]
+    bad = [[0.0, 1.0, 1.0], [50.0, 1e-3, 1e-1], [100.0, 1e-4, 1e-1]]
+    ours, theirs = ("stochastic", 6, 5, 1e3), ("d-lmafit", 6, 5, 1e3)
+    labels = {ours: "Stochastic Gossip", theirs: "D-LMaFit"}
+    ahead = case_claims(4, {ours: good, theirs: bad}, labels)
+    assert [claim.reproduced for claim in ahead] == [True, True]
+    assert "Stochastic Gossip is ahead of D-LMaFit" in ahead[1].claim
+    behind = case_claims(4, {ours: bad, theirs: good}, labels)
+    assert [claim.reproduced for claim in behind] == [False, False]
+    # With the largest weight agents only agree, and these do not even that.
+    heavy = (*ours[:3], 1e10)
+    found = case_claims(1, {ours: good, heavy: bad}, {ours: "a", heavy: "b"})
+    assert [claim.reproduced for claim in found] == [True, False]
+    agree = [[0.0, 1.0, 1.0], [100.0, 1e-1, 1e-5]]
+    assert case_claims(1, {heavy: agree}, {heavy: "b"})[0].reproduced is True
+
+    def cells(*errors: float) -> list[dict[str, Any]]:
+        return [{"test_rmse": error, "nmse": error} for error in errors]
+
+    def verdicts(found: list[Any]) -> list[bool | None]:
+        return [claim.reproduced for claim in found]
+
+    table = {
+        ("stochastic", 5, 3, 1.0): cells(0.8), ("stochastic", 10, 3, 1.0): cells(0.85),
+        ("rtrmc", 5, 3, 1.0): cells(0.81),
+    }  # fmt: skip
+    assert verdicts(table_claims(table, METHODS)) == [False, True]
+    # Errors that differ from seed to seed by more than they differ at all decide nothing.
+    table = {
+        key: cells(value[0]["nmse"] - 0.1, value[0]["nmse"], value[0]["nmse"] + 0.1)
+        for key, value in table.items()
+    }
+    table["stochastic", 10, 3, 1.0].reverse()
+    assert verdicts(table_claims(table, METHODS)) == [None, None]
+    # A user's method is to have a larger error.
+    brought = METHODS | {"mean": Method("Mean", Brought(None))}
+    table = {("stochastic", 5, 3, 1.0): cells(0.8), ("mean", 5, 3, 1.0): cells(0.81)}
+    assert verdicts(table_claims(table, brought)) == [True]
+    assert table_claims(table, brought)[0].claim == "rank 3: Stochastic Gossip has a smaller error than Mean"
+    assert verdicts(table_claims(table | {("mean", 5, 3, 1.0): cells(0.79)}, brought)) == [False]
+
+    names = {"stochastic": "Stochastic Gossip", "alt-min": "Alt-Min (batch)"}
+    tasks = {("stochastic", 3): cells(0.345), ("alt-min", 0): cells(0.3), ("stochastic", 5): cells(0.34)}
+    assert verdicts(multitask_claims(tasks, names, "parkinsons")) == [False, True]
+    # What is printed for one data set says nothing of another.
+    assert verdicts(multitask_claims(tasks, names, "school")) == [False]
+    # Level means a share of the error, whatever its unit.
+    for unit in (1e-3, 1e3):
+        level = {("stochastic", 3): cells(1.02 * unit), ("alt-min", 0): cells(unit)}
+        above = {("stochastic", 3): cells(1.04 * unit), ("alt-min", 0): cells(unit)}
+        assert multitask_claims(level, names, "school")[0].reproduced is True
+        assert multitask_claims(above, names, "school")[0].reproduced is False
+
+
+@pytest.mark.parametrize("name", ["als", "biases"])
+def test_compiled_code_is_loaded_before_the_clock_starts(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fit = BiasedALS.fit
+
+    def noted(model: BiasedALS, *given: Any, **how: Any) -> BiasedALS:
+        events.append("fit")
+        return fit(model, *given, **how)
+
+    monkeypatch.setattr(BiasedALS, "fit", noted)
+    monkeypatch.setattr("problems.subspace.methods.perf_counter", lambda: events.append("clock") or 0.0)
+    lines = [f"{user},{item},{(user * item) % 5}" for user in range(8) for item in range(6)]
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *lines]))
+    completion(
+        Run("completion", 0, tmp_path), data=str(tmp_path / "r.csv"), methods=name, rank="2", agents="2"
+    )
+    assert events == ["fit", "clock", "fit", "clock"]
+
+
+def test_entries_that_are_all_the_same_are_not_compared(tmp_path: Path) -> None:
+    file = tmp_path / "views.csv"
+    file.write_text("user,item\n" + "\n".join(f"u{n % 9},i{n // 9}" for n in range(63)))
+    with pytest.raises(InvalidInputError, match=r"all entries of .*views.csv are 1: .* --model implicit"):
+        completion(Run("completion", 0, tmp_path), data=str(file))

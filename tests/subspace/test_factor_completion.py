@@ -1,0 +1,812 @@
+"""Half sweeps, Gibbs sampling and alternating least squares against plain numpy, closed forms and enumeration."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numba
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import sklearn
+from estimator_parts import dated_ratings
+from scipy.optimize import approx_fprime
+from sklearn.model_selection import cross_val_score
+from tabled import each_row
+
+from problems.data import load
+from problems.subspace import (
+    RCGMC,
+    RTRMC,
+    BayesianCompletion,
+    BiasedALS,
+    GossipMatrixCompletion,
+    ImplicitALS,
+    ScaledSGDCompletion,
+    TimeSplit,
+    entries,
+)
+from problems.subspace.als import Side
+from problems.subspace.bayesian import FactorPrior, GibbsSampler, Sample, drawn
+from problems.subspace.cost import KnownEntries, known_entries
+from rmopt.core import InvalidInputError
+
+Array = np.ndarray
+
+
+def ratings(m: int = 30, n: int = 40, share: float = 0.5, noise: float = 0.3) -> KnownEntries:
+    rng = np.random.default_rng(0)
+    known = rng.random((m, n)) < share
+    known[4], known[:, 7] = False, False
+    values = 3.0 + rng.standard_normal((m, 1)) + rng.standard_normal((m, 2)) @ rng.standard_normal((2, n))
+    values += noise * rng.standard_normal((m, n))
+    return known_entries(sp.csc_array((values[known], np.nonzero(known)), shape=(m, n)))
+
+
+def regressed(
+    known: Array, table: Array, features: Array, prior: FactorPrior, alpha: float, noise: Array
+) -> Any:
+    """Return draws, means and squared residuals of the columns of a dense table, one after the other."""
+    found = []
+    for j in range(table.shape[1]):
+        rows = np.flatnonzero(known[:, j])
+        Z = np.column_stack([np.ones(len(rows)), features[rows, 1:]])
+        y = table[rows, j] - features[rows, 0]
+        A = prior.precision + alpha * Z.T @ Z
+        expected = prior.mean + (prior.shift[j] if np.ndim(prior.shift) else 0.0)
+        mean = np.linalg.solve(A, prior.precision @ expected + alpha * Z.T @ y)
+        x = mean + np.linalg.solve(np.linalg.cholesky(A).T, noise[j])
+        found.append((x, mean, np.sum((y - Z @ x) ** 2)))
+    return [np.array(part) for part in zip(*found, strict=True)]
+
+
+def prior_of(factors: Array, rng: np.random.Generator, others: Array | None = None) -> FactorPrior:
+    """Draw from the normal-Wishart posterior as Salakhutdinov and Mnih print it, with ν₀ = d, β₀ = 2 and W₀ = I.
+
+    `others` are rows of the same precision and of mean 0.
+    """
+    n, d = factors.shape
+    others = np.zeros((0, d)) if others is None else others
+    mean, S = factors.mean(axis=0), np.cov(factors.T, bias=True)
+    W = np.linalg.inv(np.eye(d) + n * S + others.T @ others + 2.0 * n / (2.0 + n) * np.outer(mean, mean))
+    freedom = d + n + len(others)
+    T = np.tril(rng.standard_normal((d, d)), -1) + np.diag(np.sqrt(rng.chisquare(freedom - np.arange(d))))
+    # W⁻¹ = C Cᵀ, so that a root of W is C⁻ᵀ.
+    root = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(W))).T @ T
+    precision = root @ root.T
+    away = np.linalg.solve(np.linalg.cholesky((2.0 + n) * precision).T, rng.standard_normal(d))
+    return FactorPrior(n * mean / (2.0 + n) + away, precision)
+
+
+def linked(
+    features: list[Array], links: list[Any], factors: Array, prior: FactorPrior, rng: np.random.Generator
+) -> FactorPrior:
+    """Draw B and λ of each table of features F, one feature after the other, and then the prior of X − Σ F B."""
+    for t, F in enumerate(features):
+        B, strength = links[t]
+        noise = np.linalg.solve(np.linalg.cholesky(prior.precision).T, rng.standard_normal(B.shape).T).T
+        for f in range(len(B)):
+            rest = factors - prior.mean - sum(G @ links[g][0] for g, G in enumerate(features))
+            rest += np.outer(F[:, f], B[f])
+            weight = F[:, f] @ F[:, f] + strength
+            B[f] = F[:, f] @ rest / weight + noise[f] / np.sqrt(weight)
+        square = np.trace(B @ prior.precision @ B.T)
+        links[t][1] = rng.gamma(1.0 + B.size / 2.0) / (1.0 + square / 2.0)
+    shift = sum((F @ B for F, (B, _) in zip(features, links, strict=True)), np.zeros_like(factors))
+    others = [np.sqrt(strength) * B for B, strength in links] or None
+    return prior_of(factors - shift, rng, others and np.concatenate(others))._replace(
+        shift=np.concatenate([shift, np.zeros_like(shift[:1])])
+    )
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("tables", [(0, 0), (1, 0), (2, 1)])
+def test_the_sampler_is_the_plain_one_for_the_same_random_numbers(rank: int, tables: tuple[int, int]) -> None:
+    entries_ = ratings()
+    known, table = np.zeros((31, 41), bool), np.zeros((31, 41))
+    known[:30, :40] = sp.csc_array((np.ones(entries_.nnz), entries_.indices, entries_.indptr)).toarray() > 0
+    table[:30, :40] = entries_.toarray()
+    of_rows, of_columns = (
+        [np.random.default_rng(t).standard_normal((size, 3 + 40 * t)) for t in range(count)]
+        for size, count in zip((30, 40), tables, strict=True)
+    )
+    sampler, rng = (
+        GibbsSampler(entries_, rank, np.random.default_rng(1), of_rows, of_columns),
+        np.random.default_rng(1),
+    )
+    d, alpha = rank + 1, 1.0
+    columns = 0.1 * rng.standard_normal((41, d))
+    columns[:, 0] = 0.0
+    row_prior = column_prior = FactorPrior(np.zeros(d), 5.0 * np.eye(d))
+    row_links, column_links = (
+        [[np.zeros((F.shape[1], d)), 1.0] for F in both] for both in (of_rows, of_columns)
+    )
+    for _ in range(6):
+        found = sampler.sweep()
+        rows, *_ = regressed(known.T, table.T, columns, row_prior, alpha, rng.standard_normal((31, d)))
+        row_prior = linked(of_rows, row_links, rows[:-1], row_prior, rng)
+        before = [B.copy() for B, _ in column_links]
+        columns, means, squares = regressed(
+            known, table, rows, column_prior, alpha, rng.standard_normal((41, d))
+        )
+        expected = Sample(rows, columns, means, column_prior, before, alpha)
+        column_prior = linked(of_columns, column_links, columns[:-1], column_prior, rng)
+        alpha = rng.gamma(1.0 + known.sum() / 2.0) / (1.0 + squares.sum() / 2.0)
+        for name in ("rows", "columns", "column_means", "alpha"):
+            np.testing.assert_allclose(
+                getattr(found, name), getattr(expected, name), rtol=1e-8, atol=1e-9, err_msg=name
+            )
+        np.testing.assert_allclose(found.column_prior.precision, expected.column_prior.precision, rtol=1e-8)
+        for one, other in zip(found.column_links, before, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9)
+    assert sampler.alpha == pytest.approx(alpha, rel=1e-8)
+
+
+def test_moments_are_those_of_the_exact_posterior() -> None:
+    """One column and three rows: the rows are integrated in closed form, the column on a grid."""
+    y, alpha = np.array([0.7, -0.4, 1.1]), 2.0
+    of_rows = FactorPrior(np.array([0.1, 0.6]), np.array([[2.0, 0.5], [0.5, 1.5]]))
+    of_columns = FactorPrior(np.array([-0.2, 0.9]), np.array([[3.0, -0.6], [-0.6, 1.0]]))
+    c, w = np.meshgrid(np.linspace(-4.0, 4.0, 401), np.linspace(-6.0, 7.0, 521), indexing="ij")
+    apart = np.stack([c, w], axis=-1) - of_columns.mean
+    logs = -0.5 * np.einsum("...a,ab,...b->...", apart, of_columns.precision, apart)
+    Z = np.stack([np.ones_like(w), w], axis=-1)
+    covariance = np.linalg.inv(of_rows.precision)
+    spread = np.einsum("...a,ab,...b->...", Z, covariance, Z)
+    level = c + Z @ of_rows.mean
+    for value in y:
+        logs -= 0.5 * (np.log(spread + 1.0 / alpha) + (value - level) ** 2 / (spread + 1.0 / alpha))
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    # The first entry without its noise, given the column.
+    shrunk = spread / (spread + 1.0 / alpha)
+    centre, variance = level + shrunk * (y[0] - level), shrunk / alpha
+    mean = np.sum(weights * centre)
+    expected = [
+        mean,
+        np.sum(weights * (variance + centre**2)) - mean**2,
+        np.sum(weights * c),
+        np.sum(weights * w),
+    ]
+
+    table = known_entries(sp.csc_array(y[:, None]))
+    by_columns, by_rows = Side(table, y), Side(sp.csr_array(table), y)
+    rng, columns, samples, smooth = np.random.default_rng(0), np.zeros((1, 2)), [], []
+    for _ in range(20_000):
+        rows = drawn(by_rows, columns, of_rows, alpha, rng).drawn
+        columns, means, _ = drawn(by_columns, rows, of_columns, alpha, rng)
+        samples.append([rows[0, 0] + columns[0, 0] + rows[0, 1] * columns[0, 1], *columns[0]])
+        smooth.append(rows[0, 0] + means[0, 0] + rows[0, 1] * means[0, 1])
+    found, smoothed = np.array(samples), np.array(smooth)
+    np.testing.assert_allclose([*found.mean(axis=0)], [mean, *expected[2:]], atol=0.03)
+    assert found[:, 0].var() == pytest.approx(expected[1], rel=0.05)
+    # The mean given the rows has the same mean, and varies less.
+    assert smoothed.mean() == pytest.approx(mean, abs=0.015)
+    assert smoothed.var() < 0.7 * found[:, 0].var()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_chain_that_draws_its_data_too_keeps_the_prior(linked: bool) -> None:
+    """Geweke 2004: the precisions then have the prior's moments, whatever the order and the scales of the steps."""
+    rng, m, n, d = np.random.default_rng(0), 2, 2, 2
+    known = known_entries(sp.csc_array(np.ones((m, n))))
+    features = [[np.array([[1.0], [-0.5]])]] * 2 if linked else []
+    sampler = GibbsSampler(known, d - 1, rng, *features)
+    noise, precisions, strengths, squares = [], [], [], []
+    for _ in range(12_000 if linked else 5_000):
+        sample = sampler.sweep()
+        U, W = sampler.rows[:-1], sampler.columns[:-1]
+        y = U[:, :1] + W[:, 0] + U[:, 1:] @ W[:, 1:].T + rng.standard_normal((m, n)) / np.sqrt(sampler.alpha)
+        sampler.by_rows.known[2][:], sampler.by_columns.known[2][:] = y.ravel(), y.T.ravel()
+        noise.append(sampler.alpha)
+        precisions.append(sample.column_prior.precision)
+        if linked:
+            link = sampler.column_links[0]
+            strengths.append(link.strength)
+            squares.append(
+                link.strength * np.trace(link.weights @ sampler.column_prior.precision @ link.weights.T)
+            )
+    noise_precision, precision = np.array(noise), np.array(precisions)
+    # Gamma(1, 1), and Wishart(I, 2): mean 2 I, and variances 4 on the diagonal, 2 beside it.
+    assert [noise_precision.mean(), noise_precision.var()] == pytest.approx([1.0, 1.0], abs=0.15)
+    np.testing.assert_allclose(precision.mean(axis=0), 2.0 * np.eye(2), atol=0.2)
+    np.testing.assert_allclose(precision.var(axis=0), [[4.0, 2.0], [2.0, 4.0]], rtol=0.2)
+    if linked:
+        # Gamma(1, 1), and given λ and Λ the weights of a feature have a χ² distribution with 2 degrees of freedom.
+        assert [np.mean(strengths), np.var(strengths)] == pytest.approx([1.0, 1.0], abs=0.15)
+        assert [np.mean(squares), np.var(squares)] == pytest.approx([2.0, 4.0], rel=0.1)
+
+
+@each_row("model", [BiasedALS(3, random_state=0), BayesianCompletion(3, random_state=0, n_samples=5)])
+def test_bits_do_not_depend_on_the_number_of_threads(model: Any) -> None:
+    table, pairs = ratings(), np.argwhere(np.ones((30, 40)))
+    default = numba.get_num_threads()
+    found = [model.fit(table).predict(pairs)]
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("problems.threads.WORTH_THREADS", 0)
+            for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
+                numba.set_num_threads(threads)
+                found.append(model.fit(table).predict(pairs))
+    finally:
+        numba.set_num_threads(default)
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
+
+
+@each_row("power", [0.0, 0.5, 1.0])
+def test_als_ends_where_the_cost_is_flat(power: float) -> None:
+    table = ratings(12, 14)
+    model = BiasedALS(2, lam=0.5, count_power=power, max_iter=2000, tol=0.0, random_state=0).fit(table)
+    rows, columns = table.tocoo().coords
+    values = (table.data - table.data.mean()) / table.data.std()
+    weights = [
+        np.maximum(np.bincount(n, minlength=size), 1.0) ** power for n, size in ((rows, 12), (columns, 14))
+    ]
+    unit = table.data.std()
+    U = np.column_stack([model.row_effects_ / unit, model.components_])
+    W = np.column_stack([model.column_effects_, model.weights_]) / unit
+
+    def cost(x: Array) -> float:
+        U, W = x[:36].reshape(12, 3), x[36:].reshape(14, 3)
+        gaps = U[rows, 0] + W[columns, 0] + np.sum(U[rows, 1:] * W[columns, 1:], axis=1) - values
+        return float(
+            gaps @ gaps + 0.5 * (weights[0] @ np.sum(U**2, axis=1) + weights[1] @ np.sum(W**2, axis=1))
+        )
+
+    end = np.concatenate([U.ravel(), W.ravel()])
+    assert model.cost_ == pytest.approx(cost(end), rel=1e-12)
+    assert np.abs(approx_fprime(end, cost, 1e-7)).max() < 1e-4
+    with pytest.raises(AssertionError):
+        assert np.abs(approx_fprime(1.01 * end, cost, 1e-7)).max() < 1e-4
+
+
+def test_sweeps_do_not_end_while_factors_still_grow() -> None:
+    """Near 0, where they start, the cost hardly falls: the second of these ended at 5,859."""
+    rng = np.random.default_rng(0)
+    M = np.outer(rng.standard_normal(300), rng.standard_normal(200))
+    known = sp.csc_array(np.where(rng.random(M.shape) < 0.1, M, 0.0))
+    for seed in range(3):
+        assert BiasedALS(1, lam=4.0, random_state=seed).fit(known).cost_ < 5600.0
+    blocks = np.kron(np.eye(4), np.ones((25, 20))) * (rng.random((100, 80)) < 0.5)
+    for seed in range(3):
+        assert ImplicitALS(1, lam=9.0, random_state=seed).fit(sp.csc_array(blocks)).cost_ < 3120.0
+
+
+def test_each_sweep_of_als_lowers_the_cost_until_they_stop() -> None:
+    costs = [BiasedALS(3, max_iter=k, tol=0.0, random_state=0).fit(ratings()).cost_ for k in range(1, 12)]
+    assert np.all(np.diff(costs) < 0.0)
+    model = BiasedALS(3, max_iter=500, tol=1e-3, random_state=0).fit(ratings())
+    assert 3 < model.n_iter_ < 100
+
+
+def test_standard_deviations_cover_what_was_held_out() -> None:
+    rng = np.random.default_rng(1)
+    truth = rng.standard_normal((60, 1)) + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 80))
+    noisy, known = 4.0 + 5.0 * (truth + 0.4 * rng.standard_normal(truth.shape)), rng.random(truth.shape) < 0.3
+    model = BayesianCompletion(3, random_state=0).fit(
+        sp.csc_array((noisy[known], np.nonzero(known)), shape=known.shape)
+    )
+    found, std = model.predict(np.argwhere(~known), return_std=True)
+    gaps = np.abs(found - noisy[~known])
+    assert np.mean(gaps < 1.96 * std) == pytest.approx(0.95, abs=0.02)
+    assert np.mean(gaps < 0.6745 * std) == pytest.approx(0.5, abs=0.04)
+    # Of what is known the noise is left, and entries with larger deviations are further away.
+    assert 0.9 * 2.0 < std.min() < 1.4 * 2.0
+    far = std > np.median(std)
+    assert np.mean(gaps[far]) > 1.1 * np.mean(gaps[~far])
+    np.testing.assert_array_equal(found, model.predict(np.argwhere(~known)))
+    assert model.rmse(np.argwhere(~known), noisy[~known]) < RTRMC(3, lam=0.02, bias=True, random_state=0).fit(
+        sp.csc_array((noisy[known], np.nonzero(known)), shape=known.shape)
+    ).rmse(np.argwhere(~known), noisy[~known])
+
+
+def test_thinning_keeps_every_second_sample() -> None:
+    table = ratings()
+    every = BayesianCompletion(2, n_samples=6, burn_in=0, random_state=0).fit(table)
+    second = BayesianCompletion(2, n_samples=3, burn_in=0, thinning=2, random_state=0).fit(table)
+    np.testing.assert_array_equal(second.row_samples_, every.row_samples_[1::2])
+    np.testing.assert_array_equal(second.column_means_, every.column_means_[1::2])
+    np.testing.assert_array_equal(second.noise_precisions_, every.noise_precisions_[1::2])
+
+
+MODELS = [
+    RTRMC(2, lam=0.01, random_state=0),
+    RCGMC(2, lam=0.01, bias=True, random_state=0),
+    GossipMatrixCompletion(2, lam=0.01, n_agents=2, n_epochs=5, random_state=0),
+    BiasedALS(2, random_state=0),
+    BayesianCompletion(2, random_state=0),
+]
+
+
+@each_row("model", [model for model in MODELS if not getattr(model, "bias", False)])
+def test_a_column_with_the_same_entries_is_folded_in_where_it_was(model: Any) -> None:
+    table = ratings()
+    model.fit(table)
+    pairs, values = entries(table)
+    same = pairs[:, 1] == 3
+    folded = model.fold_in(pairs[same] + [0, 40 + 2 - 3], values[same])
+    before, after = (one.predict(range(30), number) for one, number in ((model, 3), (folded, 42)))
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(folded.predict(range(30), 3), before)
+    # Two new columns before it have no entries.
+    np.testing.assert_array_equal(folded.predict(range(30), 40), folded.predict(range(30), 41))
+    assert folded.recommend(42, 2) == folded.recommend(42, 5)[:2]
+    assert {row for row, _ in folded.recommend(42, 30)} == set(range(30)) - set(pairs[same, 0].tolist())
+    with pytest.raises(InvalidInputError, match="was not seen by fit"):
+        model.recommend(42)
+
+
+@each_row("model", MODELS)
+def test_new_columns_are_predicted_from_some_entries(model: Any) -> None:
+    """Nearly as well as by a fit with them."""
+    pairs, values = entries(ratings(40, 80, 0.7))
+    late = pairs[:, 1] >= 70
+    part = np.random.default_rng(0).random(len(pairs)) < 0.5
+    model.fit(pairs[~late], values[~late], shape=(40, 70))
+    folded = model.fold_in(pairs[late & part], values[late & part])
+    error = folded.rmse(pairs[late & ~part], values[late & ~part])
+    model.fit(pairs[~late | part], values[~late | part], shape=(40, 80))
+    assert error < 1.2 * model.rmse(pairs[late & ~part], values[late & ~part])
+    assert error < 0.7 * values[late].std()
+
+
+def test_names_of_new_columns() -> None:
+    from problems.data import Ratings
+
+    pairs, values = entries(ratings())
+    names = np.array([f"user {j}" for j in range(40)])
+    bundle = Ratings("r", "s", *pairs.T.astype(np.int32), values, (30, 40), (-9.0, 15.0), column_names=names)
+    model = BiasedALS(2, random_state=0).fit(bundle)
+    folded = model.fold_in([[0, 40], [3, 40]], [2.0, 3.0], names=["a longer name than others"])
+    assert folded.recommend("a longer name than others", 3) == folded.fold_in(
+        [[1, 41]], [1.0], names=["x"]
+    ).recommend("a longer name than others", 3)
+    for given, words in (
+        (None, "give names to 1 new"),
+        (["user 3"], "1 different"),
+        (["a", "b"], "1 different"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            model.fold_in([[0, 40]], [2.0], names=given)
+    for wrong, words in (([[0, 3]], "column 3 was there"), ([[30, 40]], "rows must lie between 0 and 29")):
+        with pytest.raises(InvalidInputError, match=words):
+            model.fold_in(wrong, [2.0], names=["x"])
+
+
+@each_row("kind", [BiasedALS, BayesianCompletion])
+def test_whole_numbers_are_names_where_that_is_said(kind: Any) -> None:
+    table = {"item": [7, 7, 3, 9, 3, 9], "user": [5, 6, 6, 6, 4, 4], "rating": [1.0, 2.0, 3.0, 4.0, 5.0, 2.0]}
+    model = kind(1, random_state=0).fit(load(table))
+    # No item is called 0 or 2.
+    by_place = model.predict([0, 2], 1)
+    low = kind(1, random_state=0).fit(load(table | {"item": [2, 2, 1, 3, 1, 3], "user": [1, 2, 2, 2, 0, 0]}))
+    with pytest.warns(UserWarning, match="such as 3, and predict counts rows from 0; say names=True"):
+        assert np.array_equal(low.predict([1, 2], 1), low.predict([2, 3], 1, names=True))
+    # It was told.
+    low.predict([1, 2], 1)
+    with (
+        pytest.warns(UserWarning, match="names=True"),
+        pytest.raises(InvalidInputError, match="between 0 and 2"),
+    ):
+        kind(1, random_state=0).fit(load(table)).predict([7, 9], 5)
+    for text in (["3", "9"], np.array(["3", "9"], dtype=np.dtypes.StringDType())):
+        for call in (lambda: model.predict(text, 1), lambda: model.predict(3, text, names=True)):  # noqa: B023
+            with pytest.raises(InvalidInputError, match=r"was not seen by fit; give names such as [34]\b"):
+                call()
+    assert np.array_equal(model.predict([3, 9], 5, names=True), by_place)
+    # Pairs as `entries` has them count, with no warning.
+    for pairs, names in (([[0, 1], [2, 1]], None), ([[3, 5], [9, 5]], True)):
+        assert np.array_equal(model.predict(pairs, names=names), by_place)
+    assert model.rmse(load(table)) < 5.0
+    with pytest.raises(InvalidInputError, match="columns 1 was not seen by fit"):
+        model.predict([3, 9], 1, names=True)
+    with pytest.raises(InvalidInputError, match="names = 'yes' must be True or False"):
+        model.predict([0], [0], names="yes")
+
+
+def test_frames_lead_to_bundles() -> None:
+    frame = dated_ratings()
+    assert len(entries(sp.dok_array(np.eye(3)))[1]) == 3
+    for given in (frame, frame.to_dict("list")):
+        with pytest.raises(InvalidInputError, match=r"problems\.data\.load\(ratings\) makes a bundle"):
+            BiasedALS(1).fit(given)
+
+
+@each_row("model", MODELS)
+def test_what_fit_did_not_see_gets_the_mean_with_a_warning(model: Any) -> None:
+    table = ratings()
+    with pytest.raises(InvalidInputError, match="columns must lie between 0 and 39"):
+        model.fit(table).predict([0, 1], [3, 40])
+    model.set_params(handle_unknown="mean").fit(table)
+    with pytest.warns(UserWarning, match="2 of 3 pairs have a row or a column"):
+        found = model.predict([0, 30, 0], [3, 99, 41])
+    # As a row and a column that have a number and no entry.
+    np.testing.assert_allclose(found, model.predict([0, 4, 0], [3, 7, 7]), atol=0.35)
+    assert found[0] == model.predict(0, 3)[0]
+    model.set_params(handle_unknown="error")
+
+
+@each_row("model", [ScaledSGDCompletion(2), GossipMatrixCompletion(2, n_epochs=2)])
+def test_what_has_no_entry_does_not_depend_on_the_start(model: Any) -> None:
+    """`ratings` has no entry in row 4 and column 7; what is known of the other one is its mean, by entries."""
+    model.set_params(handle_unknown="mean", random_state=0)
+    fitted = model.fit(ratings())
+    with pytest.warns(UserWarning, match="fit did not see"):
+        unseen = fitted.predict(30, range(40)), fitted.predict(range(30), 40)
+    np.testing.assert_allclose(fitted.predict(4, range(40)), unseen[0], rtol=1e-12)
+    np.testing.assert_allclose(fitted.predict(range(30), 7), unseen[1], rtol=1e-12)
+    counts = np.diff(sp.csr_array(ratings()).indptr)
+    means = [np.average(fitted.predict(range(30), column), weights=counts) for column in (0, 1)]
+    expected = means if isinstance(model, ScaledSGDCompletion) else fitted.mean_
+    np.testing.assert_allclose(fitted.predict(4, range(2)), expected, rtol=1e-12)
+
+
+def test_the_start_may_be_the_end() -> None:
+    """Four rows of ten have entries, and the rank is four: the first gradient is rounding."""
+    table = sp.csc_array((np.arange(1.0, 13.0), (np.arange(12) % 4, np.arange(12))), shape=(10, 14))
+    model = RCGMC(4, random_state=0).fit(table)
+    assert model.rmse(table) < 1e-12
+    np.testing.assert_allclose(model.predict(range(4, 10), 0), model.mean_)
+
+
+def test_bayesian_deviations_are_larger_where_nothing_is_known() -> None:
+    model = BayesianCompletion(2, random_state=0, handle_unknown="mean").fit(ratings())
+    with pytest.warns(UserWarning, match="1 of 2 pairs"):
+        _, std = model.predict([0, 0], [3, 40], return_std=True)
+    assert std[1] > 1.5 * std[0]
+
+
+def test_bayesian_predictions_of_what_fit_did_not_see_are_means_of_entries(tmp_path: Path) -> None:
+    """Half of the rows have many high entries, the others a few low ones; row 4 and column 7 have none."""
+    rng = np.random.default_rng(0)
+    low = np.arange(40) % 2 == 1
+    known = rng.random((40, 60)) < np.where(low, 0.1, 0.8)[:, None]
+    known[4], known[:, 7] = False, False
+    values = np.where(low, 1.0, 4.0)[:, None] + 0.3 * rng.standard_normal(known.shape)
+    table = sp.csc_array((values[known], np.nonzero(known)), shape=known.shape)
+    model = BayesianCompletion(2, n_samples=200, handle_unknown="mean", random_state=0).fit(table)
+    with pytest.warns(UserWarning, match="fit did not see"):
+        unseen = model.predict(40, range(60))
+    # The mean over rows is 2.5, which a row that was seen without an entry is predicted by.
+    assert table.data.mean() > 3.5
+    assert unseen.mean() == pytest.approx(table.data.mean(), abs=0.3)
+    assert model.predict(4, range(60)).mean() == pytest.approx(2.5, abs=0.3)
+    model.save(tmp_path / "model.npz")
+    for one in (model, BayesianCompletion.load(tmp_path / "model.npz")):
+        with pytest.raises(InvalidInputError, match="the model knows nothing of 4 but its mean"):
+            one.similar(4)
+    assert len(model.fit(table, row_features=np.eye(40)).similar(4, 3)) == 3
+
+
+def test_splits_by_date() -> None:
+    pairs, values = entries(ratings())
+    dates = np.random.default_rng(0).integers(0, 30, len(values)).astype("datetime64[D]")
+    tested = []
+    for train, test in TimeSplit(4).split(pairs, values, dates):
+        assert dates[train].max() < dates[test].min()
+        np.testing.assert_array_equal(
+            np.sort(np.append(train, test)), np.flatnonzero(dates <= dates[test].max())
+        )
+        tested.append(len(test))
+    assert dates[test].max() == dates.max()
+    assert max(tested) < 1.5 * min(tested)
+    model = BiasedALS(2, random_state=0)
+    scores = cross_val_score(model, pairs, values, groups=dates, cv=TimeSplit(3), params={"shape": (30, 40)})
+    assert scores.shape == (3,)
+    assert np.all(scores > -values.std())
+    given = {"shape": (30, 40), "groups": dates}
+    with sklearn.config_context(enable_metadata_routing=True):
+        assert np.array_equal(cross_val_score(model, pairs, values, cv=TimeSplit(3), params=given), scores)
+    expected = [test.tolist() for _, test in TimeSplit(3).split(pairs, groups=dates)]
+    berlin = pd.Series(dates).dt.tz_localize("Europe/Berlin")
+    for same in (berlin, dates.tolist(), pd.Series(dates).dt.to_period("D")):
+        assert [test.tolist() for _, test in TimeSplit(3).split(pairs, groups=same)] == expected
+    with pytest.raises(InvalidInputError, match="needs the date"):
+        next(TimeSplit().split(pairs))
+    with pytest.raises(InvalidInputError, match="2 different dates are too few for 2 splits"):
+        next(TimeSplit(2).split(pairs, groups=dates > dates[0]))
+    mixed = [*berlin[:-1], dates[-1].item()]
+    for wrong in (
+        dates[:3],
+        dates.astype(str),
+        mixed,
+        np.where(dates == dates[0], np.datetime64("nat", "D"), dates),
+    ):
+        with pytest.raises(InvalidInputError, match="groups must hold a date"):
+            next(TimeSplit().split(pairs, groups=wrong))
+
+
+@each_row(
+    ("dates", "tests"),
+    [
+        ([1, 2, 2, 2, 3], [[1, 2, 3], [4]]),
+        ([1] * 9 + [2], [[9]]),
+        ([1, 2, *[3] * 7, 4], [[1], [*range(2, 9)], [9]]),
+    ],
+)
+def test_every_split_by_date_that_exists_is_found(dates: list[int], tests: list[list[int]]) -> None:
+    splits = TimeSplit(len(tests)).split(np.zeros((len(dates), 2), dtype=int), groups=dates)
+    assert [test.tolist() for _, test in splits] == tests
+
+
+def test_the_hour_that_clocks_are_set_back_is_split_by_time() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    dates = [
+        datetime(2024, 10, 27, 2, 50, tzinfo=berlin),
+        datetime(2024, 10, 27, 2, 10, fold=1, tzinfo=berlin),
+    ]
+    assert next(TimeSplit(1).split([[0, 0], [1, 0]], groups=dates))[1].tolist() == [1]
+
+
+@each_row(
+    ("options", "words"),
+    [
+        ({"n_samples": 0}, "n_samples = 0 must be a positive integer"),
+        ({"burn_in": -1}, "burn_in = -1"),
+        ({"thinning": 1.5}, "thinning = 1.5"),
+        ({"rank": 0}, "rank = 0"),
+        ({"rank": 30}, "rank = 30 must be an integer from 1 to below"),
+        ({"handle_unknown": "ignore"}, "handle_unknown = 'ignore' is unknown; choose one of error, mean"),
+    ],
+)
+def test_bayesian_parameters_are_checked(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        BayesianCompletion().set_params(**options).fit(ratings())
+
+
+def test_als_parameters_are_checked() -> None:
+    for options, words in (
+        ({"lam": 0}, "lam = 0 must be a positive number"),
+        ({"count_power": 2}, "count_power = 2"),
+        ({"rank": -1}, "rank = -1"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            BiasedALS().set_params(**options).fit(ratings())
+    with pytest.raises(InvalidInputError, match="no unique solution at rank 9"):
+        BiasedALS(9, lam=1e-300, random_state=0).fit(ratings(share=0.1))
+
+
+def with_features(m: int = 60, n: int = 50, share: float = 0.15) -> tuple[Array, Array, Array, Array, Array]:
+    """Return truth, which entries are known, noisy values, and features that determine rows and columns."""
+    rng = np.random.default_rng(3)
+    F, G = rng.standard_normal((m, 3)), rng.standard_normal((n, 2))
+    U, W = F @ rng.standard_normal((3, 2)), G @ rng.standard_normal((2, 2))
+    truth = 2.0 + F @ rng.standard_normal((3, 1)) + (G @ rng.standard_normal((2, 1))).T + U @ W.T
+    known = rng.random((m, n)) < share
+    # Of ten rows and of ten columns nothing is known but features.
+    known[:10], known[:, :10] = False, False
+    return truth, known, truth + 0.1 * rng.standard_normal((m, n)), F, G
+
+
+def test_features_tell_of_rows_and_columns_without_an_entry() -> None:
+    truth, known, noisy, F, G = with_features()
+    table = sp.csc_array((noisy[known], np.nonzero(known)), shape=truth.shape)
+    options: dict[str, Any] = {"n_samples": 60, "random_state": 0}
+    without = BayesianCompletion(2, **options).fit(table)
+    model = BayesianCompletion(2, **options).fit(table, row_features=F, column_features=sp.csr_array(G))
+    pairs = np.argwhere(np.ones(truth.shape))
+    error = np.abs(model.predict(pairs).reshape(truth.shape) - truth)
+    apart = np.abs(without.predict(pairs).reshape(truth.shape) - truth)
+    for part, most in ((np.s_[:10], 0.15), (np.s_[:, :10], 0.15), (np.s_[10:, 10:], 0.7)):
+        assert error[part].mean() < most * apart[part].mean()
+    # Columns that come later have features too, and may have no entry, as the first of these two.
+    rest = BayesianCompletion(2, **options).fit(table[:, 10:], row_features=F, column_features=G[10:])
+    new: tuple[Any, Any] = ([[20, 41]], [noisy[20, 1]])
+    later = rest.fold_in(*new, features=G[:2])
+    assert np.abs(later.predict(range(60), 40) - truth[:, 0]).mean() < 0.15 * apart[:, 0].mean()
+    for given in (None, G[:2, :1], G[:1], np.full((2, 2), np.nan)):
+        with pytest.raises(InvalidInputError, match="features"):
+            rest.fold_in(*new, features=given)
+    with pytest.raises(InvalidInputError, match="features must be given where fit got column_features"):
+        without.fold_in([[3, 50]], [1.0], features=G[:1])
+
+
+@each_row(
+    ("flawed", "says"),
+    [
+        (lambda F: F[:-1], "must have"),
+        (lambda F: np.where(F.max() == F, np.nan, F), "NaN"),
+        (lambda F: F[:, 0], "must be a table"),
+        (lambda F: [*F.astype(str).tolist(), ["a"]], "must be a table of finite numbers"),
+        (lambda F: F[:, :0], "must be a table"),
+        (lambda F: 1e80 * F, "scale it"),
+        (lambda F: F.astype(int).astype("M8[D]"), "holds dates"),
+    ],
+)
+@each_row("side", ["row_features", "column_features"])
+def test_features_that_cannot_be_used_are_refused_with_their_name(flawed: Any, says: str, side: str) -> None:
+    _, known, noisy, F, G = with_features()
+    table = sp.csc_array((noisy[known], np.nonzero(known)), shape=known.shape)
+    with pytest.raises(InvalidInputError, match=f"{side}.* {says}"):
+        BayesianCompletion(2).fit(table, **{side: flawed(F if side == "row_features" else G)})
+
+
+def test_features_in_a_frame_are_found_by_names() -> None:
+    bundle = load(dated_ratings())
+    assert bundle.row_names is not None
+    F = pd.DataFrame(np.random.default_rng(0).standard_normal((10, 2)), index=bundle.row_names)
+    model = BayesianCompletion(2, n_samples=3, random_state=0)
+    expected = model.fit(bundle, row_features=F.to_numpy()).row_samples_
+    more = pd.concat([F[::-1], F.set_axis(F.index + "b")])
+    for same in (more, F.reset_index(drop=True)):
+        assert np.array_equal(model.fit(bundle, row_features=same).row_samples_, expected)
+    for other, flaw in ((F[:-1], "lacks 'i9'"), (pd.concat([F, F]), "has names twice")):
+        with pytest.raises(InvalidInputError, match=f"the index of row_features {flaw}; .*reindex"):
+            model.fit(bundle, row_features=other)
+    G = pd.DataFrame(np.random.default_rng(1).standard_normal((12, 2)), index=bundle.column_names)
+    model.fit(bundle, column_features=G)
+    new: tuple[Any, Any, Any] = ([[2, 12], [5, 13]], [4.0, 1.0], ["zoe", "bob"])
+    two = G[:2].set_axis(new[2])
+    one, other = (model.fold_in(*new, features=given) for given in (two.to_numpy(), two[::-1]))
+    assert np.array_equal(one.column_samples_, other.column_samples_)
+
+
+def test_features_that_say_nothing_change_little_and_scaled_ones_nothing_that_matters() -> None:
+    table = ratings()
+    noise = np.random.default_rng(5).standard_normal((30, 2))
+    model = BayesianCompletion(2, n_samples=300, burn_in=50, random_state=0)
+    pairs = np.argwhere(np.ones((30, 40)))
+    plain = model.fit(table).predict(pairs)
+    told = model.fit(table, row_features=noise).predict(pairs)
+    scaled = model.fit(table, row_features=1e3 * noise).predict(pairs)
+    assert np.std(told - plain) < 0.1 * np.std(plain)
+    assert np.std(scaled - told) < 0.1 * np.std(plain)
+
+
+def test_which_entries_are_known_informs_where_it_does() -> None:
+    """Everybody rates what he likes: then what he rated tells what he likes."""
+    rng = np.random.default_rng(0)
+    taste, film = rng.standard_normal((150, 2)), rng.standard_normal((200, 2))
+    liking = taste @ film.T
+    known = rng.random(liking.shape) < 1.0 / (1.0 + np.exp(4.0 - 3.0 * liking))
+    noisy = 3.0 + liking + 1.5 * rng.standard_normal(liking.shape)
+    shown = known & (rng.random(known.shape) < 0.8)
+    table = sp.csc_array((noisy[shown], np.nonzero(shown)), shape=known.shape)
+    pairs = np.argwhere(known & ~shown)
+    truth = 3.0 + liking[tuple(pairs.T)]
+    plain, informed = (
+        BayesianCompletion(2, n_samples=60, implicit=implicit, random_state=0).fit(table)
+        for implicit in (False, True)
+    )
+    errors = [np.sqrt(np.mean((model.predict(pairs) - truth) ** 2)) for model in (plain, informed)]
+    assert errors[1] < 0.95 * errors[0]
+    # The entries of a column that fit saw, as those of one that came later.
+    column = np.flatnonzero(shown[:, 3])
+    later = informed.fold_in(np.column_stack([column, np.full(len(column), 200)]), noisy[column, 3])
+    assert np.corrcoef(later.predict(range(150), 200), informed.predict(range(150), 3))[0, 1] > 0.97
+
+
+def test_constant_ratings_one_rating_and_names_meet_an_informed_model_too() -> None:
+    model = BayesianCompletion(2, n_samples=3, implicit=True, random_state=0)
+    table = ratings()
+    flat = sp.csc_array((np.full(table.nnz, 4.0), table.indices, table.indptr), shape=table.shape)
+    np.testing.assert_allclose(model.fit(flat).predict(4, range(40)), 4.0, atol=1e-12)
+    one = model.fit([[3, 2]], [4.0], shape=(20, 30), row_features=np.eye(20))
+    np.testing.assert_allclose(one.predict([3, 0], [2, 9]), 4.0)
+    with pytest.raises(InvalidInputError, match="Names are for predict"):
+        model.fit(np.array([["film 3", "ann"]]), [4.0])
+    with pytest.raises(InvalidInputError, match="twice"):
+        model.fit([[3, 2], [3, 2]], [4.0, 5.0], shape=(20, 30))
+
+
+def test_cross_validation_hands_features_on() -> None:
+    _, known, noisy, F, G = with_features()
+    pairs, values = entries(sp.csc_array((noisy[known], np.nonzero(known)), shape=known.shape))
+    given: dict[str, Any] = {"shape": known.shape}
+    scores = [
+        cross_val_score(
+            BayesianCompletion(2, n_samples=30, random_state=0), pairs, values, cv=3, params=given | features
+        ).mean()
+        for features in ({}, {"row_features": F, "column_features": G})
+    ]
+    assert scores[1] > 0.5 * scores[0]
+
+
+def test_recommendations_are_in_the_order_of_scores_beyond_the_limits() -> None:
+    rng = np.random.default_rng(0)
+    truth = 4.0 + 3.0 * rng.standard_normal((30, 1)) @ rng.standard_normal((1, 40))
+    rows, columns = np.nonzero(rng.random(truth.shape) < 0.5)
+    ratings = sp.csc_array((truth[rows, columns], (rows, columns)), shape=truth.shape)
+    free = BiasedALS(rank=2, random_state=0).fit(ratings)
+    clipped = BiasedALS(rank=2, random_state=0).fit(ratings).set_params(limits=(1.0, 5.0))
+    for column in range(40):
+        best = free.recommend(column, 10)
+        assert [row for row, _ in clipped.recommend(column, 10)] == [row for row, _ in best]
+        assert [value for _, value in clipped.recommend(column, 10)] == [
+            min(5.0, max(1.0, v)) for _, v in best
+        ]
+
+
+def test_the_scale_of_a_bundle_is_that_of_a_model(tmp_path: Path) -> None:
+    bundle = load(dated_ratings())
+    model = BiasedALS(4, lam=1e-6, random_state=0).fit(bundle)
+    pairs = np.argwhere(np.ones(bundle.shape))
+    free = BiasedALS(4, lam=1e-6, random_state=0).fit(bundle.table()).predict(pairs)
+    assert free.max() > 5.0
+    model.save(tmp_path / "model.npz")
+    for one in (model, BiasedALS.load(tmp_path / "model.npz")):
+        assert one.limits_ == (1.0, 5.0)
+        np.testing.assert_array_equal(one.predict(pairs), np.clip(free, 1.0, 5.0))
+        assert one.recommend_to_new(["i3"]) == one.recommend_to_new({"i3": 5.0})
+        for call in (
+            lambda: one.recommend_to_new({"i3": 10.0}),  # noqa: B023
+            lambda: one.fold_in([[0, 12]], [0.5], names=["new"]),  # noqa: B023
+            lambda: BiasedALS(2, limits=(1.0, 4.0)).fit(bundle),
+        ):
+            with pytest.raises(InvalidInputError, match="limits"):
+                call()
+    assert model.fit(bundle.table()).limits_ is None
+    assert ImplicitALS(2, random_state=0).fit(bundle).recommend_to_new({"i3": 10.0})
+
+
+def test_predict_takes_the_names_that_fit_got() -> None:
+    ratings = load(dated_ratings())
+    model = BiasedALS(2, random_state=0).fit(ratings)
+    pairs = np.column_stack([ratings.rows, ratings.columns])[:5]
+    named = [(ratings.row_names[i], ratings.column_names[u]) for i, u in pairs]
+    assert (model.predict(named) == model.predict(pairs)).all()
+    assert (model.predict(*zip(*named, strict=True)) == model.predict(pairs)).all()
+    assert model.predict("i3", ["u1", "u2"]).shape == (2,)
+    with pytest.raises(InvalidInputError, match="columns 'u77' was not seen by fit"):
+        model.predict([("i3", "u77")])
+    model.set_params(handle_unknown="mean")
+    with pytest.warns(UserWarning, match="1 of 2 pairs"):
+        assert model.predict([("i3", "u77"), named[0]])[1] == model.predict(pairs[:1])[0]
+
+
+def test_held_out_bundles_are_scored_by_their_names() -> None:
+    frame = dated_ratings()
+    first, last = sorted(frame["user"])[0], sorted(frame["user"])[-1]
+    # As many users as fit saw, and not the same ones.
+    model = BiasedALS(2, random_state=0).fit(load(frame[frame["user"] != first]))
+    others = frame[frame["user"] != last]
+    with pytest.raises(InvalidInputError, match=f"column '{first}' was not seen"):
+        model.rmse(load(others))
+    seen = others[others["user"] != first]
+    gaps = model.predict(seen[["item", "user"]]) - seen["rating"]
+    assert model.rmse(load(seen)) == pytest.approx(np.sqrt(np.mean(gaps**2)))
+    model.set_params(handle_unknown="mean")
+    with pytest.warns(UserWarning, match="fit did not see"):
+        gaps, found = model.predict(others[["item", "user"]]) - others["rating"], model.rmse(load(others))
+    assert found == pytest.approx(np.sqrt(np.mean(gaps**2)))
+    # Names may be the numbers from 0, of which the held-out part has some, or others.
+    table = {"item": [0, 0, 1, 1, 2, 2], "user": [0, 1, 1, 2, 0, 2], "rating": [1.0, 2.0, 3.0, 4.0, 5.0, 2.0]}
+    model, part = BiasedALS(1, random_state=0).fit(load(table)), {name: table[name][3:] for name in table}
+    gaps = model.predict(part["item"], part["user"]) - part["rating"]
+    assert model.rmse(load(part)) == pytest.approx(np.sqrt(np.mean(gaps**2)))
+    with pytest.raises(InvalidInputError, match="column 9 was not seen"):
+        model.rmse(load({**table, "user": [0, 1, 1, 9, 0, 9]}))
+
+
+@each_row(
+    ("model", "changed"),
+    [
+        (BiasedALS(2), {"lam": 50.0, "count_power": 1.0}),
+        (ImplicitALS(2), {"lam": 50.0, "alpha": 9.0}),
+        (ScaledSGDCompletion(2, n_epochs=2), {"lam": 5.0}),
+        (RCGMC(2, max_iter=2), {"lam": 0.4, "bias": True}),
+        (GossipMatrixCompletion(2, n_epochs=2), {"lam": 0.4}),
+    ],
+)
+def test_new_columns_are_solved_with_the_parameters_of_fit(model: Any, changed: dict[str, Any]) -> None:
+    model.set_params(random_state=0).fit(abs(ratings()))
+    before = model.recommend_to_new({0: 2.0, 3: 1.0})
+    model.set_params(**changed)
+    assert model.recommend_to_new({0: 2.0, 3: 1.0}) == before
+    assert model.fold_in([[0, 40]], [2.0]).get_params() == model.get_params()
+
+
+def test_samples_are_counted_as_they_are_and_not_as_a_parameter_says() -> None:
+    rng = np.random.default_rng(0)
+    table = sp.csc_array(np.where(rng.random((12, 9)) < 0.7, 3 + rng.standard_normal((12, 9)), 0))
+    model = BayesianCompletion(2, n_samples=20, random_state=0).fit(table)
+    before = model.predict(0, range(3))
+    folded = model.fold_in([[0, 9], [1, 9]], [2.0, 3.0]).predict(range(12), 9)
+    model.set_params(n_samples=5, rank=3, implicit=True)
+    assert np.array_equal(model.predict(0, range(3)), before)
+    assert np.array_equal(model.fold_in([[0, 9], [1, 9]], [2.0, 3.0]).predict(range(12), 9), folded)

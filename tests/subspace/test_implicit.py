@@ -1,0 +1,218 @@
+"""Confidence-weighted alternating least squares and lists of recommendations, against dense closed forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import approx_fprime
+from sklearn.metrics import ndcg_score
+from sklearn.model_selection import cross_val_score
+from tabled import each_row
+
+from problems.data import Ratings
+from problems.subspace import BiasedALS, EntryKFold, ImplicitALS, TimeSplit, entries
+from rmopt.core import InvalidInputError
+
+Array = np.ndarray
+
+
+def views(m: int = 25, n: int = 35, share: float = 0.3) -> sp.csc_array:
+    """Return how often films were seen, mostly those of the user's own group; of one row and one column nothing."""
+    rng = np.random.default_rng(0)
+    alike = (np.arange(m)[:, None] % 3) == (np.arange(n) % 3)
+    known = rng.random((m, n)) < share * np.where(alike, 1.6, 0.3)
+    known[4], known[:, 7] = False, False
+    return sp.csc_array((rng.integers(1, 5, known.sum()).astype(float), np.nonzero(known)), shape=(m, n))
+
+
+def dense(model: ImplicitALS, table: Array, features: Array) -> Array:
+    """Solve each column of a dense table over all rows, as Hu, Koren and Volinsky print it."""
+    found = []
+    for values in table.T:
+        C, p = np.diag(1.0 + model.alpha * values), (values > 0.0).astype(float)
+        scale = model.lam * max(np.count_nonzero(values), 1) ** model.count_power
+        A = features.T @ C @ features + scale * np.eye(features.shape[1])
+        found.append(np.linalg.solve(A, features.T @ C @ p))
+    return np.array(found)
+
+
+@each_row("options", [{}, {"count_power": 0.0, "alpha": 0.3}, {"count_power": 1.0, "lam": 0.1, "rank": 5}])
+def test_a_sweep_is_the_dense_one(options: dict[str, Any]) -> None:
+    table = views()
+    model = ImplicitALS(**{"rank": 3, "random_state": 0} | options, max_iter=4, tol=0.0).fit(table)
+    before = ImplicitALS(**{"rank": 3, "random_state": 0} | options, max_iter=3, tol=0.0).fit(table)
+    U = dense(model, table.toarray().T, before.weights_)
+    np.testing.assert_allclose(model.components_, U, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.weights_, dense(model, table.toarray(), U), rtol=1e-9, atol=1e-12)
+    later = model.fold_in([[3, 35], [9, 35]], [2.0, 1.0])
+    column = np.zeros((25, 1))
+    column[[3, 9], 0] = 2.0, 1.0
+    np.testing.assert_allclose(later.weights_[35:], dense(model, column, model.components_), rtol=1e-9)
+    np.testing.assert_array_equal(later.weights_[:35], model.weights_)
+
+
+@each_row("power", [0.0, 0.5])
+def test_it_ends_where_the_cost_over_all_entries_is_flat(power: float) -> None:
+    table = views(9, 11)
+    model = ImplicitALS(2, alpha=3.0, lam=0.5, count_power=power, max_iter=3000, tol=0.0, random_state=0).fit(
+        table
+    )
+    R = table.toarray()
+    weights = [np.maximum((R > 0).sum(axis=axis), 1.0) ** power for axis in (1, 0)]
+
+    def cost(x: Array) -> float:
+        U, W = x[:18].reshape(9, 2), x[18:].reshape(11, 2)
+        gaps = (1.0 + 3.0 * R) * ((R > 0) - U @ W.T) ** 2
+        return float(
+            gaps.sum() + 0.5 * (weights[0] @ np.sum(U**2, axis=1) + weights[1] @ np.sum(W**2, axis=1))
+        )
+
+    end = np.concatenate([model.components_.ravel(), model.weights_.ravel()])
+    assert model.cost_ == pytest.approx(cost(end), rel=1e-10)
+    assert np.abs(approx_fprime(end, cost, 1e-7)).max() < 1e-4
+    assert np.abs(approx_fprime(1.01 * end, cost, 1e-7)).max() > 1e-2
+
+
+def test_the_library_implicit_solves_a_column_alike() -> None:
+    als = pytest.importorskip("implicit.cpu.als")
+    table = views()
+    model = ImplicitALS(3, alpha=2.0, lam=0.7, count_power=0.0, random_state=0).fit(table)
+    other = als.AlternatingLeastSquares(
+        factors=3, regularization=0.7, alpha=1.0, dtype=np.float64, use_cg=False
+    )
+    other.item_factors = model.components_
+    # There a stored value is the whole confidence.
+    confidences = sp.csr_matrix((1.0 + 2.0 * table.data, table.indices, table.indptr), shape=(35, 25))
+    found = [other.recalculate_user(user, confidences[user]) for user in range(35)]
+    np.testing.assert_allclose(model.weights_, np.reshape(found, (35, 3)), rtol=1e-4, atol=1e-5)
+
+
+def test_bits_do_not_depend_on_the_number_of_threads() -> None:
+    model, default = ImplicitALS(3, random_state=0), numba.get_num_threads()
+    found = [model.fit(views()).weights_]
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("problems.threads.WORTH_THREADS", 0)
+            numba.set_num_threads(min(2, numba.config.NUMBA_NUM_THREADS))
+            found.append(model.fit(views()).weights_)
+    finally:
+        numba.set_num_threads(default)
+    np.testing.assert_array_equal(*found)
+
+
+def test_recommendations_are_of_the_users_group_and_by_name() -> None:
+    rows, columns = views().tocoo().coords
+    names = np.array([f"film {i}" for i in range(25)]), np.array([f"user {j}" for j in range(35)])
+    bundle = Ratings(
+        "views", "made up", rows, columns, np.ones(len(rows)), (25, 35), (1.0, 1.0),
+        row_names=names[0], column_names=names[1],
+    )  # fmt: skip
+    model = ImplicitALS(3, random_state=0).fit(bundle)
+    lists = {user: [name for name, _ in model.recommend(f"user {user}", 3)] for user in np.unique(columns)}
+    # By chance a third would be.
+    assert np.mean([int(name.split()[1]) % 3 == user % 3 for user in lists for name in lists[user]]) > 0.7
+    assert not any(set(lists[user]) & {f"film {row}" for row in rows[columns == user]} for user in lists)
+    assert [score for _, score in model.recommend("user 7", 3)] == [0.0] * 3
+    with pytest.raises(InvalidInputError, match="user 99"):
+        model.recommend("user 99")
+    unseen = ImplicitALS(3, handle_unknown="mean", random_state=0).fit(bundle)
+    with pytest.warns(UserWarning, match="fit did not see"):
+        np.testing.assert_array_equal(unseen.predict([3, 40], [50, 2]), [0.0, 0.0])
+
+
+def test_measures_of_lists_are_those_of_scikit_learn() -> None:
+    table = views(40, 30, 0.4)
+    pairs, values = entries(table)
+    hidden = np.random.default_rng(1).random(len(values)) < 0.3
+    model = ImplicitALS(3, random_state=0).fit(pairs[~hidden], values[~hidden], shape=table.shape)
+    found = model.ranked(pairs[hidden], values[hidden], n=5)
+    known, truth = np.zeros(table.shape, bool), np.zeros(table.shape)
+    known[tuple(pairs[~hidden].T)], truth[tuple(pairs[hidden].T)] = True, 1.0
+    users = np.flatnonzero(truth.any(axis=0))
+    scores = np.where(known, -1e9, model.components_ @ model.weights_.T)
+    hits = [truth[np.argsort(-scores[:, user], kind="stable")[:5], user].sum() for user in users]
+    assert found.n_columns == len(users)
+    assert found.ndcg == pytest.approx(ndcg_score(truth[:, users].T, scores[:, users].T, k=5), rel=1e-12)
+    assert found.precision == pytest.approx(np.mean(hits) / 5)
+    assert found.recall == pytest.approx(np.mean(hits / truth[:, users].sum(axis=0)))
+    # What fit saw does not count, in whatever way it is given; a list is not longer than there are candidates.
+    assert model.ranked(table, n=5) == found
+    assert model.ranked(table, n=40).recall == 1.0
+    assert model.score(*entries(table)) == model.ranked(table).ndcg
+    with pytest.raises(InvalidInputError, match="nothing is held out"):
+        model.ranked(pairs[~hidden], values[~hidden])
+    with pytest.raises(InvalidInputError, match="shape"):
+        model.ranked(table[:, :5])
+    # Dislikes are no hits.
+    for measure in (model.ranked, model.score):
+        with pytest.raises(InvalidInputError, match="below 0"):
+            measure(pairs[hidden], np.where(np.arange(hidden.sum()) == 0, -1.0, values[hidden]))
+    assert BiasedALS(3, random_state=0).fit(table * 1.0, None).ranked([[4, 7]], [1.0]).n_columns == 1
+
+
+def test_cross_validation_prefers_a_rank_that_tells_groups_apart() -> None:
+    pairs, values = entries(views(60, 90))
+    scores = [
+        cross_val_score(
+            ImplicitALS(rank, random_state=0), pairs, values, cv=EntryKFold(3), params={"shape": (60, 90)}
+        ).mean()
+        for rank in (1, 3)
+    ]
+    assert scores[1] > 1.5 * scores[0]
+
+
+@each_row(
+    ("wrong", "said"),
+    [
+        (lambda t: -t, "how often or how surely"),
+        (lambda t: 0.0 * t, "how often or how surely"),
+        (lambda t: 1e13 * t, "numpy.log1p"),
+        (lambda t: np.nan * t, "NaN"),
+    ],
+)
+def test_values_that_are_no_confidences_are_refused(wrong: Any, said: str) -> None:
+    table = views()
+    bad = sp.csc_array((wrong(table.data), table.indices, table.indptr), shape=table.shape)
+    with pytest.raises(InvalidInputError, match=said):
+        ImplicitALS(3, random_state=0).fit(bad)
+
+
+def test_one_entry_is_enough_and_one_that_comes_twice_is_refused() -> None:
+    one = ImplicitALS(2, random_state=0).fit([[3, 2]], [1.0], shape=(20, 30))
+    assert one.predict(3, 2) > 0.0
+    assert np.count_nonzero(one.predict(range(20), 2)) == 1
+    with pytest.raises(InvalidInputError, match="twice"):
+        ImplicitALS(2).fit([[3, 2], [3, 2]], [1.0, 1.0], shape=(20, 30))
+    with pytest.raises(InvalidInputError, match="integers"):
+        ImplicitALS(2).fit([["film", "user"]], [1.0])
+
+
+def test_a_system_that_is_singular_to_rounding_names_the_way_out() -> None:
+    with pytest.raises(InvalidInputError, match="choose a larger lam"):
+        ImplicitALS(2, lam=1e-300, random_state=0).fit([[3, 2]], [1.0], shape=(20, 30))
+
+
+def test_implicit_feedback_is_validated_on_later_dates() -> None:
+    pairs = np.array([(row, row + step) for row in range(20) for step in range(8)])
+    model = ImplicitALS(2, handle_unknown="mean", random_state=0)
+    with pytest.warns(UserWarning, match="fit did not see"):
+        found = cross_val_score(
+            model,
+            pairs,
+            np.ones(len(pairs)),
+            cv=TimeSplit(2),
+            groups=np.arange(len(pairs)),
+            error_score="raise",
+        )
+    assert np.all((found >= 0.0) & (found <= 1.0))
+    # Rows and columns that a shape announces are others that are not known.
+    few, later = pairs[:40], pairs[40:60]
+    whole = model.fit(few, np.ones(40), shape=(20, 30)).ranked(later, np.ones(20))
+    with pytest.warns(UserWarning, match="fit did not see"):
+        assert model.fit(few, np.ones(40)).ranked(later, np.ones(20)).n_columns == whole.n_columns
+    with pytest.raises(InvalidInputError, match="rows"):
+        ImplicitALS(2, random_state=0).fit(few, np.ones(40)).score(later, np.ones(20))
