@@ -28,7 +28,7 @@ from numbers import Real
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 import joblib
 import numpy as np
@@ -41,6 +41,7 @@ from problems.methods import Cell, Method, Settings, chosen_methods
 from problems.options import Selection, jobs
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import one_of
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.files import set_aside
 from rmopt.solvers import Solver
@@ -537,7 +538,12 @@ class Experiment:
         options.check_options(vars(self), seeds=0, folds=2)
         self.chosen = chosen_methods(self.known, self.methods, self.method, self.name, self.measured_by)
         self.check()
-        kind = get_type_hints(type(self), include_extras=True)["data"].__metadata__[-1]
+        hints = get_type_hints(type(self), include_extras=True)
+        for option in fields(self):
+            kind = get_args(hints[option.name])[0] if option.init else None
+            if get_origin(kind) is Literal:
+                one_of(f"--{option.name.replace('_', '-')}", getattr(self, option.name), get_args(kind))
+        kind = hints["data"].__metadata__[-1]
         self.bundle = options.loaded(self.run, self.data, self.data_home, kind)
         self.published, self.seeds = options.own_split(self.run.say, self.data, self.bundle, self.seeds)
         rows = [Row(self.label(one), one) for one in self.settings()]
@@ -588,7 +594,7 @@ class Experiment:
         for row in rows:
             given = self.chosen[row["method"]].estimator.get_params()
             step = {"step_size": given["step_size"]} if "step_size" in given else {}
-            if text := listed(step | self.used(row)[0]):
+            if text := listed(step | row.models[0]["parameters"]):
                 said.setdefault(row.label, text)
         return [f"Parameters: {'; '.join(f'{label}: {text}' for label, text in said.items())}."] * bool(said)
 

@@ -22,13 +22,12 @@ from problems.comparison import Row, mean_and_sem
 from problems.data import load
 from problems.options import ranks_within, whole_numbers
 from problems.ranking.baselines import RidgeScores
-from problems.ranking.claims import ranking_claims
-from problems.ranking.experiment import ranking
-from problems.ranking.methods import METHODS as RANKING_METHODS
+from problems.ranking.experiment import METHODS as RANKING_METHODS
+from problems.ranking.experiment import Ranking, ranking_claims
 from problems.similarity.experiment import METHODS, Similarity, similarity_claims
 from problems.thresholds import LabelThresholds
 from rmopt import InvalidInputError
-from rmopt.experiments import Run
+from rmopt.experiments import Claim, Run
 
 Command = Callable[..., SimpleNamespace]
 
@@ -195,12 +194,12 @@ def test_ranking_selects_step_sizes(tmp_path: Path, rmopt_run: Command) -> None:
     result = json.loads(rmopt_run(*options).stdout)
     rows, used = result["rows"], result["parameters"]["used"]
     assert [row["method"] for row in rows] == ["label frequency", "LORETA-1", "passive-aggressive"]
-    assert used["frequency"] == [{}]
+    assert used["label frequency"] == [{}]
     for name in ("loreta", "pa"):
-        (chosen,) = used[f"{name} identity 4"]
+        (chosen,) = used[f"{RANKING_METHODS[name].label}, identity"]
         assert chosen.keys() == RANKING_METHODS[name].grid[0].keys()
     # Another step size than that of a run without cross-validation.
-    assert used["loreta identity 4"] != [RANKING_METHODS["loreta"].defaults]
+    assert used["LORETA-1, identity"] != [RANKING_METHODS["loreta"].defaults]
     assert rows[1]["map"] > rows[0]["map"] + 0.1
     assert "map_sem" not in rows[1]
 
@@ -328,10 +327,10 @@ def test_ranking_takes_a_rank_that_a_start_at_zero_reaches(run: Run, tmp_path: P
     np.savez(tmp_path / "few.npz", X=rng.random((40, 6)), Y=(rng.random((40, 4)) < 0.5).astype(int))
     few = {"data": str(tmp_path / "few.npz"), "methods": "loreta", "select": "none", "seeds": 1, "epochs": 1}
     for inits, rank in (("zero,identity", 3), ("identity", 4)):
-        assert {row["rank"] for row in ranking(run, inits=inits, **few).rows} == {rank}
+        assert {row["rank"] for row in Ranking(inits=inits, **few)(run).rows} == {rank}
     # What is not begun at zero is not held to that.
     few |= {"methods": "low-rank-logistic", "rank": "4"}
-    assert {row["rank"] for row in ranking(run, **few).rows} == {4}
+    assert {row["rank"] for row in Ranking(**few)(run).rows} == {4}
 
 
 def test_similarity_of_a_single_feature(run: Run, tmp_path: Path) -> None:
@@ -406,29 +405,27 @@ def test_claims_of_similarity_follow_the_numbers() -> None:
 
 
 def test_claims_of_ranking_follow_the_numbers() -> None:
-    def cells(value: float) -> list[dict]:
-        return [{"map": value}]
+    def claims(**changes: float | None) -> list[Claim]:
+        rows = []
+        for place, value in (LEVELS | changes).items():
+            name, init, rank = place.split("_")
+            label = ", ".join(filter(None, [RANKING_METHODS[name].label, init]))
+            settings = {"method": name, "init": init, "rank": int(rank) or None, "calibrated": False}
+            rows.append(Row(label, settings, [], [{"map": value, "seconds": value}]))
+        return ranking_claims(rows)
 
-    results = {
-        ("frequency", "", 0): cells(0.55), ("loreta", "identity", 2): cells(0.5), ("loreta", "zero", 2): cells(0.4),
-        ("loreta", "identity", 8): cells(0.5), ("loreta", "zero", 8): cells(0.6), ("pa", "zero", 2): cells(0.3),
-        ("pa", "zero", 8): cells(0.65), ("matrix-perceptron", "", 0): cells(0.45),
+    LEVELS: dict[str, float | None] = {
+        "frequency__0": 0.55, "loreta_identity_2": 0.5, "loreta_zero_2": 0.4, "loreta_identity_8": 0.5,
+        "loreta_zero_8": 0.6, "pa_zero_2": 0.3, "pa_zero_8": 0.65, "matrix-perceptron__0": 0.45,
     }  # fmt: skip
-    labels = {name: RANKING_METHODS[name].label for name, _, _ in results}
-    assert {claim.claim: claim.reproduced for claim in ranking_claims(results, labels)} == {
-        "LORETA is above label frequency, each with its best start": False,
-        "LORETA is above passive-aggressive, each with its best start": False,
-        "LORETA is above Matrix Perceptron, each with its best start": True,
-        "the identity start is the best at the lowest rank, 2": True,
-        "the zero start is the best at the highest rank, 8": True,
+    assert {claim.claim: claim.reproduced for claim in claims()} == {
+        "LORETA-1 is above label frequency, each with its best start": False,
+        "LORETA-1 is above passive-aggressive, each with its best start": False,
+        "LORETA-1 is above Matrix Perceptron, each with its best start": True,
+        "the identity start of LORETA-1 is the best at the lowest rank, 2": True,
+        "the zero start of LORETA-1 is the best at the highest rank, 8": True,
     }
-    without = {
-        (name, {"identity": "gaussian"}.get(init, init), rank): v for (name, init, rank), v in results.items()
-    }
-    assert ranking_claims(without, labels)[3].claim.startswith("the zero start is the best")
-    results["pa", "zero", 8] = cells(0.59)
-    assert ranking_claims(results, labels)[1].reproduced is True
+    assert claims(pa_zero_8=0.59)[1].reproduced is True
     # The best start of a rank is not one that diverged.
-    results["loreta", "zero", 8] = [{"map": None}]
-    found = ranking_claims(results, labels)
+    found = claims(pa_zero_8=0.59, loreta_zero_8=None)
     assert [claim.reproduced for claim in found] == [False, False, True, True, None]
