@@ -42,10 +42,10 @@ from problems.options import Selection, jobs
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import one_of
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.files import set_aside
 from rmopt.solvers import Solver
-from rmopt.solvers.world import ONE_PROCESS, World
 
 # How good a fitted estimator is on held-out rows; higher is better.
 Score = Callable[[Any, Any, Any], float]
@@ -56,8 +56,6 @@ CHANCE = 0.05
 GROWTHS = 4
 # Seconds: of shorter waits nobody is warned.
 LONG = 10.0
-# What is known of data beside them.
-NOT_DATA = ("name", "source", "notes", "split_said", "times")
 # Options on which no number depends.
 NOT_IN_RESULTS = ("data", "data_home", "method", "n_jobs", "resume")
 
@@ -549,7 +547,7 @@ class Experiment:
         rows = [Row(self.label(one), one) for one in self.settings()]
         self.run.say(self.header())
         comparison = Comparison(
-            self.run, self.resume, seeds=self.seeds, n_jobs=self.n_jobs, world=world, data=data_hash(self.bundle),
+            self.run, self.resume, seeds=self.seeds, n_jobs=self.n_jobs, world=world, data=self.bundle.fingerprint(),
             published=self.published, **self.about(),
         )  # fmt: skip
         choices: dict[str, list[Settings]] = {}
@@ -609,11 +607,6 @@ def save_model(run: Run, row: Row, name: str) -> None:
         model.save(run.path(f"{stem}.npz"))
     else:
         joblib.dump(model, run.path(f"{stem}.joblib"))
-
-
-def data_hash(bundle: Any) -> str:
-    """Return what tells data apart, wherever they come from."""
-    return str(joblib.hash({name: part for name, part in vars(bundle).items() if name not in NOT_DATA}))
 
 
 def mean_and_sem(values: Iterable[float | None]) -> tuple[float, float | None]:

@@ -13,8 +13,8 @@ from typer import Option
 from rmopt.cli.run import RANKS
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
+from rmopt.core.world import ONE_PROCESS
 from rmopt.solvers import MPIWorld, World
-from rmopt.solvers.world import ONE_PROCESS
 
 if TYPE_CHECKING:
     from problems.data import Bundle

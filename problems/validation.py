@@ -169,7 +169,8 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     """Return a table of finite numbers, not empty: a C-contiguous array, or of a sparse one where `sparse` CSR."""
     _check_form(name, X)
     try:
-        table = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name=name)
+        with np.errstate(invalid="ignore"):  # of infinities that are added
+            table = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name=name)
     except (TypeError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise InvalidInputError(f"{name} must be a table of finite numbers ({reason}).") from None
@@ -224,7 +225,7 @@ def as_text(values: Any) -> Any:
 def in_order(name: str, labels: Any) -> Any:
     """Return labels in a type that scikit-learn knows; those that cannot be put in order are refused."""
     labels = as_text(sound(name, labels))
-    if sp.issparse(labels):
+    if labels is None or sp.issparse(labels):
         return labels
     try:
         read = array_of(name, labels)

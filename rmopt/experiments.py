@@ -8,8 +8,8 @@ An experiment is a plain function, registered under the entry-point group ``rmop
         '''Compare methods that learn a similarity of documents.'''
 
 The function's own parameters become the options of ``rmopt run similarity``. Or it is a dataclass whose fields are
-the options, and whose instances are called with the run. The command line adds
-``--seed``, ``--out``, ``--report``, ``--quiet`` and ``--json``, prints the table and writes ``result.json``.
+the options, and whose instances are called with the run. The command line adds ``--seed``, ``--out``, ``--quiet`` and
+``--json``, prints the table and writes ``result.json``.
 The first line of the docstring is the experiment's line in ``rmopt list``, the docstring is its ``--help``.
 """
 

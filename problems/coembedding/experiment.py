@@ -11,6 +11,7 @@ from typer import Option
 from problems import options
 from problems.coembedding.claims import optima_claims, table_claims, threshold_claims
 from problems.coembedding.cost import MultilabelCoembedding
+from problems.coembedding.estimators import BETAS, checked_betas, local_optima, minimise
 from problems.coembedding.figure import draw_optima, draw_scores
 from problems.coembedding.methods import (
     MEASURES,
@@ -22,9 +23,8 @@ from problems.coembedding.methods import (
     Searched,
     indicators,
     measures,
-)  # fmt: skip
-from problems.coembedding.training import BETAS, checked_betas, local_optima, minimise
-from problems.comparison import Comparison, averaged, data_hash, trained
+)
+from problems.comparison import Comparison, averaged, trained
 from problems.data import MultilabelBundle
 from problems.methods import Cell, Settings, chosen_methods
 from problems.thresholds import AIMS
@@ -91,7 +91,7 @@ def coembedding(
     about: Settings = {
         "published": published, "rows": n_train, "folds": folds, "select_by": select_by, "thresholds": thresholds,
     }  # fmt: skip
-    comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=data_hash(bundle), **about)
+    comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=bundle.fingerprint(), **about)
     parts = {
         seed: bundle if published else bundle.with_training_rows(n_train, seed) for seed in comparison.seeds
     }

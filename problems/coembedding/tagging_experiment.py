@@ -13,10 +13,10 @@ from typer import Option
 
 from problems import options
 from problems.coembedding.cost import TagRanking
+from problems.coembedding.estimators import checked_betas, minimise
 from problems.coembedding.figure import draw_curves
 from problems.coembedding.links import PairwiseInteractionTags, TagModel, TagRecommender, posts_f1
-from problems.coembedding.training import checked_betas, minimise
-from problems.comparison import Comparison, Difference, averaged, crossed, data_hash, grown, near
+from problems.comparison import Comparison, Difference, averaged, crossed, grown, near
 from problems.data import TagBundle
 from problems.methods import Cell, Method, Settings, chosen_methods, rows_of
 from rmopt.core import DivergedError, InvalidInputError
@@ -115,7 +115,7 @@ def tagging(
         test = bundle.held_out(one["seed"])
         return measured(one, one["parameters"], test, test)
 
-    comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=data_hash(bundle))
+    comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=bundle.fingerprint())
     with threadpool_limits(1, user_api="blas"):
         models = comparison.selected(models, chosen, select, choose, lambda one: chosen[one["method"]].label)
         models = [one | ({"parameters": {"beta": one["beta"]}} if one["beta"] else {}) for one in models]

@@ -9,12 +9,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import numpy as np
-
 from problems.data.bundles import Bundle, Ratings
-from problems.data.formats import Table, parsed
 from problems.data.registry import load, own_table
-from problems.data.roles import Said, bundle_of, names_in
+from problems.data.tables import Table, bundle_of, names_in
 from rmopt.errors import InvalidInputError
 
 MANY = 50
@@ -61,7 +58,7 @@ def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
     return found | {"columns": columns, "problem": problem}
 
 
-def _bundle(table: Table, said: Said) -> Bundle:
+def _bundle(table: Table, said: dict[str, Any]) -> Bundle:
     """Return what a table holds; where that is not clear, the ratings for which its columns are taken by place."""
     try:
         return bundle_of(table, said, Bundle)
@@ -74,23 +71,22 @@ def _bundle(table: Table, said: Said) -> Bundle:
 def _columns(table: Table) -> list[dict[str, Any]]:
     """Return the names of columns, what they hold, and how many values are missing; of many columns the first."""
     found = []
-    for name, column in list(table.columns.items())[:MANY]:
-        numbers, missing = parsed(column)
-        there = column[~missing] if numbers is None else numbers[~missing]
+    for name in table.frame.columns[:MANY]:
+        numbers, missing = table.numbers(name)
+        there = table.frame[name][~missing] if numbers is None else numbers[~missing]
         different = len(set(there.tolist()))
-        whole = numbers is not None and np.isfinite(there).all() and not (there % 1).any()
-        if whole and not missing.any():
+        if numbers is not None and not missing.any() and not (there % 1).any():
             # They may be names: 007 and 7 are two; what is noticed then is of those that are.
             different = len(names_in(replace(table, notes=[]), name)[0])
         holds = "text" if numbers is None else "numbers"
         if len(there) and numbers is not None:
             holds = f"{there.min():g} to {there.max():g}"
-        example = str(next(iter(column[~missing].tolist()), ""))[:30]
+        first = str(next(iter(table.frame[name][~missing].tolist()), ""))[:30]
         found.append({
-            "name": name, "holds": holds, "different": different, "missing": int(missing.sum()), "first": example
+            "name": name, "holds": holds, "different": different, "missing": int(missing.sum()), "first": first
         })  # fmt: skip
-    if len(table.columns) > MANY:
-        found.append({"name": f"… {len(table.columns) - MANY} more"} | dict.fromkeys(list(found[0])[1:]))
+    if (more := len(table.frame.columns) - MANY) > 0:
+        found.append({"name": f"… {more} more"} | dict.fromkeys(list(found[0])[1:]))
     return found
 
 

@@ -12,8 +12,8 @@ from textwrap import shorten
 from typing import Any, TypeVar
 
 from problems.data.bundles import Bundle
-from problems.data.formats import Table, read_file, read_frame
-from problems.data.roles import bundle_of
+from problems.data.files import read_file, read_frame
+from problems.data.tables import Table, bundle_of
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
@@ -30,8 +30,9 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
     ----------
     data : str, path or frame
         A name of the entry-point group ``rmopt.datasets``, such as ``"digits"``; a file with the suffix .csv, .tsv,
-        .npz, .svmlight, .svm, .libsvm, .mtx or .parquet; a folder whose subfolders hold the texts of a class; or a
-        frame of pandas or polars, or a dict of columns. A registered name goes before a file; ``./name`` is a file.
+        .txt, .dat, .npz, .svmlight, .svm, .libsvm, .mtx or .parquet; a folder whose subfolders hold the texts of a
+        class; or a frame of pandas or polars, or a dict of columns. A registered name goes before a file; ``./name``
+        is a file.
         What columns mean may follow a file: ``"ratings.csv::user=uid,item=movie,rating=stars"``.
     data_home : path, optional
         For registered data sets, see `data_folder`.
@@ -40,7 +41,8 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
     **columns : str or list of str
         What columns mean, where their names do not say it: ``user``, ``item`` and ``rating`` (and ``time``) or
         ``tag``; ``label`` (one column of classes, or several labels), ``task``, ``test``, ``features``, ``text``,
-        ``drop``. For files of text also ``header`` ("yes" or "no") and ``encoding``.
+        ``drop``. For files of text also ``header`` ("yes" or "no") and ``encoding``; and what to do:
+        ``duplicates`` ("sum", "mean" or "last"), ``zeros`` ("missing"), ``split`` (a separator of labels in a cell).
 
     Returns
     -------
@@ -105,12 +107,12 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
     except OSError as error:
         raise InvalidInputError(f"{shown(text)} is no name of a file ({error.strerror}); check it.") from None
     name, _, about = (text, "", "") if whole else text.partition("::")
-    for part in filter(None, about.split(",")):
+    # A comma in the name of a column is not followed by a word and =.
+    for part in filter(None, re.split(r",(?=\s*\w+=)", about)):
         role, sign, column = part.partition("=")
         if not sign or role.strip() in said:
             raise InvalidInputError(
-                f"{part!r} in {text!r} must be such as user=COLUMN, each once, with commas between; where names hold "
-                "commas or equals signs, take problems.data.load from Python."
+                f"{part!r} in {text!r} must be such as user=COLUMN, each once, with commas between."
             )
         said[role.strip()] = column.strip()
     path = Path(name).expanduser()

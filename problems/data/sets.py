@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 
 from problems.data.bundles import ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle, stratified
-from problems.data.formats import read_arff, read_table, read_text_table
+from problems.data.files import read_table
 from problems.data.registry import Source, loader
 from problems.data.tags import numbered, post_core
 from rmopt.arrays import Layout, read_arrays, save_arrays
 from rmopt.core.ambient import Array
 from rmopt.errors import StorageError
+from rmopt.files import reading
 
 __all__ = [
     "bibtex", "caltech101", "delicious", "digits", "digits_labels", "emotions", "enron", "ml1m", "ml10m_tags",
@@ -301,7 +302,7 @@ def _read_mulan(name: str, path: Path, n_labels: int) -> MultilabelBundle:
         X, Y = read_table(path, "X", ones=True), csr_array(read_table(path, "Y", ones=True))
         n_train = int(read_arrays(path, {"n_train": (int, ())})["n_train"])
     else:
-        parts = [read_arff(path.with_name(f"{name}-{part}.arff"), n_labels) for part in ("train", "test")]
+        parts = [_arff(path.with_name(f"{name}-{part}.arff"), n_labels) for part in ("train", "test")]
         join = vstack if issparse(parts[0][0]) else np.vstack
         X, Y, n_train = join([X for X, _ in parts]), vstack([Y for _, Y in parts]), parts[0][0].shape[0]
     return MultilabelBundle(name, path.name, X, Y, np.arange(X.shape[0]) >= n_train)
@@ -452,7 +453,7 @@ def _read_movielens(name: str, path: Path, separator: str) -> Ratings:
         dated: Layout = {**layout, "timestamp": (int, ("n",))}
         users, films, values, *times = read_arrays(path, dated, layout).values()
     else:
-        users, films, values, *times = read_text_table(path, separator, usecols=range(4)).T
+        users, films, values, *times = _text_table(path, separator, usecols=range(4)).T
     # Films without ratings are left out: the numbers become 0, 1, 2, …
     (known, rows), (users, columns) = (np.unique(ids, return_inverse=True) for ids in (films, users))
     shape, source = (len(known), len(users)), path.name if stored else "/".join(path.parts[-2:])
@@ -572,7 +573,7 @@ def parkinsons(path: Path) -> TaskBundle:
     if path.name == PARKINSONS_FILE:
         table = read_arrays(path, {"X": (float, (None, 22))})["X"]
     else:
-        table = read_text_table(path, ",", skiprows=1)
+        table = _text_table(path, ",", skiprows=1)
     if table.shape[1] != 22:
         raise ValueError(f"it has {table.shape[1]} columns, not 22")
     _, task = np.unique(table[:, 0], return_inverse=True)
@@ -654,3 +655,32 @@ def toy_tags() -> TagBundle:
         triples += [(user, item, tag) for tag in np.argsort(noisy)[: rng.integers(2, 5)]]
     made, names = numbered(np.array(triples))
     return TagBundle("toy-tags", "made up", made, tuple(f"tag {tag}" for tag in names[2]))
+
+
+def _text_table(path: Path, separator: str, **options: Any) -> Any:
+    """Return a table of finite numbers from a text file."""
+    # numpy takes separators of one character.
+    with reading(path), path.open(encoding="utf-8") as stream:
+        table = np.loadtxt(
+            (line.replace(separator, ",") for line in stream), delimiter=",", ndmin=2, **options
+        )
+        if not table.size or not np.isfinite(table).all():
+            raise ValueError("it must hold finite numbers, and at least one row")
+        return table
+
+
+def _arff(path: Path, n_labels: int) -> tuple[Any, Any]:
+    """Return the features and the labels, which are the last columns, of an ARFF file, dense or sparse."""
+    with reading(path):
+        head, _, body = path.read_text(encoding="utf-8").lower().partition("@data")
+        lines = [line for line in body.splitlines() if line.strip()]
+        if lines[0].startswith("{"):
+            cells = [line.strip("{} ").replace(",", " ").split() for line in lines]
+            numbers = np.array([cell for row in cells for cell in row], dtype=np.float64).reshape(-1, 2)
+            rows = np.repeat(np.arange(len(cells)), [len(row) // 2 for row in cells])
+            shape = len(lines), head.count("@attribute ")
+            table = csr_array((numbers[:, 1], (rows, numbers[:, 0].astype(np.int32))), shape=shape)
+            table.sum_duplicates()
+        else:
+            table = np.loadtxt(lines, delimiter=",", ndmin=2)
+    return table[:, :-n_labels], csr_array(table[:, -n_labels:])

@@ -44,12 +44,6 @@ class FactorPrior(NamedTuple):
 class Links:
     """How the factors of rows depend on a table of features: shift = F B.
 
-    Parameters
-    ----------
-    features : sparse array, shape (n, p)
-        F.
-    d : int
-
     Attributes
     ----------
     weights : array, shape (p, d)
@@ -121,15 +115,6 @@ class GibbsSampler:
     Where rows have features f_i, the mean of a row is μ + Bᵀ f_i as in Macau (Simm et al. 2017), and the rows of B
     are normal with mean 0 and precision λ Λ, with Λ the precision of the factors and λ with a gamma prior. The rows
     of B are drawn in turn, each from its distribution given all else, where Macau solves a system for all of them.
-
-    Parameters
-    ----------
-    table : KnownEntries
-        With values of mean 0 and a standard deviation of 1.
-    rank : int
-    rng : numpy Generator
-    row_features, column_features : sequence of sparse arrays, shape (m, p) and (n, q)
-        Each has a λ of its own.
 
     Attributes
     ----------

@@ -60,22 +60,7 @@ class Ranked(NamedTuple):
 
 
 def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: Any, n: int) -> Ranked:
-    """Measure the n rows with the highest scores in each column, without those that are known there.
-
-    Parameters
-    ----------
-    scores : function
-        Of the number of a column; it returns an array of shape (m,).
-    known : sparse array, shape (m, n_columns)
-    held_out : CSC array, shape (m, n_columns)
-        Stored zeros do not count, nor what is known.
-    n : int
-
-    Raises
-    ------
-    InvalidInputError
-        When nothing is held out, or an entry is below 0.
-    """
+    """Measure the n rows with the highest scores in each column, without those that are known there."""
     if held_out.data.min(initial=0.0) < 0.0:
         raise InvalidInputError(
             f"held-out entries run from {held_out.data.min():g}, and each counts as one that a list should hold; "

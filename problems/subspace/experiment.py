@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.comparison import Kept, averaged, data_hash, mean_and_sem
+from problems.comparison import Kept, averaged, mean_and_sem
 from problems.data import Ratings
 from problems.methods import Cell, Method, Settings, chosen_methods
 from problems.subspace.claims import case_claims, table_claims
@@ -183,7 +183,7 @@ def completion(
             run.say(f"--agents is {','.join(map(str, counts))}: there are no more columns to deal to them.")
         share = hidden or (0.6 if data == "picture" else 0.2)
         runs = CompletionRuns(
-            run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, data=data_hash(bundle), lam=lam,
+            run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, data=bundle.fingerprint(), lam=lam,
             keep_subspaces=data == "picture", hidden=share, **how,
         )  # fmt: skip
         return _table(runs, bundle, counts, ranks)

@@ -19,7 +19,7 @@ from problems.comparison import Comparison, crossed, grown
 from problems.data import Ratings
 from problems.methods import Cell, Method, Settings
 from problems.options import Selection
-from problems.subspace.als import BiasedALS
+from problems.subspace.als import BiasedALS, ScaledSGDCompletion
 from problems.subspace.baselines import Biases, CMFRec, DLMaFit, LibMF, MyFM
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.cost import (
@@ -32,13 +32,13 @@ from problems.subspace.cost import (
     shares_out,
 )
 from problems.subspace.estimators import RCGMC, RTRMC
-from problems.subspace.scaled import ScaledSGDCompletion
 from problems.subspace.training import VARIANTS, GossipPlan, agree, gossip
-from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, Parts, Problem, RmoptError
+from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, Parts, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import numbers
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, as_graph
+from rmopt.errors import RmoptError
 from rmopt.experiments import Run
 from rmopt.manifolds import Grassmann, Power, frechet_mean
 from rmopt.solvers import Recorder, World

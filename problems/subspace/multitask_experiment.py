@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.comparison import Comparison, averaged, data_hash, mean_and_sem
+from problems.comparison import Comparison, averaged, mean_and_sem
 from problems.data import TaskBundle
 from problems.methods import Cell, Method, Settings, chosen_methods
 from problems.subspace.claims import multitask_claims, shared_features_claims
@@ -117,7 +117,7 @@ def multitask(
             "lam": lam, "n_agents": agents, "rho": weight, "graph": graph, "n_epochs": updates,
             "step_size": step_size, "decay": decay, "scale": scale, "centre": centre, "trace_lam": trace_lam,
         }  # fmt: skip
-        comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=data_hash(bundle), **about)
+        comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=bundle.fingerprint(), **about)
         return _table(comparison, bundle, chosen, ranks, about)
 
 

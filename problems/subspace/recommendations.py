@@ -13,10 +13,9 @@ from typer import Argument, Option
 
 from problems.data import Ratings
 from problems.options import DataHome, loaded, ranks_within
-from problems.subspace.als import BiasedALS
+from problems.subspace.als import BiasedALS, ImplicitALS
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.completer import CompletionModel, ranked_lists
-from problems.subspace.implicit import ImplicitALS
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import number
 from rmopt.experiments import Outcome, Run

@@ -43,10 +43,6 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     InvalidInputError
         For another type.
 
-    See Also
-    --------
-    numpy.ndarray.astype : of one array.
-
     Examples
     --------
     >>> import numpy as np

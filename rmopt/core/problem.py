@@ -29,15 +29,6 @@ class Problem:
     InvalidInputError
         When one is no manifold or no cost, the cost is none of such points, or both have a shape and they differ.
 
-    See Also
-    --------
-    rmopt.costs.ConstrainedProblem : with constraints.
-
-    References
-    ----------
-    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    https://doi.org/10.1017/9781009166164.
-
     Examples
     --------
     >>> import numpy as np

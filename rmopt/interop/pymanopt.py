@@ -30,6 +30,7 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
+from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.transport import ByProjection
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
@@ -225,6 +226,7 @@ class PymanoptSolver(Solver):
             f"`recorder` to run, or take the solver of rmopt.solvers."
         )
 
+    @running()
     @one_blas_thread()
     def run(
         self,
@@ -409,7 +411,7 @@ class FromPymanopt(Manifold):
     Examples
     --------
     >>> import numpy as np, pymanopt, rmopt
-    >>> from rmopt.interop import FromPymanopt
+    >>> from rmopt.interop.pymanopt import FromPymanopt
     >>> from rmopt.solvers import LBFGS
     >>> sphere = FromPymanopt(pymanopt.manifolds.Sphere(3))
     >>> cost = rmopt.autograd_cost(lambda x: x[0])

@@ -1,6 +1,6 @@
 """A problem as solvers of whole gradients ask it, and where they stand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf, isfinite
@@ -29,8 +29,6 @@ ROUNDED_AWAY = 256.0 * np.finfo(float).eps
 MINIMAL = 1e-9
 # Length of a step between two gradients whose difference stands for the Hessian.
 DIFFERENCE = 1e-6
-# Methods that project arrays as they are, where a manifold does not override them.
-STRAIGHT = "euclidean_to_riemannian_gradient", "to_tangent_space", "embedding"
 COUNTED = ("costs", "gradients", "hessians", "retractions")
 
 
@@ -58,20 +56,6 @@ class Iterate(NamedTuple):
     steps, updates : int
     best : tuple
         The least cost and the shortest gradient so far, and the number of steps since one of them was found.
-
-    See Also
-    --------
-    Result : what is left of the last one.
-
-    Examples
-    --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> states = list(GradientDescent().iterate(problem, random_state=0))
-    >>> states[0].steps, states[-1].cost < states[0].cost
-    (0, True)
     """
 
     point: Any
@@ -88,11 +72,6 @@ class Iterate(NamedTuple):
     steps: int = 0
     updates: int = 0
     best: tuple[float, float, int] = (inf, inf, 0)
-
-
-def counts_of(counts: Sequence[int]) -> dict[str, int]:
-    """Return what was evaluated, by name."""
-    return dict(zip(COUNTED, counts, strict=True))
 
 
 def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
@@ -148,21 +127,6 @@ class Oracle:
         The length that rounding gives the gradient at the start.
     begins_flat : bool
         Whether the start may be stationary: its gradient is rounding, or promises next to nothing.
-
-    See Also
-    --------
-    rmopt.core.Problem : the same questions with checks.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Oracle
-    >>> work = Oracle(Problem(Sphere(3), autograd_cost(lambda x: x[0])), None, None)
-    >>> cost, ambient = work.look(np.array([0.0, 1.0, 0.0]))
-    >>> cost, work.gradient(np.array([0.0, 1.0, 0.0]), ambient).tolist()
-    (0.0, [1.0, 0.0, 0.0])
     """
 
     coarseness, rounding, begins_flat = 1.0, 0.0, False
@@ -177,15 +141,13 @@ class Oracle:
         # Preconditioners want vectors of the tangent space.
         self.is_extrinsic = not self.preconditions and is_extrinsic(manifold, chosen)
         self.bends = problem.lacks_hessian() is None
-        self.carry = _stay if self.is_extrinsic else chosen.on(manifold)
+        carry = manifold.transport if type(chosen) is ByManifold else partial(chosen, manifold)
+        self.carry = _stay if self.is_extrinsic else carry
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
         self.inner = manifold.inner_product
         # Whether the metric is that of an array around the manifold.
         self.flat = bool(getattr(manifold, "has_ambient_metric", False))
         self._dots = self.flat and type(manifold).inner_product is ArrayManifold.inner_product
-        same = [getattr(type(manifold), name) is getattr(Manifold, name) for name in STRAIGHT]
-        self._to_gradient = manifold.projection if same[0] else manifold.euclidean_to_riemannian_gradient
-        self.to_tangent = manifold.projection if all(same[1:]) else manifold.to_tangent_space
         self.counts = [0, 0, 0, 0]
         # The last ambient gradient, for products with the Hessian at the same point.
         self._ambient: tuple[Any, Any] = (None, None)
@@ -220,7 +182,7 @@ class Oracle:
             self.counts[1] += 1
             ambient = self._own(self.cost.gradient(point), "gradient", point)
         self._ambient = point, ambient
-        return self._to_gradient(point, ambient)
+        return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
 
     def metric(self, point: Any) -> Callable[[Any, Any], float]:
         """Return the inner product of tangent vectors at a point."""

@@ -20,8 +20,7 @@ from sklearn.pipeline import make_pipeline
 from problems.comparison import Comparison, Difference, above, averaged, crossed, grown, near, searched
 from problems.methods import Method
 from rmopt import InvalidInputError
-from rmopt.cli.output import OutputFolder
-from rmopt.cli.run import _keep_and_show
+from rmopt.cli.run import OutputFolder, keep_and_show
 from rmopt.core import DivergedError
 from rmopt.experiments import Outcome, Run
 
@@ -255,7 +254,7 @@ def test_a_run_without_resume_sets_earlier_results_aside(tmp_path: Path, capsys:
         assert f"set aside as {name}; to go on with them" in " ".join(capsys.readouterr().out.split())
     assert Comparison(run, True).cell({"method": "a"}, lambda settings: {}) == {"map": 1.0}
     (tmp_path / "result.json").write_text('{"theirs": 1}')
-    _keep_and_show(run, Outcome("digits", {}, [{"map": 1.0}]), OutputFolder(tmp_path, "mine"), None)
+    keep_and_show(run, Outcome("digits", {}, [{"map": 1.0}]), OutputFolder(tmp_path, "mine"))
     assert (tmp_path / "result.json.before").read_text() == '{"theirs": 1}'
     assert "result.json of another experiment is set aside" in capsys.readouterr().out
 

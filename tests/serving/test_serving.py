@@ -504,7 +504,7 @@ def test_the_command_line(
 
     # As it is registered where this checkout is installed.
     entry = EntryPoint("serve", "problems.serve:serve", "rmopt.serve")
-    monkeypatch.setattr("rmopt.cli.plugins.registered", lambda group: [entry])
+    monkeypatch.setattr("rmopt.cli.registry.registered", lambda group: [entry])
     served = []
 
     def interrupted(server: ThreadingHTTPServer) -> None:
@@ -518,7 +518,7 @@ def test_the_command_line(
             main(["serve", str(folder), "--port", "0"])
         assert (ended.value.code or 0) == code
     said = capsys.readouterr()
-    assert f"is at http://127.0.0.1:{served[0][1]}/" in said.out.replace("\n", "")
+    assert f"http://127.0.0.1:{served[0][1]}/" in said.out.replace("\n", "")
     assert "does not exist" in said.err
 
 

@@ -209,7 +209,7 @@ def test_all_end_where_one_fails(tmp_path: Path, last_words: str, said: str) -> 
     script = tmp_path / "one_fails.py"
     # A loop of MPI itself lets no handler of signals run: nothing but kill -9 would end it.
     script.write_text(
-        "import signal, sys\nimport rmopt.solvers.world as worlds\n"
+        "import signal, sys\nimport rmopt.core.world as worlds\n"
         "signal.signal(signal.SIGTERM, lambda *signal: sys.exit(143))\n"
         "worlds.LATE = 0.1\nworld = worlds.MPIWorld()\nassert world.everywhere(world.rank) == [0, 1]\n"
         f"if world.rank == 1:\n    {last_words}\n"

@@ -14,11 +14,11 @@ from tabled import each_row
 
 from problems.coembedding import MetricRegression, MultilabelCoembedding, OneVsRestCoembedding
 from problems.coembedding.cost import closed_form
+from problems.coembedding.estimators import minimise
 from problems.coembedding.instances import convex_costs
-from problems.coembedding.training import minimise
 from rmopt import Problem
-from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost
-from rmopt.core.points import packed, unpacked
+from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint
+from rmopt.core.cost import WholeCost
 from rmopt.core.psd import point_of
 from rmopt.costs import ConvexCost, EmbeddedCost, Grid, Pairs, Trace
 from rmopt.interop import PymanoptSolver
@@ -30,7 +30,6 @@ from rmopt.solvers import (
     Doubling,
     Hybrid,
     OneByOne,
-    RankEngine,
     RankIncremental,
     Recorder,
     TrustRegions,
@@ -467,24 +466,6 @@ def test_factor_solvers_run_alone() -> None:
     capped = TrustRegions(max_iter=1).run(Problem(PSDFactors(10, 4), cost), random_state=1)
     assert capped.stopped_by == "the budget of 1 steps"
     assert not capped.converged
-
-
-def test_engines_split_exactly() -> None:
-    _, cost, _ = regression(12, 30)
-    engine = RankIncremental(OneByOne()).engine(Problem(PSDFixedRank(12, 1), cost))
-    assert isinstance(engine, RankEngine)
-    start = PSDPoint(np.zeros((12, 0)), np.zeros((0, 0)))
-    once, first = engine.load(start), engine.load(start)
-    for _ in range(6):
-        once = engine.round(once, 0)
-    for _ in range(2):
-        first = engine.round(first, 0)
-    twice = unpacked(packed(first), first)
-    for _ in range(4):
-        twice = engine.round(twice, 0)
-    np.testing.assert_array_equal(once.Y, twice.Y)
-    assert once.certificate == twice.certificate
-    assert (once.steps, once.updates) == (6, 6)
 
 
 def test_growths_count_columns() -> None:
