@@ -209,11 +209,9 @@ class Ranking(Experiment):
             for name, one in list(self.chosen.items())
             if isinstance(one.estimator, LabelTrees) and find_spec(one.estimator.package) is None
         ]
-        absent = f"not installed: {', '.join(missing)}"
+        self.absent = f"not installed: {', '.join(missing)}" if missing else ""
         if not self.chosen:
-            raise InvalidInputError(f"--methods {self.methods!r}: {absent}; pip install 'rmopt[bench]'.")
-        if missing:
-            self.run.say(f"Left out, for they are {absent} (pip install 'rmopt[bench]').")
+            raise InvalidInputError(f"--methods {self.methods!r}: {self.absent}; pip install 'rmopt[bench]'.")
 
     def settings(self) -> Iterator[Settings]:
         bundle, published = self.bundle, self.published
@@ -226,6 +224,8 @@ class Ranking(Experiment):
         # Each subgradient sums to zero over the labels, so from zero one direction of them is not reached.
         most = min(bundle.Y.shape[1] - bool(started and "zero" in self.starts), bundle.X.shape[1])
         self.ranks = options.ranks_within(self.run.say, self.rank, USUAL_RANKS, most)
+        if self.absent:
+            self.run.say(f"Left out, for they are {self.absent} (pip install 'rmopt[bench]').")
         rows = [
             {"method": name, "init": init, "rank": rank, "code": kind.code, "calibrated": False}
             for name, kind in self.chosen.items()
