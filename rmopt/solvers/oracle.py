@@ -307,8 +307,8 @@ class Oracle:
 
         return product
 
-    def first(self, point: Any, memory: Any, search: Any) -> Iterate:
-        """Return the state at the initial point, after a look at cost and gradient there."""
+    def first(self, point: Any) -> Iterate:
+        """Return the state at the initial point, without memories, after a look at cost and gradient there."""
         self.coarseness = coarseness_of(point)
         if self.coarseness > 1.0:
             self._retraction = _single(self._retraction)
@@ -322,8 +322,7 @@ class Oracle:
         promised = MINIMAL * self.coarseness**0.5 * abs(cost)
         self.begins_flat = norm <= self.rounding or norm * size_of(point) <= promised
         self._try_preconditioner(point, gradient, norm)
-        found = Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
-        return found._replace(memory=memory(found), search=search(found))
+        return Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
 
     @np.errstate(all="ignore")
     def rounding_at(self, point: Any, cost: float, ambient: Any, norm: float) -> float:
