@@ -139,7 +139,9 @@ class Oracle:
         self.preconditions = overrides or hasattr(cost, "precondition")
         chosen = manifold.default_transport if transport is None else transport
         # Preconditioners want vectors of the tangent space.
-        self.is_extrinsic = not self.preconditions and is_extrinsic(manifold, chosen)
+        self._around = is_extrinsic(manifold, manifold.default_transport)
+        stays = self._around if transport is None else is_extrinsic(manifold, chosen)
+        self.is_extrinsic = stays and not self.preconditions
         self.bends = problem.lacks_hessian() is None
         carry = manifold.transport if type(chosen) is ByManifold else partial(chosen, manifold)
         self.carry = _stay if self.is_extrinsic else carry
@@ -332,7 +334,7 @@ class Oracle:
         the point may be a minimum, that of what a change of the point by a share of its size makes of it.
         """
         manifold, length, size = self.manifold, 0.0, size_of(point)
-        if is_extrinsic(manifold, manifold.default_transport):
+        if self._around:
             entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else {0: ambient}
             length = size_of({i: block for i, block in entries.items() if isinstance(block, np.ndarray)})
         # Costs of exact fits vanish faster than their gradients.
