@@ -33,11 +33,12 @@ from problems.subspace.cost import (
 )
 from problems.subspace.estimators import RCGMC, RTRMC
 from problems.subspace.training import VARIANTS, GossipPlan, agree, gossip
-from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, Parts, Problem, RmoptError
+from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, Parts, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import numbers
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, as_graph
+from rmopt.errors import RmoptError
 from rmopt.experiments import Run
 from rmopt.manifolds import Grassmann, Power, frechet_mean
 from rmopt.solvers import Recorder, World

@@ -122,7 +122,8 @@ class AugmentedCost(Cost):
     --------
     >>> import numpy as np
     >>> import rmopt
-    >>> from rmopt.costs import AugmentedCost, ConstrainedProblem
+    >>> from rmopt.costs import ConstrainedProblem
+    >>> from rmopt.costs.constraints import AugmentedCost
     >>> from rmopt.manifolds import Sphere
     >>> zero = rmopt.autograd_cost(lambda x: 0.0 * x[0])
     >>> first = rmopt.autograd_cost(lambda x: x[0])

@@ -71,7 +71,6 @@ class Result:
     See Also
     --------
     CertifiedResult : with a bound.
-    ConstrainedResult : with multipliers.
 
     Examples
     --------

@@ -261,7 +261,7 @@ class LevenbergMarquardt(TrustRegions):
     --------
     >>> import autograd.numpy as anp, numpy as np
     >>> from rmopt import Problem
-    >>> from rmopt.costs import AutomaticResiduals
+    >>> from rmopt.costs.residuals import AutomaticResiduals
     >>> from rmopt.manifolds import SpecialOrthogonal
     >>> from rmopt.solvers import LevenbergMarquardt
     >>> rng, manifold = np.random.default_rng(0), SpecialOrthogonal(3)

@@ -18,21 +18,9 @@ from tabled import each_row
 import rmopt
 from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem
 from rmopt.checks import check_gradient, check_hessian, check_manifold
-from rmopt.core import (
-    Actions,
-    AgentSum,
-    BlockDiagonal,
-    Cost,
-    Factored,
-    Manifold,
-    Operator,
-    Parts,
-    Retraction,
-    RowColumn,
-    Sum,
-    WholeCost,
-)
-from rmopt.core.ambient import dense
+from rmopt.core import Actions, AgentSum, BlockDiagonal, Cost, Factored, Manifold, Parts, Retraction
+from rmopt.core.ambient import Operator, RowColumn, Sum, dense
+from rmopt.core.cost import WholeCost
 from rmopt.costs import BilinearSum, GossipCost, Graph, Grid, LogDetTriplet, Pairs
 from rmopt.interop import PymanoptSolver, from_pymanopt
 from rmopt.manifolds import (

@@ -17,9 +17,8 @@ from rmopt.core import (
     InvalidInputError,
     MissingCapabilityError,
     Parts,
-    Sum,
 )
-from rmopt.core.ambient import dense
+from rmopt.core.ambient import Sum, dense
 from rmopt.core.points import arrays_of, rebuilt
 from rmopt.core.product import diagonal_blocks
 from rmopt.engines.reference import ReferenceEngine

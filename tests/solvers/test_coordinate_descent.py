@@ -13,7 +13,9 @@ from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.checks import check_cost
 from rmopt.core import Cost, MissingCapabilityError
 from rmopt.costs import LogDetTriplet, Loss, OnFactors, hinge, logistic, squared_hinge
-from rmopt.engines import CoordinateReference, LogDetEngine, choose_coordinate_engine
+from rmopt.engines.choose import choose_coordinate_engine
+from rmopt.engines.coordinate import CoordinateReference
+from rmopt.engines.log_det import LogDetEngine
 from rmopt.kernels import log_det
 from rmopt.kernels.row_column import EXACT, FRACTION
 from rmopt.manifolds import Euclidean, PositiveDefinite, PSDFactors

@@ -21,13 +21,13 @@ from rmopt.solvers import (
     Checkpoint,
     Constant,
     Gossip,
-    GossipEngine,
     InverseTime,
     Matchings,
     OneProcess,
     Recorder,
     SharedCheckpoint,
 )
+from rmopt.solvers.gossip import GossipEngine
 
 N = 5
 GRAPH = Graph(N, [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)])

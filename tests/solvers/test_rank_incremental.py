@@ -17,7 +17,8 @@ from problems.coembedding.cost import closed_form
 from problems.coembedding.estimators import minimise
 from problems.coembedding.instances import convex_costs
 from rmopt import Problem
-from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint, WholeCost
+from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, PSDPoint
+from rmopt.core.cost import WholeCost
 from rmopt.core.psd import point_of
 from rmopt.costs import ConvexCost, EmbeddedCost, Grid, Pairs, Trace
 from rmopt.interop import PymanoptSolver
