@@ -163,7 +163,7 @@ def run(loss, weights, kinds, sides, cores, squares, counts, left, right, terms,
         new_Up, new_Vp = _mixed(weights, Up, up), _mixed(weights, Vp, vp)
         kept = weights.keep_squares * squares[0] + weights.take_squares * square
         most = max(squares[1], kept) if weights.largest else kept
-        scale = _scale(weights, most, counts[0] + 1)
+        scale = _step_factor(weights, most, counts[0] + 1)
         length = scale * np.sqrt(inner(new_M, new_M) + inner(new_Up, new_Up) + inner(new_Vp, new_Vp))
         if not np.isfinite(length):
             return t, NOT_FINITE
@@ -350,7 +350,7 @@ def tangent(symmetric, U, V, along_V, along_U):
 
 
 @njit(cache=True, nogil=True)
-def _scale(weights, most, step):
+def _step_factor(weights, most, step):
     """Return what the direction is multiplied by, from squared lengths."""
     if weights.take_squares == 0.0:
         return 1.0
