@@ -121,8 +121,8 @@ def draw(path: Path, size: tuple[float, float], fill: Callable[..., None], *argu
 
 
 def set_aside(path: Path) -> Path | None:
-    """Rename a file that is there and not empty to ``NAME.before``, ``NAME.before-2``, …, and return its new path."""
-    if not path.is_file() or not path.stat().st_size:
+    """Rename a folder, or a file that is not empty, to ``NAME.before``, ``NAME.before-2``, …, and return that path."""
+    if not path.exists() or (path.is_file() and not path.stat().st_size):
         return None
     names = (f"{path.name}.before{f'-{number}' * (number > 1)}" for number in count(1))
     aside = next(one for one in map(path.with_name, names) if not one.exists())

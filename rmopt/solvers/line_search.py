@@ -49,11 +49,9 @@ class LineSearchSolver(GradientSolver):
     )
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
-        return work.first(
-            point,
-            lambda state: self.direction.begin(work, state),
-            lambda state: self.step_length.begin(work, state),
-        )
+        state = work.first(point)
+        memory, search = self.direction.begin(work, state), self.step_length.begin(work, state)
+        return state._replace(memory=memory, search=search)
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         rule, point = self.direction, state.point
