@@ -121,7 +121,7 @@ def draw(path: Path, size: tuple[float, float], fill: Callable[..., None], *argu
 
 
 def set_aside(path: Path) -> Path | None:
-    """Rename a folder, or a file that is not empty, to ``NAME.before``, ``NAME.before-2``, …, and return that path."""
+    """Rename a folder, or a file that is not empty, to ``NAME.before`` or ``NAME.before-2``, …; return that path."""
     if not path.exists() or (path.is_file() and not path.stat().st_size):
         return None
     names = (f"{path.name}.before{f'-{number}' * (number > 1)}" for number in count(1))
