@@ -45,10 +45,6 @@ class Loss:
     code : int, optional
         Number of the built-in loss in the compiled kernels.
 
-    See Also
-    --------
-    BilinearSum : takes one, or its name in `LOSSES`.
-
     References
     ----------
     Hastie, Tibshirani and Friedman, The Elements of Statistical Learning, 2nd edition, Springer (2009),
