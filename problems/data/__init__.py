@@ -2,8 +2,7 @@
 
 from problems.data.bundles import Bundle, ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle
 from problems.data.chunks import stream
-from problems.data.files import read_texts
-from problems.data.registry import data_folder, load
+from problems.data.registry import data_folder, load, read_texts
 
 __all__ = [
     "Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "data_folder", "load",

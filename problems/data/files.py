@@ -26,8 +26,6 @@ from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
 
-__all__ = ["read_texts"]
-
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "::": "double colons"}
 # Files of MovieLens have no first line of names.
@@ -227,56 +225,15 @@ def text_files(folder: Path) -> tuple[list[Path], list[str]]:
     return found, left
 
 
-def read_texts(folder: Path | str, encoding: str = "utf-8") -> tuple[list[str], list[str], list[str]]:
-    """Read a folder whose subfolders are classes, and their files texts.
-
-    Parameters
-    ----------
-    folder : path
-        Such as ``mail/spam/1.txt``, ``mail/ham/2.txt``. Hidden files, and links out of the folder, are left out.
-    encoding : str
-        Of the files.
-
-    Returns
-    -------
-    texts : list of str
-    classes : list of str
-        The name of each text's subfolder.
-    names : list of str
-        Of the files, as ``spam/1.txt``.
-
-    Raises
-    ------
-    InvalidInputError
-        When there are no subfolders with files, or a file is not text in this encoding.
-    StorageError
-        When there is no such folder.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from problems.data import read_texts
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for kind, text in [("ham", "See you at noon."), ("spam", "Win a prize!")]:
-    ...         Path(folder, kind).mkdir()
-    ...         _ = Path(folder, kind, "1.txt").write_text(text, encoding="utf-8")
-    ...     print(read_texts(folder))
-    (['See you at noon.', 'Win a prize!'], ['ham', 'spam'], ['ham/1.txt', 'spam/1.txt'])
-    """
-    root = Path(folder)
-    if not root.is_dir():
-        raise StorageError(f"{root} is no folder; check the path.")
-    files, _ = text_files(root)
+def texts_of(folder: Path, encoding: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the texts of a folder whose subfolders are classes, their classes, and the names of the files."""
+    files, _ = text_files(folder)
     if not files:
         raise InvalidInputError(
-            f"the folder {root} has no subfolders with files; put each text into the subfolder of its class."
+            f"the folder {folder} has no subfolders with files; put each text into the subfolder of its class."
         )
-    return (
-        read_all(files, encoding),
-        [path.parent.name for path in files],
-        [f"{path.parent.name}/{path.name}" for path in files],
-    )
+    names = [f"{path.parent.name}/{path.name}" for path in files]
+    return read_all(files, encoding), [path.parent.name for path in files], names
 
 
 def read_all(files: Iterable[Path], encoding: str) -> list[str]:
@@ -289,7 +246,7 @@ def read_all(files: Iterable[Path], encoding: str) -> list[str]:
 
 
 def _texts(path: Path, encoding: str = "utf-8") -> Table:
-    texts, classes, names = read_texts(path, encoding)
+    texts, classes, names = texts_of(path, encoding)
     frame = pd.DataFrame({"label": pd.Series(classes, dtype=object)})
     table = Table(
         f"{path.resolve().name}/", str(path), frame, names={"sample_names": tuple(names)}, typed=True
