@@ -129,10 +129,12 @@ class GradientSolver(CheckedValue, Solver):
         if short:
             if self.gradient_norm is None and state.norm > 0.0:
                 rounded = state.norm > self._tol(state) * state.first_norm
-                share = (
-                    "which is rounding" if rounded else f"{state.norm / state.first_norm:.0e} of the first"
+                part = (
+                    f"{state.norm / state.first_norm:.0e} of the first"
+                    if not rounded
+                    else "which is rounding"
                 )
-                length += f", {share}"
+                length += f", {part}"
             return Converged(length)
         way = max(work.manifold.typical_dist, size_of(state.point))
         share = state.norm * way / abs(state.cost) if state.cost else inf
