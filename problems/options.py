@@ -87,10 +87,7 @@ def ranks_within(say: Callable[[str], object], given: str | None, usual: str, mo
 
 
 def check_options(given: Mapping[str, Any], **least: int) -> None:
-    """Hold options of an experiment, by name among its ``locals()``, to be integers of at least so much.
-
-    Where it has ``n_jobs`` that is looked at too.
-    """
+    """Hold options, by their names, to be integers of at least so much; `n_jobs` is looked at too."""
     for name, lowest in least.items():
         integer(f"--{name.replace('_', '-')}", given[name], lowest)
     jobs(given.get("n_jobs", 1))

@@ -288,7 +288,7 @@ class Manifold(ABC):
     @property
     def knows_hessians(self) -> bool:
         """Whether there is a `euclidean_to_riemannian_hessian` (see `HasHessian`)."""
-        return isinstance(self, HasHessian)
+        return hasattr(self, "euclidean_to_riemannian_hessian")
 
     def _lacks(self, what: str, cure: str) -> MissingCapabilityError:
         return MissingCapabilityError(f"{self} has no closed form of {what}; {cure}.")

@@ -139,7 +139,9 @@ class Oracle:
         self.preconditions = overrides or hasattr(cost, "precondition")
         chosen = manifold.default_transport if transport is None else transport
         # Preconditioners want vectors of the tangent space.
-        self.is_extrinsic = not self.preconditions and is_extrinsic(manifold, chosen)
+        self._around = is_extrinsic(manifold, manifold.default_transport)
+        stays = self._around if transport is None else is_extrinsic(manifold, chosen)
+        self.is_extrinsic = stays and not self.preconditions
         self.bends = problem.lacks_hessian() is None
         carry = manifold.transport if type(chosen) is ByManifold else partial(chosen, manifold)
         self.carry = _stay if self.is_extrinsic else carry
@@ -307,8 +309,8 @@ class Oracle:
 
         return product
 
-    def first(self, point: Any, memory: Any, search: Any) -> Iterate:
-        """Return the state at the initial point, after a look at cost and gradient there."""
+    def first(self, point: Any) -> Iterate:
+        """Return the state at the initial point, without memories, after a look at cost and gradient there."""
         self.coarseness = coarseness_of(point)
         if self.coarseness > 1.0:
             self._retraction = _single(self._retraction)
@@ -322,8 +324,7 @@ class Oracle:
         promised = MINIMAL * self.coarseness**0.5 * abs(cost)
         self.begins_flat = norm <= self.rounding or norm * size_of(point) <= promised
         self._try_preconditioner(point, gradient, norm)
-        found = Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
-        return found._replace(memory=memory(found), search=search(found))
+        return Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
 
     @np.errstate(all="ignore")
     def rounding_at(self, point: Any, cost: float, ambient: Any, norm: float) -> float:
@@ -333,7 +334,7 @@ class Oracle:
         the point may be a minimum, that of what a change of the point by a share of its size makes of it.
         """
         manifold, length, size = self.manifold, 0.0, size_of(point)
-        if is_extrinsic(manifold, manifold.default_transport):
+        if self._around:
             entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else {0: ambient}
             length = size_of({i: block for i, block in entries.items() if isinstance(block, np.ndarray)})
         # Costs of exact fits vanish faster than their gradients.

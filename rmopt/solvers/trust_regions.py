@@ -45,13 +45,12 @@ class ModelSolver(GradientSolver):
     max_iter: Annotated[int, integer] = 200
     max_inner: Annotated[int, bounded(integer, 1)] = 500
 
-    @property
-    def begin_memory(self) -> tuple[float, int]:
-        """The bound, below 0 until the first product with the Hessian chooses it, and whether a step was refused."""
-        return -1.0, 0
+    # The first bound; None: the first product with the Hessian chooses it.
+    first_radius = None
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
-        state = work.first(point, lambda state: self.begin_memory, lambda state: 0)
+        # The bound, below 0 where it is to be chosen, and whether a step was refused.
+        state = work.first(point)._replace(memory=(self.first_radius or -1.0, 0), search=0)
         below = beside_saddle(work, state) if work.begins_flat and self.max_iter else None
         return state if below is None else self.begin(work, below)
 
@@ -168,11 +167,7 @@ class TrustRegions(ModelSolver):
     (True, True)
     """
 
-    first_radius: Annotated[float | None, optional(number, above=0)] = None
-
-    @property
-    def begin_memory(self) -> tuple[float, int]:
-        return self.first_radius or -1.0, 0
+    first_radius: Annotated[float | None, optional(number, above=0)] = None  # type: ignore[assignment]
 
     def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
         state = super().advance(work, state, steps)
@@ -328,7 +323,7 @@ class AdaptiveCubics(ModelSolver):
     >>> from rmopt.solvers import AdaptiveCubics
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = AdaptiveCubics().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 
@@ -421,7 +416,7 @@ class Hybrid(GradientSolver):
         below = beside_saddle(work, state) if work.begins_flat and self.max_iter else None
         if below is not None:
             return self.begin(work, below)
-        return state._replace(memory=(state.memory, self.near.begin_memory))
+        return state._replace(memory=(state.memory, (-1.0, 0)))
 
     def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
         if steps == 0:

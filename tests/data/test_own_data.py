@@ -40,7 +40,7 @@ from problems.data.describe import describe
 from problems.data.registry import Source, loader
 from problems.data.sets import ml100k
 from problems.data.text import informative_unit_rows
-from problems.metric.experiment import metric
+from problems.metric.experiment import Metric
 from problems.similarity import LoretaSimilarity
 from problems.subspace import RTRMC, BiasedALS, TimeSplit, entries
 from rmopt.cli.commands import app
@@ -865,15 +865,15 @@ def test_a_split_that_is_said_is_taken_or_told_of(tmp_path: Path, run: Any, caps
     said: list[str] = []
     loud = type("Run", (type(run),), {"say": lambda self, text: said.append(text)})(**vars(run))
     path = f"{tmp_path / 'iris.csv'}::label=kind,test=held"
-    metric(loud, data=path, seeds=0, methods="euclidean")
+    Metric(data=path, seeds=0, methods="euclidean")(loud)
     assert "120 training, 30 test rows, its own split" in " ".join(said)
     said.clear()
-    metric(loud, data=path, seeds=1, methods="euclidean")
+    Metric(data=path, seeds=1, methods="euclidean")(loud)
     assert "--seeds 0 takes its own" in " ".join(said)
     with pytest.raises(InvalidInputError, match=r"--seeds 0: iris.csv does not say which rows are held out"):
-        metric(loud, data=path.replace("test=", "drop="), seeds=0, methods="euclidean")
+        Metric(data=path.replace("test=", "drop="), seeds=0, methods="euclidean")(loud)
     said.clear()
-    metric(loud, data=path, rows=151, features=9, seeds=1, methods="euclidean")
+    Metric(data=path, rows=151, features=9, seeds=1, methods="euclidean")(loud)
     assert said[:2] == ["--rows is 150: iris.csv has no more.", "--features is 4: iris.csv has no more."]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tabled import each_row
 
-from problems.similarity.experiment import similarity
+from problems.similarity.experiment import Similarity
 from problems.subspace.multitask_estimator import MultitaskSubspace, centre_and_scale
 from rmopt import Problem
 from rmopt.cli import main
@@ -78,6 +78,19 @@ def test_links_and_permissions_stay(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert real.read_bytes() == b"second"
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
+
+
+def test_the_mask_of_the_process_is_followed_and_never_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.umask(0o027)
+    try:
+        monkeypatch.setattr("os.umask", lambda mask: pytest.fail("another thread would see it"))
+        write_atomically(tmp_path / "a.txt", lambda stream: stream.write(b"text"))
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
 
 
 def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path: Path, writer: Any) -> None:
@@ -242,7 +255,7 @@ def test_nonsense_is_refused_before_the_work(
 
 def test_options_are_checked_where_experiments_are_functions(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="--seeds = -1 must be an integer of at least 0"):
-        similarity(Run("x", 0, tmp_path, quiet=True), seeds=-1)
+        Similarity(seeds=-1)(Run("x", 0, tmp_path, quiet=True))
 
 
 @pytest.mark.filterwarnings("error")
