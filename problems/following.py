@@ -35,7 +35,7 @@ CHUNKS = 10
 # Parameters on which no bit of a checkpoint depends, or which the seed stands for; and those of `fit` alone.
 NO_IDENTITY = ("checkpoint", "verbose", "random_state", "warm_start", "max_iter", "threshold", "top_k")
 OF_FIT = ("n_epochs", "tol", "n_iter_no_change", "validation_fraction")
-AGAIN = "an iterator must give the same chunks again, or remove the checkpoint to begin afresh"
+AGAIN = "bring files, batch_size, shuffle_buffer and random_state back as they were, or remove the checkpoint"
 
 
 def follow(
@@ -48,8 +48,7 @@ def follow(
     model : Loreta
         What it has learned is in its attributes ``_continued`` and those that it names in ``_kept``.
     chunks : iterable of (X, y)
-        Where it has `state` and `seek`, a run is taken up at its place; otherwise as many chunks as were learned are
-        left out.
+        A run is taken up behind as many chunks as were learned, which must be the same again.
     learn : callable
         Learns (X, y, seed) of one chunk.
     seed : int
@@ -103,8 +102,6 @@ class _Run:
         self, model: Any, chunks: Any, saving: Saving | None, seed: int, about: dict[str, Any], world: World
     ) -> None:
         self.model, self.chunks, self.saving, self.seed, self.world = model, chunks, saving, seed, world
-        # Whether chunks can be taken up at a place, as those of `problems.data.stream`.
-        self.seeks = hasattr(chunks, "seek")
         self.count = self.rows = self.given = self.last = 0
         # Where to go on, and where the chunks first ended, in a process that goes on beside others.
         self.place: Any = None
@@ -122,9 +119,6 @@ class _Run:
                     f"the checkpoint {model.checkpoint} lies among the files of the stream; choose another folder "
                     "for it."
                 )
-            if self.seeks:
-                # What cannot be saved is told before work starts.
-                self._where()
             self._resume(saving)
         self.saved_at = time.monotonic()
 
@@ -159,26 +153,12 @@ class _Run:
 
     def _where(self) -> Any:
         """Return the place behind the last chunk."""
-        if self.saving is not None and self.seeks:
-            return self.chunks.state
         return {"chunks": self.given, "last": self.last}
 
     def _once(self, place: Any) -> Iterator[tuple[Any, Any]]:
         """Yield the chunks that are left of one pass over them, from a place on."""
-        number = skip = 0
-        if not self.seeks:
-            if place is not None and "chunks" not in place:
-                raise InvalidInputError(
-                    "the checkpoint is of a stream of files; give it, or another checkpoint."
-                )
-            if place is not None:
-                skip, self.last = place["chunks"], place["last"]
-        elif place is not None:
-            self.chunks.seek(place)
-        elif hasattr(self.chunks, "rewind"):
-            # Somebody may have looked at the first chunk.
-            self.chunks.rewind()
-        self.given = skip
+        number, skip, known = 0, *((place["chunks"], place["last"]) if place else (0, 0))
+        self.given, self.last = skip, 0
         for number, chunk in enumerate(self.chunks, 1):
             if not isinstance(chunk, tuple | list) or len(chunk) != 2:
                 raise InvalidInputError(
@@ -186,9 +166,11 @@ class _Run:
                 )
             if number > skip:
                 yield chunk[0], chunk[1]
-            elif number == skip and _digest(*chunk) != self.last:
+                continue
+            self.last = _digest(*chunk, self.last)
+            if number == skip and self.last != known:
                 raise InvalidInputError(
-                    f"chunk {number} is not the one that was learned before the checkpoint "
+                    f"the first {number} chunks are not those that were learned before the checkpoint "
                     f"{self.model.checkpoint}; {AGAIN}."
                 )
         if number < skip:
@@ -232,8 +214,8 @@ class _Run:
         self.count += 1
         self.given += 1
         self.rows += int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        if self.saving is not None and not self.seeks:
-            self.last = _digest(X, y)
+        if self.saving is not None:
+            self.last = _digest(X, y, self.last)
 
     def save(self) -> None:
         """Write what the model is and how far it is, where there is a checkpoint."""
@@ -313,9 +295,8 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) and value.dtype.hasobject else value
 
 
-def _digest(X: Any, y: Any) -> int:
-    """Return a checksum of a chunk."""
-    check = 0
+def _digest(X: Any, y: Any, check: int) -> int:
+    """Return a checksum of a chunk and of those before it."""
     for part in (X, y):
         rows: Any = part.tocsr() if sp.issparse(part) else None
         arrays = [part] if rows is None else [rows.data, rows.indices, rows.indptr, rows.shape]
