@@ -96,12 +96,12 @@ def check_options(given: Mapping[str, Any], **least: int) -> None:
     jobs(given.get("n_jobs", 1))
 
 
-def loaded(run: Run, data: str, data_home: Path | None, kind: type[B]) -> B:
+def loaded(run: Run, data: str, data_home: Path | None, kind: type[B], **said: str) -> B:
     """Return the data that an option names, and say what was noticed when they were read."""
     # Reading takes longer to import than a list of the experiments.
     from problems.data import load
 
-    bundle = load(data, data_home, kind)
+    bundle = load(data, data_home, kind, **said)
     for note in bundle.notes:
         run.say(f"{bundle.name}: {note}")
     return bundle

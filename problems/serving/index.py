@@ -191,18 +191,13 @@ class SimilarityIndex:
     search: Search | None = None
 
     def __post_init__(self) -> None:
-        maps = [
-            table_of_numbers(name, getattr(self, name), sparse=False)
-            for name in ("query_map", "document_map")
-        ]
-        (self.query_map, self.document_map), n = maps, len(self.embeddings)
-        if self.embeddings.dtype != np.float32 or {one.shape for one in maps} != {
-            (len(maps[0]), *self.embeddings.shape[1:])
-        }:
+        self.query_map = table_of_numbers("query_map", self.query_map, sparse=False)
+        self.document_map = table_of_numbers("document_map", self.document_map, sparse=False)
+        kind, (n, *rank), shape = self.embeddings.dtype, self.embeddings.shape, self.query_map.shape
+        if kind != np.float32 or self.document_map.shape != shape or [*shape[1:]] != rank:
             raise InvalidInputError(
-                "embeddings must be a table of float32, and the maps of queries and documents of shape (n_features, "
-                f"rank), got {self.embeddings.dtype} of shape {self.embeddings.shape}, {maps[0].shape} and "
-                f"{maps[1].shape}."
+                f"embeddings must be a table of float32, got {kind} of shape {self.embeddings.shape}, and query_map "
+                f"and document_map have shape (n_features, rank), got {shape} and {self.document_map.shape}."
             )
         self.normalize = flag("normalize", self.normalize)
         self.names = range(n) if self.names is None else column_of_names("names", self.names).tolist()
