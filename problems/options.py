@@ -87,17 +87,14 @@ def ranks_within(say: Callable[[str], object], given: str | None, usual: str, mo
 
 
 def check_options(given: Mapping[str, Any], **least: int) -> None:
-    """Hold options of an experiment, by name among its ``locals()``, to be integers of at least so much.
-
-    Where it has ``n_jobs`` that is looked at too.
-    """
+    """Hold options, by their names, to be integers of at least so much; `n_jobs` is looked at too."""
     for name, lowest in least.items():
         integer(f"--{name.replace('_', '-')}", given[name], lowest)
     jobs(given.get("n_jobs", 1))
 
 
 def loaded(run: Run, data: str, data_home: Path | None, kind: type[B], **said: str) -> B:
-    """Return the data that an option names, and say what was noticed when they were read."""
+    """Return the data that an option names, read as is `said`, and say what was noticed."""
     # Reading takes longer to import than a list of the experiments.
     from problems.data import load
 

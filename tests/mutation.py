@@ -405,7 +405,7 @@ TABLE = (
     )),
     ("optimum", "rmopt/solvers/directions.py",
      "test_directions.py::test_quadratics_end_after_as_many_exact_steps_as_they_have_curvatures", (
-        ("lbfgs-recursion", "share - inner(point, y, q) / sy", "share"),
+        ("lbfgs-recursion", "share - inner(y, q) / sy", "share"),
         ("conjugacy", "max(0.0, move.inner(z, y) / dy)", "max(0.0, move.inner(z, y) / -dy)"),
     )),
     ("optimum", "rmopt/solvers/directions.py",

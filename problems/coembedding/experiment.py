@@ -9,7 +9,6 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.cells import Cell, Settings
 from problems.coembedding.claims import optima_claims, table_claims, threshold_claims
 from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.estimators import BETAS, checked_betas, local_optima, minimise
@@ -27,7 +26,7 @@ from problems.coembedding.methods import (
 )
 from problems.comparison import Comparison, averaged, trained
 from problems.data import MultilabelBundle
-from problems.methods import chosen_methods, code_of
+from problems.methods import Cell, Settings, chosen_methods
 from problems.thresholds import AIMS
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.arguments import integer, number, one_of
@@ -113,7 +112,7 @@ def coembedding(
         return found | {"seconds": seconds, "chosen": getattr(model, "chosen_", {}), "aims": by_aim}
 
     models = [
-        {"method": name, "code": code_of(kind.estimator)}
+        {"method": name, "code": kind.code}
         | ({"betas": weights} if "betas" in kind.estimator.get_params() else {})
         for name, kind in chosen.items()
     ]

@@ -12,14 +12,13 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.cells import Cell, Settings
 from problems.coembedding.cost import TagRanking
 from problems.coembedding.estimators import checked_betas, minimise
 from problems.coembedding.figure import draw_curves
 from problems.coembedding.links import PairwiseInteractionTags, TagModel, TagRecommender, posts_f1
 from problems.comparison import Comparison, Difference, averaged, crossed, grown, near
 from problems.data import TagBundle
-from problems.methods import Method, chosen_methods, code_of, rows_of
+from problems.methods import Cell, Method, Settings, chosen_methods, rows_of
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, one_of
@@ -89,7 +88,7 @@ def tagging(
     }
     models: list[Settings] = []
     for name, kind in chosen.items():
-        one = {"method": name, "code": code_of(kind.estimator), "rank": rank * kind.ranked, "beta": 0.0}
+        one = {"method": name, "code": kind.code, "rank": rank * kind.ranked, "beta": 0.0}
         embeds = isinstance(kind.estimator, TagRecommender)
         one |= {"growth": growth, "columns": columns, "tol": tol} if embeds else {}
         models += [one | {"beta": beta} for beta in weights] if embeds and select == "none" else [one]

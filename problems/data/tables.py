@@ -112,7 +112,7 @@ class Table:
         if self.commas(name, words):
             words = [word.replace(",", ".") for word in words]
         # Python takes 1_000 for a number; in data it is a name.
-        if not any("_" in word for word in words):
+        if "_" not in "".join(words):
             with suppress(ValueError):
                 return np.array(np.where(missing, "nan", words), dtype=np.float64), missing
         return None, missing
@@ -217,6 +217,22 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
         f"it is not clear what the columns of {table.source} mean: {table.listed()}; say which is {needs}, "
         f"as in {' '.join([command, *table.notes])}"
     )
+
+
+def texts_and_classes(table: Table, said: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the texts of a table and their classes, from columns that are said or guessed."""
+    given = {
+        ALIASES.get(role, role): _chosen(table, ALIASES.get(role, role), names)
+        for role, names in said.items()
+    }
+    roles = _roles(table, KINDS[-1], given) or {}
+    if not {"text", "label"} <= set(roles):
+        raise InvalidInputError(
+            f"{table.source} must have a column of texts and one of labels, and has {table.listed()}; say which, as "
+            f"{table.name}::text=COLUMN,label=COLUMN."
+        )
+    known, numbers = names_in(table, roles["label"][0])
+    return table.words(roles["text"][0]), known[numbers].astype(str).tolist()
 
 
 def _by_place(table: Table) -> Roles | None:

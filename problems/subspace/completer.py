@@ -478,7 +478,7 @@ class CompletionModel(Saved, Estimator):
 
     def _best_rows(self, column: int, n: int) -> tuple[Array, Array]:
         """Return the best rows that are not known in a column, and their predictions."""
-        rows = np.arange(self.known_.shape[0])
+        rows = np.arange(self.known_.shape[0], dtype=np.int32)
         found = self._values(rows, np.full_like(rows, column))
         found[self.known_.indices[self.known_.indptr[column] : self.known_.indptr[column + 1]]] = -np.inf
         # In the order before they are clipped: many may lie beyond the limits.

@@ -11,10 +11,9 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.cells import Cell, Settings, mean_and_sem
-from problems.comparison import Kept, averaged
+from problems.comparison import Kept, averaged, mean_and_sem
 from problems.data import Ratings
-from problems.methods import Method, chosen_methods
+from problems.methods import Cell, Method, Settings, chosen_methods
 from problems.subspace.claims import case_claims, table_claims
 from problems.subspace.figure import draw_completed, draw_errors, draw_traces
 from problems.subspace.methods import (

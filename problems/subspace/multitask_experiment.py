@@ -11,10 +11,9 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.cells import Cell, Settings, mean_and_sem
-from problems.comparison import Comparison, averaged
+from problems.comparison import Comparison, averaged, mean_and_sem
 from problems.data import TaskBundle
-from problems.methods import Method, chosen_methods, code_of
+from problems.methods import Cell, Method, Settings, chosen_methods
 from problems.subspace.claims import multitask_claims, shared_features_claims
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.figure import draw_errors, draw_traces
@@ -152,7 +151,7 @@ def _table(
 
     # A method without a rank is a level.
     models = [
-        {"method": name, "rank": width, "code": code_of(kind.estimator)}
+        {"method": name, "rank": width, "code": kind.code}
         for width in [*ranks, 0]
         for name, kind in chosen.items()
         if kind.ranked == bool(width)

@@ -38,23 +38,6 @@ class ConstrainedResult(Result):
         The largest size of an h, and the largest g that is positive or has a multiplier.
     equality_multipliers, inequality_multipliers : array
         λ and μ, with which the gradient of f + λᵀh + μᵀg is zero at a stationary point.
-
-    See Also
-    --------
-    AugmentedLagrangian : returns it.
-
-    Examples
-    --------
-    >>> import rmopt
-    >>> from rmopt.costs import ConstrainedProblem
-    >>> from rmopt.manifolds import Euclidean
-    >>> from rmopt.solvers import AugmentedLagrangian
-    >>> square = rmopt.autograd_cost(lambda x: (x**2).sum())
-    >>> one = rmopt.autograd_cost(lambda x: x.sum() - 1.0)
-    >>> problem = ConstrainedProblem(Euclidean(2, 1), square, equalities=[one])
-    >>> result = AugmentedLagrangian().run(problem, random_state=0)
-    >>> result.equality_multipliers.round(4).tolist(), result.violation < 1e-6
-    ([-1.0], True)
     """
 
     violation: float = field(kw_only=True)

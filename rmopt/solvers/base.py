@@ -71,7 +71,6 @@ class Result:
     See Also
     --------
     CertifiedResult : with a bound.
-    ConstrainedResult : with multipliers.
 
     Examples
     --------
@@ -280,7 +279,7 @@ class Solver(Value, ABC):
         """Return why a run cannot end at a point, or None."""
         return self.check_start(problem, point)
 
-    def _started(self, problem: Problem, initial_point: Any, rng: np.random.Generator) -> Any:
+    def _started(self, problem: Problem, initial_point: Any, rng: Any) -> Any:
         """Return the point where a run begins, in the precision of its steps."""
         start = self.start(problem, rng) if initial_point is None else initial_point
         start = in_precision(of_reals(start))
@@ -456,7 +455,8 @@ class _Run:
             seed = world.first(seed)
         self.seed = seed
         self.work = solver.prepare(problem, seed, first_step)
-        start = solver._started(problem, initial_point, generator(seed, Stream.POINT))
+        rng = generator(seed, Stream.POINT) if initial_point is None else None
+        start = solver._started(problem, initial_point, rng)
         self.last = first_step + solver.budget(problem)
         self.check_every = solver.check_every(problem)
         self.step, self.seconds = first_step, 0.0

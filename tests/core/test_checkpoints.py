@@ -24,7 +24,8 @@ from problems.subspace import MatrixCompletion, MultitaskFeatures
 from problems.subspace.instances import agent_sums
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.arrays import load_arrays, save_arrays
-from rmopt.core import StorageError, WholeCost
+from rmopt.core import StorageError
+from rmopt.core.cost import WholeCost
 from rmopt.costs import BilinearSum, squared
 from rmopt.manifolds import (
     Euclidean,

@@ -21,7 +21,9 @@ from rmopt import (
 )
 from rmopt.checks import check_gradient
 from rmopt.core import Cost, LowRankPoint, Parts
-from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem, OnFactors, ResidualSum
+from rmopt.costs import ConstrainedProblem, OnFactors, ResidualSum
+from rmopt.costs.constraints import AugmentedCost
+from rmopt.costs.residuals import AutomaticResiduals
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
     Euclidean,

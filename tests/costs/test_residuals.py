@@ -24,8 +24,9 @@ from rmopt import (
 from rmopt.checks import check_gradient
 from rmopt.core import Factored, LowRankPoint
 from rmopt.core.ambient import dense
-from rmopt.costs import AutomaticResiduals, ResidualSum
+from rmopt.costs import ResidualSum
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH
+from rmopt.costs.residuals import AutomaticResiduals
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Product, SpecialOrthogonal, Sphere
 from rmopt.solvers import LevenbergMarquardt, TrustRegions
 from rmopt.testing import parametrize_with_laws

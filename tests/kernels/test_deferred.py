@@ -14,7 +14,9 @@ from rmopt.core.ambient import dense
 from rmopt.costs import LOSSES, BilinearSum, TripletSum, absolute, squared
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
-from rmopt.engines import BilinearEngine, DeferredEngine, ReferenceEngine, choose_engine
+from rmopt.engines import BilinearEngine, ReferenceEngine
+from rmopt.engines.choose import choose_engine
+from rmopt.engines.deferred import DeferredEngine
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, SecondOrder
 from rmopt.solvers import SGD

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from problems.rows import natural_size
 from problems.similarity import ClassTriplets, FactoredGradientDescent, LoretaSimilarity, PassiveAggressive
 from problems.similarity.estimators import BilinearSimilarity
-from problems.similarity.methods import CURVE_QUERIES, mean_precision
+from problems.similarity.experiment import CURVE_QUERIES, mean_precision
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import StorageError
 from rmopt.costs import TripletSum

@@ -30,13 +30,11 @@ from rmopt.retractions import MetricProjection, SecondOrder
 from rmopt.solvers import (
     LBFGS,
     SGD,
-    BarzilaiBorwein,
     Checkpoint,
     InverseSqrt,
     InverseTime,
     Recorder,
     ShuffledEpochs,
-    SteepestDescent,
     Uniform,
 )
 
@@ -121,22 +119,6 @@ def test_results_are_told_apart_and_hint_at_what_others_have() -> None:
     with pytest.raises(AttributeError, match="'Result' object has no attribute 'anything'"):
         _ = one.anything
     assert repr(one).startswith("Result(steps=10, updates=9, seconds=")
-    with pytest.raises(
-        AttributeError, match=r"is a direction; the solver is LineSearchSolver\(SteepestDescent\(\), Str"
-    ):
-        SteepestDescent().run(PROBLEM)
-    with pytest.raises(AttributeError, match=r"is a step length; the solver is GradientDescent\(Barzilai"):
-        BarzilaiBorwein().run(PROBLEM)
-
-
-def test_an_error_within_a_property_of_a_direction_is_told() -> None:
-    class Own(SteepestDescent):
-        @property
-        def weight(self) -> float:
-            return self.forgotten  # type: ignore[attr-defined, no-any-return]
-
-    with pytest.raises(AttributeError, match="no attribute 'forgotten'"):
-        _ = Own().weight
 
 
 def test_the_clock_stops_while_measuring() -> None:
