@@ -14,8 +14,8 @@ from problems.serving.web import HERE
 from problems.subspace.completer import CompletionModel
 from problems.subspace.page import ItemSearch
 from problems.validation import package
-from rmopt.arrays import load_arrays
 from rmopt.errors import InvalidInputError, StorageError
+from rmopt.files import load_arrays
 
 # What `rmopt fit` calls a model.
 MODEL = "model.npz"

@@ -323,7 +323,7 @@ class AdaptiveCubics(ModelSolver):
     >>> from rmopt.solvers import AdaptiveCubics
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = AdaptiveCubics().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 
