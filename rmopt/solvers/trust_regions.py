@@ -167,7 +167,7 @@ class TrustRegions(ModelSolver):
     (True, True)
     """
 
-    first_radius: Annotated[float | None, optional(number, above=0)] = None
+    first_radius: Annotated[float | None, optional(number, above=0)] = None  # type: ignore[assignment]
 
     def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
         state = super().advance(work, state, steps)
