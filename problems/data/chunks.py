@@ -18,12 +18,11 @@ import scipy.sparse as sp
 
 from problems.data import files as reader
 from problems.data.tables import MEANT, Table, names_in, numbers_in, plain
-from rmopt.arrays import save_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, optional, shown
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.errors import InvalidInputError, StorageError
-from rmopt.files import reading
+from rmopt.files import reading, save_arrays
 
 Chunk = tuple[Any, Any]
 

@@ -21,11 +21,10 @@ import pandas as pd
 from scipy.sparse import csr_array, load_npz
 
 from problems.data.tables import Table, count_terms
-from rmopt.arrays import LARGEST, RATIO, SMALL, read_arrays
 from rmopt.core.arguments import array, shown
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError, StorageError
-from rmopt.files import reading
+from rmopt.files import LARGEST, RATIO, SMALL, read_arrays, reading
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "::": "double colons"}

@@ -13,7 +13,7 @@ from problems.data.bundles import ClassBundle, MultilabelBundle, Ratings, TagBun
 from problems.data.files import read_table
 from problems.data.registry import Source, loader
 from problems.data.tags import numbered, post_core
-from rmopt.arrays import Layout, read_arrays
+from rmopt.files import Layout, read_arrays
 
 __all__ = [
     "bibtex", "caltech101", "delicious", "digits", "digits_labels", "emotions", "enron", "ml1m", "ml10m_tags",

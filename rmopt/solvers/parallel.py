@@ -58,7 +58,7 @@ class Parallel(ScheduledSolver):
         How far to go from the last mean towards the next one; above 1 it goes beyond.
     world : World, optional
         `MPIWorld()` for the processes that ``mpiexec`` started; unless given, this process alone. In several
-        processes a checkpoint is a path or a `SharedCheckpoint`, a criterion goes by steps (no `MaxSeconds`), and the
+        processes a criterion goes by steps (no `MaxSeconds`), and the
         updates in a row are those of the workers of its process. All give the same start, seed and parameters.
 
     Raises

@@ -246,7 +246,7 @@ class TestNewsgroups:
 
     def test_a_missing_array_is_named(self, tmp_path: Path) -> None:
         np.savez(tmp_path / datasets.NEWS20_FILE, X_data=np.ones(2))
-        with pytest.raises(StorageError, match="X_ind"):
+        with pytest.raises(StorageError, match="it has no X"):
             news20(tmp_path)
 
     def test_a_column_beyond_the_shape_is_damage(self, tmp_path: Path) -> None:
