@@ -18,13 +18,13 @@ from problems.threads import threads_of
 from problems.validation import Estimator, begin, engine_name, file_path, seedable, step_rule, thread_count
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
 from rmopt.core.arguments import Checked, array, bounded, flag, instance, integer, named, optional, shown
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.costs import Loss
 from rmopt.errors import warn
 from rmopt.files import reading
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Parallel, Recorder, Result, Sampler, ScheduledSolver
 from rmopt.solvers.continued import Continued, with_zero_rows
-from rmopt.solvers.world import ONE_PROCESS, World
 
 # How much longer the steps of several workers are, for each of them up to so many; more go beyond their mean instead
 # (docs/scaling.md has the measurements).
@@ -323,7 +323,7 @@ class Loreta(LoretaRun, Estimator):
             start() if afresh else self.model_.point,
             random_state=seed,
             recorder=recorder,
-            checkpoint=checkpoint_of(self, seed),
+            checkpoint=checkpoint_of(self),
             stop=stop,
             first_step=done,
         )

@@ -176,16 +176,6 @@ class Oasis(TripletSolver):
 
     Runs on `Euclidean(n, n)`, by custom from the identity; a step touches nnz(q) · nnz(d) numbers.
 
-    See Also
-    --------
-    Lego : keeps the matrix positive definite, so that it is a metric.
-    PassiveAggressive : the same on factors, O(nnz·k) a step in place of n² numbers.
-
-    References
-    ----------
-    Chechik, Sharma, Shalit and Bengio, Large scale online learning of image similarity through ranking, JMLR 11
-    (2010), https://jmlr.org/papers/v11/chechik10a.html.
-
     Examples
     --------
     >>> import numpy as np
@@ -217,17 +207,6 @@ class Lego(TripletSolver):
     custom for log-det metric learning (Davis et al. 2007), and a pair moves the matrix only where it is not.
     Runs on `Euclidean(n, n)` from the identity; the matrix stays positive definite. A step reads
     the rows that a pair needs; the matrix changes for many steps at once.
-
-    See Also
-    --------
-    Oasis : a bilinear similarity, neither symmetric nor positive definite.
-    problems.metric.LegoMetric : the same as a scikit-learn transformer.
-
-    References
-    ----------
-    Jain, Kulis, Dhillon and Grauman, Online metric learning and fast similarity search, NIPS (2008). Davis,
-    Kulis, Jain, Sra and Dhillon, Information-theoretic metric learning, ICML (2007),
-    https://doi.org/10.1145/1273496.1273523.
 
     Examples
     --------

@@ -13,8 +13,8 @@ from typer import Option
 from rmopt.cli.run import RANKS
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
+from rmopt.core.world import ONE_PROCESS
 from rmopt.solvers import MPIWorld, World
-from rmopt.solvers.world import ONE_PROCESS
 
 if TYPE_CHECKING:
     from problems.data import Bundle
@@ -87,21 +87,18 @@ def ranks_within(say: Callable[[str], object], given: str | None, usual: str, mo
 
 
 def check_options(given: Mapping[str, Any], **least: int) -> None:
-    """Hold options of an experiment, by name among its ``locals()``, to be integers of at least so much.
-
-    Where it has ``n_jobs`` that is looked at too.
-    """
+    """Hold options, by their names, to be integers of at least so much; `n_jobs` is looked at too."""
     for name, lowest in least.items():
         integer(f"--{name.replace('_', '-')}", given[name], lowest)
     jobs(given.get("n_jobs", 1))
 
 
-def loaded(run: Run, data: str, data_home: Path | None, kind: type[B]) -> B:
-    """Return the data that an option names, and say what was noticed when they were read."""
+def loaded(run: Run, data: str, data_home: Path | None, kind: type[B], **said: str) -> B:
+    """Return the data that an option names, read as is `said`, and say what was noticed."""
     # Reading takes longer to import than a list of the experiments.
     from problems.data import load
 
-    bundle = load(data, data_home, kind)
+    bundle = load(data, data_home, kind, **said)
     for note in bundle.notes:
         run.say(f"{bundle.name}: {note}")
     return bundle

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Array
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import DivergedError, InvalidInputError
-from rmopt.solvers.world import ONE_PROCESS, World
 
 # An offset beyond so many standard deviations costs half of the digits of squared distances.
 FAR = 1e4

@@ -53,15 +53,6 @@ class ClassTriplets(Sampler):
     InvalidInputError
         When there are fewer than two classes, or no class has two rows.
 
-    See Also
-    --------
-    rmopt.solvers.Uniform : draws terms of a cost that has a list of them.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
-
     Examples
     --------
     >>> import numpy as np
@@ -72,8 +63,6 @@ class ClassTriplets(Sampler):
     >>> bool(np.all(query == positive)), bool(np.any(query == negative))
     (True, False)
     """
-
-    pure = True
 
     def __init__(self, y: ArrayLike, batch_size: int = 1) -> None:
         self.batch_size = kept_count("batch_size", batch_size)
@@ -120,27 +109,7 @@ class NeighborTriplets(Sampler):
     ------
     InvalidInputError
         When there are fewer than two classes, or no class has two rows.
-
-    See Also
-    --------
-    ClassTriplets : uniform ones.
-
-    References
-    ----------
-    Weinberger and Saul, Distance metric learning for large margin nearest neighbor classification, JMLR 10 (2009).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.triplets import NeighborTriplets
-    >>> X, y = np.array([[0.0], [1.0], [5.0], [2.0], [9.0]]), [0, 0, 0, 1, 1]
-    >>> sampler = NeighborTriplets(X, y, n_positives=1, n_negatives=1)
-    >>> drawn = sampler.draw(np.random.default_rng(0), 0, 50)
-    >>> sorted({tuple(one) for one in drawn.tolist()})
-    [(0, 1, 3), (1, 0, 3), (2, 1, 3), (3, 4, 1), (4, 3, 2)]
     """
-
-    pure = True
 
     def __init__(self, X: Any, y: ArrayLike, n_positives: int = 3, n_negatives: int = 10) -> None:
         kept_count("n_positives", n_positives), kept_count("n_negatives", n_negatives)

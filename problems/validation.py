@@ -7,7 +7,6 @@ An `Estimator` declares its parameters as ``name: Annotated[type, check] = defau
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from importlib import import_module
 from numbers import Integral, Real
@@ -26,7 +25,6 @@ from rmopt.core.arguments import (
     array,
     bounded,
     check_parameters,
-    instance,
     integer,
     number,
     numbers,
@@ -38,12 +36,12 @@ from rmopt.core.arguments import (
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.errors import InvalidInputError
-from rmopt.solvers.checkpoint import Checkpoint
+from rmopt.solvers.checkpoint import Saver, file_name
 from rmopt.solvers.step_sizes import as_step_size
 
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.
-file_path = optional(instance, (str, os.PathLike), "a path, or None")
+file_path = optional(file_name)
 # Steps: far from where 64 bits end. And what is kept in memory.
 count, kept_count = bounded(integer, 1, 10**15), bounded(integer, 1, 10**9)
 
@@ -73,7 +71,7 @@ def begin(estimator: Any) -> int:
     """Hold the parameters of an estimator to what it declares; return the seed of its run."""
     check_parameters(estimator, getattr(estimator, "_parameters", {}))
     path, random_state = (getattr(estimator, name, None) for name in ("checkpoint", "random_state"))
-    if random_state is None and path is not None and (seed := Checkpoint(path).seed()) is not None:
+    if random_state is None and path is not None and (seed := Saver("checkpoint", path).seed()) is not None:
         return seed  # of a run that is there, and goes on
     return seed_of(random_state)
 
@@ -169,7 +167,8 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
     """Return a table of finite numbers, not empty: a C-contiguous array, or of a sparse one where `sparse` CSR."""
     _check_form(name, X)
     try:
-        table = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name=name)
+        with np.errstate(invalid="ignore"):  # of infinities that are added
+            table = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name=name)
     except (TypeError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise InvalidInputError(f"{name} must be a table of finite numbers ({reason}).") from None
@@ -224,7 +223,7 @@ def as_text(values: Any) -> Any:
 def in_order(name: str, labels: Any) -> Any:
     """Return labels in a type that scikit-learn knows; those that cannot be put in order are refused."""
     labels = as_text(sound(name, labels))
-    if sp.issparse(labels):
+    if labels is None or sp.issparse(labels):
         return labels
     try:
         read = array_of(name, labels)

@@ -114,8 +114,8 @@ for inner in (
 # what makes growing safe.
 
 from problems.coembedding import MultilabelCoembedding
-from problems.coembedding.training import local_optima
-from problems.coembedding.training import minimise
+from problems.coembedding.estimators import local_optima
+from problems.coembedding.estimators import minimise
 
 loss = MultilabelCoembedding(X[:60], Y[:60])
 best = minimise(loss, 0.3, RankIncremental(tol=1e-7))

@@ -193,7 +193,7 @@ def rmopt(*arguments):
 # Using it
 # --------
 #
-# The command has help, a table, pictures, `result.json`, `--seed`, `--out`, `--report`, `--json`:
+# The command has help, a table, pictures, `result.json`, `--seed`, `--out`, `--json`:
 
 help_text = rmopt("run", "eigenspace", "--help").stdout
 print(help_text)

@@ -166,19 +166,7 @@ def unit_scaling(X: Any) -> Any:
 
 
 def searched(scheme: str, base: str, seed: int, X: Any, folds: int, scoring: Any) -> GridSearchCV:
-    """Return a baseline whose scaling of the features and whose C are chosen by cross-validation.
-
-    Parameters
-    ----------
-    scheme, base, seed
-        See `multilabel`.
-    X : array or sparse array
-        What it will be fitted to: counts get tf-idf rows of length 1, or are divided by the largest; others are
-        standardised, or where sparse divided by the largest, with rows of length 1 or without.
-    folds : int
-    scoring : str or callable
-        What the search maximises.
-    """
+    """Return a baseline whose scaling of the features and whose C are chosen by cross-validation."""
     path = "model__estimator__C" if scheme == "clr" else "model__estimator__estimator__C"
     unit, long = unit_scaling(X), MaxAbsScaler() if issparse(X) else StandardScaler()
     steps = Pipeline([("scaling", unit), ("model", multilabel(scheme, base, seed))])
@@ -187,17 +175,7 @@ def searched(scheme: str, base: str, seed: int, X: Any, folds: int, scoring: Any
 
 
 def multilabel(scheme: str, base: str, seed: int) -> Any:
-    """Return a multi-label classifier.
-
-    Parameters
-    ----------
-    scheme : {"br", "clr", "cc"}
-        Binary relevance, calibrated label ranking, or a classifier chain in a random order (Read et al. 2011).
-    base : {"svm", "lr"}
-        A linear support vector machine, or logistic regression.
-    seed : int
-        Of the order of the chain.
-    """
+    """Return a multi-label classifier."""
     binary = BASES[base]()
     if scheme == "br":
         return BinaryRelevance(Guarded(binary))

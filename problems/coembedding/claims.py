@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from problems.cells import mean_and_sem
 from problems.coembedding.methods import MEASURES, NAMES, OURS, PRINTED
-from problems.comparison import Difference, above, near
+from problems.comparison import Difference, above, mean_and_sem, near
 from rmopt.experiments import Claim
 
 Results = Mapping[str, list[dict[str, Any]]]

@@ -41,16 +41,6 @@ class MultilabelCoembedding(PairwiseDistance):
     InvalidInputError
         For values that are not finite, labels that are not 0 or 1, or numbers of rows that differ.
 
-    See Also
-    --------
-    CoembeddingClassifier : the estimator.
-    problems.ranking.LabelRanking : a hinge on differences of scores, without a threshold.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
-
     Examples
     --------
     >>> import numpy as np
@@ -101,15 +91,6 @@ class OneVsRestCoembedding(MultilabelCoembedding):
     ------
     InvalidInputError
         As `MultilabelCoembedding` does, and for another loss.
-
-    See Also
-    --------
-    CoembeddingClassifier : the estimator, with ``loss="squared_hinge"``.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39, for the score t(x) − d(x, y).
 
     Examples
     --------
@@ -173,15 +154,6 @@ class LinkPrediction(PairwiseDistance):
     ------
     InvalidInputError
         When the parts do not belong together, or an object is paired with itself.
-
-    See Also
-    --------
-    LinkPredictor : the estimator.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------
@@ -264,16 +236,6 @@ class TagRanking(PairwiseDistance):
     InvalidInputError
         When the triples are not such a table, or every tag belongs to every post.
 
-    See Also
-    --------
-    TagRecommender : the estimator.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39. Rendle and Schmidt-Thieme, Factor models for tag recommendation in
-    BibSonomy, ECML PKDD Discovery Challenge (2009).
-
     Examples
     --------
     >>> import numpy as np
@@ -337,15 +299,6 @@ class MetricRegression(EmbeddedCost):
     ------
     InvalidInputError
         When X is not a table of finite numbers.
-
-    See Also
-    --------
-    MultilabelCoembedding : where there are labels.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------

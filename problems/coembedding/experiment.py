@@ -9,9 +9,9 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.cells import Cell, Settings
 from problems.coembedding.claims import optima_claims, table_claims, threshold_claims
 from problems.coembedding.cost import MultilabelCoembedding
+from problems.coembedding.estimators import BETAS, checked_betas, local_optima, minimise
 from problems.coembedding.figure import draw_optima, draw_scores
 from problems.coembedding.methods import (
     MEASURES,
@@ -23,15 +23,13 @@ from problems.coembedding.methods import (
     Searched,
     indicators,
     measures,
-)  # fmt: skip
-from problems.coembedding.training import BETAS, checked_betas, local_optima, minimise
+)
 from problems.comparison import Comparison, averaged, trained
 from problems.data import MultilabelBundle
-from problems.methods import chosen_methods
+from problems.methods import Cell, Settings, chosen_methods
 from problems.thresholds import AIMS
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.arguments import integer, number, one_of
-from rmopt.core.identity import fingerprint
 from rmopt.costs import Trace
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import RankIncremental
@@ -93,7 +91,7 @@ def coembedding(
     about: Settings = {
         "published": published, "rows": n_train, "folds": folds, "select_by": select_by, "thresholds": thresholds,
     }  # fmt: skip
-    comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), **about)
+    comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=bundle.fingerprint(), **about)
     parts = {
         seed: bundle if published else bundle.with_training_rows(n_train, seed) for seed in comparison.seeds
     }
@@ -114,7 +112,7 @@ def coembedding(
         return found | {"seconds": seconds, "chosen": getattr(model, "chosen_", {}), "aims": by_aim}
 
     models = [
-        {"method": name, "code": fingerprint(kind.estimator)}
+        {"method": name, "code": kind.code}
         | ({"betas": weights} if "betas" in kind.estimator.get_params() else {})
         for name, kind in chosen.items()
     ]

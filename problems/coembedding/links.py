@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from problems.coembedding import kernels
 from problems.coembedding.cost import LinkPrediction, TagRanking
-from problems.coembedding.training import Certified, CertifiedEmbedder, gap, weight
+from problems.coembedding.estimators import Certified, CertifiedEmbedder, gap, weight
 from problems.rows import check_learned, finite, in_range
 from problems.validation import (
     Estimator,
@@ -166,16 +166,7 @@ class LinkPredictor(CertifiedEmbedder):
 
 
 def posts_f1(pairs: Array, tags: Array, predict: Callable[[Array], Array]) -> float:
-    """Return the F1 measure of predicted tags: precision and recall are averaged over the posts.
-
-    Parameters
-    ----------
-    pairs : array, shape (N, 2)
-        User and item of each tag; a post is a pair with all its tags.
-    tags : array, shape (N,)
-    predict : callable
-        Maps different pairs to the tags of each, shape (n_posts, n_tags).
-    """
+    """Return the F1 measure of predicted tags: precision and recall are averaged over the posts."""
     posts, which = np.unique(pairs, axis=0, return_inverse=True)
     precision, recall = [], []
     for post, names in enumerate(predict(posts)):

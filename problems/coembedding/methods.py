@@ -17,10 +17,10 @@ from threadpoolctl import threadpool_limits
 
 from problems.coembedding.baselines import searched, unit_scaling
 from problems.coembedding.estimators import (
+    BETAS,
     CoembeddingClassifier,
     CoembeddingClassifierCV,
 )
-from problems.coembedding.training import BETAS
 from problems.comparison import at_an_edge
 from problems.methods import Method, rows_of
 from problems.thresholds import AIMS, LabelThresholds, calibrated_f1

@@ -11,16 +11,17 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from typer import Option
 
-from problems.cells import Cell, Settings
 from problems.coembedding.cost import MetricRegression, closed_form
 from problems.coembedding.figure import draw_curves
 from problems.comparison import Comparison, crossed
+from problems.methods import Cell, Settings
 from problems.options import Resume, check_options, chosen_from, methods_option, whole_numbers
 from problems.validation import package
 from rmopt.core import Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
-from rmopt.costs import SumOfCosts, Trace
+from rmopt.costs import Trace
+from rmopt.costs.convex import SumOfCosts
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFactors, PSDFixedRank
 from rmopt.solvers import (

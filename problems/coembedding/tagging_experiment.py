@@ -12,18 +12,16 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.cells import Cell, Settings
 from problems.coembedding.cost import TagRanking
+from problems.coembedding.estimators import checked_betas, minimise
 from problems.coembedding.figure import draw_curves
 from problems.coembedding.links import PairwiseInteractionTags, TagModel, TagRecommender, posts_f1
-from problems.coembedding.training import checked_betas, minimise
 from problems.comparison import Comparison, Difference, averaged, crossed, grown, near
 from problems.data import TagBundle
-from problems.methods import Method, chosen_methods, rows_of
+from problems.methods import Cell, Method, Settings, chosen_methods, rows_of
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, one_of
-from rmopt.core.identity import fingerprint
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import Doubling, OneByOne, RankIncremental, Recorder
 
@@ -90,7 +88,7 @@ def tagging(
     }
     models: list[Settings] = []
     for name, kind in chosen.items():
-        one = {"method": name, "code": fingerprint(kind.estimator), "rank": rank * kind.ranked, "beta": 0.0}
+        one = {"method": name, "code": kind.code, "rank": rank * kind.ranked, "beta": 0.0}
         embeds = isinstance(kind.estimator, TagRecommender)
         one |= {"growth": growth, "columns": columns, "tol": tol} if embeds else {}
         models += [one | {"beta": beta} for beta in weights] if embeds and select == "none" else [one]
@@ -117,7 +115,7 @@ def tagging(
         test = bundle.held_out(one["seed"])
         return measured(one, one["parameters"], test, test)
 
-    comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle))
+    comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=bundle.fingerprint())
     with threadpool_limits(1, user_api="blas"):
         models = comparison.selected(models, chosen, select, choose, lambda one: chosen[one["method"]].label)
         models = [one | ({"parameters": {"beta": one["beta"]}} if one["beta"] else {}) for one in models]

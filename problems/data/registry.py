@@ -1,24 +1,24 @@
 """Data sets by name: how they are registered, loaded, and where their files lie."""
 
-import inspect
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import wraps
 from importlib.metadata import entry_points
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, TypeVar
 
 from problems.data.bundles import Bundle
-from problems.data.formats import Table, read_file, read_frame
-from problems.data.roles import bundle_of
+from problems.data.files import read_file, read_frame, texts_of
+from problems.data.tables import Table, bundle_of, texts_and_classes
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
 
-__all__ = ["data_folder", "load"]
+__all__ = ["data_folder", "load", "read_texts"]
 
 B = TypeVar("B", bound=Bundle)
 
@@ -30,8 +30,9 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
     ----------
     data : str, path or frame
         A name of the entry-point group ``rmopt.datasets``, such as ``"digits"``; a file with the suffix .csv, .tsv,
-        .npz, .svmlight, .svm, .libsvm, .mtx or .parquet; a folder whose subfolders hold the texts of a class; or a
-        frame of pandas or polars, or a dict of columns. A registered name goes before a file; ``./name`` is a file.
+        .txt, .dat, .npz, .svmlight, .svm, .libsvm, .mtx or .parquet; a folder whose subfolders hold the texts of a
+        class; or a frame of pandas or polars, or a dict of columns. A registered name goes before a file; ``./name``
+        is a file.
         What columns mean may follow a file: ``"ratings.csv::user=uid,item=movie,rating=stars"``.
     data_home : path, optional
         For registered data sets, see `data_folder`.
@@ -40,7 +41,8 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
     **columns : str or list of str
         What columns mean, where their names do not say it: ``user``, ``item`` and ``rating`` (and ``time``) or
         ``tag``; ``label`` (one column of classes, or several labels), ``task``, ``test``, ``features``, ``text``,
-        ``drop``. For files of text also ``header`` ("yes" or "no") and ``encoding``.
+        ``drop``. For files of text also ``header`` ("yes" or "no") and ``encoding``; and what to do:
+        ``duplicates`` ("sum", "mean" or "last"), ``zeros`` ("missing"), ``split`` (a separator of labels in a cell).
 
     Returns
     -------
@@ -86,8 +88,7 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
         read = known[name].load()
     except (ImportError, AttributeError) as error:
         raise InvalidInputError(
-            f"the data set {name!r} is registered as {known[name].value}, which cannot be imported "
-            f"({error}); repair or uninstall the package that registers it."
+            f"the data set {name!r} cannot be imported from {known[name].value} ({error}); repair or uninstall it."
         ) from error
     bundle = read(data_home)
     if not isinstance(bundle, kind):
@@ -105,12 +106,12 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
     except OSError as error:
         raise InvalidInputError(f"{shown(text)} is no name of a file ({error.strerror}); check it.") from None
     name, _, about = (text, "", "") if whole else text.partition("::")
-    for part in filter(None, about.split(",")):
+    # A comma in the name of a column is not followed by a word and =.
+    for part in filter(None, re.split(r",(?=\s*\w+=)", about)):
         role, sign, column = part.partition("=")
         if not sign or role.strip() in said:
             raise InvalidInputError(
-                f"{part!r} in {text!r} must be such as user=COLUMN, each once, with commas between; where names hold "
-                "commas or equals signs, take problems.data.load from Python."
+                f"{part!r} in {text!r} must be such as user=COLUMN, each once, with commas between."
             )
         said[role.strip()] = column.strip()
     path = Path(name).expanduser()
@@ -130,6 +131,48 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
     return read_file(path, **options), said
 
 
+def read_texts(path: Path | str, encoding: str = "utf-8") -> tuple[list[str], list[str], list[str]]:
+    """Read texts and their classes from a folder whose subfolders are classes, or from a table.
+
+    Parameters
+    ----------
+    path : path
+        Such as ``mail`` with ``mail/spam/1.txt`` and ``mail/ham/2.txt``: hidden files, and links out of the folder,
+        are left out. Or a table with a column of texts and one of labels, as ``mails.csv::text=body,label=kind``.
+    encoding : str
+        Of the files.
+
+    Returns
+    -------
+    texts : list of str
+    classes : list of str
+    names : list of str
+        Of the files, as ``spam/1.txt``, or the numbers of the rows, from 1.
+
+    Raises
+    ------
+    InvalidInputError
+        When there are no subfolders with files, no columns of texts and labels, or a file is not text.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from problems.data import read_texts
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for kind, text in [("ham", "See you at noon."), ("spam", "Win a prize!")]:
+    ...         Path(folder, kind).mkdir()
+    ...         _ = Path(folder, kind, "1.txt").write_text(text, encoding="utf-8")
+    ...     print(read_texts(folder))
+    (['See you at noon.', 'Win a prize!'], ['ham', 'spam'], ['ham/1.txt', 'spam/1.txt'])
+    """
+    if Path(path).is_dir():
+        return texts_of(Path(path), encoding)
+    table, said = own_table(str(path), {} if encoding == "utf-8" else {"encoding": encoding})
+    texts, classes = texts_and_classes(table, said)
+    return texts, classes, [str(number) for number in range(1, len(texts) + 1)]
+
+
 def data_folder(data_home: Path | str | None = None) -> Path:
     """Return the folder of the data files.
 
@@ -144,17 +187,6 @@ def data_folder(data_home: Path | str | None = None) -> Path:
     InvalidInputError
         When the argument or the variable names something that is not a folder.
 
-    See Also
-    --------
-    load : reads from there.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from problems.data import data_folder
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     print(str(data_folder(folder)) == folder)
-    True
     """
     environment = os.environ.get("RMOPT_DATA_HOME")
     for name, given in (("data_home", data_home), ("RMOPT_DATA_HOME", environment or None)):
@@ -209,26 +241,22 @@ def loader(
 ) -> Callable[[Callable[..., B]], Callable[..., B]]:
     """Make a loader, which takes the data folder, of a function that reads a file, or of one that needs none.
 
-    Where no file of the source is there it is fetched: by `fetch`, which makes the data, or as the source says.
+    Where no file of the source is there, `fetch` makes the data, or it is downloaded as the source says.
     """
-    files, can_fetch = source.files, fetch is not None or bool(source.downloads)
-    where, missing = "Nothing is read; a folder that is given must exist all the same.", ""
-    if files:
-        where = f"A folder with ``{'`` or ``'.join(files)}``; see `problems.data.data_folder`."
-        gone = "damaged, or there is neither a file nor a network connection"
-        missing = f"\nStorageError\n    When the file is {gone if can_fetch else 'missing or damaged'}."
+    files = source.files
     elsewhere = (
         f"or pass as --data-home (or set RMOPT_DATA_HOME to) a folder that holds {' or '.join(files)}."
     )
 
     def made(read: Callable[..., B]) -> Callable[..., B]:
+        @wraps(read)
         def load_it(data_home: Path | str | None = None) -> B:
             if not files:
                 if data_home is not None:
                     data_folder(data_home)
                 return read()
             path, folder = source.there(data_home), data_folder(data_home)
-            if path is None and not can_fetch:
+            if path is None and fetch is None and not source.downloads:
                 raise StorageError(f"{files[0]} is not in {folder}; {source.advice}, {elsewhere}")
             try:
                 if path is None and fetch is not None:
@@ -243,26 +271,8 @@ def loader(
             with reading(path):
                 return read(path)
 
-        load_it.__module__, load_it.__name__ = read.__module__, read.__name__
-        load_it.__qualname__ = read.__name__
-        # The parameters stand between what is said and where it is from.
-        about, *after = re.split(
-            r"\n\n(?=See Also\n|References\n|Examples\n)", inspect.cleandoc(read.__doc__ or ""), maxsplit=1
-        )
-        below = "\n\n".join(["", *after])
-        load_it.__doc__ = f"""{about}
-
-Parameters
-----------
-data_home : path, optional
-    {where}
-
-Raises
-------
-InvalidInputError
-    When `data_home` is not a folder.{missing}{below}
-"""
         vars(load_it)["source"] = source
+        vars(load_it).pop("__wrapped__")
         return load_it
 
     return made

@@ -314,26 +314,14 @@ def candidates(d: int, max_iter: int, seed: int) -> Array:
 
 @dataclass(eq=False, repr=False)
 class OutsideMetric(MahalanobisMetric):
-    """LMNN, ITML or SCML of the package metric-learn, where it is installed, learned from the classes.
-
-    Parameters
-    ----------
-    name : {"lmnn", "itml", "scml"}
-    random_state : int, RandomState or None
-    """
+    """LMNN, ITML or SCML of the package metric-learn, where it is installed, learned from the classes."""
 
     name: Annotated[str, bounded(one_of, OUTSIDE)] = "lmnn"
     _: KW_ONLY
     random_state: Annotated[Any, seedable] = None
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from class labels.
-
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (n_samples, n_features)
-        y : array, shape (n_samples,)
-        """
+        """Learn from class labels."""
         seed = begin(self)
         X, y = labelled(self, X, y)
         learner = getattr(package(*METRIC_LEARN), OUTSIDE[self.name])(random_state=seed % 2**32)

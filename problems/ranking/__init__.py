@@ -1,4 +1,18 @@
-"""Label ranking: LORETA-1 and its baselines (Shalit et al. 2012, §7.2), and logistic regression of low rank."""
+"""Label ranking: LORETA-1 and its baselines (Shalit et al. 2012, §7.2), and logistic regression of low rank.
+
+==============================================  ====================================================
+Paper                                           Code
+==============================================  ====================================================
+multi-label ranking by LORETA-1, section 7.2    `LoretaLabelRanker`, `LabelRanking`
+sampled negatives (WARP)                        `WarpRanking`
+perceptrons, passive-aggressive                 `GroupPerceptron`, `MatrixPerceptron`, `PassiveAggressive`
+its experiment                                  ``rmopt run ranking``
+no paper: cross-entropy of all labels           `LowRankLogisticRegression`, `LogisticLabels`
+==============================================  ====================================================
+
+Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
+https://jmlr.org/papers/v13/shalit12a.html.
+"""
 
 # Adds the compiled engine to those that solvers try.
 import problems.ranking.engine  # noqa: F401

@@ -97,16 +97,6 @@ class PassiveAggressive(_RankingSolver):
 
     For each row A moves given B, then B given the new A; the violated labels are those before both.
 
-    See Also
-    --------
-    LoretaLabelRanker : steps along the manifold, which do not depend on how W is factored.
-    MatrixPerceptron : on a full matrix.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html, section 7.2.
-
     Examples
     --------
     >>> import numpy as np
@@ -129,16 +119,6 @@ class MatrixPerceptron(_RankingSolver):
     """The subgradient is subtracted from a full matrix that starts at zero (§7.2.4, 2).
 
     Runs on `Euclidean(L, n)`; the `step_size` sets the size of W against the margin of 1.
-
-    See Also
-    --------
-    GroupPerceptron : few features carry the weights.
-    PassiveAggressive : on factors of low rank, with a size for each step.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html, section 7.2.
 
     Examples
     --------
@@ -167,16 +147,6 @@ class GroupPerceptron(_RankingSolver):
     subtracted from a dual matrix θ, and feature j has the weights (‖θ_j‖ / ‖θ‖_{2,p})^{p − 2} θ_j, so that few
     features carry most of W. Runs on `Euclidean(L, n)` from zero.
 
-    See Also
-    --------
-    MatrixPerceptron : all features alike.
-
-    References
-    ----------
-    Kakade, Shalev-Shwartz and Tewari, Regularization techniques for learning with matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/kakade12a.html. Shalit, Weinshall and Chechik, Online learning in the embedded
-    manifold of low-rank matrices, JMLR 13 (2012), https://jmlr.org/papers/v13/shalit12a.html, section 7.2.
-
     Examples
     --------
     >>> import numpy as np
@@ -198,13 +168,7 @@ class GroupPerceptron(_RankingSolver):
 
 
 class RidgeScores(BaseEstimator):
-    """Least squares for the indicators of all labels at once, with intercepts, from sparse or dense rows.
-
-    Parameters
-    ----------
-    alpha : float
-        The penalty on the squares of the coefficients.
-    """
+    """Least squares for the indicators of all labels at once, with intercepts, from sparse or dense rows."""
 
     def __init__(self, alpha: float = 1.0) -> None:
         self.alpha = alpha

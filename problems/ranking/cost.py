@@ -44,16 +44,6 @@ class LabelRanking(FiniteSum):
     InvalidInputError
         For shapes that do not belong together, or fewer than two labels.
 
-    See Also
-    --------
-    WarpRanking : samples wrong labels, for many of them.
-    LogisticLabels : a smooth loss with probabilities.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html, section 7.2.
-
     Examples
     --------
     >>> import numpy as np
@@ -144,16 +134,6 @@ class WarpRanking(LabelRanking):
 
     The value of this cost is that of `LabelRanking`.
 
-    See Also
-    --------
-    LabelRanking : the paper's loss, which scores all labels at each step.
-    LoretaLabelRanker : the estimator, whose default it is.
-
-    References
-    ----------
-    Weston, Bengio and Usunier, WSABIE: scaling up to large vocabulary image annotation, IJCAI (2011),
-    https://doi.org/10.5591/978-1-57735-516-8/IJCAI11-460.
-
     Examples
     --------
     >>> import numpy as np
@@ -232,13 +212,7 @@ def label_scores(point: LowRankPoint | Array, X: Any) -> Array:
 
 
 def indicators(Y: Any, n_rows: int) -> sp.csr_array:
-    """Return true labels as a sparse array of ones with sorted int32 indices.
-
-    Raises
-    ------
-    InvalidInputError
-        For a wrong shape, fewer than two labels, or values that are not finite.
-    """
+    """Return true labels as a sparse array of ones with sorted int32 indices."""
     table: Any = sp.csr_array(sound("Y", Y), dtype=float, copy=True) if sp.issparse(Y) else label_array(Y)
     if table.ndim != 2 or table.shape[0] != n_rows or table.shape[1] < 2:
         raise InvalidInputError(
@@ -283,16 +257,6 @@ class LogisticLabels(RowBatches):
     ------
     InvalidInputError
         For shapes that do not belong together, or fewer than two labels.
-
-    See Also
-    --------
-    LowRankLogisticRegression : the estimator that minimises it.
-    LabelRanking : asks for an order of the labels alone.
-
-    References
-    ----------
-    Yu, Jain, Kar and Dhillon, Large-scale multi-label learning with missing labels, ICML (2014),
-    arXiv:1307.5101, has the same model with a penalty on the factors in place of an early end.
 
     Examples
     --------
@@ -381,18 +345,6 @@ def first_step(X: sp.csr_array, Y: sp.csr_array, rank: int, seed: int) -> Array:
     by the root of v it is one in units of standard deviations; of this one the leading singular vectors are the
     directions, the singular values their proportions, and the second derivative of the loss says how far to go.
     Random starts are fitted as well as the data where there are few, and so are found again in what is learned.
-
-    Parameters
-    ----------
-    X : sparse array, shape (N, n)
-    Y : sparse array, shape (N, L)
-    rank : int
-        At most n and L.
-    seed : int
-
-    Returns
-    -------
-    array, shape (n + L, rank + 1)
     """
     count, (n, n_labels) = X.shape[0], (X.shape[1], Y.shape[1])
     # Half a row more of either kind: no label is certain.

@@ -51,11 +51,11 @@ from rmopt.core.arguments import (
     optional,
 )
 from rmopt.core.matrices import as_rows
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import warn
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
-from rmopt.solvers.world import ONE_PROCESS, World
 
 SAMPLINGS: dict[str, type[LabelRanking]] = {"exact": LabelRanking, "warp": WarpRanking}
 INITS = ("zero", "identity", "gaussian")

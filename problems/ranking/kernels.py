@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 from rmopt.kernels.exponential import sigmoid
 from rmopt.kernels.lifted import REFUSED, make_scratch, step
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
@@ -14,24 +14,7 @@ MATRIX, GROUP = range(2)
 
 @njit(cache=True, nogil=True)
 def run(kind, sampling, factors, counters, X, Y, terms, start, probe_every, growth_limit):
-    """Do the steps from `start` on; return (number of the next step, why the loop ended).
-
-    Parameters
-    ----------
-    kind : int
-        The retraction, a code of `rmopt.kernels.lifted`.
-    sampling : int
-        `EXACT`: score all labels. `WARP`: draw wrong labels until one violates the margin.
-    factors : Factors
-    counters : Counters
-    X, Y : Rows
-        Examples and their true labels.
-    terms : RankingTerms
-    start : int
-    probe_every : int
-    growth_limit : float
-        See `rmopt.engines.gauged`.
-    """
+    """Do the steps from `start` on; return (number of the next step, why the loop ended)."""
     A, B = factors.A, factors.B
     n_labels, k = A.shape
     scratch = make_scratch(k)

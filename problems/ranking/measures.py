@@ -38,17 +38,6 @@ def mean_average_precision(scores: Array, Y: Any, *, n_jobs: int | None = None) 
     InvalidInputError
         When no row has both true and wrong labels, or a score is not finite.
 
-    See Also
-    --------
-    ndcg_at : weighs the first places more, by a logarithm.
-    precision_at : looks at the first k labels alone.
-    sklearn.metrics.label_ranking_average_precision_score : counts rows without labels as 1.
-
-    References
-    ----------
-    Manning, Raghavan and Schütze, Introduction to Information Retrieval, Cambridge University Press (2008),
-    https://nlp.stanford.edu/IR-book, chapter 8.
-
     Examples
     --------
     >>> import numpy as np
@@ -102,16 +91,6 @@ def precision_at(
     InvalidInputError
         For shapes that do not belong together, a k out of range, or a score that is not finite.
 
-    See Also
-    --------
-    ndcg_at : minds the order of the first k labels.
-    propensity_scored_precision_at : rare labels count more.
-
-    References
-    ----------
-    Manning, Raghavan and Schütze, Introduction to Information Retrieval, Cambridge University Press (2008),
-    https://nlp.stanford.edu/IR-book, chapter 8.
-
     Examples
     --------
     >>> import numpy as np
@@ -140,16 +119,6 @@ def ndcg_at(
         From 1 to L.
     n_jobs : int, optional
         Threads, -1 for all cores; the result is the same for any number.
-
-    See Also
-    --------
-    precision_at : does not mind the order of the first k labels.
-    sklearn.metrics.ndcg_score : also for grades of relevance.
-
-    References
-    ----------
-    Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, ACM Transactions on Information
-    Systems 20 (2002), https://doi.org/10.1145/582415.582418.
 
     Examples
     --------
@@ -182,15 +151,6 @@ def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
     a, b : float
         Properties of the data, not negative and b above 0; 0.55 and 1.5 are those of most sets of the extreme
         classification repository.
-
-    See Also
-    --------
-    propensity_scored_precision_at : the measure that takes them.
-
-    References
-    ----------
-    Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking & other
-    missing label applications, KDD (2016), https://doi.org/10.1145/2939672.2939756.
 
     Examples
     --------
@@ -235,15 +195,6 @@ def propensity_scored_precision_at(
     ------
     InvalidInputError
         As `precision_at`, and when no row has a true label.
-
-    See Also
-    --------
-    precision_at : all labels count alike.
-
-    References
-    ----------
-    Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking & other
-    missing label applications, KDD (2016), https://doi.org/10.1145/2939672.2939756.
 
     Examples
     --------

@@ -48,17 +48,6 @@ class SymmetricFactor(GeneralFactors):
 class FactoredGradientDescent(TripletSolver):
     """Simultaneous gradient steps on A and B (§7.1.4, 1; Bai et al. 2009).
 
-    See Also
-    --------
-    LoretaSimilarity : steps that do not depend on how W is factored.
-    PassiveAggressive : chooses the size of each step.
-    PSDGradientDescent : for a symmetric similarity.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html, section 7.1.4.
-
     Examples
     --------
     >>> import numpy as np
@@ -84,16 +73,6 @@ class PassiveAggressive(TripletSolver):
 
     For each triplet A moves given B, then B given the new A; `step_size` is the bound C.
 
-    See Also
-    --------
-    FactoredGradientDescent : fixed step sizes, A and B at once.
-    Oasis : on a full matrix, without a rank.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html, section 7.1.4.
-
     Examples
     --------
     >>> import numpy as np
@@ -118,17 +97,6 @@ class PSDGradientDescent(TripletSolver):
     """Gradient steps on A of W = A Aᵀ, which is Riemannian descent in the flat metric (§7.1.4, 2).
 
     Runs on `PSDFixedRank` in O(nnz·k) a step.
-
-    See Also
-    --------
-    FactoredGradientDescent : for queries and documents that are embedded apart.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html, section 7.1.4. Burer and Monteiro, A nonlinear programming
-    algorithm for solving semidefinite programs via low-rank factorization, Mathematical Programming 95 (2003),
-    https://doi.org/10.1007/s10107-002-0352-8.
 
     Examples
     --------

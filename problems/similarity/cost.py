@@ -23,17 +23,6 @@ class ContrastiveSum(RowBatches):
 
     A stream: a batch is contrasted within itself, so that there is no sum over all documents. A term is a document
     and a number, of which the first one of a batch seeds the words that are left out.
-
-    Parameters
-    ----------
-    rows : array or sparse matrix, shape (N, n)
-        Documents.
-    y : array, shape (N,)
-        Their classes.
-    temperature : float
-        What cosines are divided by.
-    dropout : float
-        The share of the words of a document that are left out, anew in each batch; from 0 to below 1.
     """
 
     remedy = "take Euclidean(n_features, rank)"

@@ -35,6 +35,7 @@ from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number, one_of, optional
 from rmopt.core.streams import Stream, generator
+from rmopt.core.world import ONE_PROCESS
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.errors import warn
@@ -43,7 +44,6 @@ from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import SecondOrder, SecondOrderPSD
 from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs, World
 from rmopt.solvers.threads import one_blas_thread
-from rmopt.solvers.world import ONE_PROCESS
 
 INITS = ("identity", "gaussian")
 # The length of the first embeddings decides how fast the first steps turn them.
@@ -94,16 +94,6 @@ class BilinearSimilarity(SavedMatrix):
         W, of shape (n_features, n_features).
     about : dict
         JSON-able parameters that are saved with it.
-
-    See Also
-    --------
-    LoretaSimilarity : learns one, and keeps it as ``model_``.
-    problems.serving.SimilarityIndex : searches many documents by it.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Alternating least squares with effects of rows and columns, and a penalty that grows with the number of entries."""
+"""Completion by factors: alternating least squares for ratings and for counts, and steps on single entries.
+
+Beside `estimators`, whose models are subspaces.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,26 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.subspace.completer import PointCompletion, unit_of
-from problems.subspace.cost import KnownEntries, pieces_of
-from problems.subspace.kernels import regress_piece
-from problems.threads import in_pieces
-from rmopt.core import InvalidInputError
+from problems.subspace.cost import KnownEntries, columns_of, pieces_of
+from problems.subspace.kernels import regress_piece, weigh_piece
+from problems.threads import WORTH_THREADS, in_pieces
+from rmopt import Problem
+from rmopt.core import InvalidInputError, Parts
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, integer, number
 from rmopt.core.streams import Stream, generator
+from rmopt.costs import BilinearSum, OnFactors, squared
+from rmopt.manifolds import BoundedRank
+from rmopt.solvers import Cosine, ScaledSGD
 
 # Standard deviation of the factors at the start, in units where entries have one of 1.
 START = 0.1
 # Factors whose length a sweep changes by less than this share are as long as they were.
 STILL = 0.02
+# Beyond this the weight of a single entry is all that a system of double precision sees.
+LARGEST_CONFIDENCE = 1e12
+# Of effects alone, before steps on single entries.
+SWEEPS = 15
 
 
 class Regressed(NamedTuple):
@@ -36,17 +47,7 @@ class Regressed(NamedTuple):
 
 
 class Side:
-    """Known entries by columns, as `regress_piece` takes them.
-
-    Parameters
-    ----------
-    table : sparse array
-        By columns, a CSC array; or by rows, a CSR array, whose rows are then what is regressed.
-    values : array, shape (N,)
-        In place of the stored ones.
-    spare : int
-        So many columns without an entry come after the last one.
-    """
+    """Known entries by columns, as `regress_piece` takes them."""
 
     def __init__(self, table: Any, values: Array, spare: int = 0) -> None:
         indptr = np.append(table.indptr, np.repeat(table.indptr[-1], spare)).astype(np.int64)
@@ -57,13 +58,7 @@ class Side:
     def regress(
         self, features: Array, precision: Array, pull: Array, alpha: float, noise: Array, scales: Array
     ) -> Regressed:
-        """Regress each column; see `problems.subspace.kernels`.
-
-        Raises
-        ------
-        InvalidInputError
-            When the system of a column is singular to rounding.
-        """
+        """Regress each column; see `problems.subspace.kernels`."""
         n, d = len(self.counts), features.shape[1]
         found = Regressed(np.empty((n, d)), np.empty((n, d)), np.empty(n))
         given = self.known, features, (scales, precision, pull, alpha), noise
@@ -73,7 +68,8 @@ class Side:
     def each(self, solve: Callable[[int, int], Any], rank: int, cure: str) -> None:
         """Let a compiled function of the first column and an end solve each; refuse the last that it cannot."""
         work = self.counts.sum() * (rank + 1) ** 2
-        failed = max(in_pieces(lambda _, *columns: int(solve(*columns)), self.cuts, work))
+        cuts = self.cuts if work >= WORTH_THREADS else self.cuts[[0, -1]]
+        failed = max(in_pieces(lambda _, *columns: int(solve(*columns)), cuts, work))
         if failed >= 0:
             raise InvalidInputError(
                 f"column or row {failed} with {self.counts[failed]} known entries has no unique solution at rank "
@@ -214,8 +210,9 @@ class BiasedALS(PointCompletion):
         values, self.mean_, self._unit = standardised(table.data)
         W = START * generator(seed, Stream.START).standard_normal((table.shape[1], self.rank + 1))
         W[:, 0] = 0.0
-        penalty = Penalty(self.lam, self.count_power)
-        U, W, self.cost_, self.n_iter_ = alternated(table, values, penalty, W, self.max_iter, self.tol)
+        U, W, self.cost_, self.n_iter_ = alternated(
+            table, values, Penalty(self.lam, self.count_power), W, self.max_iter, self.tol
+        )
         self._rows = U
         self.components_, self.row_effects_ = np.ascontiguousarray(U[:, 1:]), self._unit * U[:, 0]
         self.weights_, self.column_effects_ = self._unit * W[:, 1:], self._unit * W[:, 0]
@@ -224,3 +221,246 @@ class BiasedALS(PointCompletion):
         values = (table.data - self.mean_) / (self._unit or 1.0)
         W = self._unit * Penalty(self.lam, self.count_power).regressed(Side(table, values), self._rows).means
         return W[:, 1:], W[:, 0]
+
+
+@dataclass(eq=False, repr=False)
+class ImplicitALS(PointCompletion):
+    """Recommendations from implicit feedback by confidence-weighted alternating least squares (Hu et al. 2008).
+
+    A known entry with a value r > 0, how often or how surely, says yes with a confidence of 1 + α r; all other
+    entries say no with a confidence of 1. Minimises Σ c_ij (p_ij − u_i · w_j)² over all entries, p = 1 for yes and 0
+    for no, plus λ Σ_i n_i^q ‖u_i‖² + λ Σ_j n_j^q ‖w_j‖²; row i has n_i known entries. A zero that is stored says no
+    as the others do, but counts as known, and is not recommended; ``eliminate_zeros()`` removes such. A sweep costs
+    O(N k² + (m + n) k³) for N known entries at rank k: the others are never visited. Predictions are scores, mostly
+    from 0 to 1, and meant for `recommend`; `score` is the nDCG of ten recommendations.
+
+    Parameters
+    ----------
+    rank : int
+    limits : (float, float), optional
+        Predictions are clipped to them.
+    handle_unknown : {"error", "mean"}
+        What to do with rows and columns that `fit` did not see; "mean": predict 0, with a warning.
+    random_state : int, RandomState or None
+        Of the start; equal integers give equal bits, with any number of threads.
+    alpha : float
+        α.
+    lam : float
+        λ.
+    count_power : float
+        q, from 0 to 1; 0 is the penalty of Hu, Koren and Volinsky.
+    max_iter : int
+        Sweeps over rows and columns.
+    tol : float
+        Stop when a sweep lowers the cost by less than this, relative to the cost, and hardly changes the length of
+        the factors.
+
+    Attributes
+    ----------
+    components_ : array, shape (m, rank)
+        U.
+    weights_ : array, shape (n, rank)
+        W.
+    known_, row_names_, column_names_
+        As of `RTRMC`.
+    n_iter_ : int
+    cost_ : float
+        What is minimised, at the end.
+
+    See Also
+    --------
+    BiasedALS : ratings, where a missing one says nothing.
+
+    References
+    ----------
+    Hu, Koren and Volinsky, Collaborative filtering for implicit feedback datasets, ICDM (2008),
+    https://doi.org/10.1109/ICDM.2008.22.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from problems.subspace import ImplicitALS
+    >>> rng = np.random.default_rng(0)
+    >>> group_of_film, group_of_user = np.arange(40) % 2, np.arange(60) % 2
+    >>> alike = group_of_film[:, None] == group_of_user
+    >>> views = sp.csc_array(np.where(rng.random((40, 60)) < 0.3 * alike, 1.0, 0.0))
+    >>> model = ImplicitALS(rank=2, random_state=0).fit(views)
+    >>> {film % 2 for film, score in model.recommend(3, 10)}
+    {1}
+    """
+
+    _: KW_ONLY
+    alpha: Annotated[float, bounded(number, above=0)] = 2.0
+    lam: Annotated[float, bounded(number, above=0)] = 3.0
+    count_power: Annotated[float, bounded(number, least=0, most=1)] = 0.5
+    max_iter: Annotated[int, bounded(integer, 1)] = 15
+    tol: Annotated[float, bounded(number, least=0)] = 1e-3
+
+    _rates: ClassVar = False
+    _numbers: ClassVar = {**PointCompletion._numbers, "cost_": number, "n_iter_": integer}
+
+    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
+        columns = self._side(table)
+        by_rows = sp.csr_array(table)
+        rows = Side(by_rows, by_rows.data)
+        m, n = table.shape
+        self.weights_ = START * generator(seed, Stream.START).standard_normal((n, self.rank))
+        cost, penalty = np.inf, Penalty(self.lam, self.count_power)
+        for sweep in range(self.max_iter):
+            last = self.weights_
+            self.components_, _ = self._weighed(rows, last)
+            self.weights_, known = self._weighed(columns, self.components_)
+            U, W, before = self.components_, self.weights_, cost
+            everywhere = float(np.sum((U.T @ U) * (W.T @ W)))
+            cost = float(known.sum() + everywhere + penalty(rows, U) + penalty(columns, W))
+            self.n_iter_ = sweep + 1
+            if settled(before - cost, cost, self.tol, W, last):
+                break
+        self.cost_, self.mean_ = cost, 0.0
+        self.row_effects_, self.column_effects_ = np.zeros(m), np.zeros(n)
+
+    def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
+        return self._weighed(self._side(table), self.components_)[0], np.zeros(table.shape[1])
+
+    def score(self, ratings: Any, y: Any = None) -> float:
+        """Return the nDCG of ten recommendations to pairs, or to a bundle, by `ranked`: higher is better."""
+        return super().score(ratings, y)
+
+    def _quality(self, ratings: Any, y: Any) -> float:
+        return self.ranked(ratings, y).ndcg
+
+    def _liked(self) -> float:
+        return 1.0
+
+    def _side(self, table: KnownEntries) -> Side:
+        least, most = float(table.data.min()), float(table.data.max())
+        if least < 0.0 or most == 0.0 or not self.alpha * most <= LARGEST_CONFIDENCE:
+            raise InvalidInputError(
+                f"values run from {least:g} to {most:g}; they must say how often or how surely: numbers from 0, some "
+                f"of them above, up to {LARGEST_CONFIDENCE / self.alpha:g}. Leave out what was disliked; of large "
+                "counts take numpy.log1p."
+            )
+        return Side(table, table.data)
+
+    def _weighed(self, side: Side, features: Array) -> tuple[Array, Array]:
+        """Return the factors of each column of a side, and its cost as `weigh_piece` says."""
+        n, d = len(side.counts), features.shape[1]
+        found, costs = np.empty((n, d)), np.empty(n)
+        scales = Penalty(self.lam, self.count_power).scales(side)
+        given = side.known, features, features.T @ features, scales, float(self.alpha)
+
+        cure = "a smaller rank or a smaller alpha"
+        side.each(lambda *columns: weigh_piece(*given, *columns, found, costs), d, cure)
+        return found, costs
+
+
+@dataclass(eq=False, repr=False)
+class ScaledSGDCompletion(PointCompletion):
+    """Matrix completion by stochastic gradients of single entries, scaled so that the condition does not matter.
+
+    Minimises Σ (y_ij − u_i · w_j)² + λ (‖u_i‖² + ‖w_j‖²) over the known entries, which are centred and scaled to a
+    standard deviation of 1, among balanced factors alone (UᵀU = WᵀW): where rows have many more entries than columns,
+    or fewer, others have a smaller penalty. u_i and w_j have two numbers more than the rank; at the start these are
+    the effects of rows and columns. A pass takes O(k) an entry, in threads and in single precision
+    (`rmopt.solvers.ScaledSGD`); step sizes fall to 0 along a cosine.
+
+    Parameters
+    ----------
+    rank : int
+    limits, handle_unknown : optional
+        As in `RTRMC`.
+    random_state : int, RandomState or None
+        Of start and order; equal integers give equal bits, for any number of threads.
+    lam : float
+        λ.
+    step_size : float
+        Of the first pass, as of `rmopt.solvers.ScaledSGD`.
+    n_epochs : int
+        Passes over the entries.
+
+    Attributes
+    ----------
+    components_, weights_, mean_
+        U, W and the mean; `row_effects_` and `column_effects_` are 0, for they are part of U and W.
+    known_, row_names_, column_names_
+        As of `RTRMC`.
+
+    See Also
+    --------
+    BiasedALS : smaller errors for ratings, at O(k²) an entry.
+
+    References
+    ----------
+    Zhang, Chiu and Zhang, Accelerating SGD for highly ill-conditioned huge-scale online matrix completion, NeurIPS
+    (2022).
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from problems.subspace import ScaledSGDCompletion
+    >>> rng = np.random.default_rng(0)
+    >>> truth = 3.0 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 80))
+    >>> known = sp.csc_array(truth * (rng.random((60, 80)) < 0.6))
+    >>> model = ScaledSGDCompletion(rank=2, lam=1e-4, n_epochs=40, random_state=0)
+    >>> bool(np.abs(model.fit(known).predict(5, range(80)) - truth[5]).max() < 0.01)
+    True
+    """
+
+    rank: Annotated[int, bounded(integer, 1)] = 10
+    _: KW_ONLY
+    lam: Annotated[float, bounded(number, above=0)] = 0.04
+    step_size: Annotated[float, bounded(number, above=0)] = 3.0
+    n_epochs: Annotated[int, bounded(integer, 1)] = 20
+
+    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
+        values, self.mean_, unit = standardised(table.data)
+        # The effects of rows and columns alone, of which a few sweeps find enough.
+        row_effects, column_effects, *_ = alternated(
+            table, values, Penalty(self.lam, 1.0), np.zeros((table.shape[1], 1)), SWEEPS, 1e-4
+        )
+        width, rng = min(self.rank + 2, *table.shape), generator(seed, Stream.START)
+        U, W = (START * rng.standard_normal((size, width)) for size in table.shape)
+        U[:, :2], W[:, :2] = np.insert(row_effects, 1, 1.0, axis=1), np.insert(column_effects, 0, 1.0, axis=1)
+        m, n = table.shape
+        cost = BilinearSum(_units(table.indices, m), _units(columns_of(table), n), squared, values)
+        problem = Problem(BoundedRank(m, n, width), OnFactors(cost))
+        solver = ScaledSGD(Cosine(self.step_size, self.n_epochs), n_epochs=self.n_epochs, penalty=self.lam)
+        start = Parts([U.astype(np.float32), W.astype(np.float32)])
+        U, W = solver.run(problem, start, random_state=seed).point
+        self.components_, self.weights_ = U.astype(float), unit * W.astype(float)
+        self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
+        for factors, counts in self._counted(table):
+            # What has no entry stays where it began, at random.
+            factors[counts == 0] = np.average(factors, axis=0, weights=counts)
+
+    def _counted(self, known: Any) -> list[tuple[Array, Array]]:
+        """Return the factors of rows and of columns, each with the numbers of their known entries."""
+        rows, columns = np.bincount(known.indices, minlength=known.shape[0]), np.diff(known.indptr)
+        return [(self.components_, rows), (self.weights_, columns[: len(self.weights_)])]
+
+    def _unknown_factors(self) -> tuple[Array, Array]:
+        # Effects are part of U and W: the effect of a column is the mean there over the rows of all entries.
+        U, W = (np.average(factors, axis=0, weights=counts) for factors, counts in self._counted(self.known_))
+        return U, W
+
+    def _factors(self) -> tuple[Array, Array]:
+        # What is left without effects has means of 0 over rows and over columns.
+        U, W = (
+            np.where(counts[:, None] > 0, factors - factors[counts > 0].mean(axis=0), 0.0)
+            for factors, counts in self._counted(self.known_)
+        )
+        return U, W
+
+    def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
+        weights = np.tile(self._unknown_factors()[1], (table.shape[1], 1))
+        for j in np.flatnonzero(np.diff(table.indptr)):
+            here = slice(*table.indptr[j : j + 2])
+            U, values = self.components_[table.indices[here]], table.data[here] - self.mean_
+            weights[j] = np.linalg.solve(U.T @ U + len(U) * self.lam * np.eye(U.shape[1]), U.T @ values)
+        return weights, np.zeros(len(weights))
+
+
+def _units(numbers: Array, size: int) -> sp.csr_array:
+    """Return unit vectors as rows: where their ones are, and how long they are."""
+    ones, ends = np.ones(len(numbers)), np.arange(len(numbers) + 1, dtype=np.int32)
+    return sp.csr_array((ones, numbers.astype(np.int32), ends), shape=(len(numbers), size))

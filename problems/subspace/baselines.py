@@ -65,15 +65,6 @@ def alt_min(
     InvalidInputError
         When λ or `max_iter` is not positive, or the tasks are not finite.
 
-    See Also
-    --------
-    MultitaskSubspace : a fixed rank, with or without agents.
-
-    References
-    ----------
-    Argyriou, Evgeniou and Pontil, Convex multi-task feature learning, Machine Learning 73 (2008),
-    https://doi.org/10.1007/s10994-007-5040-8.
-
     Examples
     --------
     >>> import numpy as np
@@ -139,16 +130,6 @@ class DLMaFit(Solver):
     ----------
     max_iter : int
         The budget; at every step each agent sends its factor to all its neighbours.
-
-    See Also
-    --------
-    GossipMatrixCompletion : agents that agree on a subspace, a pair at a time.
-
-    References
-    ----------
-    Ling, Xu, Yin and Wen, Decentralized low-rank matrix completion, ICASSP (2012). Wen, Yin and Zhang, Solving a
-    low-rank factorization model for matrix completion by a nonlinear successive over-relaxation algorithm,
-    Mathematical Programming Computation 4 (2012), https://doi.org/10.1007/s12532-012-0044-1.
 
     Examples
     --------
@@ -299,16 +280,7 @@ class CMFRec(Peer):
 
 @dataclass(eq=False, repr=False)
 class MyFM(Peer):
-    """myfm: a Bayesian factorisation machine of row and column by Gibbs sampling, on one thread.
-
-    Parameters
-    ----------
-    rank : int
-    random_state : int
-    n_samples, burn_in : int
-    implicit : bool
-        What a row and a column know are features, as of `BayesianCompletion`.
-    """
+    """myfm: a Bayesian factorisation machine of row and column by Gibbs sampling, on one thread."""
 
     rank: int = 10
     random_state: int = 0

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from problems.cells import Cell, mean_and_sem
-from problems.comparison import Difference, above, near
-from problems.methods import Method
+from problems.comparison import Difference, above, mean_and_sem, near
+from problems.methods import Cell, Method
 from problems.subspace.training import VARIANTS
 from rmopt.experiments import Claim
 

@@ -98,18 +98,6 @@ class MatrixCompletion(OwnedData):
         When ratings are not finite or there are none, an agent would have none, or λ is out of range. From `value`
         and `gradient`: when a column has no unique solution, or the point is not finite.
 
-    See Also
-    --------
-    GossipMatrixCompletion : the estimator for several agents.
-    RTRMC : the estimator for one.
-
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x. Boumal and Absil, Low-rank matrix
-    completion via preconditioned optimization on the Grassmann manifold, Linear Algebra and its Applications 475
-    (2015), https://doi.org/10.1016/j.laa.2015.02.027.
-
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
@@ -380,15 +368,6 @@ class MultitaskFeatures(OwnedData):
     InvalidInputError
         For tasks without examples, of different widths, or with numbers that are not finite; for fewer tasks than
         agents. From `value` and `gradient`: when a task has no unique solution.
-
-    See Also
-    --------
-    MultitaskSubspace : the estimator.
-
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
 
     Examples
     --------

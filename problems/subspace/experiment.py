@@ -11,10 +11,9 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.cells import Cell, Settings, mean_and_sem
-from problems.comparison import Kept, averaged
+from problems.comparison import Kept, averaged, mean_and_sem
 from problems.data import Ratings
-from problems.methods import Method, chosen_methods
+from problems.methods import Cell, Method, Settings, chosen_methods
 from problems.subspace.claims import case_claims, table_claims
 from problems.subspace.figure import draw_completed, draw_errors, draw_traces
 from problems.subspace.methods import (
@@ -30,7 +29,6 @@ from problems.subspace.methods import (
 from problems.subspace.training import VARIANTS, GossipPlan
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number, one_of
-from rmopt.core.identity import fingerprint
 from rmopt.costs import as_graph
 from rmopt.experiments import Outcome, Run
 from rmopt.files import reading
@@ -185,7 +183,7 @@ def completion(
             run.say(f"--agents is {','.join(map(str, counts))}: there are no more columns to deal to them.")
         share = hidden or (0.6 if data == "picture" else 0.2)
         runs = CompletionRuns(
-            run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), lam=lam,
+            run, world, plan, chosen, seeds=seeds, n_jobs=n_jobs, data=bundle.fingerprint(), lam=lam,
             keep_subspaces=data == "picture", hidden=share, **how,
         )  # fmt: skip
         return _table(runs, bundle, counts, ranks)

@@ -16,7 +16,7 @@ least squares. Rows are regressed in the same way on the factors of columns.
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 
 # Sums may be reordered into vector instructions; nothing is assumed of NaN and infinity.
 VECTOR = {"reassoc", "contract", "nsz"}
@@ -217,25 +217,7 @@ def _add_products(Z, count, weight, A):
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
 def regress_piece(known, features, prior, noise, first, last, drawn, means, squares):
-    """Regress the columns first … last − 1, which no other column takes part in: pieces may run in parallel.
-
-    Parameters
-    ----------
-    known : (int64 array, int32 array, array)
-        indptr, rows and values of a CSC array.
-    features : array, shape (m, d)
-    prior : (array, array, array, float)
-        s of each column, shape (n,), Λ, h of each column, shape (n, d), and α.
-    noise : array, shape (n, d)
-    first, last : int
-    drawn, means, squares : array, shape (n, d), (n, d) and (n,)
-        Receive x with the random numbers, its mean, and the sum of squared residuals at x.
-
-    Returns
-    -------
-    int
-        The number of a column whose system is singular to rounding, or −1.
-    """
+    """Regress the columns first … last − 1, which no other column takes part in: pieces may run in parallel."""
     indptr, rows, values = known
     scales, precision, pull, alpha = prior
     d = features.shape[1]
@@ -279,26 +261,6 @@ def weigh_piece(known, features, gram, scales, alpha, first, last, found, costs)
     """Find the x of each column that minimises Σ_i c_i (p_i − u_i · x)² + s ‖x‖² over all rows i (Hu et al. 2008).
 
     Rows with a value r > 0 have p = 1 and c = 1 + α r, all others p = 0 and c = 1.
-
-    Parameters
-    ----------
-    known : (int64 array, int32 array, array)
-        indptr, rows and values r of a CSC array.
-    features : array, shape (m, d)
-        The rows u_i.
-    gram : array, shape (d, d)
-        Σ u_i u_iᵀ.
-    scales : array, shape (n,)
-        s.
-    alpha : float
-    first, last : int
-    found, costs : array, shape (n, d) and (n,)
-        Receive x, and Σ c (p − u · x)² − (u · x)² over the known rows.
-
-    Returns
-    -------
-    int
-        The number of a column whose system is singular to rounding, or −1.
     """
     indptr, rows, values = known
     d = features.shape[1]
@@ -340,19 +302,6 @@ def draw_links(by_features, apart, links, strength, noise):
 
     With X = F B and noise, of covariance Λ⁻¹ in each row, the row b of B that belongs to a feature with values f is
     normal with mean fᵀ(X − the others' part) / (fᵀf + λ) and covariance Λ⁻¹ / (fᵀf + λ).
-
-    Parameters
-    ----------
-    by_features : (int array, int array, array)
-        indptr, rows and values of F as a CSC array.
-    apart : array, shape (n, d)
-        X − F B, which is kept up to date.
-    links : array, shape (p, d)
-        B, which is overwritten.
-    strength : float
-        λ: a priori b has covariance Λ⁻¹ / λ.
-    noise : array, shape (p, d)
-        Random numbers of covariance Λ⁻¹.
     """
     indptr, rows, values = by_features
     p, d = links.shape

@@ -10,16 +10,16 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Self
 
+import joblib
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from problems.cells import Cell, Settings, digest
 from problems.comparison import Comparison, crossed, grown
 from problems.data import Ratings
-from problems.methods import Method
+from problems.methods import Cell, Method, Settings
 from problems.options import Selection
-from problems.subspace.als import BiasedALS
+from problems.subspace.als import BiasedALS, ScaledSGDCompletion
 from problems.subspace.baselines import Biases, CMFRec, DLMaFit, LibMF, MyFM
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.cost import (
@@ -32,14 +32,13 @@ from problems.subspace.cost import (
     shares_out,
 )
 from problems.subspace.estimators import RCGMC, RTRMC
-from problems.subspace.scaled import ScaledSGDCompletion
 from problems.subspace.training import VARIANTS, GossipPlan, agree, gossip
-from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, Parts, Problem, RmoptError
+from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, Parts, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import numbers
-from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, as_graph
+from rmopt.errors import RmoptError
 from rmopt.experiments import Run
 from rmopt.manifolds import Grassmann, Power, frechet_mean
 from rmopt.solvers import Recorder, World
@@ -510,7 +509,7 @@ class CompletionRuns:
         rank 0. Step sizes come from cross-validation, or are those of the plan.
         """
         models = [
-            one | {"code": fingerprint(kind)}
+            one | {"code": self.methods[one["method"]].code}
             for one in crossed(rank=[*ranks, 0], method=self.methods, agents=counts, rho=rhos)
             for kind in [self.methods[one["method"]].estimator]
             if kind.ranked == bool(one["rank"]) and (kind.decentral or one["agents"] == counts[0])
@@ -595,7 +594,7 @@ class CompletionRuns:
             saved.unlink(missing_ok=True)
         subspace = None
         if first and self.keep_subspaces and trained.mean is not None:
-            subspace = f"subspaces/{digest(one)}.npy"
+            subspace = f"subspaces/{joblib.hash(one)[:8]}.npy"
             self.run.path(subspace).parent.mkdir(exist_ok=True)
             np.save(self.run.path(subspace), trained.mean)
         between = method.estimator.decentral and trained.points is not None

@@ -307,13 +307,6 @@ class AltMin(TaskRegressions):
     Minimises ½ Σ_t ‖X_t a_t - y_t‖² + λ ‖A‖₊² over all a_t at once (Argyriou, Evgeniou and Pontil 2008): the convex
     counterpart of `MultitaskSubspace`, by `alt_min`.
 
-    Parameters
-    ----------
-    trace_lam : float
-        λ.
-    scale, centre
-        See `MultitaskSubspace`.
-
     Attributes
     ----------
     coef_ : array, shape (n_tasks, n_features)
@@ -321,16 +314,6 @@ class AltMin(TaskRegressions):
     intercept_ : array, shape (n_tasks,)
     tasks_ : array
         The names of the tasks, sorted.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X, tasks = rng.standard_normal((300, 8)), np.repeat(np.arange(10), 30)
-    >>> coef = rng.standard_normal((10, 2)) @ rng.standard_normal((2, 8))
-    >>> y = np.einsum("ij,ij->i", X, coef[tasks])
-    >>> AltMin(1e-3).fit(X, y, tasks=tasks).score(X, y, tasks=tasks) > 0.999
-    True
     """
 
     trace_lam: Annotated[float, bounded(number, above=0)] = 0.1

@@ -11,10 +11,9 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.cells import Cell, Settings, mean_and_sem
-from problems.comparison import Comparison, averaged
+from problems.comparison import Comparison, averaged, mean_and_sem
 from problems.data import TaskBundle
-from problems.methods import Method, chosen_methods
+from problems.methods import Cell, Method, Settings, chosen_methods
 from problems.subspace.claims import multitask_claims, shared_features_claims
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.figure import draw_errors, draw_traces
@@ -23,7 +22,6 @@ from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from rmopt.core import DivergedError, InvalidInputError, Parts
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number, numbers, one_of
-from rmopt.core.identity import fingerprint
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import as_graph
 from rmopt.experiments import Outcome, Run
@@ -119,7 +117,7 @@ def multitask(
             "lam": lam, "n_agents": agents, "rho": weight, "graph": graph, "n_epochs": updates,
             "step_size": step_size, "decay": decay, "scale": scale, "centre": centre, "trace_lam": trace_lam,
         }  # fmt: skip
-        comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), **about)
+        comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=bundle.fingerprint(), **about)
         return _table(comparison, bundle, chosen, ranks, about)
 
 
@@ -153,7 +151,7 @@ def _table(
 
     # A method without a rank is a level.
     models = [
-        {"method": name, "rank": width, "code": fingerprint(kind.estimator)}
+        {"method": name, "rank": width, "code": kind.code}
         for width in [*ranks, 0]
         for name, kind in chosen.items()
         if kind.ranked == bool(width)

@@ -34,10 +34,6 @@ def entries(ratings: Any) -> tuple[Array, Array]:
     pairs : int array, shape (N, 2)
     values : array, shape (N,)
 
-    See Also
-    --------
-    EntryKFold, TimeSplit : splits of what it returns.
-
     Examples
     --------
     >>> import scipy.sparse as sp
@@ -61,15 +57,6 @@ class EntryKFold(BaseCrossValidator):
     ----------
     n_splits : int
     random_state : int, RandomState or None
-
-    See Also
-    --------
-    TimeSplit : where entries have dates, and the later ones are to be predicted.
-
-    References
-    ----------
-    Hastie, Tibshirani and Friedman, The Elements of Statistical Learning, 2nd edition, Springer (2009),
-    https://doi.org/10.1007/978-0-387-84858-7, chapter 7.
 
     Examples
     --------
@@ -113,16 +100,6 @@ class TimeSplit(BaseCrossValidator):
     Parameters
     ----------
     n_splits : int
-
-    See Also
-    --------
-    EntryKFold : where entries have no dates.
-
-    References
-    ----------
-    Campos, Díez and Cantador, Time-aware recommender systems: a comprehensive survey and analysis of existing
-    evaluation protocols, User Modeling and User-Adapted Interaction 24 (2014),
-    https://doi.org/10.1007/s11257-012-9136-x.
 
     Examples
     --------

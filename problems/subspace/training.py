@@ -13,8 +13,8 @@ import numpy as np
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, numbers, one_of, shown
-from rmopt.core.identity import spelled
 from rmopt.core.streams import Stream, generator, seed_number
+from rmopt.core.values import written
 from rmopt.costs import GossipCost, Graph, as_graph
 from rmopt.costs.graph import GRAPHS
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
@@ -28,11 +28,9 @@ from rmopt.solvers import (
     OneProcess,
     Recorder,
     Result,
-    SharedCheckpoint,
     TreeSum,
     World,
 )
-from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.gossip import CLOCKS
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -91,15 +89,6 @@ class GossipPlan(CheckedValue):
         Do all agents start with the same random subspace, which they draw from the common seed, or each with one of
         its own.
 
-    See Also
-    --------
-    gossip : takes a plan.
-
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
-
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
@@ -145,10 +134,6 @@ class Gossiped:
     messages, bytes : int
         What went from process to process.
     result : Result
-
-    See Also
-    --------
-    gossip : returns it.
 
     Examples
     --------
@@ -203,16 +188,6 @@ def gossip(
     flat : bool
         Neighbours compare their matrices U in place of the spans: the paper's Euclidean formulation (equation 22).
 
-    See Also
-    --------
-    GossipMatrixCompletion : the estimator, for ratings.
-    rmopt.solvers.Gossip : the solver, with step sizes by hand.
-
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
-
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
@@ -228,7 +203,7 @@ def gossip(
     with world.guard():
         instance("plan", plan, GossipPlan, "a GossipPlan")
         manifold, rng = _grassmann(tasks, rank), generator(seed_number("seed", seed), Stream.START)
-        given = _check_alike(
+        tag = _check_alike(
             world, tasks, checkpoint, rank=rank, seed=seed, start=start, flat=flat, **vars(plan)
         )
         n = tasks.n_terms
@@ -261,7 +236,7 @@ def gossip(
         budget = planned(step_size=1.0).budget(problem)
         # An agent's own clock counts its updates, two for each edge where it has two neighbours.
         steps = budget if plan.clock == "shared" else plan.n_epochs * graph.degrees.mean()
-        saving = _saving(checkpoint, max(1, budget // SAVES), world, given)
+        saving = _saving(checkpoint, max(1, budget // SAVES), tag)
         rate = plan.decay / max(1.0, steps)
         rule = Constant(plan.step_size) if rate == 0.0 else InverseTime(plan.step_size, rate)
         result = planned(step_size=rule).run(
@@ -322,15 +297,6 @@ def agree(
         With a disagreement of 0. The result's steps and updates are those with all numbers of columns; its history
         and counts are of the last one.
 
-    See Also
-    --------
-    gossip : without a tree, and with a bias.
-
-    References
-    ----------
-    Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J.
-    Optim. 25 (2015), https://doi.org/10.1137/140955483. Lynch, Distributed Algorithms, Morgan Kaufmann (1996).
-
     Examples
     --------
     >>> import numpy as np
@@ -348,7 +314,7 @@ def agree(
     grow, tol = flag("grow", grow), number("tol", tol, least=0)
     with world.guard():
         manifold = _grassmann(tasks, rank)
-        given = _check_alike(
+        tag = _check_alike(
             world, tasks, checkpoint, rank=rank, seed=seed, graph=graph, messages=messages, grow=grow,
             max_iter=max_iter, tol=tol,
         )  # fmt: skip
@@ -368,7 +334,7 @@ def agree(
             solver = LBFGS(memory=30, max_iter=max_iter, tol=GROWN)
             if k == rank:
                 solver = solver.with_gradient_norm(enough)
-            saving = _saving(_beside(checkpoint, k, rank), max(1, max_iter // SAVES), world, given)
+            saving = _saving(_beside(checkpoint, k, rank), max(1, max_iter // SAVES), tag)
             measured = recorder if k == rank else None
             result = solver.run(problem, point, random_state=seed, recorder=measured, checkpoint=saving)
             point, steps, updates = result.point, steps + result.steps, updates + result.updates
@@ -386,7 +352,7 @@ def _check_alike(world: World, tasks: AgentSum, checkpoint: Any, **about: Any) -
     if world.size == 1 and checkpoint is None:
         return {}
     sizes = {"n_rows": tasks.n_rows, "n_agents": tasks.n_terms}  # type: ignore[attr-defined]
-    told = {name: spelled(one, name) for name, one in (sizes | about).items()}
+    told = {name: written(one) for name, one in (sizes | about).items()}
     world.check_alike({**told, "checkpoint": checkpoint is not None})
     held = getattr(tasks, "__dict__", {}).items()
     return told | {name: repr(one) for name, one in held if name[0] != "_" and type(one) in (int, float)}
@@ -424,13 +390,9 @@ def _beside(path: Path | str | None, k: int, rank: int) -> Path | str | None:
     return Path(path).with_name(f"{Path(path).stem}-{k}{Path(path).suffix}")
 
 
-def _saving(path: Path | str | None, every_steps: int, world: World, given: dict[str, str]) -> Saving | None:
+def _saving(path: Path | str | None, every_steps: int, tag: dict[str, str]) -> Checkpoint | None:
     """Return how a run saves its state: now and then, or with others at the same steps."""
-    if path is None:
-        return None
-    if world.size == 1:
-        return Checkpoint(path, given=given)
-    return SharedCheckpoint(path, every_steps, world, given)
+    return None if path is None else Checkpoint(path, tag=tag, every_steps=every_steps)
 
 
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:

@@ -1,73 +1,100 @@
 """The commands of ``rmopt``: list, run, fit, check, data and serve. What they run is found through entry points."""
 
+import re
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from rmopt.cli.check import check
 from rmopt.cli.data import data
-from rmopt.cli.failures import told_in_a_sentence
-from rmopt.cli.plugins import listing, load_experiment
-from rmopt.cli.run import fit, run
-from rmopt.cli.signature import path
+from rmopt.cli.failures import one_line_errors
+from rmopt.cli.registry import DATASETS, EXPERIMENTS, Json, describe, load, path
+from rmopt.cli.run import Registered
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-app.command("list")(listing)
-for command in (run, fit):
-    app.command(
-        add_help_option=False,
-        options_metavar="NAME [OPTIONS]",
-        context_settings={
-            "allow_extra_args": True,
-            "allow_interspersed_args": False,
-            "ignore_unknown_options": True,
-        },
-    )(command)
-app.command("check")(check)
-app.command("data")(data)
+Served = Annotated[Path, typer.Argument(metavar="PATH", parser=path, hidden=True)]
+Host = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is seen from other machines.")
+]
+Port = Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 takes a free one.")]
+Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 
 
-@app.command()
-def serve(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH",
-            parser=path,
-            help="What rmopt fit completion wrote, or SimilarityIndex.save; one that you trust.",
-        ),
-    ],
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is seen from other machines.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 takes a free one.")] = 8000,
-) -> None:
-    """Search texts, or ask for recommendations, in a browser.
+class Commands(TyperGroup):
+    """The commands in the order in which people need them."""
 
-    A page with a form, and /search?q=TEXT&k=10 for programs, until it is interrupted (Ctrl-C).
-    """
-    with told_in_a_sentence():
-        # A function `serve(path, host, port, said)`.
-        page = load_experiment("serve", "rmopt.serve")
-        page(folder, host, port, lambda address: typer.echo(f"{folder} is at {address} until Ctrl-C."))
+    def list_commands(self, ctx: Any) -> list[str]:
+        return ["fit", "serve", "data", "run", "list", "check"]
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"rmopt {version('rmopt')}")
-        raise typer.Exit
+app = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
-def _rmopt(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Riemannian optimisation: run experiments, list them, check the laws of manifolds and retractions."""
+def _rmopt(context: typer.Context, version_wanted: Version = False) -> None:
+    """Learn from your files, recommend and search in a browser, and compare methods of Riemannian optimisation.
+
+    'rmopt COMMAND --help' says more of a command, 'rmopt run NAME --help' of an experiment.
+    """
+    if version_wanted:
+        typer.echo(f"rmopt {version('rmopt')}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _help_alone(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+
+
+def _add_registered(name: str, about: str) -> None:
+    app.add_typer(
+        typer.Typer(rich_markup_mode=None), cls=Registered, name=name, help=about, callback=_help_alone,
+        invoke_without_command=True, options_metavar="NAME [OPTIONS]", subcommand_metavar="",
+    )  # fmt: skip
+
+
+_add_registered("run", "Compare methods, on an experiment's data or on yours.")
+_add_registered("fit", "Learn a model from your files: ratings, texts, labels.")
+
+
+@app.command()
+@one_line_errors()
+def serve(folder: Served, host: Host = "127.0.0.1", port: Port = 8000) -> None:
+    """Recommend, or search texts, in a browser.
+
+    PATH: the folder that rmopt fit or SimilarityIndex.save wrote; one that you trust.
+
+    There is a page for people, and /search?q=TEXT&k=10 for programs, until Ctrl-C.
+    """
+    load("serve", "rmopt.serve")(folder, host, port, typer.echo)
+
+
+app.command()(data)
+app.command()(check)
+
+
+@app.command("list")
+@one_line_errors()
+def listing(context: typer.Context, json: Json = False) -> None:
+    """List the experiments and the data sets."""
+    groups = {"experiments": describe(EXPERIMENTS), "datasets": describe(DATASETS)}
+    if json:
+        from rmopt.cli.result import as_json
+
+        typer.echo(as_json(groups))
+        return
+    formatter = context.make_formatter()
+    for title, entries in groups.items():
+        with formatter.section({"datasets": "Data sets"}.get(title, title.capitalize())):
+            formatter.write_dl(
+                [(entry["name"], _of_a_thing(entry["description"])) for entry in entries] or [("none", "")]
+            )
+    typer.echo(formatter.getvalue().rstrip())
+
+
+def _of_a_thing(description: str) -> str:
+    """Return "Digits of …" for "Load the digits of …"."""
+    return re.sub(r"^(Load|Make) (?:the |a )?(.)", lambda verb: verb[2].upper(), description)

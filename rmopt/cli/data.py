@@ -6,23 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from rmopt.cli.failures import UNUSABLE_INPUT, told_in_a_sentence
-from rmopt.cli.plugins import load_experiment
-from rmopt.cli.signature import Json, path
+from rmopt.cli.failures import UNUSABLE_INPUT, one_line_errors
+from rmopt.cli.registry import Json, load, path
 
 # Functions `describe(what, data_home)` and `listing(data_home)`.
 GROUP = "rmopt.data"
 
 
 def data(
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="[FILE]",
-            help="A file, a folder of texts or the name of a data set; after a file may stand what its columns mean: "
-            "ratings.csv::user=uid,item=movie,rating=stars.",
-        ),
-    ] = "",
+    what: Annotated[str, typer.Argument(metavar="FILE", hidden=True)] = "",
     data_home: Annotated[
         Path | None, typer.Option(metavar="FOLDER", parser=path, help="Folder that holds the data sets.")
     ] = None,
@@ -30,17 +22,19 @@ def data(
 ) -> None:
     """Say what a file of your own holds, or list data sets.
 
-    A file, a folder or a data set is shown with what is odd in it, and with the experiments that take it.
+    FILE: a file, a folder of texts or the name of a data set, which is shown with what is odd in it and with the
+    commands that take it; what its columns mean may follow: ratings.csv::user=uid,item=movie,rating=stars.
     """
-    with told_in_a_sentence():
-        if what:
-            found = load_experiment("describe", GROUP)(what, data_home)
-        else:
-            found = {"datasets": load_experiment("listing", GROUP)(data_home)}
+    with one_line_errors():
+        found = (
+            load("describe", GROUP)(what, data_home)
+            if what
+            else {"datasets": load("listing", GROUP)(data_home)}
+        )
         if json:
-            from rmopt.cli.result import as_json, plain
+            from rmopt.cli.result import as_json
 
-            typer.echo(as_json(plain(found, "data")))
+            typer.echo(as_json(found))
         elif what:
             _show(found)
         else:
@@ -62,11 +56,11 @@ def _show(found: dict[str, Any]) -> None:
     if found["problem"]:
         typer.echo(f"\nIt cannot be used: {found['problem']}")
     elif found["experiments"]:
-        typer.echo("\nExperiments that take it:")
+        typer.echo("\nCommands that take it:")
         for command in found["experiments"].values():
             typer.echo(f"  {command}")
     else:
-        typer.echo("\nNo experiment takes it.")
+        typer.echo("\nNo command takes it.")
 
 
 def _text(value: Any) -> str:

@@ -1,32 +1,26 @@
-"""Errors that a user can mend are told in one sentence; errors in the program keep their traceback."""
+"""Errors that a user can mend become one line; errors in the program keep their traceback."""
 
-import errno
 import os
-import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from errno import EDQUOT, ENOSPC, EPIPE
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from rmopt.cli.output import OutputFolder
+from typing import Any, NoReturn
 
 UNUSABLE_INPUT = 2
-INTERRUPTED = 128 + signal.SIGINT
-TERMINATED = 128 + signal.SIGTERM
-_DISK_IS_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+ENDS = {128 + signal.SIGINT: "interrupted", 128 + signal.SIGTERM: "terminated"}
 
 
-class Told(SystemExit):
-    """The end of the program, after its reason was told."""
+class Explained(SystemExit):
+    """The end of the program, after its reason was printed."""
 
 
 def fail(sentence: str, status: int = UNUSABLE_INPUT) -> NoReturn:
     """Print one line on standard error and exit."""
     print(f"rmopt: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
-    raise Told(status)
+    raise Explained(status)
 
 
 class _Raises:
@@ -39,7 +33,7 @@ class _Raises:
 
     def __call__(self, number: int, frame: Any) -> NoReturn:
         self.came = True
-        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(TERMINATED)
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
 
 @contextmanager
@@ -59,63 +53,45 @@ def signals_raise() -> Iterator[None]:
 
 
 @contextmanager
-def told_in_a_sentence(
-    folder: "OutputFolder | None" = None, *, left: str = "nothing was saved.", resumable: bool = False
-) -> Iterator[None]:
+def one_line_errors(folder: Path | None = None, left: Callable[[], str] = str) -> Iterator[None]:
     """Turn an error of rmopt, a signal, or an error of the output, into one line and an exit status.
 
-    What a signal `left` is said where there are no files in a folder to name; of a run that is `resumable` how to go
-    on.
+    `left` tells what an interrupted command leaves behind, and `folder` is where it writes.
     """
     try:
         yield
-    except Told:
+    except Explained:
         raise
-    except KeyboardInterrupt:
-        fail(f"interrupted; {_left(folder, resumable) or left}", INTERRUPTED)
-    except SystemExit as ended:
-        # typer has made the former of an interrupt that came between its parts.
-        if ended.code in (INTERRUPTED, TERMINATED):
-            told = "interrupted" if ended.code == INTERRUPTED else "terminated"
-            fail(f"{told}; {_left(folder, resumable) or left}", ended.code)
-        raise
+    except (KeyboardInterrupt, SystemExit) as ended:
+        # typer has made a SystemExit of an interrupt that came between its parts.
+        status = 130 if isinstance(ended, KeyboardInterrupt) else ended.code
+        if status not in ENDS:
+            raise
+        fail("; ".join(filter(None, (ENDS[status], left()))) + ".", status)
     except Exception as error:
         from rmopt.errors import RmoptError
 
         if isinstance(error, RmoptError):
             fail(str(error))
         if isinstance(error, OSError):
-            _tell_of_output(error, folder)
+            _blame_the_output(error, folder)
         raise
-    finally:
-        if folder is not None:
-            folder.close()
 
 
-def _left(folder: "OutputFolder | None", resumable: bool) -> str:
-    kept = folder.written() if folder is not None else []
-    more = f" and {len(kept) - 4} more" if len(kept) > 4 else ""
-    on = f"; go on with --resume --out {shlex.quote(str(folder))}" if resumable else ""
-    return f"what was saved is in {folder}: {', '.join(kept[:4])}{more}{on}." if kept else ""
-
-
-def _tell_of_output(error: OSError, folder: "OutputFolder | None") -> None:
-    """Exit when standard output or the output folder does not take what is written; return otherwise."""
+def _blame_the_output(error: OSError, folder: Path | None) -> None:
+    """Exit when standard output or the output folder does not take what is written."""
     try:
+        # Without a name of a file it may be that of standard output.
         if error.filename is None:
-            # Whether it was standard output is not said, and what it refused is not always tried again.
-            sys.stdout.write("\n")
-            sys.stdout.flush()
+            print(flush=True)
     except OSError as broken:
         # Python would complain again when it ends, of what is still in its buffer.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if broken.errno == errno.EPIPE:
-            raise Told(1) from None  # nobody reads on, which is no failure to tell of
+        if broken.errno == EPIPE:
+            raise Explained(1) from None  # nobody reads on, which is no failure
         fail(f"cannot write to standard output ({broken.strerror}); send it elsewhere.")
-    named = error.filename
     if folder is not None and (
-        error.errno in _DISK_IS_FULL
-        or (isinstance(named, str | Path) and Path(named).absolute().is_relative_to(folder.path.absolute()))
+        error.errno in (ENOSPC, EDQUOT) or folder in Path(str(error.filename)).parents
     ):
         fail(f"cannot write into {folder} ({error.strerror}); free some space or choose another folder.")

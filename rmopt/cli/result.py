@@ -1,171 +1,143 @@
-"""What a run leaves: ``result.json``, one object of one shape for all, and ``report.html``, one page to read."""
+"""What a run leaves: ``result.json``, one object of one shape for all, and a table that fits the terminal."""
 
-import base64
 import json
 import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from enum import Enum
-from html import escape
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rmopt.cli.table import cells_of
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import rmopt
 from rmopt.errors import InvalidInputError
 from rmopt.experiments import Outcome
-from rmopt.files import write_atomically
 
-PACKAGES = ("rmopt", "numpy", "scipy", "numba", "scikit-learn")
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff }
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.15rem; margin-top: 2rem }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-.wide { overflow-x: auto }
-th, td { padding: .25rem .8rem; text-align: left; border-bottom: 1px solid #ddd; vertical-align: top }
-th.number, td.number { text-align: right } thead th { border-bottom: 2px solid #222 }
-img { max-width: 100%; height: auto } figure { margin: 1rem 0 } figcaption { color: #666; font-size: .9rem }
-.command { background: #f4f4f4; padding: .6rem .8rem; overflow-x: auto; white-space: pre-wrap }
-li.yes::marker { content: "✓  " } li.no::marker { content: "✗  " } li.open::marker { content: "–  " }
-@media (prefers-color-scheme: dark) {
-  body { color: #ddd; background: #181818 } thead th { border-color: #ddd } th, td { border-color: #444 }
-  .command { background: #262626 } img { background: #fff } figcaption { color: #aaa }
-}
-"""
+# Cells by heading.
+Columns = dict[str, list[str]]
+# A text that is shorter stays on its line.
+UNBROKEN = 20
 
 
 def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
     """Return the object that ``result.json`` holds; what JSON cannot hold is refused."""
+    packages = {package: version(package) for package in ("numpy", "scipy", "numba", "scikit-learn")}
     result = {
         "experiment": experiment,
         "data": outcome.data,
-        "parameters": plain(outcome.parameters, "parameters"),
+        "parameters": outcome.parameters,
         "seed": seed,
-        "versions": versions(),
-        "rows": [
-            {key: plain(value, f"rows[{number}][{key!r}]") for key, value in row.items()}
-            for number, row in enumerate(outcome.rows)
-        ],
+        "versions": {"python": platform.python_version(), "rmopt": rmopt.__version__} | packages,
+        "rows": outcome.rows,
     }
-    if outcome.claims:
-        result["claims"] = [asdict(claim) for claim in outcome.claims]
-    return result
-
-
-def versions() -> dict[str, str | None]:
-    """Return the versions that a result depends on; None for a package that is not installed."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    return found
-
-
-def plain(value: Any, name: str) -> Any:
-    """Return a value as JSON knows it: numpy numbers as numbers, paths as text, NaN and inf as None.
-
-    What has no such form is an `InvalidInputError`, which calls it by the name.
-    """
-    if isinstance(value, Enum):
-        return plain(value.value, name)
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain(item, f"{name}[{key!r}]") for key, item in value.items()}
-    if hasattr(value, "tolist"):
-        return plain(value.tolist(), name)
-    if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [plain(item, name) for item in value]
-    raise InvalidInputError(
-        f"the outcome's {name} is a {type(value).__name__}; use text, numbers, None, or lists of them."
-    )
+    claims = {"claims": [asdict(claim) for claim in outcome.claims]} if outcome.claims else {}
+    notes = {"notes": outcome.notes} if outcome.notes else {}
+    return json.loads(as_json(result | claims | notes))
 
 
 def as_json(content: Mapping[str, Any]) -> str:
-    """Return the text that ``--json`` prints."""
-    return json.dumps(content, indent=2, allow_nan=False)
+    """Return JSON: numbers of numpy are numbers, paths are text, NaN and infinity are null."""
+    text = json.dumps(content, default=_plain)
+    return json.dumps(json.loads(text, parse_constant=lambda name: None), indent=2)
 
 
-def write_report(
-    path: Path, result: Mapping[str, Any], outcome: Outcome, command: str, pictures: Iterable[Path]
-) -> None:
-    """Write a run as one HTML page that needs no other file, atomically.
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Mapping | Path):
+        return dict(value) if isinstance(value, Mapping) else str(value)
+    raise InvalidInputError(
+        f"an outcome holds a {type(value).__name__}; use text, numbers, None, or lists of them."
+    )
 
-    `result` is what ``result.json`` holds, `outcome` gives headings and claims, `command` repeats the run, and
-    `pictures` are PNG files to embed.
+
+def print_rows(console: Console, rows: Sequence[Mapping[str, Any]], headings: Mapping[str, str]) -> None:
+    """Print rows as a table of the console's width, in which no word is broken; where it is too wide, as several.
+
+    Each begins with the first columns, by which rows can be told apart. Rows are mappings from snake_case keys, not
+    always the same ones, to text, numbers or None.
     """
-    title = f"{result['experiment']} on {result['data']}"
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        f'<pre class="command">{escape(command)}</pre>',
-        _rows(result["rows"], outcome.headings),
-        _claims(outcome),
-        *(_picture(picture) for picture in pictures),
-        _pairs("Parameters", {**result["parameters"], "seed": result["seed"]}),
-        _pairs("Versions", result["versions"]),
-    ]
-    page = (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{escape(title)}</title>\n'
-        f"<style>{_STYLE}</style>\n</head>\n<body>\n"
-        + "\n".join(filter(None, parts))
-        + "\n</body>\n</html>\n"
-    )
-    write_atomically(path, lambda stream: stream.write(page.encode()))
+    keys = dict.fromkeys(key for row in sorted(rows, key=len, reverse=True) for key in row)
+    columns: Columns = {
+        headings.get(key, heading_of(key)): cells_of([row.get(key) for row in rows], key)
+        for key in keys
+        if any(row.get(key) is not None for row in rows)
+    }
+    for number, part in enumerate(_parts(columns, console.width)):
+        console.print(*[""] * min(number, 1), _table(part, console.width), sep="\n")
 
 
-def _rows(rows: Sequence[Mapping[str, Any]], headings: Mapping[str, str]) -> str:
-    columns = cells_of(rows, headings)
-    if not columns:
-        return ""
-    kinds = [' class="number"' if column.numeric else "" for column in columns]
-
-    def line(tag: str, cells: Iterable[str]) -> str:
-        filled = zip(kinds, map(escape, cells), strict=True)
-        return f"<tr>{''.join(f'<{tag}{kind}>{cell}</{tag}>' for kind, cell in filled)}</tr>"
-
-    head = line("th", (column.heading for column in columns))
-    body = "\n".join(line("td", cells) for cells in zip(*(column.cells for column in columns), strict=True))
-    return f'<div class="wide"><table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
-
-
-def _claims(outcome: Outcome) -> str:
-    if not outcome.claims:
-        return ""
-    marks = {True: "yes", False: "no", None: "open"}
-    items = "\n".join(
-        f'<li class="{marks[claim.reproduced]}">{escape(str(claim))}</li>' for claim in outcome.claims
-    )
-    return f"<h2>The paper says, and these numbers</h2>\n<ul>\n{items}\n</ul>"
+def _parts(columns: Columns, width: int) -> Iterator[Columns]:
+    """Split columns into parts that fit the width, each led by those by which rows can be told apart."""
+    part: Columns = {}
+    leaders: list[str] = []
+    for heading, cells in columns.items():
+        wider = part | {heading: cells}
+        told_apart = len({*zip(*(columns[name] for name in leaders), strict=True)}) == len(cells)
+        if not part or (leaders == [*part] and not told_apart and _spare(wider, width // 2) >= 0):
+            leaders.append(heading)
+        elif len(part) > len(leaders) and _spare(wider, width) < 0:
+            yield part
+            part = {name: columns[name] for name in leaders}
+        part |= {heading: cells}
+    if part:
+        yield part
 
 
-def _picture(path: Path) -> str:
-    content = base64.b64encode(path.read_bytes()).decode()
-    name = escape(path.name)
-    return (
-        f'<figure><img alt="{name}" src="data:image/png;base64,{content}">'
-        f"<figcaption>{name}</figcaption></figure>"
-    )
+def _spare(columns: Columns, width: int) -> int:
+    """Return what is left of a width when each column has the least one, with 2 between."""
+    return width + 2 - sum(_least(texts) + 2 for texts in map(_texts, columns.items()))
 
 
-def _pairs(heading: str, pairs: Mapping[str, Any]) -> str:
-    lines = "\n".join(
-        f"<tr><th>{escape(str(key))}</th><td>{escape(_text(value))}</td></tr>" for key, value in pairs.items()
-    )
-    return f"<h2>{heading}</h2>\n<table>\n{lines}\n</table>"
+def _texts(column: tuple[str, list[str]]) -> list[str]:
+    return [column[0], *column[1]]
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_text(item)}" for key, item in value.items()) or "–"
-    if isinstance(value, list):
-        return ", ".join(map(_text, value)) or "–"
-    return str(value) if value not in (None, "") else "–"
+def _least(texts: list[str]) -> int:
+    """Return the width of a column at which neither words nor short texts are broken."""
+    words = [word for text in texts for word in (text.split() if cell_len(text) > UNBROKEN else [text])]
+    return max(map(cell_len, words))
+
+
+def _table(columns: Columns, width: int) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    spare = max(0, _spare(columns, width))
+    for texts in map(_texts, columns.items()):
+        least = _least(texts)
+        extra = min(spare, max(map(cell_len, texts)) - least)
+        spare -= extra
+        words = re.search(r"[^\W\d_]{2}", "".join(texts[1:]))
+        table.add_column(
+            Text(texts[0]), justify="left" if words else "right", width=least + extra, overflow="fold"
+        )
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, row))
+    return table
+
+
+def heading_of(key: str) -> str:
+    """Return the heading of a snake_case key: ``precision_at_10`` is P@10, ``train_seconds`` is train s."""
+    text = re.sub(r"precision_at_(\d+)$", r"P@\1", key).replace("_", " ")
+    return re.sub(r"\bmap$", "mAP", re.sub(r" seconds$", " s", text))
+
+
+def cells_of(values: Sequence[Any], key: str) -> list[str]:
+    """Return the cells of a column: durations with two decimals, like numbers with four digits of the largest."""
+    sizes = [abs(value) for value in values if isinstance(value, float) and value]
+    largest, least = max(sizes, default=1.0), min(sizes, default=1.0)
+    digits = 2 if key.endswith("seconds") else max(0, 4 - math.ceil(math.log10(largest)))
+    alike = key.endswith("seconds") or (1e9 > largest > 1e-4 and largest <= 100 * least)
+
+    def text(value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:,.{digits}f}" if alike else f"{value:,.4g}"
+        return f"{value:,}" if isinstance(value, int) else "–" if value is None else str(value)
+
+    return [text(value) for value in values]

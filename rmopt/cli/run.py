@@ -7,89 +7,141 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from datetime import datetime
 from functools import partial
+from inspect import isclass
+from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
+from typer.core import TyperGroup
 
-from rmopt.cli.failures import fail, told_in_a_sentence
-from rmopt.cli.output import OutputFolder
-from rmopt.cli.plugins import EXPERIMENTS, MODELS, load_experiment, registered
-from rmopt.cli.signature import COMMON, as_command
+from rmopt.cli.failures import fail, one_line_errors
+from rmopt.cli.registry import EXPERIMENTS, MODELS, as_command, describe, load, registered
 from rmopt.errors import InvalidInputError, StorageError
+from rmopt.files import lock_folder, remove_abandoned, set_aside, write_json
 
 if TYPE_CHECKING:
     from rmopt.experiments import Outcome, Run
 
-# What the launchers of MPICH and Intel, of Open MPI, and those with PMIx say.
+# What the launchers of MPICH and Intel, of Open MPI, and those with PMIx say: the number of a process, and how many.
 RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
-# And how many there are, where they say it.
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
 
-Help = Annotated[bool, typer.Option("--help", help="Show this message and exit.")]
+class Registered(TyperGroup):
+    """The experiments of ``rmopt run``, or the models of ``rmopt fit``; one is imported when it is called."""
+
+    @property
+    def entries(self) -> str:
+        """The group of entry points."""
+        return EXPERIMENTS if self.name == "run" else MODELS
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [entry.name for entry in registered(self.entries)]
+
+    @one_line_errors()
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        experiment = load(cmd_name, self.entries)
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(cmd_name)(as_command(experiment, partial(_execute, cmd_name, experiment)))
+        return typer.main.get_command(single)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section(self.entries.partition(".")[2].capitalize()):
+            rows = [(entry["name"], entry["description"]) for entry in describe(self.entries)]
+            formatter.write_dl(rows or [("none", "Install a package that has some.")])
 
 
-def run(context: typer.Context, wants_help: Help = False) -> None:
-    """Run an experiment; 'rmopt run NAME --help' shows its options."""
-    _run(context, wants_help, EXPERIMENTS)
+class OutputFolder:
+    """A context with a folder that takes files; None makes a new one in ``rmopt-runs``, of a run's name and the time.
+
+    One that cannot be made, does not take files, or into which another run writes is a `StorageError`.
+    """
+
+    def __init__(self, out: Path | None, name: str) -> None:
+        stem = f"rmopt-runs/{name}-{datetime.now():%Y%m%d-%H%M%S}"
+        names = map(Path, chain([stem], (f"{stem}-{number}" for number in count(2))))
+        self.path = out or next(path for path in names if not path.exists())
+        self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        self._lock: int | None = None
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path) as trial:
+                self._begun = os.fstat(trial.fileno()).st_mtime_ns
+            self._lock = lock_folder(self.path)
+        except OSError as error:
+            self.__exit__()
+            busy = "another run writes into {}; wait until it has ended, or"
+            other = f"cannot write into {{}} ({error.strerror or error});"
+            sentence = (busy if isinstance(error, BlockingIOError) else other).format(self.path)
+            raise StorageError(f"--out: {sentence} choose another folder.") from error
+        remove_abandoned(self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+        with suppress(OSError):
+            for folder in self._made:
+                folder.rmdir()  # what got nothing
+
+    def written(self) -> list[str]:
+        """Return the names of the files and folders in it that are new or have changed since the start."""
+        visible = (entry for entry in self.path.iterdir() if not entry.name.startswith("."))
+        return sorted(entry.name for entry in visible if entry.lstat().st_mtime_ns >= self._begun)
 
 
-def fit(context: typer.Context, wants_help: Help = False) -> None:
-    """Learn from files; 'rmopt fit NAME --help' shows its options."""
-    _run(context, wants_help, MODELS)
-
-
-def _run(context: typer.Context, wants_help: bool, group: str) -> None:
-    verb = context.info_name or ""
-    if wants_help or not context.args:
-        typer.echo(context.get_help())
-        names = ", ".join(entry.name for entry in registered(group)) or "none"
-        typer.echo(f"\n{group.partition('.')[2].capitalize()}: {names}")
-        raise typer.Exit
-    name, *options = context.args
-    if name.startswith("-"):
-        kind = group.partition(".")[2].removesuffix("s")
-        fail(f"the {kind}'s name comes before its options: rmopt {verb} NAME {name} ...")
-    with told_in_a_sentence():
-        experiment = load_experiment(name, group)
-        command = as_command(name, experiment, partial(_execute, verb, name, experiment, options))
-    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    single.command()(command)
-    single(args=options, prog_name=f"{context.command_path} {name}")
-
-
+@one_line_errors()
 def _execute(
-    verb: str, name: str, experiment: Callable[..., Any], words: Sequence[str], **options: Any
+    name: str,
+    experiment: Callable[..., Any],
+    *,
+    seed: int,
+    out: Path | None,
+    quiet: bool,
+    json: bool,
+    **options: Any,
 ) -> None:
     from rmopt.experiments import Outcome, Run
 
-    seed, out, report, quiet, json = (options.pop(common) for common in COMMON)
-    if options.get("resume") is True and out is None:
+    if options.get("resume") and out is None:
         fail("--resume goes on from a folder; name the one of the run to go on with, by --out FOLDER.")
-    if _rank() > 0:
-        # The first process alone shows and keeps the outcome.
-        left = "what was saved is in the folder of the first process."
-        with tempfile.TemporaryDirectory() as own, told_in_a_sentence(left=left), _one_speaks():
-            experiment(Run(name, seed, Path(own) if out is None else out, quiet=True), **options)
-        return
-    with told_in_a_sentence(), _one_speaks():
-        folder = OutputFolder(out, name)
-    this_run = Run(name, seed, folder.path, quiet, json, failures=[])
-    with told_in_a_sentence(folder, resumable="resume" in options), _one_speaks():
-        # Whatever the experiment prints must not mix with what a script reads.
-        with redirect_stdout(sys.stderr) if quiet or json else nullcontext():
-            outcome = experiment(this_run, **options)
-        if not isinstance(outcome, Outcome):
-            raise InvalidInputError(
-                f"experiment {name!r} returned a {type(outcome).__name__}; "
-                "it must return an rmopt.experiments.Outcome."
-            )
-        command = shlex.join(["rmopt", verb, name, *words])
-        _keep_and_show(this_run, outcome, folder, command if report else None)
+    called: Any = experiment(**options) if isclass(experiment) else partial(experiment, **options)
+    with _one_speaks():
+        if _rank() > 0:
+            # The first process alone shows and keeps the outcome.
+            with tempfile.TemporaryDirectory() as own:
+                called(Run(name, seed, out or Path(own), quiet=True))
+            return
+        with (
+            OutputFolder(out, name) as folder,
+            one_line_errors(folder.path, partial(_left, folder, "resume" in options)),
+        ):
+            run = Run(name, seed, folder.path, quiet, json, failures=[])
+            # Whatever the experiment prints must not mix with what a script reads.
+            with redirect_stdout(sys.stderr) if quiet or json else nullcontext():
+                outcome = called(run)
+            if not isinstance(outcome, Outcome):
+                raise InvalidInputError(f"{name!r} returned a {type(outcome).__name__}, and not an Outcome.")
+            keep_and_show(run, outcome, folder)
+
+
+def _left(folder: OutputFolder, resumable: bool) -> str:
+    """Return what an interrupted run left, and how to go on with one that can be resumed."""
+    kept = folder.written()
+    more = f" and {len(kept) - 4} more" if len(kept) > 4 else ""
+    resume = f"; go on with --resume --out {shlex.quote(str(folder.path))}" if resumable else ""
+    return (
+        f"what was saved is in {folder.path}: {', '.join(kept[:4])}{more}{resume}"
+        if kept
+        else "nothing was saved"
+    )
 
 
 @contextmanager
@@ -100,64 +152,42 @@ def _one_speaks() -> Iterator[None]:
     except BaseException:
         time.sleep(min(_rank(), 1))
         mpi = sys.modules.get("mpi4py.MPI")
-        sizes = (os.environ.get(name, "") for name in SIZES)
-        several = next((int(size) for size in sizes if size.isdecimal()), 2) > 1
-        if mpi is None and several and any(name in os.environ for name in RANKS):
+        if mpi is not None and mpi.COMM_WORLD.Get_size() > 1:
+            atexit.register(mpi.COMM_WORLD.Abort, 1)
+        elif mpi is None and any(os.environ.get(name, "1") != "1" for name in SIZES):
             # Others may wait for this one to begin with MPI; a launcher ends them where a process ends by a signal.
             atexit.register(signal.raise_signal, signal.SIGTERM)
-        elif mpi is not None and mpi.COMM_WORLD.Get_size() > 1:
-            atexit.register(mpi.COMM_WORLD.Abort, 1)
         raise
 
 
 def _rank() -> int:
     """Return the number of this process, from 0, under a launcher of MPI; 0 where there is only one."""
-    said = (os.environ.get(name, "") for name in RANKS)
-    return int(next(filter(str.isdigit, said), 0))
+    values = (os.environ.get(name, "") for name in RANKS)
+    return int(next(filter(str.isdigit, values), 0))
 
 
-def _of_another(path: Path, experiment: str) -> bool:
-    """Return whether a file is there that is not a result of this experiment."""
-    import json
+def keep_and_show(run: "Run", outcome: "Outcome", folder: OutputFolder) -> None:
+    """Print the table and the claims of a run, write ``result.json``, and list the files."""
+    from rmopt.cli.result import as_json, print_rows, result_of
 
-    try:
-        return json.loads(path.read_bytes())["experiment"] != experiment
-    except FileNotFoundError:
-        return False
-    except (LookupError, TypeError, ValueError):
-        return True
-
-
-def _keep_and_show(this_run: "Run", outcome: "Outcome", folder: OutputFolder, command: str | None) -> None:
-    from rmopt.cli.result import as_json, result_of, write_report
-    from rmopt.cli.table import print_rows
-    from rmopt.files import set_aside, write_json
-
-    result, path = result_of(this_run.experiment, this_run.seed, outcome), this_run.path("result.json")
-    failures = this_run.failures or []
-    try:
-        if _of_another(path, this_run.experiment):
-            this_run.say(f"result.json of another experiment is set aside as {set_aside(path)}.")
-        write_json(path, result)
-        if command is not None:
-            pictures = [this_run.path(name) for name in folder.written() if name.endswith(".png")]
-            write_report(this_run.path("report.html"), result, outcome, command, pictures)
-    except StorageError as error:
-        # What was computed is shown at least.
-        failures.append(error)
-    if this_run.json:
+    result, path = result_of(run.experiment, run.seed, outcome), run.path("result.json")
+    if run.json:
         typer.echo(as_json(result))
-    elif this_run.quiet:
-        typer.echo(folder)
-    else:
-        this_run.say(f"{this_run.experiment} on {outcome.data}, seed {this_run.seed}\n")
-        print_rows(this_run.console, result["rows"], outcome.headings)
-        if outcome.claims:
-            this_run.say(f"\nWhat the paper says of its own data, on {outcome.data}:")
-            for claim in outcome.claims:
-                this_run.say(f"- {claim}")
-        typer.echo(f"\nWritten to {folder}:")
-        for name in folder.written():
-            typer.echo(f"  {name}")
-    if failures:
-        raise failures[0]
+    run.say(f"{run.experiment} on {outcome.data}, seed {run.seed}\n")
+    print_rows(run.console, result["rows"], outcome.headings)
+    if outcome.claims:
+        run.say(
+            "\n- ".join(
+                [f"\nWhat the paper says of its own data, on {outcome.data}:", *map(str, outcome.claims)]
+            )
+        )
+    for note in outcome.notes:
+        run.say(f"\n{note}")
+    if path.exists() and f'"experiment": "{run.experiment}"' not in path.read_text("utf-8", "replace"):
+        run.say(f"\nresult.json of another experiment is set aside as {set_aside(path)}.")
+    write_json(path, result)
+    run.say("\n  ".join([f"\nWritten to {folder.path}:", *folder.written()]))
+    if run.quiet and not run.json:
+        typer.echo(folder.path)
+    for failure in run.failures or []:
+        raise failure

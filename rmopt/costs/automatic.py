@@ -5,7 +5,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from operator import attrgetter
+from operator import attrgetter, le
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +14,9 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.cost import Cost
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.outside import found_outside, same
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDFactor, PSDPoint
+from rmopt.core.runs import current_run
 from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 from rmopt.errors import InvalidInputError
@@ -64,11 +64,6 @@ class AutomaticCost(_OfFunction, Cost):
     InvalidInputError
         For what is no function of arrays. From `value`, `gradient` and `hessian`, when points are of another kind, or
         the function returns no finite number at the first point or depends on more than A Bᵀ.
-
-    See Also
-    --------
-    rmopt.costs.automatic.autograd_cost : makes one as a decorator, and so do `jax_cost` and `torch_cost`.
-    rmopt.core.Cost : gradients by hand.
 
     References
     ----------
@@ -123,10 +118,7 @@ class AutomaticCost(_OfFunction, Cost):
 
     def value(self, point: Any) -> float:
         form, flat = self._taken(point)
-        compiled = self._known.compiled
-        if ("value", form) not in compiled:
-            compiled["value", form] = self.backend.compiled(self._function_of(form))
-        return self._number(compiled["value", form](*map(self.backend.given, flat)))
+        return self._number(self._ready("value", form, flat)(flat))
 
     def evaluated(self, point: Any) -> Any:
         """Return what the function makes of a point, unchecked."""
@@ -139,8 +131,8 @@ class AutomaticCost(_OfFunction, Cost):
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
         """Return cost and gradient by one evaluation: an array, an operator, or `Parts` of both."""
         form, _ = self._taken(point)
-        slopes = self._differentiated("slopes", form)
         arguments = forms.widened(point)
+        slopes = self._ready("slopes", form, arguments)
         value, found = slopes(arguments)
         gradient = self._assembled(point, form, arguments, found, lambda wide: slopes(wide)[1])
         return self._number(value), gradient
@@ -152,8 +144,8 @@ class AutomaticCost(_OfFunction, Cost):
     def hessian_along(self, point: Any) -> Callable[[Any], Any]:
         """Return `hessian` at a point; what depends on the point alone is done once."""
         form, _ = self._taken(point)
-        bent = self._differentiated("bent", form)
         arguments, starts = forms.widened(point), forms.starts_of(form)
+        bent = self._ready("bent", form, arguments)
         known: list[Any] = []
 
         def along(direction: Any) -> Any:
@@ -189,12 +181,6 @@ class AutomaticCost(_OfFunction, Cost):
     def _taken(self, point: Any) -> tuple[forms.Form, list[Array]]:
         """Return the form of a point and its arrays; refuse what the function is none of, and look at it once."""
         form, flat, known = forms.form_of(point), forms.flat_of(point), self._known
-        if self.backend.compiles:
-            # Compiled functions hold what they found outside when they were compiled.
-            outside = found_outside(self.function)
-            if not same(outside, known.outside):
-                known.compiled.clear()
-                known.outside = outside
         if form not in known.probed:
             reason = self.refuses(type(point))
             if reason is None and isinstance(point, Parts) and self.count not in (None, len(point)):
@@ -210,9 +196,60 @@ class AutomaticCost(_OfFunction, Cost):
 
     @cached_property
     def _known(self) -> SimpleNamespace:
-        """The forms that were probed, what the function found outside, and what was compiled."""
-        outside = found_outside(self.function) if self.backend.compiles else []
-        return SimpleNamespace(probed=set(), outside=outside, compiled={})
+        # The forms that were probed; what was made of the function; in which run it was held against it, and how far
+        # off it is where that is rounding.
+        return SimpleNamespace(probed=set(), made={}, held={}, off={})
+
+    def _ready(self, kind: str, form: forms.Form, arguments: list[Array]) -> Any:
+        """Return what finds the value, the slopes or the second derivatives ("bent") by a list of arrays.
+
+        Compiled functions hold what they found outside when they were compiled. So they are for runs alone, in which
+        nothing is bound anew, and once a run they are held against the function as it is.
+        """
+        run = current_run() if self.backend.compiles else None
+        if run is None and self.backend.compiles:
+            return self._make(kind, form, self.backend.uncompiled())
+        held = "value" if kind == "value" else "slopes"
+        if run != self._known.held.get((held, form)):
+            self._hold(held, form, arguments)
+            self._known.held[held, form] = run
+        return self._kept(kind, form)
+
+    def _kept(self, kind: str, form: forms.Form) -> Any:
+        made = self._known.made
+        if (kind, form) not in made:
+            made[kind, form] = self._make(kind, form, self.backend)
+        return made[kind, form]
+
+    def _make(self, kind: str, form: forms.Form, backend: Backend) -> Any:
+        if kind == "value":
+            return backend.value(self._function_of(form))
+        return getattr(backend, kind)(self._function_of(form, wide=True), forms.places_of(form))
+
+    def _hold(self, kind: str, form: forms.Form, arguments: list[Array]) -> None:
+        """Hold what was compiled against the function; where they differ, compile anew."""
+        known = self._known
+        try:
+            plain = _numbers(self._make(kind, form, self.backend.uncompiled())(arguments))
+        except Exception:
+            # The library cannot do without compiling, or it is an error that the compiled one will raise.
+            known.made.clear()
+            return
+        usual = known.off.get((kind, form), [0.0] * len(plain))
+        limits = [
+            slack(1e-9, *arguments) * np.max(abs(number), initial=0.0) + 2.0 * off
+            for number, off in zip(plain, usual, strict=True)
+        ]
+        for attempt in range(3):
+            found = _numbers(self._kept(kind, form)(arguments))
+            known.off[kind, form] = apart = list(map(_apart, found, plain))
+            if all(map(le, apart, limits)):
+                known.off[kind, form] = usual
+                return
+            known.made.clear()
+            if attempt == 1:
+                # Perhaps it is a function within that is compiled by the user.
+                self.backend.forget()
 
     def _number(self, value: Any) -> float:
         value = self.backend.plain(value)
@@ -247,22 +284,9 @@ class AutomaticCost(_OfFunction, Cost):
 
         def of_flat(*flat: Any) -> Any:
             found = part(form, iter(flat))
-            before = found_outside(self.function) if self.backend.compiles else []
-            value = self.backend.called(self.function, *([found] if form == forms.ARRAY else found))
-            if self.backend.compiles and same(before, self._known.outside):
-                # What the function itself writes, as a count of its calls, would have it compiled again every time.
-                self._known.outside = found_outside(self.function)
-            return value
+            return self.backend.called(self.function, *([found] if form == forms.ARRAY else found))
 
         return of_flat
-
-    def _differentiated(self, kind: str, form: forms.Form) -> Any:
-        """Return the derivatives of the function of widened arguments; made once, and compiled where that is done."""
-        compiled = self._known.compiled
-        if (kind, form) not in compiled:
-            function = self._function_of(form, wide=True)
-            compiled[kind, form] = getattr(self.backend, kind)(function, forms.places_of(form))
-        return compiled[kind, form]
 
     def _assembled(
         self,
@@ -342,6 +366,19 @@ def _named(module: str, name: str) -> Any:
 _named.by_name = True  # type: ignore[attr-defined]
 
 
+def _numbers(found: Any) -> list[Array]:
+    """Return a value, or a value and slopes, as arrays."""
+    value, slopes = found if isinstance(found, tuple) else (found, [])
+    return [np.asarray(value, float), *slopes]
+
+
+def _apart(one: Array, other: Array) -> float:
+    """Return the largest difference of two arrays; NaN and infinity differ from numbers alone."""
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    with np.errstate(all="ignore"):
+        return float(np.max(np.where(same, 0.0, np.nan_to_num(abs(one - other), nan=np.inf)), initial=0.0))
+
+
 def _required_arguments(function: Callable[..., Any]) -> int | None:
     """Return how many arguments a function must be given; None where it takes any number."""
     try:
@@ -380,11 +417,6 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     jax_cost : compiled, on accelerators too.
     torch_cost : tensors of PyTorch.
     rmopt.costs.autograd_residuals : functions of several numbers.
-
-    References
-    ----------
-    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
 
     Examples
     --------
@@ -481,17 +513,6 @@ def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
     ----------
     Paszke et al., PyTorch: an imperative style, high-performance deep learning library, NeurIPS (2019),
     arXiv:1912.01703.
-
-    Examples
-    --------
-    >>> import numpy as np, torch  # doctest: +SKIP
-    >>> from rmopt import Problem, torch_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import LBFGS
-    >>> cost = torch_cost(lambda x: x @ torch.arange(3.0, dtype=x.dtype))  # doctest: +SKIP
-    >>> x = LBFGS().run(Problem(Sphere(3), cost), random_state=0).point  # doctest: +SKIP
-    >>> bool(np.allclose(x, -np.arange(3.0) / 5**0.5, atol=1e-5))  # doctest: +SKIP
-    True
     """
     TORCH.module()
     return AutomaticCost(function, TORCH)

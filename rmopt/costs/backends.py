@@ -29,28 +29,16 @@ class Backend(ABC):
     name : str
         Of its package.
 
-    See Also
-    --------
-    rmopt.costs.AutomaticCost : takes one.
-
     References
     ----------
     Baydin, Pearlmutter, Radul and Siskind, Automatic differentiation in machine learning: a survey, JMLR 18
     (2018), https://jmlr.org/papers/v18/17-468.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs.backends import AUTOGRAD, Backend
-    >>> value, (slope,) = AUTOGRAD.slopes(lambda x: (x**2).sum(), (0,))([np.ones(2)])
-    >>> isinstance(AUTOGRAD, Backend), value.item(), slope.tolist()
-    (True, 2.0, [2.0, 2.0])
     """
 
     name: str
     # How functions are to be written.
     words: ClassVar[str] = "use its own functions in the place of numpy"
-    compiles: ClassVar[bool] = False
+    compiles: bool = False
 
     def module(self, part: str = "") -> Any:
         """Return the library, or a part of it such as ``".numpy"``; say how to install it where it is missing."""
@@ -74,9 +62,12 @@ class Backend(ABC):
         view.flags.writeable = False
         return view
 
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function, compiled where that is done."""
-        return function
+    def uncompiled(self) -> "Backend":
+        """Return the library as it is without compiling."""
+        return self
+
+    def forget(self) -> None:  # noqa: B027
+        """Throw away what was compiled anywhere in the process."""
 
     def called(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return the function's value, or say that the library cannot follow what it does with the arguments."""
@@ -119,9 +110,13 @@ class Backend(ABC):
         """Return matrices side by side."""
         return self.module(".numpy").concatenate(blocks, axis=1)
 
+    def value(self, function: Callable[..., Any]) -> Callable[[Sequence[Array]], Any]:
+        """Return a function of the list of arguments that returns the value."""
+        return lambda arrays: self.plain(function(*map(self.given, arrays)))
+
     @abstractmethod
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
-        """Return a function of the arguments that returns value and derivatives by those at some places."""
+        """Return a function of the list of arguments that returns value and derivatives by those at some places."""
 
     @abstractmethod
     def bent(self, function: Callable[..., Any], where: Where) -> Bent:
@@ -134,24 +129,10 @@ class Backend(ABC):
 class Autograd(Backend):
     """The package autograd: functions written with ``autograd.numpy``.
 
-    See Also
-    --------
-    Jax : compiled.
-    Torch : tensors of PyTorch.
-
     References
     ----------
     Maclaurin, Duvenaud and Adams, Autograd: effortless gradients in numpy, ICML workshop on automatic machine
     learning (2015).
-
-    Examples
-    --------
-    >>> import autograd.numpy as anp, numpy as np
-    >>> from rmopt.costs import AutomaticCost
-    >>> from rmopt.costs.backends import AUTOGRAD
-    >>> cost = AutomaticCost(lambda x: anp.sum(anp.sin(x)), AUTOGRAD)
-    >>> cost.gradient(np.zeros(2)).tolist()
-    [1.0, 1.0]
     """
 
     name = "autograd"
@@ -247,25 +228,12 @@ def _tie() -> Any:
 
 
 class Jax(Backend):
-    """JAX: functions written with ``jax.numpy``, compiled.
+    """JAX: functions written with ``jax.numpy``, compiled (Bradbury et al. 2018, https://github.com/jax-ml/jax).
 
-    See Also
-    --------
-    rmopt.costs.automatic.jax_cost : a cost of a function.
-
-    References
+    Parameters
     ----------
-    Bradbury et al., JAX: composable transformations of Python+NumPy programs (2018),
-    https://github.com/jax-ml/jax.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp, numpy as np  # doctest: +SKIP
-    >>> from rmopt.costs import AutomaticResiduals
-    >>> from rmopt.costs.backends import JAX
-    >>> cost = AutomaticResiduals(lambda x: jnp.sin(x), JAX)
-    >>> cost.gradient(np.zeros(2)).tolist()  # doctest: +SKIP
-    [0.0, 0.0]
+    compiles : bool
+        Otherwise functions run as they stand, also those that `jax.jit` has compiled.
     """
 
     name = "jax"
@@ -273,7 +241,9 @@ class Jax(Backend):
         "use jax.numpy in the place of numpy, jnp.where or jax.lax.cond in the place of if, and jax.lax.fori_loop "
         "where a count depends on the point"
     )
-    compiles = True
+
+    def __init__(self, compiles: bool = True) -> None:
+        self.compiles = compiles
 
     def module(self, part: str = "") -> Any:
         found = super().module(part)
@@ -303,17 +273,28 @@ class Jax(Backend):
         # Numbers are not known yet.
         return self.module(".numpy").ones_like(array)
 
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return self.module().jit(function)
+    def uncompiled(self) -> Backend:
+        return Jax(compiles=False)
+
+    def forget(self) -> None:
+        self.module().clear_caches()
+
+    def _ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function, compiled, or run without what the user's own `jax.jit` has compiled."""
+        jax = self.module()
+        return jax.jit(function) if self.compiles else jax.disable_jit()(function)
+
+    def value(self, function: Callable[..., Any]) -> Callable[[Sequence[Array]], Any]:
+        return super().value(self._ready(function))
 
     def plain(self, value: Any) -> Any:
         return np.asarray(value) if isinstance(value, self.module().Array) else value
 
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
-        compiled = self.module().jit(self.module().value_and_grad(function, where))
+        ready = self._ready(self.module().value_and_grad(function, where))
 
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
-            value, slopes = compiled(*arrays)
+            value, slopes = ready(*arrays)
             return value, [np.asarray(slope) for slope in slopes]
 
         return call
@@ -329,30 +310,17 @@ class Jax(Backend):
 
             return jax.jvp(of_moved, [arrays[i] for i in where], list(along))[1]
 
-        compiled = jax.jit(change)
-        return lambda arrays: lambda along: [np.asarray(part) for part in compiled(list(arrays), list(along))]
+        ready = self._ready(change)
+        return lambda arrays: lambda along: [np.asarray(part) for part in ready(list(arrays), list(along))]
 
 
 class Torch(Backend):
     """PyTorch: functions of tensors.
 
-    See Also
-    --------
-    rmopt.costs.automatic.torch_cost : a cost of a function.
-
     References
     ----------
     Paszke et al., PyTorch: an imperative style, high-performance deep learning library, NeurIPS (2019),
     arXiv:1912.01703.
-
-    Examples
-    --------
-    >>> import numpy as np, torch  # doctest: +SKIP
-    >>> from rmopt.costs import AutomaticResiduals
-    >>> from rmopt.costs.backends import TORCH
-    >>> cost = AutomaticResiduals(lambda x: torch.sin(x), TORCH)
-    >>> cost.gradient(np.zeros(2)).tolist()  # doctest: +SKIP
-    [0.0, 0.0]
     """
 
     name = "torch"

@@ -1,23 +1,30 @@
 """Scalar losses φ(z, y) of a score z and a target y."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, one_of
-from rmopt.core.identity import is_installed
-from rmopt.core.outside import found_outside, is_dispatcher, remembered
+from rmopt.core.runs import current_run
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import losses as kernels
 
-FEW = 1000
-# What numba makes constants of.
-DATA = (bool, int, float, complex, np.generic, np.ndarray, tuple, list, dict)
 Scalar = Callable[[float, float], float]
+# Where compiled functions are held against those that they were made of.
+_SCORES, _TARGETS = (
+    part.ravel()
+    for part in np.meshgrid([-3.3, -0.71, -0.083, 0.37, 1.09, 2.3], [-1.0, 0.0, 1.0, 2.7], indexing="ij")
+)
+# The last functions that were compiled, and in which run they were held; what they hold would never be freed.
+_KNOWN: dict[Scalar, tuple[Any, int | None]] = {}
+_KEPT = 100
+_LOCK = RLock()
 
 
 @dataclass(frozen=True)
@@ -25,8 +32,8 @@ class Loss:
     """A loss made of scalar functions of (z, y).
 
     A new loss is two functions that numba can compile; it then runs in every engine. What they name besides their
-    arguments is compiled in; where such a name is bound anew, or an array of at most 64 kB is written to, they are
-    compiled again, and so are functions of yours that numba has compiled already.
+    arguments is compiled in. At the beginning of each run they are held against the functions themselves at some
+    scores and targets, and compiled again where they differ. Functions that you have compiled stay what they are.
 
     Attributes
     ----------
@@ -37,10 +44,6 @@ class Loss:
         The second derivative; second-order solvers need it.
     code : int, optional
         Number of the built-in loss in the compiled kernels.
-
-    See Also
-    --------
-    BilinearSum : takes one, or its name in `LOSSES`.
 
     References
     ----------
@@ -110,100 +113,98 @@ class Loss:
                 ) from None
             # Copies: loops would be compiled once more for views that cannot be written to.
             z, y = (np.array(np.broadcast_to(part, shape)) for part in (z, y))
-        flat = (np.ascontiguousarray(part).reshape(-1) for part in (z, y))
+        flat = [np.ascontiguousarray(part).reshape(-1) for part in (z, y)]
         if self.code is None:
-            return _elementwise(scalar)(*flat).reshape(z.shape)
-        return kernels.elementwise(which, self.code, *flat).reshape(z.shape)
+            found = _called(scalar, kernels.each, *flat)
+        else:
+            found = kernels.elementwise(which, self.code, *flat)
+        return found.reshape(z.shape)
 
     def __repr__(self) -> str:
         return self.name
 
 
-@remembered
-def as_compiled(scalar: Scalar) -> Any:
-    """Return a function (z, y) → number compiled by numba, or refuse one that is not to be compiled."""
-    # Here, so that the built-in losses can be imported without it.
+def by_address(function: Scalar) -> Any:
+    """Return a function (z, y) → number compiled by numba, with its ``address``; refuse what cannot be compiled.
+
+    What it holds of data outside may have changed since: once a run it is held against the function as it is.
+    """
+    run = current_run()
+    with _LOCK:
+        compiled, held = _KNOWN.pop(function, (None, None))
+        if compiled is None or ((run is None or run != held) and not _agree(function, compiled)):
+            compiled = _compiled(function)
+            if not _agree(function, compiled):
+                raise InvalidInputError(
+                    f"numba does not compute what the loss function {_name(function)} does in Python; write it so "
+                    "that it returns the same number for the same (z, y), by numbers, math and numpy alone."
+                )
+        _KNOWN[function] = compiled, run
+        for oldest in list(_KNOWN)[:-_KEPT]:
+            del _KNOWN[oldest]
+    return compiled
+
+
+def _compiled(function: Scalar) -> Any:
+    # Here, so that the built-in losses can be imported without numba.
     from numba import float64, njit, types
     from numba.core.errors import NumbaError
 
+    from rmopt.kernels.intrinsics import callable_by_address
+
     try:
-        named = [one for one in (scalar, *found_outside(scalar)) if is_dispatcher(one)]
-        for one in named:
-            # What was compiled before holds numbers that may be others by now.
-            if one.overloads and _holds_numbers(one):
-                one.recompile()
-        made: Any = scalar if is_dispatcher(scalar) else njit(nogil=True)(scalar)
+        made: Any = function if hasattr(function, "py_func") else njit(nogil=True)(function)
         if (float64, float64) not in made.overloads:
             made.compile((float64, float64))
-        found = made.overloads[float64, float64].signature.return_type
-        is_number = isinstance(found, types.Integer | types.Float | types.Boolean)
-        reason = "" if is_number else f"it returns {found}"
-        if any(compiled.lifted for one in (made, *named) for compiled in one.overloads.values()):
+        overload = made.overloads[float64, float64]
+        found = overload.signature.return_type
+        reason = (
+            "" if isinstance(found, types.Integer | types.Float | types.Boolean) else f"it returns {found}"
+        )
+        if overload.lifted:
             reason = "it goes back to Python by numba.objmode, where errors cannot be caught"
+        elif not reason:
+            return callable_by_address(made)
     except (NumbaError, TypeError, RuntimeError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if not line.startswith("Failed in")), type(error).__name__)
         if isinstance(error, RuntimeError):
             reason = f"it is compiled for other arguments than two of float64 alone ({reason})"
-    if reason:
-        raise InvalidInputError(
-            f"numba cannot make a loss of {getattr(scalar, '__name__', scalar)}: {reason.rstrip('.')}; write it as a "
-            "function of two numbers (z, y) that returns one and uses numbers, math and numpy alone."
-        )
-    return made
+    raise InvalidInputError(
+        f"numba cannot make a loss of {_name(function)}: {reason.rstrip('.')}; write it as a function of two numbers "
+        "(z, y) that returns one and uses numbers, math and numpy alone."
+    )
 
 
-def _holds_numbers(dispatcher: Any) -> bool:
-    """Return whether what the user has compiled names data, which are constants in it."""
-    if is_installed(dispatcher.py_func.__module__):
-        return False
-    return any(isinstance(one, DATA) for one in found_outside(dispatcher))
+def _agree(function: Scalar, compiled: Any) -> bool:
+    """Return whether a compiled function is the one that it was made of, where that returns finite numbers."""
+    plain, raised = np.full(len(_SCORES), np.nan), np.zeros(3)
+    with np.errstate(all="ignore"):
+        for i, (z, y) in enumerate(zip(_SCORES.tolist(), _TARGETS.tolist(), strict=True)):
+            with suppress(Exception):
+                plain[i] = function(z, y)
+    found = kernels.each(kernels.Own(compiled.address, raised.ctypes.data), _SCORES, _TARGETS)
+    known = np.isfinite(plain)
+    return bool(np.allclose(found[known], plain[known], rtol=1e-9, atol=0.0))
 
 
-@remembered
-def _elementwise(scalar: Scalar) -> Callable[[Array, Array], Array]:
-    from numba import njit
-
-    compiled = as_compiled(scalar)
-
-    @njit
-    def loop(z, y):  # type: ignore[no-untyped-def]
-        out = np.empty(z.shape[0])
-        for i in range(z.shape[0]):
-            out[i] = compiled(z[i], y[i])
-        return out
-
-    def few(z: Array, y: Array) -> Array:
-        return np.array([compiled(a, b) for a, b in zip(z.tolist(), y.tolist(), strict=True)], dtype=float)
-
-    # Compiling the loop is worth its time only for long arrays; a step of the reference engine is short.
-    return lambda z, y: (few if len(z) < FEW else loop)(z, y)
+def _called(function: Scalar, loop: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a compiled loop whose first argument is a function of (z, y); errors of the function are raised."""
+    compiled, raised = by_address(function), np.zeros(3)
+    try:
+        return loop(kernels.Own(compiled.address, raised.ctypes.data), *arguments)
+    finally:
+        if raised[2]:
+            function(*raised[:2].tolist())
 
 
 def with_slope(loss: Loss, loop: Callable[..., Any]) -> Callable[..., Any]:
     """Return a compiled loop, whose first argument is a loss, for this one; errors of its slope are raised."""
-    if loss.code is not None:
-        return partial(loop, loss.code)
-    raised, function = np.zeros(3), _by_address(loss.slope)
-    own = kernels.Own(function.address, raised.ctypes.data)
-
-    def run(*arguments: Any) -> Any:
-        try:
-            return loop(own, *arguments)
-        finally:
-            if raised[2]:
-                as_compiled(loss.slope)(*raised[:2])
-
-    # What the addresses are of stays as long as the loop.
-    run.function = function  # type: ignore[attr-defined]
-    return run
+    return partial(loop, loss.code) if loss.code is not None else partial(_called, loss.slope, loop)
 
 
-@remembered
-def _by_address(scalar: Scalar) -> Any:
-    from rmopt.kernels.addresses import callable_by_address
-
-    return callable_by_address(as_compiled(scalar))
+def _name(function: Scalar) -> str:
+    return getattr(function, "__name__", str(function))
 
 
 hinge, squared_hinge, logistic, squared, absolute = (

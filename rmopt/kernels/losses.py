@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import before_compiling, njit
 from rmopt.kernels.exponential import sigmoid, softplus
 
 HINGE, SQUARED_HINGE, LOGISTIC, SQUARED, ABSOLUTE = range(5)
@@ -138,3 +138,19 @@ class Own(NamedTuple):
 def slope_of(loss: int | Own, z: float, y: float) -> float:
     """Return the slope of a built-in loss, by its code, or of another one; for compiled loops."""
     raise NotImplementedError
+
+
+@before_compiling
+def _define() -> None:
+    from rmopt.kernels.intrinsics import define_slope
+
+    define_slope(slope_of, slope)
+
+
+@njit(cache=True, nogil=True)
+def each(own, z, y):
+    """Return what a function of (z, y) is for arrays of scores and targets."""
+    out = np.empty(z.shape[0])
+    for i in range(z.shape[0]):
+        out[i] = slope_of(own, z[i], y[i])
+    return out

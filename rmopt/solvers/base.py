@@ -11,20 +11,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+import rmopt
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, integer, optional, shown
-from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, packed, unpacked
 from rmopt.core.problem import Problem
+from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
-from rmopt.core.values import Value
+from rmopt.core.values import Value, written
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
-from rmopt.solvers.checkpoint import GIVEN, Saving, saving
+from rmopt.solvers.checkpoint import Checkpoint, Saver, difference, witness
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder, numbers_for
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
 from rmopt.solvers.threads import one_blas_thread
-from rmopt.solvers.world import ONE_PROCESS, World
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
@@ -32,15 +33,6 @@ PIECE_SECONDS = 0.1
 PLAIN = {int, float}
 
 StopRule = Callable[[Sequence[Mapping[str, Any]]], str | None]
-
-
-# What pymanopt and scipy call what a result has.
-OF_OTHERS = {
-    "cost": 'history[-1]["cost"], or problem.value(result.point)', "fun": 'history[-1]["cost"]',
-    "gradient_norm": 'history[-1]["gradient_norm"]', "log": "history", "x": "point", "iterations": "steps",
-    "nit": "steps", "time": "seconds", "stopping_criterion": "stopped_by", "message": "stopped_by",
-    "success": "converged",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +62,6 @@ class Result:
     See Also
     --------
     CertifiedResult : with a bound.
-    ConstrainedResult : with multipliers.
 
     Examples
     --------
@@ -93,11 +84,22 @@ class Result:
     converged: bool = False
     counts: dict[str, int] = field(default_factory=dict)
 
-    def __getattr__(self, name: str) -> Any:
-        if name in OF_OTHERS:
-            raise AttributeError(f"{type(self).__name__} has no {name}; take {OF_OTHERS[name]}.")
-        # Once more, for the error itself: it may be one within a property.
-        return super().__getattribute__(name)
+    @property
+    def cost(self) -> float:
+        """The cost at the last point, of solvers of whole gradients; others never see it: `problem.value(point)`."""
+        return self._last("cost")
+
+    @property
+    def gradient_norm(self) -> float:
+        """The length of the gradient at the last point, of solvers of whole gradients."""
+        return self._last("gradient_norm")
+
+    def _last(self, name: str) -> float:
+        if not self.history or name not in self.history[-1]:
+            raise MissingCapabilityError(
+                f"the solver did not evaluate the {name} as a whole; ask the problem, at result.point."
+            )
+        return float(self.history[-1][name])
 
 
 @contextmanager
@@ -151,8 +153,8 @@ class Solver(Value, ABC):
     keeps_single : bool
         Whether runs from a point of single precision stay in it; those of other solvers begin at it in double.
     not_identity : tuple of str
-        The attributes that may differ between a run and its continuation from a checkpoint: those of the budget, by
-        all their names, and of where it runs. All others are part of what the checkpoint belongs to.
+        The attributes that may differ between a run and its continuation from a checkpoint: those of the budget and
+        of where it runs. All others, as `repr` shows them, must be as they were.
 
     See Also
     --------
@@ -205,6 +207,12 @@ class Solver(Value, ABC):
             if value is not None
         }
         return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in plain.items())})"
+
+    def signature(self, apart: tuple[str, ...] = ()) -> dict[str, str]:
+        """Return class and attributes as text, without what a continuation may change, nor those `apart`."""
+        apart = (*self.not_identity, *apart)
+        held = {f"solver.{name}": written(value) for name, value in vars(self).items() if name not in apart}
+        return {"solver": type(self).__name__, **held}
 
     # What a solver is made of
 
@@ -273,7 +281,7 @@ class Solver(Value, ABC):
         """Return why a run cannot end at a point, or None."""
         return self.check_start(problem, point)
 
-    def _started(self, problem: Problem, initial_point: Any, rng: np.random.Generator) -> Any:
+    def _started(self, problem: Problem, initial_point: Any, rng: Any) -> Any:
         """Return the point where a run begins, in the precision of its steps."""
         start = self.start(problem, rng) if initial_point is None else initial_point
         start = in_precision(of_reals(start))
@@ -292,9 +300,9 @@ class Solver(Value, ABC):
             step,
         )
 
-    def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
-        """Return what a checkpoint belongs to, besides problem and start: names and values or fingerprints."""
-        return fingerprints(self, "solver", self.not_identity)
+    def witness(self, problem: Problem, work: Any, state: Any, seed: int) -> dict[str, float]:
+        """Return numbers by which a run that goes on from a checkpoint knows its problem again."""
+        return witness(problem, self.point(work, state), seed)
 
     def _world(self, problem: Problem) -> World:
         """Return the processes that run it together: those of the solver, or those of the cost."""
@@ -304,9 +312,9 @@ class Solver(Value, ABC):
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         """Return what must be the same in all processes, besides the arguments of a run."""
         return {
-            **fingerprints(self, "solver", self.not_identity),
+            **self.signature(),
             "budget": self.budget(problem),
-            "initial point": _known_by(initial_point),
+            "initial point": "random" if initial_point is None else written(arrays_of(initial_point)),
         }
 
     def conclude(self, result: Result, work: Any, state: Any) -> Result:
@@ -349,11 +357,13 @@ class Solver(Value, ABC):
         1 2.101
         2 0.0
         """
-        run = _Run(self, problem, initial_point, random_state, 0, stop)
-        yield run.state
-        while run.reason(run.measured()) is None and run.next_piece():
+        with running():
+            run = _Run(self, problem, initial_point, random_state, 0, stop)
             yield run.state
+            while run.reason(run.measured()) is None and run.next_piece():
+                yield run.state
 
+    @running()
     @one_blas_thread()
     def run(
         self,
@@ -362,7 +372,7 @@ class Solver(Value, ABC):
         *,
         random_state: int | np.random.Generator | None = None,
         recorder: Recorder | None = None,
-        checkpoint: Saving | Path | str | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
         stop: StopRule | None = None,
         first_step: int = 0,
     ) -> Result:
@@ -377,9 +387,9 @@ class Solver(Value, ABC):
             Equal integers give equal bits.
         recorder : Recorder, optional
             What to measure on the way, and whether to draw a progress bar.
-        checkpoint : path, Checkpoint or SharedCheckpoint, optional
+        checkpoint : path or Checkpoint, optional
             Save on the way, and resume when the file is there already, with its seed where `random_state` is None.
-            The budget may then be larger than before. In several processes a path is that of a `SharedCheckpoint`.
+            The budget may then be larger than before.
         stop : Stop or callable, optional
             A criterion such as `MaxSeconds`, besides the solver's own end; one with `GradientNorm` takes the place of
             a `tol` that was not given. It sees the rows after each measurement and returns a reason to stop, or None.
@@ -408,10 +418,6 @@ class Solver(Value, ABC):
         return run.whole()
 
 
-def _known_by(initial_point: Any) -> str:
-    return "random" if initial_point is None else fingerprint(arrays_of(initial_point))
-
-
 class _Run:
     """One run of a solver: its state, the step where it is, and the time that it took so far."""
 
@@ -430,7 +436,7 @@ class _Run:
         self.stop = optional(callable_of)("stop", stop)
         solver = solver.beside(self.stop)
         world = solver._world(problem)
-        checkpoint: Saving | None = optional(saving, world)("checkpoint", saved)
+        checkpoint = None if saved is None else Saver("checkpoint", saved, world)
         self.first = first_step = integer("first_step", first_step)
         self.solver, self.problem, self.checkpoint = solver, problem, checkpoint
         self.recorder = Recorder() if recorder is None else recorder
@@ -451,19 +457,19 @@ class _Run:
             seed = world.first(seed)
         self.seed = seed
         self.work = solver.prepare(problem, seed, first_step)
-        start = solver._started(problem, initial_point, generator(seed, Stream.POINT))
+        rng = generator(seed, Stream.POINT) if initial_point is None else None
+        start = solver._started(problem, initial_point, rng)
         self.last = first_step + solver.budget(problem)
         self.check_every = solver.check_every(problem)
-        self.identity = {} if checkpoint is None else self._identity(initial_point)
         self.step, self.seconds = first_step, 0.0
         with finite_numbers(first_step):
             self.state = solver.begin(self.work, start)
-        del initial_point, start
         self.rows: list[dict[str, Any]] = []
         # Those of what the solver observed last, which were found to be no others' and to name numbers.
         self.names: set[str] = set()
         if checkpoint is not None:
-            self._resume()
+            self._resume(coarseness_of(start))
+        del initial_point, start
         # No steps: compiled loops are loaded or compiled before the clock starts.
         self.state = solver.advance(self.work, self.state, 0)
         self.observes = bool(solver.observe(self.work, self.state))
@@ -484,7 +490,7 @@ class _Run:
                 planned.append(recorder.next_after(int(planned[-1])))
             if ({*planned[:-1]} ^ {row["step"] for row in rows}) - {step, self._asked_at()}:
                 raise InvalidInputError(
-                    f"the checkpoint {getattr(checkpoint, 'path', checkpoint)} was measured at other steps than this "
+                    f"the checkpoint {checkpoint and checkpoint.path} was measured at other steps than this "
                     "run plans for its criterion; take the same max_iter and recorder, or choose another path."
                 )
         recorder.begin(step, self.last, rows)
@@ -492,7 +498,6 @@ class _Run:
             # What cannot be saved is told before work starts.
             solver.pack(self.work, self.state)
         savable = checkpoint is not None and checkpoint.pause_after(step) == np.inf
-        last_save = time.monotonic()
         try:
             with Interrupts(savable) as interrupts:
                 if self.measures and not recorder.rows:
@@ -509,9 +514,8 @@ class _Run:
                         if interrupts.pending is not None:
                             self._save()
                             interrupts.deliver()
-                        elif checkpoint.due(self.step, time.monotonic() - last_save):
+                        elif checkpoint.due(self.step):
                             self._save()
-                            last_save = time.monotonic()
                 if early is not None and self.measures and recorder.rows[-1]["step"] < self.step:
                     self.measured()
                 point = self._point()
@@ -638,32 +642,27 @@ class _Run:
 
     def _save(self) -> None:
         if self.checkpoint is not None:
-            about = {"identity": self.identity, "step": self.step, "seconds": self.seconds}
-            about["rows"] = self.recorder.rows
-            self.checkpoint.save(self.solver.pack(self.work, self.state), about)
+            self.checkpoint.save(
+                self.solver.pack(self.work, self.state), self.told, self.step, seconds=self.seconds,
+                rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
+            )  # fmt: skip
 
-    def _identity(self, initial_point: Any) -> dict[str, Any]:
-        """Return what a checkpoint belongs to: names and values or fingerprints."""
-        problem, seed, first = self.problem, self.seed, self.first
-        return {
-            GIVEN: getattr(self.checkpoint, GIVEN, None),
-            "seed": seed,
-            "first_step": first,
-            **fingerprints(problem.manifold, "manifold"),
-            **fingerprints(problem.cost, "cost"),
-            # Behind the cost: estimators make it from the data.
-            "initial point": _known_by(initial_point),
-            **self.solver.identity(problem, seed, first),
-        }
+    def _witness(self, state: Any) -> dict[str, float]:
+        return self.solver.witness(self.problem, self.work, state, self.seed)
 
-    def _resume(self) -> None:
+    def _resume(self, coarseness: float) -> None:
         """Go on from the checkpoint, where there is one: its state is held against a fresh one of the run."""
         assert self.checkpoint is not None
-        saved = self.checkpoint.load(self.identity)
+        tag, where = self.checkpoint.plan.tag, f"the checkpoint {self.checkpoint.path}"
+        self.told = {
+            **(tag if isinstance(tag, dict) else {"tag": tag}), "seed": self.seed, "first step": self.first,
+            **self.solver.signature(), "manifold": written(self.problem.manifold), "rmopt": rmopt.__version__,
+        }  # fmt: skip
+        self.begun = self._witness(self.state)
+        saved = self.checkpoint.load(self.told)
         if saved is None:
             return
         arrays, about = saved
-        where = f"the checkpoint {getattr(self.checkpoint, 'path', self.checkpoint)}"
         done, budget = about["step"] - self.first, self.last - self.first
         try:
             state = self.solver.unpack(self.work, arrays, self.state)
@@ -673,6 +672,16 @@ class _Run:
             raise StorageError(
                 f"{where} does not hold a state of this run: {error}. Delete it or choose another path."
             ) from error
+        for place, saved_numbers, now in (
+            ("at the start", about["witness"][0], self.begun),
+            ("where it stands", about["witness"][1], self._witness(state)),
+        ):
+            found = difference(saved_numbers, now, self.begun, coarseness)
+            if found is not None:
+                raise InvalidInputError(
+                    f"{where} belongs to another run: {place} {found}. Restore the data, the code or the start of "
+                    "then, delete it, or choose another path."
+                )
         if done > budget:
             raise InvalidInputError(
                 f"{where} has done {done} steps, more than the budget of {budget}; choose a "

@@ -27,11 +27,6 @@ class LineSearchSolver(GradientSolver):
     --------
     GradientDescent : one direction and step length, and so are `ConjugateGradient` and `LBFGS`.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> import numpy as np
@@ -42,7 +37,7 @@ class LineSearchSolver(GradientSolver):
     >>> minus_captured = autograd_cost(lambda U: -0.5 * ((A @ U) * U).sum())
     >>> solver = LineSearchSolver(Conjugate("dai-yuan"), StrongWolfe(flatness=0.1))
     >>> result = solver.run(Problem(Grassmann(10, 2), minus_captured), random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, -8.5)
     """
 
@@ -54,11 +49,9 @@ class LineSearchSolver(GradientSolver):
     )
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
-        return work.first(
-            point,
-            lambda state: self.direction.begin(work, state),
-            lambda state: self.step_length.begin(work, state),
-        )
+        state = work.first(point)
+        memory, search = self.direction.begin(work, state), self.step_length.begin(work, state)
+        return state._replace(memory=memory, search=search)
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         rule, point = self.direction, state.point
@@ -68,7 +61,7 @@ class LineSearchSolver(GradientSolver):
         # Short gradients are off the tangent space by their rounding, which a long step would multiply.
         short = work.flat and state.norm < 1e6 * work.rounding
         if short or (work.is_extrinsic and direction is not downhill):
-            direction = work.to_tangent(point, direction)
+            direction = work.manifold.to_tangent_space(point, direction)
         steepest = direction is downhill and precondition is None
         slope = -(state.norm**2) if steepest else float(work.inner(point, state.gradient, direction))
         again = not slope < 0.0 and direction is not downhill
@@ -129,7 +122,7 @@ class GradientDescent(LineSearchSolver):
     >>> from rmopt.solvers import GradientDescent
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = GradientDescent().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 
@@ -167,7 +160,7 @@ class ConjugateGradient(LineSearchSolver):
     >>> from rmopt.solvers import ConjugateGradient
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = ConjugateGradient().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 
@@ -206,7 +199,7 @@ class LBFGS(LineSearchSolver):
     >>> from rmopt.solvers import LBFGS
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = LBFGS().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 

@@ -1,48 +1,39 @@
 """Several workers that learn one model: local steps in threads or processes, and every so many steps their mean."""
 
-from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import instance, integer, number, one_of
-from rmopt.core.identity import fingerprint, fingerprints
+from rmopt.core.arguments import instance, integer, number
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
+from rmopt.core.world import ONE_PROCESS, World
+from rmopt.costs.shards import Shards
 from rmopt.engines.base import Engine
-from rmopt.engines.factor_means import (
-    Each,
-    Pairs,
-    Swap,
-    averaged,
-    blended,
-    blended_by_two,
-    merged,
-    merged_by_two,
-)
-from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState, GeneralGauge
+from rmopt.engines.factor_means import Pairs, blended, completed, merged
+from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState
 from rmopt.errors import DivergedError, InvalidInputError
-from rmopt.kernels.steps import Counters
 from rmopt.manifolds.means import mean_on
-from rmopt.solvers.ahead import Ahead
 from rmopt.solvers.base import Result
-from rmopt.solvers.samplers import Sampler, is_pure
+from rmopt.solvers.checkpoint import witness
+from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.scheduled import Schedule, ScheduledSolver
-from rmopt.solvers.shards import Shards
 from rmopt.solvers.step_sizes import StepSize
-from rmopt.solvers.threads import Crew, one_blas_thread
-from rmopt.solvers.world import ONE_PROCESS, Deal, World, tree_of
-
-MEANS = ("factors", "projected")
+from rmopt.solvers.threads import in_threads, one_blas_thread
 
 
 class Parallel(ScheduledSolver):
     """Train one model with several workers: each takes its own steps, and every so many all go on from their mean.
+
+    Compiled steps on matrices of low rank meet at the mean of their factors where all came by steps from the same.
+    It differs from the nearest matrix of the rank to the mean of the matrices by products of two moves since, and
+    takes a third of the time. Others meet at the projected mean; so do all at first, and where a run ends between
+    means.
 
     The solver's budget of steps is divided among the workers, which run in threads: compiled steps hold no lock, so
     that they run on as many cores. In a `world` of several processes each has some of the workers, and all call `run`
@@ -65,14 +56,9 @@ class Parallel(ScheduledSolver):
         mean; a number a little below that of the workers wins them back.
     outer_step : float
         How far to go from the last mean towards the next one; above 1 it goes beyond.
-    mean : {"factors", "projected"}
-        Of compiled steps on matrices of low rank the mean of the factors, which differs from the projected one by
-        products of two moves since the last mean, and takes a third of its time; or always the projected one, which
-        others have anyway, as have all at first and after one made its factors anew. Where a run ends between means,
-        its result is a projected one.
     world : World, optional
         `MPIWorld()` for the processes that ``mpiexec`` started; unless given, this process alone. In several
-        processes a checkpoint is a path or a `SharedCheckpoint`, a criterion goes by steps (no `MaxSeconds`), and the
+        processes a criterion goes by steps (no `MaxSeconds`), and the
         updates in a row are those of the workers of its process. All give the same start, seed and parameters.
 
     Raises
@@ -118,7 +104,6 @@ class Parallel(ScheduledSolver):
         first: int = 250,
         step_factor: float = 1.0,
         outer_step: float = 1.0,
-        mean: str = "factors",
         world: World | None = None,
     ) -> None:
         self.solver = instance("solver", solver, ScheduledSolver, "a solver with a schedule, such as SGD")
@@ -135,7 +120,6 @@ class Parallel(ScheduledSolver):
         self.first = integer("first", first, 1)
         self.step_factor = number("step_factor", step_factor, above=0)
         self.outer_step = number("outer_step", outer_step, above=0)
-        self.mean = one_of("mean", mean, MEANS)
         self.max_iter = -(-solver.max_iter // self.workers)
         self.step_size = solver.step_size
         self.world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
@@ -147,58 +131,38 @@ class Parallel(ScheduledSolver):
     def budget(self, problem: Problem) -> int:
         return -(-self.solver.budget(problem) // self.workers)
 
-    def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
+    def signature(self, apart: tuple[str, ...] = ()) -> dict[str, str]:
         # Their own budget may be larger the next time, as that of any solver may.
-        workers = self.solver.identity(problem, seed, first_step)
-        return super().identity(problem, seed, first_step) | {
-            f"workers' {name}": one for name, one in workers.items()
-        }
+        workers = {f"workers' {name}": value for name, value in self.solver.signature().items()}
+        return super().signature(apart) | workers
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         found = super()._alike(problem, initial_point)
-        found |= fingerprints(self.solver, "workers' solver", self.solver.not_identity)
         if not isinstance(problem.cost, Shards):
-            found["the cost (Shards, where data were dealt)"] = fingerprint(problem.cost, "cost")
+            point = problem.manifold.random_point(np.random.default_rng(0))
+            numbers = {name: f"{value:.6g}" for name, value in witness(problem, point, 0).items()}
+            found["the cost (Shards, where data were dealt)"] = str(numbers)
         return found
 
     def engine(self, problem: Problem) -> Engine:
         here = self.world.mine(self.workers)
-        own = tuple(self.solver.engine(one) for one in self._shares(problem, here))
-        manifold, first = problem.manifold, min(self.first, self.every)
-        gauged = all(isinstance(one, GaugedEngine) for one in own)
-        meeting = AtFactors(own[0].gauge, manifold.rank) if gauged else AtPoints(manifold)  # type: ignore[attr-defined]
-        sizes = self._sizes(problem)
+        engines = tuple(self.solver.engine(share) for share in self._shares(problem, here))
+        gauges = [engine.gauge if isinstance(engine, GaugedEngine) else None for engine in engines]
         return ParallelEngine(
-            own, meeting, first, self.every, self.outer_step, self.workers, self.world, sizes,
-            by_factors=self.mean == "factors",
+            engines, problem.manifold, None if None in gauges else gauges[0], min(self.first, self.every), self.every,
+            self.outer_step, self._sizes(problem), self.world,
         )  # fmt: skip
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
         work = super().prepare(problem, seed, first_step)
         work.engine = replace(work.engine, origin=first_step)  # type: ignore[type-var]
-        samplers = work.sampler.samplers  # type: ignore[attr-defined]
-        if len(samplers) > 1 and all(map(is_pure, samplers)):
-            # Workers would wait for what is drawn for all of them.
-            work.ahead = Ahead()
         return work
 
     def sampler_for(self, problem: Problem) -> Sampler:
-        here, given = self.world.mine(self.workers), getattr(problem.cost, "samplers", None)
-        own = [self.solver.sampler_for(one) for one in self._shares(problem, here)]
-        own = [given[worker] for worker in here] if given else own
-        # Draws lie side by side, as wide for one worker as for another.
-        taken = getattr(self.solver, "batch_size", own[0].batch_size)
-        if other := sorted({sampler.batch_size for sampler in own} - {taken}):
-            raise InvalidInputError(
-                f"samplers draw {' and '.join(map(str, other))} terms a step, and batch_size = {taken}; make it one."
-            )
-        sizes = {sampler.block_size for sampler in own}
-        if len(sizes) > 1:
-            raise InvalidInputError(
-                f"the samplers of the workers draw blocks of {' and '.join(map(str, sorted(sizes)))} steps; deal as "
-                "many terms to each worker, or give samplers whose blocks are alike, such as Uniform."
-            )
-        return EachForItself(own, self.workers, here)
+        here = self.world.mine(self.workers)
+        return EachForItself(
+            [self.solver.sampler_for(share) for share in self._shares(problem, here)], self.workers, here
+        )
 
     def _shares(self, problem: Problem, here: list[int]) -> list[Problem]:
         """Return the problem of each worker here: all have the same data, unless these were dealt."""
@@ -212,13 +176,14 @@ class Parallel(ScheduledSolver):
             )
         return [replace(problem, cost=own) for own in cost.costs.values()]
 
-    def _sizes(self, problem: Problem) -> list[int] | None:
-        """Return how many terms each worker has; None where they have the same, or do not know."""
-        if not isinstance(problem.cost, Shards):
-            return None
-        own = {worker: cost.n_terms for worker, cost in problem.cost.costs.items()}
-        found = {worker: n for part in self.world.everywhere(own) for worker, n in part.items()}
-        return None if None in found.values() else [found[worker] for worker in range(self.workers)]
+    def _sizes(self, problem: Problem) -> list[int]:
+        """Return for how much each worker counts: for its terms, where data were dealt and all know their number."""
+        sizes: dict[int, int | None] = {}
+        if isinstance(problem.cost, Shards):
+            here = {worker: cost.n_terms for worker, cost in problem.cost.costs.items()}
+            sizes = {worker: n for part in self.world.everywhere(here) for worker, n in part.items()}
+        known = [sizes.get(worker) for worker in range(self.workers)]
+        return [1] * self.workers if None in known else known  # type: ignore[return-value]
 
     def conclude(self, result: Result, work: Any, state: Any) -> Result:
         """Return the result with the updates of all processes."""
@@ -229,27 +194,25 @@ class Parallel(ScheduledSolver):
 
 
 class EachForItself(Sampler):
-    """The draws of several workers, each with random numbers of its own; a step and a worker are a row of the result.
+    """The draws of some of the workers, each with random numbers of its own: an array (steps, workers, terms)."""
 
-    Parameters
-    ----------
-    samplers : list of Sampler
-        Of the workers for which terms are drawn here.
-    workers : int
-    mine : list of int
-        The numbers of these workers.
-    """
-
-    def __init__(self, samplers: list[Sampler], workers: int, mine: list[int]) -> None:
-        self.samplers, self.workers, self.mine = samplers, workers, mine
-        first = samplers[0]
-        self.block_size, self.stream = first.block_size, first.stream
+    def __init__(self, samplers: list[Sampler], workers: int, here: list[int]) -> None:
+        self.samplers, self.workers, self.here = samplers, workers, here
+        self.block_size, self.stream = samplers[0].block_size, samplers[0].stream
         self.batch_size = sum(sampler.batch_size for sampler in samplers)
+        if len({(sampler.block_size, sampler.batch_size) for sampler in samplers}) > 1:
+            raise InvalidInputError(
+                "the samplers of the workers draw blocks or batches of different sizes; deal as many terms to each "
+                "worker, or give a sampler whose blocks are alike, such as Uniform."
+            )
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         each = rng.spawn(self.workers) if self.workers > 1 else [rng]
-        own = zip(self.samplers, self.mine, strict=True)
-        drawn = [np.asarray(sampler.draw(each[worker], start, size)) for sampler, worker in own]
+        drawn = in_threads(
+            lambda sampler, worker: np.asarray(sampler.draw(each[worker], start, size)),
+            self.samplers,
+            self.here,
+        )
         shapes = {part.shape for part in drawn}
         if len(shapes) > 1 or any(len(shape) != 2 or shape[0] != size for shape in shapes):
             raise InvalidInputError(
@@ -272,129 +235,22 @@ class Stretched(StepSize):
         return self.factor * self.rule(self.workers * np.asarray(t))
 
 
-class AtPoints:
-    """Workers bring the points of their engines, and the mean is that of the manifold (see `projected_mean`)."""
-
-    # How two processes make the mean of a pair together (see `World.joined`); None: each makes it.
-    deal: Deal | None = None
-
-    def __init__(self, manifold: Manifold) -> None:
-        self.mean: Callable[[list[Any], Array], Any] = mean_on(manifold)
-
-    def seen(self, engine: Engine, state: Any) -> Any:
-        """Return what a worker would bring, to be used up; its state is not changed."""
-        return engine.dump(state)
-
-    def brought(self, engine: Engine, state: Any) -> Any:
-        """Return what a worker brings; its state may be used up."""
-        return self.seen(engine, state)
-
-    def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each) -> Iterable[Any]:
-        """Return the means of pairs, which may be used up; `each` maps functions, in threads say."""
-        return each(lambda task: self.mean(*task), list(zip(pairs, weights, strict=True)))
-
-    def taken(self, engine: Engine, state: Any, mean: Any, place: int) -> Any:
-        """Return the state in which a worker goes on from a projected mean, and which says which one it was."""
-        return engine.moved(state, mean)
-
-    def point(self, mean: Any) -> Any:
-        """Return the point that a mean is."""
-        return mean
-
-    def came_from(self, own: Sequence[Any]) -> int:
-        """Return the number of the projected mean from which all workers here came by steps and means of factors.
-
-        Any other number where they came from elsewhere.
-        """
-        return -1
-
-
-class AtFactors(AtPoints):
-    """Workers bring factors with the inverses of their Gram matrices, and leave with such: nothing is factorised."""
-
-    def __init__(self, gauge: Gauge, rank: int) -> None:
-        self.gauge, self.rank = gauge, rank
-        # Of one side there is nothing to deal.
-        self.deal = self._dealt if isinstance(gauge, GeneralGauge) else None
-
-    def seen(self, engine: Any, state: Any) -> Any:
-        return self.brought(engine, _copied(state))
-
-    def brought(self, engine: Engine, state: Any) -> Any:
-        return engine.handed_over(state).factors
-
-    def joined(self, pairs: Pairs, weights: Sequence[Array], each: Each) -> Iterable[Any]:
-        return merged(self.gauge, pairs, weights, self.rank, each) if pairs else []
-
-    def _dealt(self, own: Any, place: int, counts: tuple[int, int], swap: Swap) -> Any:
-        return merged_by_two(self.gauge, own, place, _weights(counts), self.rank, swap)
-
-    def taken(self, engine: Engine, state: Any, mean: Any, place: int) -> Any:
-        return self._from(engine, state, mean, place, self.gauge.fresh_counters(mean))
-
-    def _from(self, engine: Engine, state: Any, mean: Any, place: int, counters: Counters) -> Any:
-        for own, part in zip(state.factors, mean, strict=True):
-            if own is not part:
-                np.copyto(own, part)
-        counters.counts[0] = state.updates
-        return engine.taken_over(GaugedState(state.factors, counters, state.steps, place))
-
-    def point(self, mean: Any) -> Any:
-        return self.gauge.point_of(mean, self.rank)
-
-    def came_from(self, own: Sequence[Any]) -> int:
-        # A worker that made its factors anew counts it.
-        numbers = {state.renewals for state in own}
-        return numbers.pop() if len(numbers) == 1 else -1
-
-    def averaged(
-        self, engine: "ParallelEngine", state: "ParallelState", ends: Sequence[Any]
-    ) -> "ParallelState":
-        """Return the state in which all go on from the mean of their factors, which all came from the same."""
-        world, shares, crew = engine.world, engine.shares, engine.crew
-        many, tree = list(ends), []
-        if world.size > 1:
-
-            def join(pairs: Pairs, counts: Sequence[tuple[int, int]]) -> list[Any]:
-                return blended(pairs, [*map(_weights, counts)], crew.each)
-
-            def deal(own: Any, place: int, counts: tuple[int, int], swap: Swap) -> Any:
-                return blended_by_two(own, place, _weights(counts), swap)
-
-            numbered = dict(zip(world.mine(len(shares)), ends, strict=True))
-            many = [world.joined(numbered, len(shares), join, shares, deal if self.deal else None)]
-        else:
-            tree = [(low, high, _weights(counts)) for low, high, counts in tree_of(shares)]
-        found, sizes = averaged(self.gauge, many, tree, self.rank, crew, engine.outer_step, state.before)
-        # Hardly anything is copied then, unless one mean is for many.
-        means = found[: len(many)] if world.size == 1 else found[:1] * len(ends)
-        own = [
-            self._from(one, worker, mean, state.place, Counters(np.zeros(2, dtype=np.int64), sizes.copy()))
-            for one, worker, mean in zip(engine.engines, state.own, means, strict=True)
-        ]
-        return replace(state, own=own, before=found[len(many) :])
-
-
-def _weights(counts: tuple[int, int]) -> Array:
-    return np.array(counts) / sum(counts)
-
-
 @dataclass
 class ParallelState:
-    """Where each worker stands, and counters.
+    """Where each worker here stands, and counters.
 
-    `before` holds the last mean, in the form in which workers meet, where an outer step will lead away from it, and
-    `place` is the number of the last projected one: 0 at the start.
+    `before` holds the last mean where an outer step will lead away from it; `together` says that all went on from the
+    same factors.
     """
 
     own: list[Any]
     before: list[Any]
     steps: int = 0
-    place: int = 0
+    together: bool = False
 
     @property
     def updates(self) -> int:
-        """Steps of all workers that moved."""
+        """Steps of the workers here that moved."""
         return sum(state.updates for state in self.own)
 
 
@@ -406,160 +262,165 @@ class ParallelEngine(Engine):
     ----------
     engines : tuple of Engine
         One for each worker of this process.
-    meeting : AtPoints
-        How they meet.
+    manifold : Manifold
+    gauge : Gauge or None
+        That of all engines: workers then meet as factors, and as points otherwise.
     first, every : int
         Steps before the first mean, and the most between means.
     outer_step : float
-    workers : int
-        Of all processes.
+    shares : list of int
+        For how much each worker of all processes counts in the mean.
     world : World
-    sizes : list of int or None
-        For how much each worker counts in the mean; all for as much where it is None.
     origin : int
         Steps before those that a state counts: where workers meet follows from all.
-    by_factors : bool
-        Whether workers whose factors came from the same meet at the mean of these.
     """
 
     engines: tuple[Engine, ...]
-    meeting: AtPoints
+    manifold: Manifold
+    gauge: Gauge | None
     first: int
     every: int
     outer_step: float
-    workers: int
+    shares: list[int]
     world: World
-    sizes: list[int] | None = None
     origin: int = 0
-    by_factors: bool = True
 
-    @cached_property
-    def crew(self) -> Crew:
-        """The threads of the workers."""
-        return Crew(len(self.engines))
+    def __post_init__(self) -> None:
+        # Says what has no mean.
+        mean_on(self.manifold)
 
     def load(self, point: Any) -> ParallelState:
-        own = self.crew.each(lambda engine: engine.load(point), self.engines)
-        before = self._before(lambda: self.engines[0].load(point))
-        return ParallelState(own, before)
+        own = in_threads(lambda engine: engine.load(point), self.engines)
+        return ParallelState(own, self._before(own[0]))
 
     @one_blas_thread()
     def advance(self, state: ParallelState, schedule: Array, etas: Array) -> ParallelState:
-        count, done = len(self.engines), 0
         if not len(etas):
-            # Compiles what the workers need.
+            # Compiles what the workers need, once.
             pairs = zip(self.engines, state.own, strict=True)
             return replace(state, own=[engine.advance(own, schedule, etas) for engine, own in pairs])
-        parts = np.reshape(schedule, (len(schedule), count, -1))
+        parts, done = np.reshape(schedule, (len(schedule), len(self.engines), -1)), 0
         with self.world.guard():
             while done < len(etas):
                 end = min(len(etas), done + self._next_mean(state.steps) - state.steps)
-                steps = state.steps + end - done
-                bring = self.meeting.brought if self._met(steps) else None
-                work = partial(_advanced, etas=etas[done:end], bring=bring)
-                ends = self.crew.each(work, self.engines, state.own, parts[done:end].swapaxes(0, 1))
-                state, done = replace(state, own=[own for own, _ in ends], steps=steps), end
-                if bring is not None:
-                    state = self._at_mean(state, [brought for _, brought in ends])
+                # Terms of other workers may lie between those of one.
+                terms = map(np.ascontiguousarray, parts[done:end].swapaxes(0, 1))
+                calls = zip(self.engines, state.own, terms, strict=True)
+                own = in_threads(lambda call, etas=etas[done:end]: call[0].advance(*call[1:], etas), calls)
+                state = replace(state, own=own, steps=state.steps + end - done)
+                state, done = self._at_mean(state) if self._met(state.steps) else state, end
         return state
 
     @one_blas_thread()
     def dump(self, state: ParallelState) -> Any:
         if self._alone or self._met(state.steps):
             return self.engines[0].dump(state.own[0])
-        seen = self.crew.each(self.meeting.seen, self.engines, state.own)
-        return self.meeting.point(self._mean(seen, deepcopy(state.before)))
+        copies = replace(
+            state, own=[*map(_copied, state.own)], before=[*map(_copied, state.before)], together=False
+        )
+        return self._point(self._mean(copies)[0])
 
     @one_blas_thread()
     def handed_over(self, state: ParallelState) -> Any:
         if not self._alone and not self._met(state.steps):
             with self.world.guard():
-                state = self._at_mean(state, self.crew.each(self.meeting.brought, self.engines, state.own))
+                state = self._at_mean(state)
         stands = self.engines[0].handed_over(state.own[0])
         return _with_updates(stands, int(self.world.total(state.updates)))
 
     def taken_over(self, state: Any) -> ParallelState | None:
-        own = []
-        for worker, engine in zip(self.world.mine(self.workers), self.engines, strict=True):
-            # The first worker of all counts the updates before.
-            known = 0 if worker else state.updates
-            own.append(engine.taken_over(_with_updates(_copied(state), known)))
-        if any(one is None for one in own):
-            return None
-        before = self._before(lambda: self.engines[0].taken_over(_copied(state)))
-        return ParallelState(own, before, state.steps)
+        # The first worker of all counts the updates before.
+        known = [0 if worker else state.updates for worker in self.world.mine(len(self.shares))]
+        copies = [_with_updates(_copied(state), updates) for updates in known]
+        own = [engine.taken_over(copy) for engine, copy in zip(self.engines, copies, strict=True)]
+        return (
+            None if any(one is None for one in own) else ParallelState(own, self._before(own[0]), state.steps)
+        )
 
-    def _before(self, fresh: Callable[[], Any]) -> list[Any]:
-        """Return from where the first outer step leads away: what a fresh state brings."""
-        return [] if self.outer_step == 1.0 else [self.meeting.brought(self.engines[0], fresh())]
-
-    def _met(self, steps: int) -> bool:
-        """Return whether the workers meet after so many steps; one that goes as far as its mean meets nobody."""
-        return not self._alone and (steps == 0 or self._next_mean(steps - 1) == steps)
+    def _before(self, state: Any) -> list[Any]:
+        """Return from where an outer step will lead away."""
+        return [] if self.outer_step == 1.0 else [_copied(self._brought(self.engines[0], state))]
 
     @property
     def _alone(self) -> bool:
         """Whether there is nobody to meet: one worker, which goes as far as its own mean."""
-        return self.workers == 1 and self.outer_step == 1.0
+        return len(self.shares) == 1 and self.outer_step == 1.0
+
+    def _met(self, steps: int) -> bool:
+        """Return whether the workers meet after so many steps."""
+        return not self._alone and (steps == 0 or self._next_mean(steps - 1) == steps)
 
     def _next_mean(self, steps: int) -> int:
         """Return the number of steps, above a given one, after which the workers meet again."""
         steps += self.origin
         at, gap = self.first, self.first
         while at <= steps and gap < self.every:
-            gap = min(self.every, max(self.first, at // max(1, self.workers - 1)))
+            gap = min(self.every, max(self.first, at // max(1, len(self.shares) - 1)))
             at += gap
         return at + max(0, (steps - at) // self.every + 1) * self.every - self.origin
 
-    def _at_mean(self, state: ParallelState, brought: list[Any]) -> ParallelState:
+    def _at_mean(self, state: ParallelState) -> ParallelState:
         """Return the state in which all workers go on from their mean."""
-        meeting, place = self.meeting, state.place + 1
-        # Factors of a start part most along its small singular values, and those of a point that was read are others.
-        nearly = self.by_factors and state.place == meeting.came_from(state.own) > 0
         try:
-            if isinstance(meeting, AtFactors) and self.world.least(int(nearly)):
-                return meeting.averaged(self, state, brought)
-            mean = self._mean(brought, state.before)
+            mean, together = self._mean(state)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
             raise DivergedError(
                 f"the run diverged at step {state.steps}, where workers met ({str(error).rstrip('.')}); take a "
                 "smaller step size.",
                 state.steps,
             ) from error
-        take = partial(meeting.taken, mean=mean, place=place)
-        own = self.crew.each(take, self.engines, state.own)
-        return replace(state, own=own, before=[mean][: len(state.before)], place=place)
+        own = in_threads(partial(self._from, mean=mean), self.engines, state.own)
+        before = [_copied(mean)] if state.before else []
+        return replace(state, own=own, before=before, together=together)
 
-    @property
-    def shares(self) -> list[int]:
-        """For how much each worker of all processes counts."""
-        return [1] * self.workers if self.sizes is None else self.sizes
+    def _mean(self, state: ParallelState) -> tuple[Any, bool]:
+        """Return where all workers meet, or where the outer step leads to; and whether it is one of factors."""
+        brought = in_threads(self._brought, self.engines, state.own)
+        # Factors of a start part most along its small singular values, and a worker may have made its own anew.
+        same = state.together and not any(one.renewals for one in state.own)
+        by_factors = self.gauge is not None and bool(self.world.least(int(same)))
 
-    def _mean(self, brought: list[Any], before: list[Any]) -> Any:
-        """Return the mean of what all workers bring, or where the outer step leads to from the last one."""
-        meeting, each = self.meeting, self.crew.each
-        ends = dict(zip(self.world.mine(self.workers), brought, strict=True))
+        def join(pairs: Pairs, counts: Sequence[tuple[int, int]]) -> list[Any]:
+            return self._joined(pairs, [np.array(count) / sum(count) for count in counts], by_factors)
 
-        def join(pairs: Pairs, counts: Sequence[tuple[int, int]]) -> Iterable[Any]:
-            return meeting.joined(pairs, [*map(_weights, counts)], each)
+        ends = dict(zip(self.world.mine(len(self.shares)), brought, strict=True))
+        mean = self.world.joined(ends, self.shares, join)
+        for last in state.before:
+            weights = np.array([self.outer_step, 1.0 - self.outer_step])
+            [mean] = self._joined([(mean, last)], [weights], by_factors)
+        if by_factors and self.gauge is not None:
+            mean = completed(self.gauge, mean, self.manifold.rank, in_threads)  # type: ignore[attr-defined]
+        return mean, self.gauge is not None
 
-        mean = self.world.joined(ends, self.workers, join, self.shares, meeting.deal)
-        for last in before:
-            weights = np.array([1.0 - self.outer_step, self.outer_step])
-            [mean] = meeting.joined([(last, mean)], [weights], each)
-        return mean
+    def _joined(self, pairs: Pairs, weights: list[Array], by_factors: bool) -> list[Any]:
+        """Return the means of pairs, which may be written over them."""
+        if self.gauge is None:
+            return in_threads(mean_on(self.manifold), pairs, weights)
+        if by_factors:
+            return blended(pairs, weights, in_threads)
+        return merged(self.gauge, pairs, weights, self.manifold.rank, in_threads)  # type: ignore[attr-defined]
 
+    def _brought(self, engine: Engine, state: Any) -> Any:
+        """Return what a worker brings; its state may be used up."""
+        return engine.dump(state) if self.gauge is None else engine.handed_over(state).factors
 
-def _advanced(
-    engine: Engine, state: Any, terms: Array, etas: Array, bring: Callable[[Engine, Any], Any] | None
-) -> tuple[Any, Any]:
-    """Return where steps lead, and what is brought from there; terms of other workers may lie between these."""
-    state = engine.advance(state, np.ascontiguousarray(terms), etas)
-    return state, None if bring is None else bring(engine, state)
+    def _from(self, engine: Engine, state: Any, mean: Any) -> Any:
+        """Return the state in which a worker goes on from a mean."""
+        if self.gauge is None:
+            return engine.moved(state, mean)
+        for own, part in zip(state.factors, mean, strict=True):
+            if own is not part:
+                np.copyto(own, part)
+        counters = self.gauge.fresh_counters(mean)
+        counters.counts[0] = state.updates
+        return engine.taken_over(GaugedState(state.factors, counters, state.steps))
+
+    def _point(self, mean: Any) -> Any:
+        return mean if self.gauge is None else self.gauge.point_of(mean, self.manifold.rank)  # type: ignore[attr-defined]
 
 
 def _copied(state: Any) -> Any:
-    """Return a state in memory of its own."""
+    """Return a state, or what a worker brings, in memory of its own."""
     return unpacked(packed(state), state)
 
 

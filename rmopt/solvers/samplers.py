@@ -7,7 +7,7 @@ would have drawn.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -30,9 +30,6 @@ class Sampler(ABC):
         Number of terms in one step.
     stream : Stream
         Which numbers of a seed it draws.
-    pure : bool
-        Whether `draw` depends on its arguments alone, so that a thread may draw blocks before the run comes to them.
-        Each class says so for itself; a subclass of one that does says it again.
 
     See Also
     --------
@@ -60,7 +57,6 @@ class Sampler(ABC):
     block_size: int = 16_384
     batch_size: int = 1
     stream: Stream = Stream.SCHEDULE
-    pure: ClassVar[bool] = False
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
@@ -79,11 +75,6 @@ class Sampler(ABC):
         -------
         int array, shape (size, batch_size · term_width)
         """
-
-
-def is_pure(sampler: Sampler) -> bool:
-    """Return whether the class of a sampler itself says that draws depend on their arguments alone."""
-    return bool(vars(type(sampler)).get("pure", False)) and "draw" not in vars(sampler)
 
 
 class _OverTerms(Sampler):
@@ -132,8 +123,6 @@ class Uniform(_OverTerms):
     (4, 1)
     """
 
-    pure = True
-
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         return self._look_up(rng.integers(self.n_terms, size=(size, self.batch_size)))
 
@@ -162,8 +151,6 @@ class ShuffledEpochs(_OverTerms):
     >>> sorted(ShuffledEpochs(5).draw(np.random.default_rng(0), 0, 5).ravel().tolist())
     [0, 1, 2, 3, 4]
     """
-
-    pure = True
 
     def __init__(self, terms: int | Array, batch_size: int = 1) -> None:
         super().__init__(terms, batch_size)
@@ -198,8 +185,6 @@ class Cyclic(Sampler):
     >>> Cyclic(3).draw(np.random.default_rng(0), 0, 5).ravel().tolist()
     [0, 1, 2, 0, 1]
     """
-
-    pure = True
 
     def __init__(self, terms: int) -> None:
         self.n_terms = integer("number of terms", terms, 1)

@@ -1,5 +1,6 @@
 """Solvers that follow a schedule: a sampler draws terms, a rule draws step sizes, an engine does the steps."""
 
+import zlib
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,12 +8,10 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.problem import Problem
 from rmopt.core.streams import generator
 from rmopt.engines.base import Engine, diverged
 from rmopt.errors import DivergedError, InvalidInputError
-from rmopt.solvers.ahead import Ahead
 from rmopt.solvers.base import Solver
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.step_sizes import StepSize, watched
@@ -22,8 +21,7 @@ from rmopt.solvers.step_sizes import StepSize, watched
 class Schedule:
     """The engine of a run, and the terms and step sizes that it is given, which are drawn block by block.
 
-    Blocks are counted from the step `origin` on, which is not 0 where the terms of earlier steps were others. With
-    `ahead` the next ones are drawn while the steps of these are done, where the sampler allows it.
+    Blocks are counted from the step `origin` on, which is not 0 where the terms of earlier steps were others.
     """
 
     engine: Engine
@@ -33,52 +31,32 @@ class Schedule:
     first_step: int
     origin: int = 0
     last: int = 2**62
-    ahead: Ahead | None = None
-    # The blocks that were drawn last: their terms, and the step sizes of those that were asked for.
-    blocks: range = range(0)
-    drawn: Array = field(default_factory=lambda: np.empty((0, 1), dtype=int))
-    lengths: dict[int, Array] = field(default_factory=dict)
+    # The number of the block that was drawn last, its terms and its step sizes.
+    block: int = -1
+    drawn: tuple[Array, Array] = field(default_factory=lambda: (np.empty((0, 1), dtype=int), np.empty(0)))
 
     def at(self, step: int, most: int) -> tuple[Array, Array]:
-        """Return terms and step sizes from a step on: at most so many, and no more than are drawn by now."""
-        size = self.sampler.block_size
-        block = (step - self.origin) // size
-        if most > 0 and block not in self.blocks:
-            end = -(-(self.last - self.origin) // size)
-            found = [self.terms(block)] if self.ahead is None else self.ahead.taken(self.terms, block, end)
-            self.drawn = found[0] if len(found) == 1 else np.concatenate(found)
-            self.blocks, self.lengths = range(block, block + len(found)), {}
-        start, first = step - self._begin(self.blocks.start), step - self._begin(block)
-        count = max(0, min(most, self._begin(self.blocks.stop) - step))
-        asked = range(block, block - (-(first + count) // size)) if count else range(0)
-        for one in asked:
-            if one not in self.lengths:
-                self.lengths[one] = self._lengths(np.arange(self._begin(one), self._begin(one + 1)))
-        lengths = np.concatenate([np.empty(0), *(self.lengths[one] for one in asked)])
-        return self.drawn[start : start + count], lengths[first : first + count]
-
-    def _begin(self, block: int) -> int:
-        return self.origin + block * self.sampler.block_size
-
-    def terms(self, block: int) -> Array:
-        """Return the terms of a block."""
-        size, origin = self.sampler.block_size, self.origin
-        rng = generator(self.seed, self.sampler.stream, block, *([origin] if origin else []))
-        return self.sampler.draw(rng, block * size, size)
+        """Return terms and step sizes from a step on: at most so many, and no more than are drawn."""
+        block, start = divmod(step - self.origin, self.sampler.block_size)
+        if most > 0 and block != self.block:
+            self.block, self.drawn = block, self.draw(block)
+        terms, lengths = self.drawn
+        part = slice(start, start + most) if most > 0 else slice(0)
+        return terms[part], lengths[part]
 
     def draw(self, block: int) -> tuple[Array, Array]:
-        """Return the terms and step sizes of a block."""
-        return self.terms(block), self._lengths(np.arange(self._begin(block), self._begin(block + 1)))
-
-    def _lengths(self, steps: Array) -> Array:
-        """Return the step sizes of a block; a rule that ends with the budget is asked for no step beyond it."""
+        """Return the terms and step sizes of a block; a rule that ends with the budget is asked for no later step."""
+        size, origin = self.sampler.block_size, self.origin
+        rng = generator(self.seed, self.sampler.stream, block, *([origin] if origin else []))
+        terms = self.sampler.draw(rng, block * size, size)
+        steps = np.arange(origin + block * size, origin + (block + 1) * size)
         try:
-            return self.rule(steps)
+            return terms, self.rule(steps)
         except (InvalidInputError, IndexError):
             if (within := steps[steps < self.last]).size == len(steps):
                 raise
             # Whole blocks otherwise: the bits are the same then whatever the budget.
-            return np.concatenate([self.rule(within), np.zeros(len(steps) - len(within))])
+            return terms, np.concatenate([self.rule(within), np.zeros(len(steps) - len(within))])
 
 
 class ScheduledSolver(Solver):
@@ -147,14 +125,9 @@ class ScheduledSolver(Solver):
     def diverged(self, step: int) -> DivergedError:
         return diverged(step, self.step_size_rule()(np.array([step]))[0])
 
-    def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
-        # The engine draws nothing.
-        schedule = self._schedule(None, problem, seed, first_step)
-        return {
-            **super().identity(problem, seed, first_step),
-            **fingerprints(schedule.rule, "step-size rule"),
-            **fingerprints(schedule.sampler, "sampler"),
-            "draw of terms and step sizes": fingerprint(
-                schedule.draw(first_step // schedule.sampler.block_size)
-            ),
-        }
+    def witness(self, problem: Problem, work: Schedule, state: Any, seed: int) -> dict[str, float]:
+        with np.errstate(over="ignore"):
+            terms, lengths = work.draw(work.first_step // work.sampler.block_size)
+            total = float(lengths.sum())
+        drawn = {"checksum of drawn terms": float(zlib.crc32(np.ascontiguousarray(terms)))}
+        return super().witness(problem, work, state, seed) | drawn | {"sum of step sizes": total}

@@ -1,9 +1,8 @@
-"""Threads of BLAS: one, because how many share a sum decides how it is rounded; and threads that wait for work."""
+"""How many threads share a sum decides how it is rounded: BLAS has one; and functions that run in threads."""
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -55,42 +54,10 @@ def one_blas_thread() -> Iterator[None]:
                 _change(_limits.restore_original_limits)
 
 
-class Crew:
-    """Threads that wait for work from call to call, for to start them takes as long as some of it.
-
-    Parameters
-    ----------
-    count : int
-        That of the caller among them.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self._start()
-
-    def _start(self) -> None:
-        self._process, self._pool = os.getpid(), ThreadPoolExecutor(max(1, self.count - 1))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Crew, (self.count,)
-
-    def each(self, function: Callable[..., Any], *many: Iterable[Any]) -> list[Any]:
-        """Return what a function gives for each, as of `map`; where one fails all others have ended, too.
-
-        The thread that asks does the first one itself.
-        """
-        calls = list(zip(*many, strict=True))
-        tasks: list[Future[Any]] = []
-        try:
-            for others in calls[1:]:
-                tasks.append(self._begin(function, *others))
-            own = [function(*one) for one in calls[:1]]
-        finally:
-            wait(tasks)
-        return own + [task.result() for task in tasks]
-
-    def _begin(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        if self._process != os.getpid():
-            # A fork has none of the threads.
-            self._start()
-        return self._pool.submit(function, *arguments)
+def in_threads(function: Callable[..., Any], *many: Iterable[Any]) -> list[Any]:
+    """Return what a function gives for each, as `map` does, in as many threads; where one fails all have ended."""
+    calls = list(zip(*many, strict=True))
+    if len(calls) < 2:
+        return [function(*call) for call in calls]
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return list(threads.map(lambda call: function(*call), calls))

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from problems.data import Ratings, load
-from problems.subspace.scaled import _units
+from problems.subspace.als import _units
 from rmopt import Problem
 from rmopt.core import Parts
 from rmopt.costs import BilinearSum, OnFactors, squared

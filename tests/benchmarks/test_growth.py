@@ -24,7 +24,7 @@ from problems.coembedding import CoembeddingClassifier
 from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.costs import LogDetTriplet, hinge
-from rmopt.engines import choose_coordinate_engine
+from rmopt.engines.choose import choose_coordinate_engine
 from rmopt.kernels.row_column import EXACT
 from rmopt.manifolds import Grassmann, PositiveDefinite
 from rmopt.retractions import Additive

@@ -21,8 +21,8 @@ from timing import median
 from problems.coembedding import CoembeddingClassifier, MetricRegression
 from problems.coembedding.baselines import multilabel
 from problems.coembedding.cost import closed_form
+from problems.coembedding.estimators import minimise
 from problems.coembedding.regression_experiment import conic_metric
-from problems.coembedding.training import minimise
 from problems.data.sets import emotions, scene
 from rmopt import Problem
 from rmopt.core import StorageError

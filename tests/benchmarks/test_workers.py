@@ -24,8 +24,8 @@ from problems.data.text import informative_unit_rows
 from problems.loreta import with_workers
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, precision_at
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity, estimators
-from rmopt.solvers import SGD, Parallel
-from rmopt.solvers.threads import Crew
+from rmopt.solvers import SGD, Parallel, parallel
+from rmopt.solvers.threads import in_threads
 
 pytestmark = pytest.mark.skipif("RMOPT_DATA_HOME" not in os.environ, reason="RMOPT_DATA_HOME is not set.")
 
@@ -38,11 +38,11 @@ class LongestPath:
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-        self.workers, each = workers, Crew.each
+        self.workers = workers
         # CPU time of the longest shares, of all of them, and of the main thread meanwhile.
         self.longest, self.dealt, self.main = 0.0, 0.0, 0.0
 
-        def timed(crew: Crew, function: Any, *many: Any) -> Any:
+        def timed(function: Any, *many: Any) -> Any:
             shares = []
 
             def share(*arguments: Any) -> Any:
@@ -52,12 +52,12 @@ class LongestPath:
                 return found
 
             begun = time.thread_time()
-            found = each(crew, share, *many)
+            found = in_threads(share, *many)
             self.main += time.thread_time() - begun
             self.longest, self.dealt = self.longest + max(shares), self.dealt + sum(shares)
             return found
 
-        monkeypatch.setattr(Crew, "each", timed)
+        monkeypatch.setattr(parallel, "in_threads", timed)
 
     def of(self, work: Any) -> tuple[float, float]:
         """Return the length of the path, and the seconds of the clock."""

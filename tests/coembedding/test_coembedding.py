@@ -12,28 +12,25 @@ from coembedding_samples import REAL, Array, real, samples
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 from tabled import each_row
 
 from problems.coembedding import (
-    CalibratedLabelRanking,
     CoembeddingClassifier,
     CoembeddingClassifierCV,
     LinkPrediction,
     LinkPredictor,
     MultilabelCoembedding,
     OneVsRestCoembedding,
-    PairwiseInteractionTags,
     TagRanking,
     TagRecommender,
     coembedding_path,
 )
 from problems.coembedding.cost import smooth_hinge
+from problems.coembedding.estimators import checked_betas, local_optima, minimise
 from problems.coembedding.methods import measures
-from problems.coembedding.training import checked_betas, local_optima, minimise
 from problems.data.sets import digits_labels, emotions, scene
 from rmopt.costs import Trace
 from rmopt.solvers import RankIncremental
@@ -218,23 +215,13 @@ def test_cross_validation_of_the_weight() -> None:
 @each_row(
     ("call", "words"),
     [
-        (
-            lambda X, Y: CoembeddingClassifier(beta=-1.0).fit(X, Y),
-            "beta = -1.0 must be a number of at least 1e-100",
-        ),
-        (lambda X, Y: CoembeddingClassifier(max_rank=0).fit(X, Y), "max_rank = 0"),
-        (lambda X, Y: CoembeddingClassifier(growth="fast").fit(X, Y), "growth = 'fast'"),  # type: ignore[arg-type]
-        (lambda X, Y: CoembeddingClassifier().fit(X, Y[:5]), "inconsistent"),
-        (lambda X, Y: CoembeddingClassifier().fit(X * np.nan, Y), "NaN"),
         (lambda X, Y: CoembeddingClassifier().fit(X, np.zeros(len(X))), "1 class"),
         (lambda X, Y: CoembeddingClassifier().fit(X, X[:, 0]), "Unknown label type"),
         (lambda X, Y: MultilabelCoembedding(X, 2 * Y), "table of 0 and 1"),
         (lambda X, Y: MultilabelCoembedding(X, Y[:5]), "0 and 1, 80 rows"),
-        (lambda X, Y: MultilabelCoembedding(X * np.inf, Y), "NaN or infinity"),
+        (lambda X, Y: MultilabelCoembedding(X * np.inf, Y), "finite numbers"),
         (lambda X, Y: OneVsRestCoembedding(X, 2 * Y), "table of 0 and 1"),
         (lambda X, Y: OneVsRestCoembedding(X, Y, "hinge"), "loss = 'hinge' is unknown"),
-        (lambda X, Y: CoembeddingClassifier(loss="softmx").fit(X, Y), "did you mean 'softmax'"),
-        (lambda X, Y: CoembeddingClassifierCV(loss=None).fit(X, Y), "loss = None"),
         (lambda X, Y: coembedding_path(X, Y, ()), "at least one"),
         (lambda X, Y: checked_betas([1.0, 0.0]), "positive"),
         (lambda X, Y: TagRanking([[0, 0]]), "user, item and tag"),
@@ -242,16 +229,11 @@ def test_cross_validation_of_the_weight() -> None:
         (lambda X, Y: TagRanking([[0, 0, 3]], (1, 1, 2)), "must be at least"),
         (lambda X, Y: TagRanking([[0, 0, 0], [0, 0, 1]]), "nothing to rank"),
         (lambda X, Y: TagRecommender().fit(X[:, :3], Y[:, 0]), "two columns"),
-        (lambda X, Y: TagRecommender(beta=0.0).fit([[0, 0], [1, 0]], [0, 1]), "at least 1e-100"),
-        (lambda X, Y: TagRecommender(n_tags=0).fit([[0, 0], [1, 0]], [0, 1]), "n_tags = 0"),
-        (lambda X, Y: PairwiseInteractionTags(rank=0).fit([[0, 0], [1, 0]], [0, 1]), "rank = 0"),
         (lambda X, Y: LinkPrediction(X, [[0, 0]], [1]), "two different objects"),
         (lambda X, Y: LinkPrediction(X, [[0, 1]], [1, 0]), "two columns"),
         (lambda X, Y: LinkPrediction(X, [[0, 99]], [1]), "from 0 to 79"),
         (lambda X, Y: LinkPredictor().fit(X, np.eye(3)), "symmetric 80 × 80 table"),
         (lambda X, Y: LinkPredictor().fit(X, np.zeros((80, 80))), "with a link and some without"),
-        (lambda X, Y: LinkPredictor(negatives=0.0).fit(X, np.eye(80)), "negatives = 0.0"),
-        (lambda X, Y: CalibratedLabelRanking(LogisticRegression()).fit(X, X), "0 and 1"),
     ],
 )
 def test_bad_input_is_named(call: Any, words: str) -> None:

@@ -10,7 +10,7 @@ import scipy.linalg
 from regression_runs import Array
 
 from problems.coembedding import MultilabelCoembedding, TagRecommender
-from problems.coembedding.training import minimise
+from problems.coembedding.estimators import minimise
 from rmopt.linalg import leading_eigh
 from rmopt.solvers import (
     RankIncremental,

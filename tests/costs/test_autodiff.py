@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import itertools
 import math
+import os
 import pickle
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import autograd.numpy as anp
@@ -20,7 +23,6 @@ import rmopt
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, LowRankPoint, Manifold, Parts
-from rmopt.core.identity import fingerprint
 from rmopt.costs import AutomaticCost, point_forms
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import (
@@ -33,7 +35,7 @@ from rmopt.manifolds import (
     PSDFixedRank,
     Sphere,
 )
-from rmopt.solvers import LBFGS, TrustRegions
+from rmopt.solvers import LBFGS, GradientDescent, TrustRegions
 
 N, M, K = 12, 9, 3
 MANIFOLD = FixedRankEmbedded(N, M, K)
@@ -387,9 +389,9 @@ def test_data_of_single_precision_are_told() -> None:
 
 def test_what_was_seen_is_no_part_of_a_cost() -> None:
     fresh = rmopt.autograd_cost(log_cosh.function)
-    before = fingerprint(fresh)
+    before = pickle.dumps(fresh)
     fresh.gradient(points()["free"])
-    assert fingerprint(fresh) == before
+    assert pickle.dumps(fresh) == before
     assert copy.deepcopy(fresh).value(points()["free"]) == log_cosh.value(points()["free"])
 
 
@@ -490,18 +492,84 @@ def test_torch_differentiates_where_that_is_switched_off() -> None:
     np.testing.assert_array_equal(linear.hessian(np.ones(3), np.ones(3)), np.zeros(3))
 
 
+LARGE = np.zeros(200_000)
+
+
+def changed(way: str, xp: Any) -> tuple[Callable[[Any], Any], Callable[[float], Any]]:
+    """Return the squared distance from something that a function finds outside, and what changes that."""
+    holder, settings, target = SimpleNamespace(shift=0.0), {"shift": 0.0}, LARGE.copy()
+
+    def rebound(shift: float) -> None:
+        nonlocal target
+        target = np.full(3, shift)
+
+    def by_environment(x: Any) -> Any:
+        return xp.sum((x - float(os.environ.get("RMOPT_SHIFT", "0"))) ** 2)
+
+    within = getattr(importlib.import_module("jax"), "jit", None) if way == "compiled by the user" else None
+    inner = within(lambda x: xp.sum((x - settings["shift"]) ** 2)) if within else None
+    return {
+        "a large array": (lambda x: xp.sum((x - xp.asarray(target)[:3]) ** 2), target.fill),
+        "a name": (lambda x: xp.sum((x - xp.asarray(target)[:3]) ** 2), rebound),
+        "an attribute": (
+            lambda x: xp.sum((x - holder.shift) ** 2), lambda shift: setattr(holder, "shift", shift)
+        ),
+        "the environment": (by_environment, lambda shift: os.environ.update(RMOPT_SHIFT=str(shift))),
+        "compiled by the user": (lambda x: inner(x), lambda shift: settings.update(shift=shift)),
+    }[way]  # fmt: skip
+
+
 @pytest.mark.parametrize("library", ["autograd", "jax", "torch"])
-def test_a_name_that_is_bound_anew_is_seen(library: str) -> None:
-    if library not in LIBRARIES:
-        pytest.skip(f"{library} is not installed.")
-    xp, _, decorate = LIBRARIES[library]
-    weight = 10.0
-    cost = decorate(lambda x: xp.sum((x - 1.0) ** 2) + weight * xp.sum(x**2))
-    problem = Problem(Euclidean(6, 1), cost)
-    for weight in (10.0, 0.0):
-        result = LBFGS().run(problem, random_state=1)
-        assert result.point[0, 0] == pytest.approx(1.0 / (1.0 + weight), abs=1e-6)
-        assert cost.value(result.point) == pytest.approx(result.history[-1]["cost"], abs=1e-12)
+@pytest.mark.parametrize(
+    "way", ["a large array", "a name", "an attribute", "the environment", "compiled by the user"]
+)
+def test_what_a_function_finds_outside_is_that_of_now(
+    monkeypatch: pytest.MonkeyPatch, library: str, way: str
+) -> None:
+    if library not in LIBRARIES or (way == "compiled by the user" and library != "jax"):
+        pytest.skip(f"{library} is not installed, or compiles nothing.")
+    monkeypatch.setenv("RMOPT_SHIFT", "0")
+    function, change = changed(way, LIBRARIES[library][0])
+    cost, x = LIBRARIES[library][2](function), np.ones(3)
+    problem = Problem(Euclidean(3), cost)
+    # From 3 on, -1 and 7 give the same value, but other slopes.
+    for shift in (0.0, 5.0, -1.0, 7.0):
+        change(shift)
+        assert cost.value(x) == pytest.approx(3.0 * (1.0 - shift) ** 2)
+        np.testing.assert_allclose(cost.gradient(x), 2.0 * (x - shift))
+        np.testing.assert_allclose(LBFGS().run(problem, 3.0 * x).point, shift, atol=1e-6)
+        states = list(GradientDescent().iterate(problem, 3.0 * x))
+        np.testing.assert_allclose(states[-1].point, shift, atol=1e-6)
+
+
+def test_a_compiled_function_is_traced_once_while_nothing_changes() -> None:
+    pytest.importorskip("jax")
+    calls = []
+
+    def counted(x: Any) -> Any:
+        calls.append(None)
+        return (x**2 * np.arange(1.0, 9.0)).sum()
+
+    problem = Problem(Sphere(8), rmopt.jax_cost(counted))
+    LBFGS().run(problem, random_state=0)
+    first = len(calls)
+    steps = LBFGS().run(problem, random_state=1).steps
+    # Held against the function once: its value and its slopes.
+    assert len(calls) - first <= 4 < steps
+
+
+def test_a_function_that_draws_numbers_is_compiled_again_once_a_run() -> None:
+    pytest.importorskip("jax")
+    draws, calls = np.random.default_rng(0), []
+
+    def noisy(x: Any) -> Any:
+        calls.append(None)
+        return (x**2).sum() + 1e-3 * draws.random()
+
+    problem = Problem(Euclidean(3), rmopt.jax_cost(noisy))
+    for _ in range(3):
+        assert LBFGS().run(problem, np.ones(3)).converged
+    assert len(calls) < 40
 
 
 def test_idioms_of_jax() -> None:

@@ -266,3 +266,44 @@ def test_costs_keep_data_of_their_own() -> None:
     np.testing.assert_array_equal([cost.value(W) for cost in costs], before[0])
     np.testing.assert_array_equal(costs[0].block_gradient(W, 0).u, before[1])
     assert [cost.triplets[0].tolist() for cost in costs] == 2 * [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("density", [0.3, 1.0])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.csc_array, sp.coo_array])
+def test_a_cost_owns_its_rows(density: float, kind: Any) -> None:
+    rng = np.random.default_rng(0)
+    left, right = (rng.standard_normal((20, k)) * (rng.random((20, k)) < density) for k in (6, 5))
+    given = kind(left), kind(right)
+    cost, W = BilinearSum(*given, "squared", np.ones(20)), rng.standard_normal((6, 5))
+    value, entries = cost.value(W), cost.left.sum()
+    for one in given:
+        (one.data if sp.issparse(one) else one)[...] *= 2.0
+        if hasattr(one, "indices"):
+            one.indices[...] = 0
+    assert (cost.value(W), cost.left.sum()) == (value, entries)
+
+
+def test_a_cost_that_changes_the_point_is_refused() -> None:
+    class Doubles(Cost):
+        def value(self, point: Any) -> float:
+            point *= 2.0
+            return float(point[0])
+
+        def gradient(self, point: Any) -> Any:
+            return np.eye(4)[0]
+
+    start = np.array([0.6, 0.8, 0.0, 0.0])
+    with pytest.raises(InvalidInputError, match=r"Doubles changed the point .* work on a copy"):
+        GradientDescent().run(Problem(Sphere(4), Doubles()), start)
+    assert start.tolist() == [0.6, 0.8, 0.0, 0.0]
+
+
+def test_a_negative_inner_product_is_no_convergence() -> None:
+    class Slip(Sphere):
+        def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
+            return -float(tangent_vector_a @ tangent_vector_b)
+
+    problem = Problem(Slip(4), autograd_cost(lambda x: x[0]))
+    for solver in (GradientDescent(), SGD(0.1, max_iter=3)):
+        with pytest.raises(InvalidInputError, match="hold inner_product and projection against"):
+            solver.run(problem, np.array([0.6, 0.8, 0.0, 0.0]), random_state=0)

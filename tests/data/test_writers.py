@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from tabled import each_row
 
-from problems.similarity.experiment import similarity
+from problems.similarity.experiment import Similarity
 from problems.subspace.multitask_estimator import MultitaskSubspace, centre_and_scale
 from rmopt import Problem
 from rmopt.cli import main
 from rmopt.cli.failures import signals_raise
-from rmopt.cli.output import OutputFolder
+from rmopt.cli.run import OutputFolder
 from rmopt.core import InvalidInputError, StorageError
 from rmopt.costs import BilinearSum, squared
 from rmopt.experiments import Run
@@ -62,7 +62,8 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, 
     writer.wait()
     write_atomically(tmp_path / "b.txt", lambda stream: stream.write(b"whole"))
     assert len(temporaries(tmp_path)) == 1, "another file's is for its next writer, or for the next run"
-    OutputFolder(tmp_path, "next").close()
+    with OutputFolder(tmp_path, "next"):
+        pass
     assert temporaries(tmp_path) == []
     assert (foreign.read_text(), (tmp_path / "a.txt").read_text()) == ("not ours", "whole")
 
@@ -79,16 +80,26 @@ def test_links_and_permissions_stay(tmp_path: Path) -> None:
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
 
 
+def test_the_mask_of_the_process_is_followed_and_never_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.umask(0o027)
+    try:
+        monkeypatch.setattr("os.umask", lambda mask: pytest.fail("another thread would see it"))
+        write_atomically(tmp_path / "a.txt", lambda stream: stream.write(b"text"))
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
+
+
 def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path: Path, writer: Any) -> None:
     with pytest.raises(StorageError, match=r"another run writes into .*; wait until it has ended, or choose"):
         OutputFolder(tmp_path, "second")
     writer.send_signal(signal.SIGKILL)
     writer.wait()
-    first = OutputFolder(tmp_path, "first")
-    with pytest.raises(StorageError, match="another run"):
-        OutputFolder(tmp_path, "second")
-    first.close()
-    OutputFolder(tmp_path, "second").close()
+    with OutputFolder(tmp_path, "second"):
+        pass
 
 
 def test_folders_that_cannot_be_locked_are_used_all_the_same(
@@ -123,7 +134,7 @@ def test_signals_end_in_one_sentence(
     child.send_signal(number)
     _, said = child.communicate(timeout=60)
     assert (child.returncode, said.count("\n")) == (status, 1), said
-    assert said.startswith(f"rmopt: {word}; ")
+    assert said.startswith(f"rmopt: {word}")
 
 
 @pytest.mark.parametrize("within", [False, True])
@@ -244,7 +255,7 @@ def test_nonsense_is_refused_before_the_work(
 
 def test_options_are_checked_where_experiments_are_functions(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="--seeds = -1 must be an integer of at least 0"):
-        similarity(Run("x", 0, tmp_path, quiet=True), seeds=-1)
+        Similarity(seeds=-1)(Run("x", 0, tmp_path, quiet=True))
 
 
 @pytest.mark.filterwarnings("error")

@@ -25,8 +25,6 @@ from tabled import each_row
 
 import rmopt
 from rmopt.cli.commands import app
-from rmopt.cli.plugins import EXPERIMENTS, MODELS, load_experiment
-from rmopt.cli.signature import as_command
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = Path(rmopt.__file__).parents[1]
@@ -65,11 +63,8 @@ def commands() -> Iterator[tuple[str, str]]:
 def test_a_command_of_the_docs_is_one(page: str, command: str) -> None:
     verb, *words = shlex.split(command)
     if verb in ("run", "fit") and words:
-        name, *options = words
-        single = typer.Typer(add_completion=False)
-        group = EXPERIMENTS if verb == "run" else MODELS
-        single.command()(as_command(name, load_experiment(name, group), lambda **options: None))
-        typer.main.get_command(single).make_context(name, options)
+        group: Any = typer.main.get_command(app)
+        group.commands[verb].get_command(None, words[0]).make_context(words[0], words[1:])
     else:
         typer.main.get_command(app).commands[verb].make_context(verb, words)  # type: ignore[attr-defined]
 

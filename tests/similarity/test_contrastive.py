@@ -192,19 +192,3 @@ def test_contract(estimator: Any, check: Any) -> None:
 def test_classes_without_pairs_are_refused(labels: Any, sentence: str) -> None:
     with pytest.raises(InvalidInputError, match=sentence):
         ContrastiveSimilarity(random_state=0).fit(np.eye(6), labels)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "sentence"),
-    [
-        ({"temperature": 0.0}, "temperature"),
-        ({"dropout": 1.0}, "dropout"),
-        ({"batch_size": 1}, "batch_size"),
-        ({"rank": 0}, "rank"),
-        ({"n_epochs": 0}, "n_epochs"),
-        ({"step_size": -1.0}, "step_size"),
-    ],
-)
-def test_bad_parameters(parameters: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(InvalidInputError, match=sentence):
-        ContrastiveSimilarity(**parameters).fit(np.eye(6), [0, 0, 1, 1, 2, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,11 @@ from rmopt.solvers import (
     Checkpoint,
     Constant,
     Gossip,
-    GossipEngine,
     InverseTime,
     Matchings,
-    OneProcess,
     Recorder,
-    SharedCheckpoint,
 )
+from rmopt.solvers.gossip import GossipEngine
 
 N = 5
 GRAPH = Graph(N, [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)])
@@ -205,43 +204,13 @@ def test_a_run_that_is_interrupted_goes_on_to_the_same_bits(tmp_path: Path) -> N
         if rows[-1]["step"] == 100:
             raise InterruptedError
 
-    for make in (Checkpoint, lambda path: SharedCheckpoint(path, every_steps=30)):
-        path = tmp_path / f"{getattr(make, '__name__', 'shared')}.npz"
-        saving = make(path) if make is not Checkpoint else Checkpoint(path, every_seconds=0.0)
-        with pytest.raises(InterruptedError):
-            solver.run(
-                problem, random_state=9, recorder=Recorder({"cost": problem.cost.value}, at=[50, 100]),
-                checkpoint=saving, stop=interrupt,
-            )  # fmt: skip
-        again = solver.run(
-            problem,
-            random_state=9,
-            recorder=Recorder({"cost": problem.cost.value}, at=[50, 100]),
-            checkpoint=saving,
-        )
-        assert distance(again.point, whole.point) == 0.0
-        assert [row["cost"] for row in again.history] == [row["cost"] for row in whole.history]
-
-
-def test_a_shared_checkpoint_keeps_two_generations_and_goes_back_to_the_common_one(tmp_path: Path) -> None:
-    problem, solver = problem_of("completion-ridge"), Gossip(0.05, max_iter=100)
-    solver.run(problem, random_state=9, checkpoint=SharedCheckpoint(tmp_path / "run.npz", every_steps=30))
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["run.rank0of1.step100.npz", "run.rank0of1.step90.npz"]
-
-    class Behind(OneProcess):
-        """Another process has only the save of step 90."""
-
-        def least(self, number: int) -> int:
-            return min(number, 90)
-
-    behind = SharedCheckpoint(tmp_path / "run.npz", every_steps=30, world=Behind())
-    # Nobody looks at what this one has beyond that.
-    (tmp_path / names[0]).write_bytes(b"")
-    again = solver.run(problem, random_state=9, checkpoint=behind)
-    assert distance(again.point, solver.run(problem, random_state=9).point) == 0.0
-    with pytest.raises(InvalidInputError, match="belongs to another run"):
-        Gossip(0.06, max_iter=100).run(problem, random_state=9, checkpoint=behind)
+    saving = Checkpoint(tmp_path / "run.npz", every_seconds=0.0)
+    measured = partial(Recorder, {"cost": problem.cost.value}, at=[50, 100])
+    with pytest.raises(InterruptedError):
+        solver.run(problem, random_state=9, recorder=measured(), checkpoint=saving, stop=interrupt)
+    again = solver.run(problem, random_state=9, recorder=measured(), checkpoint=saving)
+    assert distance(again.point, whole.point) == 0.0
+    assert [row["cost"] for row in again.history] == [row["cost"] for row in whole.history]
 
 
 def test_many_agents_on_a_random_graph_reach_consensus() -> None:
@@ -312,9 +281,6 @@ def test_bad_input() -> None:
     tasks, manifold = cost.tasks, cost.manifold
     with pytest.raises(InvalidInputError, match="does not fit the 5 agents"):
         GossipCost(tasks, Graph.path(4), 1.0, manifold)
-    for rho in (-1.0, np.nan):
-        with pytest.raises(InvalidInputError, match="at least 0"):
-            GossipCost(tasks, GRAPH, rho, manifold)
     with pytest.raises(InvalidInputError, match="has 14 rows, and points of Grassmann"):
         GossipCost(tasks, GRAPH, 1.0, Grassmann(9, 3))
     more = Problem(Power(manifold, 6), cost)
@@ -327,22 +293,13 @@ def test_bad_input() -> None:
         GossipCost(agent_sums(1)["completion"], Graph.path(1), 1.0, manifold)
     with pytest.raises(MissingCapabilityError, match="needs a GossipCost on Power"):
         Gossip(0.1).run(Problem(Grassmann(tasks.n_rows, 2), tasks))
-    for options in ({"n_epochs": -1}, {"max_iter": -1}, {"order": "odd"}, {"clock": "sun"}):
-        with pytest.raises(InvalidInputError):
-            Gossip(0.1, **options)  # type: ignore[arg-type]
-    for scales, sentence in (
-        ([1.0], "must be 5 positive"),
-        ([1.0, 1.0, 0.0, 1.0, 1.0], "0.0.* must be a positive"),
-    ):
-        with pytest.raises(InvalidInputError, match=f"scales.*{sentence}"):
-            Gossip(0.1, scales=scales).run(problem)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="scales"):
+        Gossip(0.1, scales=np.ones(1)).run(problem)
     wrong = Gossip(0.1, max_iter=3, order=lambda rng, start, size: np.full((size, 1), 7))
     with pytest.raises(InvalidInputError, match="edges from 7 to 7, and there are 5"):
         wrong.run(problem)
     with pytest.raises(InvalidInputError, match="every_steps = 0"):
-        SharedCheckpoint("x.npz", every_steps=0)
-    with pytest.raises(InvalidInputError, match="world = 3 must be a World"):
-        SharedCheckpoint("x.npz", world=3)  # type: ignore[arg-type]
+        Checkpoint("x.npz", every_steps=0)
     with pytest.raises(InvalidInputError, match="has no edges"):
         Matchings(Graph.path(1))
     spoiled = Parts(

@@ -17,11 +17,10 @@ from problems.subspace.instances import agent_sums
 from problems.subspace.methods import low_rank_shares
 from rmopt import Problem
 from rmopt.core import InvalidInputError
-from rmopt.core.identity import fingerprint
 from rmopt.costs import Graph
+from rmopt.costs.tree_sum import Differences
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import LBFGS, Checkpoint, ConjugateGradient, MaxSteps, OneProcess, TreeSum
-from rmopt.solvers.tree_sum import Differences
 
 GRAPHS = [
     Graph.path(1),
@@ -94,11 +93,11 @@ class Watched(OneProcess):
         super().__init__()
         self.most = most
 
-    def deliver(self, messages: Any, ways: Any, size: int, n_agents: int) -> Any:
-        self.sent += (len(ways), size * len(ways))
+    def deliver(self, messages: Any, ways: Any, like: Any, n_agents: int) -> Any:
+        self.sent += (len(ways), like.nbytes * len(ways))
         if self.sent[0] > self.most:
             raise KeyboardInterrupt
-        return messages
+        return lambda: messages
 
 
 def test_columns_that_grow_send_less_where_singular_values_differ() -> None:
@@ -177,7 +176,6 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     cost: Any = problem.cost
     copied = pickle.loads(pickle.dumps(cost))
     assert copied.value(whole.point) == cost.value(whole.point)
-    assert fingerprint(copied) == fingerprint(cost)
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -103,38 +103,6 @@ def test_a_run_that_diverges_says_so() -> None:
         MatrixCompletion(ratings(), lam=0.1).value(point)
 
 
-@each_row(
-    ("options", "words"),
-    [
-        ({"lam": "x"}, "lam = 'x' must be a number"),
-        ({"limits": (5, 1)}, r"limits\[1\] = 1 must be a number above 5"),
-        ({"limits": (np.nan, 1)}, r"limits\[0\] = nan"),
-        ({"limits": [1, [2, 3]]}, "limits cannot be read as an array"),
-        ({"limits": 3}, "limits = 3 must be a pair"),
-        ({"limits": (1,)}, r"limits = \(1,\) must be a pair"),
-        ({"limits": "ab"}, "limits = 'ab' must be a pair"),
-        ({"bias": "no"}, "bias = 'no' must be True or False"),
-        ({"rank": 2.0}, "rank = 2.0 must be a positive integer"),
-        ({"random_state": -1}, "random_state = -1 must be"),
-    ],
-)
-@each_row("kind", KINDS)
-def test_parameters_are_checked_in_fit(kind: Any, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidInputError, match=words):
-        made(kind).set_params(**options).fit(ratings())
-
-
-def test_parameters_of_one_kind() -> None:
-    for model, words in (
-        (made(GossipMatrixCompletion, graph=3), "graph = 3 must be one of path"),
-        (made(GossipMatrixCompletion, checkpoint=3), "checkpoint = 3 must be a path"),
-        (made(GossipMatrixCompletion, clock="sun"), "clock = 'sun' is unknown"),
-        (made(RTRMC, max_iter="x"), "max_iter = 'x' must be"),
-    ):
-        with pytest.raises(InvalidInputError, match=words):
-            model.fit(ratings())
-
-
 def test_ratings_are_checked_at_the_door() -> None:
     damaged = ratings()
     damaged.indices[0] = 10**8

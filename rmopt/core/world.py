@@ -1,4 +1,4 @@
-"""Where agents live: all in one process, or spread over several, where only points travel, between neighbours."""
+"""The processes that run one program together: all agents in one, or in several, between which points travel."""
 
 import atexit
 import os
@@ -8,14 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.points import arrays_of, rebuilt
-from rmopt.engines.factor_means import Swap
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 
 # Seconds for which a process asks without a pause whether its messages have arrived; the longest pause after that;
@@ -23,11 +22,10 @@ from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 BUSY, PAUSE, LATE = 1e-3, 0.05, 2.0
 # Another process may have this core. A sleep of no time would take 50 microseconds.
 _yield_core: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
-# Pairs of things, and how many agents each of the two stands for, or how large their shares are.
+# Pairs of things, and how much each of the two counts for.
 Join = Callable[[list[tuple[Any, Any]], list[tuple[int, int]]], Iterable[Any]]
-# The first or second thing of a pair, which of the two it is (0, 1), the two numbers, and how to swap arrays with the
-# process that has the other one.
-Deal = Callable[[Any, int, tuple[int, int], Swap], Any]
+Ways = Sequence[tuple[int, int]]
+Messages = Mapping[int, Array]
 
 
 class World(ABC):
@@ -38,9 +36,7 @@ class World(ABC):
     rank, size : int
         The number of this process, and of all.
     sent : int array, shape (2,)
-        Messages and bytes that this process sent to partners so far.
-    swaps : bool
-        Whether it has `swap`, by which two processes deal the work of a mean.
+        Messages and bytes that this process sent to others so far.
 
     See Also
     --------
@@ -57,10 +53,25 @@ class World(ABC):
 
     rank: int = 0
     size: int = 1
-    swaps: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.sent = np.zeros(2, dtype=np.int64)
+
+    @abstractmethod
+    def deliver(self, messages: Messages, ways: Ways, like: Array, n_agents: int) -> Callable[[], Messages]:
+        """Begin to send messages of agents here along ways (from, to); return how to wait for those of others.
+
+        All messages are arrays as `like` is one. One to several agents of a process travels there once. What arrives
+        stands beside the messages of agents here, by its sender, and may be written over.
+        """
+
+    @abstractmethod
+    def everywhere(self, value: Any) -> list[Any]:
+        """Return the values of all processes, in their order."""
+
+    def guard(self) -> AbstractContextManager[Any]:
+        """Return what to do when this process fails: nobody may wait for it forever."""
+        return nullcontext()
 
     def owners(self, n_agents: int) -> Array:
         """Return the process of each agent: consecutive agents together, evenly."""
@@ -70,39 +81,12 @@ class World(ABC):
         """Return the agents of this process."""
         return np.flatnonzero(self.owners(n_agents) == self.rank).tolist()
 
-    @abstractmethod
-    def exchange(
-        self, points: Mapping[int, Array], partners: Mapping[int, Sequence[int]], n_agents: int
-    ) -> Callable[[], Mapping[int, Array]]:
-        """Send the points of agents here to their partners elsewhere; return how to receive those of the partners."""
-
-    @abstractmethod
-    def deliver(
-        self, messages: Mapping[int, Array], ways: Sequence[tuple[int, int]], size: int, n_agents: int
-    ) -> Mapping[int, Array]:
-        """Send messages of agents along some ways (from, to); return those that are for agents here, by their sender.
-
-        All messages are of so many bytes. One to several agents of a process travels there once. What is returned is
-        written over.
-        """
-
-    @abstractmethod
-    def everywhere(self, value: Any) -> list[Any]:
-        """Return the values of all processes, in their order; what follows is made of it."""
-
-    def gather(self, points: Mapping[int, Array], n_agents: int) -> list[Array]:
+    def gather(self, points: Messages, n_agents: int) -> list[Array]:
         """Return the points of all agents, in every process."""
-        found = {agent: point for part in self.everywhere(dict(points)) for agent, point in part.items()}
-        return [found[agent] for agent in range(n_agents)]
+        known = {agent: point for part in self.everywhere(dict(points)) for agent, point in part.items()}
+        return [known[agent] for agent in range(n_agents)]
 
-    def joined(
-        self,
-        own: Mapping[int, Any],
-        n_agents: int,
-        join: Join,
-        shares: Sequence[int] | None = None,
-        deal: Deal | None = None,
-    ) -> Any:
+    def joined(self, own: Mapping[int, Any], shares: Sequence[int], join: Join) -> Any:
         """Return what the things of all agents become, joined in pairs along a tree, in every process.
 
         Agents 0 and 1, 2 and 3, …; then the first two and the next two, until one thing is left: the same pairs, in
@@ -112,70 +96,28 @@ class World(ABC):
         ----------
         own : mapping from int to thing
             Of the agents here: points or states, made of float64 arrays of the same shapes for all agents.
-        n_agents : int
+        shares : sequence of int
+            For how much each agent counts.
         join : callable
-            Of a list of pairs of things, and of the numbers of agents that each of the two stands for; returns what
-            each pair becomes.
-        shares : sequence of int, optional
-            For how much each agent counts; once unless given.
-        deal : callable, optional
-            Joins a pair whose things two processes have, each of which does a part of the work. Without it each gets
-            the other thing, and does all.
+            Of a list of pairs of things, and of how much each of the two counts for; returns what each pair becomes.
         """
-        shares = [1] * n_agents if shares is None else shares
-        owners, held, span = self.owners(n_agents), dict(own), 1
-        template = next(iter(own.values()))
-        size = sum(part.nbytes for part in arrays_of(template))
-        while span < n_agents:
-            # What the agents from `low` to before `high` became, and those from `high` on, become one.
-            pairs = _pairs(n_agents, span)
-            ways = [way for pair in pairs for way in _ways(owners, *pair, span)]
-            dealt = self._partners(ways, n_agents) if deal is not None and self.swaps else {}
-            ways = [way for way in ways if owners[way[0]] not in dealt]
+        n, held, span = len(shares), dict(own), 1
+        owners, template = self.owners(n), next(iter(own.values()))
+        like = np.empty(sum(part.size for part in arrays_of(template)))
+        while span < n:
+            # What the agents from `low` to before `low + span` became, and those from there on, become one.
+            lows = range(0, n - span, 2 * span)
+            ways = [way for low in lows for way in _ways(owners, low, low + span, span)]
             messages = {agent: _message(held[agent // span * span]) for agent, _ in ways if agent in own}
-            for agent, message in self.deliver(messages, ways, size, n_agents).items():
+            for agent, message in self.deliver(messages, ways, like, n)().items():
                 held.setdefault(agent // span * span, _thing(message, template))
-
-            counts = {low: _counts(shares, low, span) for low, _ in pairs}
-            here = [pair for pair in pairs if pair[0] in held and pair[1] in held]
-            joined = join([(held[low], held[high]) for low, high in here], [counts[low] for low, _ in here])
-            then = {low: one for (low, _), one in zip(here, joined, strict=True)}
-            if self.rank in dealt and deal is not None:
-                # The pair of which one thing is here.
-                [(low, place)] = [
-                    (low, int(high in held)) for low, high in pairs if (low in held) != (high in held)
-                ]
-                then[low] = deal(
-                    held[low + place * span], place, counts[low], partial(self.swap, dealt[self.rank])
-                )
-            alone = {
-                low: one for low, one in held.items() if low % (2 * span) == 0 and low + span >= n_agents
-            }
-            held = alone | then
+            here = [low for low in lows if low in held and low + span in held]
+            counts = [(sum(shares[at : at + span]), sum(shares[at + span : at + 2 * span])) for at in here]
+            pairs = [(held[low], held[low + span]) for low in here]
+            alone = {at: thing for at, thing in held.items() if at % (2 * span) == 0 and at + span >= n}
+            held = alone | dict(zip(here, join(pairs, counts), strict=True))
             span *= 2
         return held[0]
-
-    def _partners(self, ways: Sequence[tuple[int, int]], n_agents: int) -> Mapping[int, int]:
-        """Return the partners of processes of which two send to each other, and to and from nobody else."""
-        owners, known = self.owners(n_agents), dict[int, set[tuple[int, bool]]]()
-        for sender, receiver in ((int(owners[agent]), int(owners[other])) for agent, other in ways):
-            known.setdefault(sender, set()).add((receiver, True))
-            known.setdefault(receiver, set()).add((sender, False))
-        only = {one: found for one, found in known.items() if len({other for other, _ in found}) == 1}
-        # Both ways for both.
-        return {
-            one: other
-            for one, found in only.items()
-            for other, _ in found
-            if len(found) == 2 and other in only
-        }
-
-    def swap(self, partner: int, parts: Sequence[Array], into: Sequence[Array]) -> None:
-        """Send arrays to a process, and fill others with those that it sends; both call it.
-
-        Worlds that have it set `swaps`.
-        """
-        raise NotImplementedError
 
     def total(self, numbers: Any) -> Array:
         """Return the sum of some numbers over all processes."""
@@ -184,6 +126,16 @@ class World(ABC):
     def least(self, number: int) -> int:
         """Return the least of the processes' numbers."""
         return min(self.everywhere(number))
+
+    def first(self, value: Any) -> Any:
+        """Return the value of process 0."""
+        return self.everywhere(value)[0]
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Messages and bytes that all processes sent to others so far; all processes ask together."""
+        messages, sent = self.total(self.sent)
+        return int(messages), int(sent)
 
     def check_alike(self, about: Mapping[str, Any]) -> None:
         """Refuse what differs between processes and must not; all ask together, before they begin.
@@ -196,42 +148,12 @@ class World(ABC):
         first, *others = self.everywhere(dict(about))
         for process, other in enumerate(others, 1):
             for name, value in first.items():
-                if (found := other.get(name)) != value:
-                    known = (one if isinstance(one, str) else shown(one) for one in (found, value))
+                if (there := other.get(name)) != value:
+                    texts = (part if isinstance(part, str) else shown(part) for part in (there, value))
                     raise InvalidInputError(
-                        f"{name} of process {process} is {next(known)}, and that of process 0 is {next(known)}; give "
+                        f"{name} of process {process} is {next(texts)}, and that of process 0 is {next(texts)}; give "
                         "all processes the same."
                     )
-
-    def first(self, value: Any) -> Any:
-        """Return the value of process 0."""
-        return self.everywhere(value)[0]
-
-    @property
-    def traffic(self) -> tuple[int, int]:
-        """Messages and bytes that all processes sent to partners so far; all processes ask together."""
-        messages, sent = self.total(self.sent)
-        return int(messages), int(sent)
-
-    def guard(self) -> AbstractContextManager[Any]:
-        """Return what to do when this process fails: nobody may wait for it forever."""
-        return nullcontext()
-
-
-def tree_of(shares: Sequence[int]) -> list[tuple[int, int, tuple[int, int]]]:
-    """Return the pairs in which `World.joined` joins all, in that order, and the two numbers of each."""
-    spans = [2**level for level in range(max(0, len(shares) - 1).bit_length())]
-    return [
-        (low, high, _counts(shares, low, span)) for span in spans for low, high in _pairs(len(shares), span)
-    ]
-
-
-def _pairs(n: int, span: int) -> list[tuple[int, int]]:
-    return [(low, low + span) for low in range(0, n - span, 2 * span)]
-
-
-def _counts(shares: Sequence[int], low: int, span: int) -> tuple[int, int]:
-    return sum(shares[low : low + span]), sum(shares[low + span : low + 2 * span])
 
 
 def _ways(owners: Array, low: int, high: int, span: int) -> Iterator[tuple[int, int]]:
@@ -244,24 +166,19 @@ def _ways(owners: Array, low: int, high: int, span: int) -> Iterator[tuple[int, 
 
 
 def _message(thing: Any) -> Array:
-    """Return the bytes of a thing's arrays."""
-    return np.concatenate([np.ascontiguousarray(part).view(np.uint8).ravel() for part in arrays_of(thing)])
+    """Return the numbers of a thing's arrays, one after another."""
+    return np.concatenate([part.ravel() for part in arrays_of(thing)])
 
 
 def _thing(message: Array, template: Any) -> Any:
     """Return the thing of which `_message` is made."""
-    shapes = [part.shape for part in arrays_of(template)]
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
-    parts = np.split(message.view(float), ends)
-    return rebuilt(template, [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)])
+    parts = arrays_of(template)
+    numbers = np.split(message, np.cumsum([part.size for part in parts])[:-1])
+    return rebuilt(template, [own.reshape(part.shape) for own, part in zip(numbers, parts, strict=True)])
 
 
 class OneProcess(World):
     """All agents in this process.
-
-    See Also
-    --------
-    MPIWorld : agents in several processes.
 
     Examples
     --------
@@ -277,16 +194,8 @@ class OneProcess(World):
     def __hash__(self) -> int:
         return hash(type(self))
 
-    def exchange(
-        self, points: Mapping[int, Array], partners: Mapping[int, Sequence[int]], n_agents: int
-    ) -> Callable[[], Mapping[int, Array]]:
-        """Return the points as they are before the step."""
-        return lambda: points
-
-    def deliver(
-        self, messages: Mapping[int, Array], ways: Sequence[tuple[int, int]], size: int, n_agents: int
-    ) -> Mapping[int, Array]:
-        return messages
+    def deliver(self, messages: Messages, ways: Ways, like: Array, n_agents: int) -> Callable[[], Messages]:
+        return lambda: messages
 
     def everywhere(self, value: Any) -> list[Any]:
         return [value]
@@ -317,10 +226,6 @@ class MPIWorld(World):
     MissingCapabilityError
         When mpi4py or an MPI library is not installed.
 
-    See Also
-    --------
-    OneProcess : without MPI.
-
     References
     ----------
     Dalcin and Fang, mpi4py: status update after 12 years of development, Computing in Science & Engineering 23
@@ -333,8 +238,6 @@ class MPIWorld(World):
     >>> world.mine(n_agents=6) if world.rank == 1 else None  # doctest: +SKIP
     [2, 3]
     """
-
-    swaps = True
 
     def __init__(self, communicator: Any = None) -> None:
         super().__init__()
@@ -363,62 +266,38 @@ class MPIWorld(World):
     def __repr__(self) -> str:
         return f"MPIWorld({self.size} processes)"
 
-    def exchange(
-        self, points: Mapping[int, Array], partners: Mapping[int, Sequence[int]], n_agents: int
-    ) -> Callable[[], Mapping[int, Array]]:
-        """Start sending and receiving; the function that is returned waits for the partners' points."""
-        ways = [(agent, other) for agent, others in partners.items() for other in others]
-        return self._under_way(points, ways, n_agents, lambda: np.empty_like(next(iter(points.values()))))
-
-    def deliver(
-        self, messages: Mapping[int, Array], ways: Sequence[tuple[int, int]], size: int, n_agents: int
-    ) -> Mapping[int, Array]:
-        """Send and receive, and return when all has arrived."""
-        return self._under_way(messages, ways, n_agents, lambda: np.empty(size, dtype=np.uint8))()
-
-    def _under_way(
-        self,
-        messages: Mapping[int, Array],
-        ways: Sequence[tuple[int, int]],
-        n_agents: int,
-        empty: Callable[[], Array],
-    ) -> Callable[[], Mapping[int, Array]]:
-        """Start to send along ways (from, to) and to receive; return how to wait for what arrives."""
+    def deliver(self, messages: Messages, ways: Ways, like: Array, n_agents: int) -> Callable[[], Messages]:
         owners = self.owners(n_agents)
         away = [(agent, other) for agent, other in ways if owners[agent] != owners[other]]
         sending = {(agent, int(owners[other])) for agent, other in away if owners[agent] == self.rank}
-        receiving = {agent: empty() for agent, other in away if owners[other] == self.rank}
+        receiving = {
+            agent: np.empty(like.shape, like.dtype) for agent, other in away if owners[other] == self.rank
+        }
         waiting = [
-            self.communicator.Irecv(buffer, source=int(owners[other]), tag=other)
-            for other, buffer in receiving.items()
+            self.communicator.Irecv(buffer, source=int(owners[agent]), tag=agent)
+            for agent, buffer in receiving.items()
         ]
         for agent, target in sorted(sending):
             message = np.ascontiguousarray(messages[agent])
             waiting.append(self.communicator.Isend(message, dest=target, tag=agent))
             self.sent += (1, message.nbytes)
 
-        def receive() -> Mapping[int, Array]:
-            self._wait(waiting, {int(owners[other]) for other in receiving})
+        def receive() -> Messages:
+            self._wait(waiting, {int(owners[agent]) for agent in receiving})
             return {**messages, **receiving}
 
         return receive
-
-    def swap(self, partner: int, parts: Sequence[Array], into: Sequence[Array]) -> None:
-        waiting = [self.communicator.Irecv(one, source=partner, tag=tag) for tag, one in enumerate(into)]
-        for tag, part in enumerate(parts):
-            message = np.ascontiguousarray(part)
-            waiting.append(self.communicator.Isend(message, dest=partner, tag=tag))
-            self.sent += (1, message.nbytes)
-        self._wait(waiting, {partner})
 
     def everywhere(self, value: Any) -> list[Any]:
         own = np.frombuffer(self._mpi.pickle.dumps(value), dtype=np.uint8)
         sizes = np.empty(self.size, dtype=np.int64)
         self._wait([self.communicator.Iallgather(np.array([own.size]), sizes)], self._others)
         starts = np.cumsum(sizes) - sizes
-        found = np.empty(sizes.sum(), dtype=np.uint8)
-        self._wait([self.communicator.Iallgatherv(own, [found, sizes, starts, self._mpi.BYTE])], self._others)
-        return [self._mpi.pickle.loads(part) for part in np.split(found, starts[1:])]
+        values = np.empty(sizes.sum(), dtype=np.uint8)
+        self._wait(
+            [self.communicator.Iallgatherv(own, [values, sizes, starts, self._mpi.BYTE])], self._others
+        )
+        return [self._mpi.pickle.loads(part) for part in np.split(values, starts[1:])]
 
     def _wait(self, requests: list[Any], others: Iterable[int] = ()) -> None:
         """Wait for messages of other processes, unless one of these has ended.
@@ -446,11 +325,9 @@ class MPIWorld(World):
         """Say that this process ends, and stay until all do."""
         if self._mpi.Is_finalized():
             return
-        sent, received = np.zeros(1, dtype=np.uint8), np.empty((len(self._others), 1), dtype=np.uint8)
+        sent, received = np.zeros(1, dtype=np.uint8), np.empty((self.size, 1), dtype=np.uint8)
         waiting = [self._ends.Isend(sent, dest=other) for other in self._others]
-        waiting += [
-            self._ends.Irecv(one, source=other) for one, other in zip(received, self._others, strict=True)
-        ]
+        waiting += [self._ends.Irecv(received[other], source=other) for other in self._others]
         try:
             self._wait(waiting)
         except BaseException:

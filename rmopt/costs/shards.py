@@ -5,10 +5,8 @@ from typing import Any
 
 from rmopt.core.ambient import Ambient
 from rmopt.core.arguments import instance, integer
-from rmopt.core.combined import Combined
-from rmopt.core.cost import Cost, FiniteSum
+from rmopt.core.cost import Combined, Cost, FiniteSum
 from rmopt.errors import InvalidInputError
-from rmopt.solvers.samplers import Sampler
 
 
 class Shards(Cost):
@@ -26,14 +24,11 @@ class Shards(Cost):
     ----------
     costs : mapping from int to FiniteSum
         By the number of the worker, from 0.
-    samplers : mapping from int to Sampler, optional
-        Which terms a worker's steps look at; those of the solver unless given. All draw blocks of the same size, and
-        each step as many terms as the solver's `batch_size`.
 
     Raises
     ------
     InvalidInputError
-        When there are no costs, or the samplers are those of other workers.
+        When there are no costs.
 
     See Also
     --------
@@ -61,9 +56,8 @@ class Shards(Cost):
     5000
     """
 
-    def __init__(self, costs: Mapping[int, FiniteSum], samplers: Mapping[int, Sampler] | None = None) -> None:
-        instance("costs", costs, Mapping, "a mapping from the numbers of workers to costs")
-        if not costs:
+    def __init__(self, costs: Mapping[int, FiniteSum]) -> None:
+        if not instance("costs", costs, Mapping, "a mapping from the numbers of workers to costs"):
             raise InvalidInputError("costs are empty; give one for each worker of this process.")
         self.costs = {
             integer("a number of a worker", worker): instance(
@@ -71,15 +65,6 @@ class Shards(Cost):
             )
             for worker, cost in sorted(costs.items())
         }
-        self.samplers = {
-            worker: instance(f"samplers[{worker}]", sampler, Sampler, "a Sampler")
-            for worker, sampler in (samplers or {}).items()
-        }
-        if self.samplers and self.samplers.keys() != self.costs.keys():
-            raise InvalidInputError(
-                f"samplers are of the workers {sorted(self.samplers)}, and costs of {list(self.costs)}; give one of "
-                "each for every worker."
-            )
         self.here = Combined([(1.0, cost) for cost in self.costs.values()])
         if hasattr(self.here, "shape"):
             self.shape = self.here.shape

@@ -9,10 +9,10 @@ from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, one_of
 from rmopt.core.cost import AgentSum, Cost
 from rmopt.core.memo import Memo
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.costs.graph import Graph
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import scaled_inverse
-from rmopt.solvers.world import OneProcess, World
 
 PRECISIONS = ("float64", "float32", "int8")
 
@@ -144,7 +144,7 @@ class TreeSum(Cost):
     ) -> None:
         self.tasks = instance("tasks", tasks, AgentSum, "an object of a subclass of AgentSum")
         self.graph = instance("graph", graph, Graph, "a Graph, for example Graph.path(5)")
-        self.world = OneProcess() if world is None else instance("world", world, World, "a World")
+        self.world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
         self.messages = one_of("messages", messages, PRECISIONS)
         if graph.n != tasks.n_terms:
             raise InvalidInputError(
@@ -186,13 +186,13 @@ class TreeSum(Cost):
         self, point: Array, own: Callable[[Array, int], Array], code: Numbers, shape: tuple[int, ...]
     ) -> Array:
         """Return the sum of what the agents have of their own at a point, arrays of a shape."""
-        n, levels, length = self.graph.n, self.graph.tree, code.length(shape)
+        n, levels, like = self.graph.n, self.graph.tree, np.empty(code.length(shape), np.uint8)
         root = levels[0][0][1] if levels else 0
         with self.world.guard():
             sums = {agent: own(point, agent) for agent in self.world.mine(n)}
             for level in reversed(levels):
                 sent = {agent: code.written(agent, sums[agent]) for agent, _ in level if agent in sums}
-                arrived = self.world.deliver(sent, level, length, n)
+                arrived = self.world.deliver(sent, level, like, n)()
                 for agent, parent in level:
                     if agent in sums or parent in sums:
                         part = code.read(agent, arrived[agent], shape)
@@ -200,7 +200,7 @@ class TreeSum(Cost):
             known = {root: code.written(root, sums[root])} if root in sums else {}
             for level in levels:
                 down = [(parent, agent) for agent, parent in level]
-                arrived = self.world.deliver(known, down, length, n)
+                arrived = self.world.deliver(known, down, like, n)()
                 known |= {agent: arrived[parent] for agent, parent in level if agent in sums}
             # The root as well goes on with what it sent.
             return code.read(root, known[min(sums)], shape)

@@ -1,0 +1,126 @@
+"""What packages register by entry points: found by name, listed without an import, and made a command."""
+
+import ast
+import difflib
+import inspect
+import re
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
+
+import typer
+from typer.models import ArgumentInfo, ParameterInfo
+
+from rmopt.errors import InvalidInputError
+
+EXPERIMENTS, MODELS, DATASETS = "rmopt.experiments", "rmopt.models", "rmopt.datasets"
+# What stands for a value in the help.
+PLACEHOLDERS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
+
+
+def path(text: str) -> Path:
+    """Return the path that an option names; an empty one would be the current folder."""
+    if not text.strip():
+        raise typer.BadParameter("it is empty; give a name, or a dot for the current folder.")
+    return Path(text)
+
+
+Seed = Annotated[int, typer.Option(metavar="N", min=0, max=2**32 - 1, help="Seed of every random choice.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", parser=path, help="Write into this folder, and not into a new one in rmopt-runs."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only what a script needs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def registered(group: str) -> list[EntryPoint]:
+    """Return the entry points of a group, sorted by name; nothing is imported."""
+    return sorted(entry_points(group=group), key=lambda entry: entry.name)
+
+
+def load(name: str, group: str) -> Callable[..., Any]:
+    """Import what a group has by a name, or say which names there are, or why it cannot be imported."""
+    entries = registered(group)
+    for entry in (entry for entry in entries if entry.name == name):
+        try:
+            return entry.load()
+        except (ImportError, AttributeError) as error:
+            raise InvalidInputError(
+                f"{name!r}, which is {entry.value}, cannot be imported ({error}); install what it needs, or tell its "
+                "author."
+            ) from error
+    names = [entry.name for entry in entries]
+    nearest = "".join(
+        f"; did you mean {near!r}?" for near in difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    )
+    raise InvalidInputError(f"there is no {name!r}{nearest or '.'} There are: {', '.join(names) or 'none'}.")
+
+
+def describe(group: str) -> list[dict[str, str]]:
+    """Return name, description and package of the entry points of a group.
+
+    What its source describes is not imported, which would take seconds.
+    """
+    found = []
+    for entry in registered(group):
+        try:
+            text = _docstring_in_source(entry) or inspect.getdoc(entry.load()) or ""
+        except Exception as error:
+            text = f"cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}"
+        package = entry.dist.name if entry.dist is not None else ""
+        found.append({"name": entry.name, "description": text.partition("\n")[0], "package": package})
+    return found
+
+
+def _docstring_in_source(entry: EntryPoint) -> str | None:
+    top, *below = entry.module.split(".")
+    spec = find_spec(top)
+    source = Path((spec and spec.origin) or "")
+    source = source.parent.joinpath(*below).with_suffix(".py") if below else source
+    nodes = ast.parse(source.read_bytes()).body if source.suffix == ".py" and source.is_file() else []
+    kinds = ast.FunctionDef | ast.ClassDef
+    return next(
+        (ast.get_docstring(node) for node in nodes if isinstance(node, kinds) and node.name == entry.attr),
+        None,
+    )
+
+
+def _common_options(*, seed: Seed = 0, out: Out = None, quiet: Quiet = False, json: Json = False) -> None:
+    """Carry the options of every experiment."""
+
+
+def as_command(experiment: Callable[..., Any], body: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the help and the options of an experiment, and the common ones, that calls `body`."""
+    parameters = [*inspect.signature(experiment).parameters.values()][not inspect.isclass(experiment) :]
+    parameters += inspect.signature(_common_options).parameters.values()
+    hints = get_type_hints(_common_options, include_extras=True) | get_type_hints(
+        experiment, include_extras=True
+    )
+    # The help is what comes before the numpydoc sections.
+    text = re.split(r"\n\n.*\n-+\n", inspect.getdoc(experiment) or "", maxsplit=1)[0]
+    for parameter in parameters:
+        kind, *infos, _ = get_args(Annotated[hints[parameter.name], None])
+        for info in infos:
+            if isinstance(info, ParameterInfo):
+                info.metavar = info.metavar or _placeholder(kind)
+                info.parser = path if info.metavar == "PATH" else info.parser
+            if isinstance(info, ArgumentInfo):
+                # typer would name its Python type beside it.
+                text, info.hidden = f"{text}\n\n{info.metavar}: {info.help}", True
+
+    def command(**options: Any) -> None:
+        body(**options)
+
+    parameters = [each.replace(kind=each.KEYWORD_ONLY, annotation=hints[each.name]) for each in parameters]
+    vars(command)["__signature__"] = inspect.Signature(parameters)
+    command.__doc__, command.__annotations__ = text, {each.name: each.annotation for each in parameters}
+    return command
+
+
+def _placeholder(kind: Any) -> str | None:
+    return PLACEHOLDERS.get(kind) or next(filter(None, map(_placeholder, get_args(kind))), None)

@@ -1,0 +1,26 @@
+"""Whether a run is going on. What was compiled of a function is held against the function itself once a run."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_lock = threading.Lock()
+_begun = _going = 0
+
+
+@contextmanager
+def running() -> Iterator[None]:
+    """Mark a run: functions that JAX or numba compiles must stay what they are until it ends."""
+    global _begun, _going
+    with _lock:
+        _begun, _going = _begun + 1, _going + 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _going -= 1
+
+
+def current_run() -> int | None:
+    """Return the number of the run that began last, or None where none is going on."""
+    return _begun if _going else None
