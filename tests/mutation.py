@@ -142,7 +142,7 @@ TABLE = (
          "np.sort(truth * -weights, axis=1)",
          "np.sort(np.broadcast_to(-weights, truth.shape), axis=1)"),
     )),
-    ("measure", "problems/coembedding/methods.py",
+    ("measure", "problems/coembedding/experiment.py",
      "test_multilabel_baselines.py::test_measures_by_hand", (
         ("hamming", "1.0 - float(hamming_loss", "float(hamming_loss"),
         ("micro-f1", 'average="micro"', 'average="samples"'),

@@ -18,6 +18,7 @@ import own_methods
 import pytest
 from joblib import parallel_config
 from own_methods import HERE, ClassScores, LeastSquares, OwnTasks, PopularTags, ShrunkenMean
+from problems.coembedding.tagging_experiment import tagging
 from scipy import stats
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import (
@@ -30,7 +31,6 @@ from tabled import each_row
 
 import problems.methods
 from problems.coembedding.experiment import coembedding
-from problems.coembedding.tagging_experiment import tagging
 from problems.comparison import Comparison, Difference
 from problems.data import ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle, load
 from problems.methods import chosen_methods
