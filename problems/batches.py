@@ -51,7 +51,7 @@ class RowBatches(FiniteSum):
 
     @abstractmethod
     def row_gradient(self, point: Array, terms: Array) -> tuple[Array, Array]:
-        """Return numbers of rows, each once, and the gradient of a batch there (`rmopt.core.HasRowGradient`)."""
+        """Return numbers of rows, each once, and the gradient of a batch there (`rmopt.core.cost.HasRowGradient`)."""
 
     def term_gradient(self, point: Array, terms: Array) -> Array:
         rows, values = self.row_gradient(point, terms)
@@ -118,5 +118,5 @@ def run_batches(model: Any, cost: RowBatches, start: Array, seed: int, least_ste
         start,
         random_state=seed,
         recorder=Recorder(progress=model.verbose),
-        checkpoint=checkpoint_of(model, seed),
+        checkpoint=checkpoint_of(model),
     )

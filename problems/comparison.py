@@ -1,53 +1,63 @@
-"""One comparison for all families: methods × settings × seeds, each cell written when it is done.
+"""One comparison for all families: methods × settings × seeds, trained by joblib and kept in the output folder.
 
-How an experiment is written:
+A family writes one ``experiment.py``, with a dataclass that derives from `Experiment`, which is its entry point:
 
-1. A method is a `Method`: a label, an unfitted estimator of the scikit-learn kind, and the grid of parameters that
-   cross-validation chooses among; `chosen_methods` adds those that a user brings. What an experiment must know of a
-   method is an attribute of its estimator; no decision looks at a label or a name.
-2. ``comparison = Comparison(run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle))`` keeps one result for
-   each settings, a plain dict of all that the result depends on, in ``cells.jsonl``; ``resume=None`` keeps none.
-3. ``models = crossed(method=chosen, rank=ranks)`` is a list of such dicts, of which the last choice varies fastest.
-   ``models = comparison.selected(models, methods, select, choose)`` adds the parameters of each, for each seed.
-4. ``results = comparison.results(models, train, by=("method", "rank"))`` takes ``train(settings)`` for those that are
-   not known, `n_jobs` at a time, moves the progress bar, and lists results by method and rank, one for each seed.
-5. `trained` fits an estimator, ours or a user's. A training that diverges loses.
-6. `averaged` makes the numbers of a row from the results of a model; `Difference` compares two models seed by
-   seed, and `above` makes a claim of that.
+1. Fields are the options of ``rmopt run NAME``, declared with `problems.options`. ``known`` has the methods by name,
+   each a `Method`: a label, an unfitted estimator, and the grid for cross-validation; a user's methods join them.
+   What must be known of a method is an attribute of its estimator; nothing looks at labels or names.
+2. ``check()`` refuses options before data are read. ``settings()`` gives a dict for each row of the table: its
+   ``method``, ``code`` and what else training depends on beside the seed. ``by`` names those that tell rows apart.
+3. ``measured(one)`` trains what a dict says, with ``parameters`` and a ``seed`` in it, by `trained`, and returns the
+   numbers, a `Cell`. ``choose(one)`` is cross-validation, mostly by `searched`.
+4. ``row(row)``, ``claims(rows)`` and ``draw(rows)`` say what table, verdicts and pictures make of a `Row` with its
+   cells. Claims come from `above`, `near` and `Difference`, seed by seed, and name the rows that they speak of.
+
+`Experiment.__call__` does the rest. What does not fit it takes `Comparison` alone, which trains what is not known.
 """
 
 from __future__ import annotations
 
-import warnings
+import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, partial
-from itertools import product, starmap
+from importlib.metadata import version
+from itertools import product
 from numbers import Real
 from operator import itemgetter
+from pathlib import Path
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
+import joblib
 import numpy as np
 from scipy.special import stdtrit
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from threadpoolctl import threadpool_limits
 
-from problems.cells import Cell, Cells, Settings, mean_and_sem
-from problems.methods import Method
+from problems import options
+from problems.methods import Cell, Method, Settings, chosen_methods
 from problems.options import Selection, jobs
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import one_of
 from rmopt.core.world import ONE_PROCESS, World
-from rmopt.experiments import Claim, Run
+from rmopt.experiments import Claim, Outcome, Run
+from rmopt.files import set_aside
 from rmopt.solvers import Solver
-from rmopt.solvers.threads import one_blas_thread
 
-# Tells how good a fitted estimator is on held-out rows; higher is better.
+# How good a fitted estimator is on held-out rows; higher is better.
 Score = Callable[[Any, Any, Any], float]
 
 # The share of differences of the mean by chance alone that pass for a difference.
 CHANCE = 0.05
+# How often a grid grows past an edge.
+GROWTHS = 4
+# Seconds: of shorter waits nobody is warned.
+LONG = 10.0
+# Options on which no number depends.
+NOT_IN_RESULTS = ("data", "data_home", "method", "n_jobs", "resume")
 
 
 class Learner(BaseEstimator):
@@ -94,10 +104,6 @@ def crossed(**choices: Iterable[Any]) -> list[Settings]:
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
-# How often a grid grows past an edge.
-GROWTHS = 4
-
-
 def grown(
     grid: Sequence[Settings],
     measure: Callable[[Sequence[Settings]], Array],
@@ -122,13 +128,13 @@ def grown(
         names, new = alike[0]
         if not all(names for names, _ in alike):
             break
-        chosen = points[best(scores)[0]]
-        why = f"it grew {GROWTHS} times"
-        try:
-            more = measure(new) if growth < GROWTHS else None
-        except ValueError as error:
-            # A share above 1, for example.
-            more, why = None, str(error).rstrip(".")
+        chosen, more, why = points[best(scores)[0]], None, f"it grew {GROWTHS} times"
+        if growth < GROWTHS:
+            try:
+                more = measure(new)
+            except ValueError as error:
+                # A share above 1, for example.
+                why = str(error).rstrip(".")
         if more is None:
             edges = " and ".join(f"{name} = {chosen[name]:g}" for name in names)
             say(f"{edges} is the best, at the edge of a grid that grows no further ({why})")
@@ -160,6 +166,77 @@ def _past(points: Sequence[Settings], chosen: Settings) -> tuple[list[str], list
     return list(past), new
 
 
+def searched(
+    run: Run,
+    label: str,
+    estimator: Any,
+    grid: Sequence[Settings],
+    X: Any,
+    y: Any,
+    cv: Any,
+    ways: Mapping[str, Score],
+) -> tuple[Settings, str]:
+    """Return the parameters with the best mean score over folds, and by which of the ways it is the best.
+
+    Parameters
+    ----------
+    run : Run
+    label : str
+        For the progress bar.
+    estimator : estimator
+        Its `fit` runs in threads; where it diverges, with a `DivergedError`, the parameters lose.
+    grid : sequence of dict
+        Of several that are best the first is chosen; it grows where that lies at its edge (see `grown`).
+    X, y : array or sparse array
+    cv : splitter
+        Of scikit-learn.
+    ways : mapping
+        Ways to measure what was trained, among which is chosen too.
+
+    Raises
+    ------
+    InvalidInputError
+        When rows cannot be dealt into folds, or every training diverged.
+    """
+    try:
+        folds = list(cv.split(X, y))
+    except ValueError as error:
+        raise InvalidInputError(
+            f"the {X.shape[0]:,} training rows cannot be dealt into folds ({error}); choose fewer by --folds, or "
+            "bring more rows."
+        ) from error
+
+    def score(point: Settings, train: Array, test: Array) -> list[float]:
+        model = clone(estimator).set_params(**point)
+        try:
+            model.fit(X[train], y[train])
+        except DivergedError:
+            return [-np.inf] * len(ways)
+        return [np.nan_to_num(way(model, X[test], y[test]), nan=-np.inf) for way in ways.values()]
+
+    def measured(points: Sequence[Settings]) -> Array:
+        """Return the mean scores of points, shape (ways, points)."""
+        tasks = [joblib.delayed(score)(point, *fold) for point in points for fold in folds]
+        # The threads are many enough; those of BLAS would only be in their way.
+        with threadpool_limits(1, user_api="blas"), run.ticks(f"selecting for {label}", len(tasks)) as tick:
+            found = []
+            for scores in joblib.Parallel(-1, backend="threading", return_as="generator")(tasks):
+                found.append(scores)
+                tick()
+        return np.mean(np.reshape(found, (len(points), len(folds), -1)), axis=1).T
+
+    points, means = grown(
+        grid, measured, lambda means: np.flatnonzero((means == means.max()).any(axis=0)),
+        lambda what: run.say(f"{label}: {what}"),
+    )  # fmt: skip
+    place_of_way, place = np.unravel_index(means.argmax(), means.shape)
+    if means.max() == -np.inf:
+        raise InvalidInputError(
+            f"training diverged for every value of the grid {list(grid)}; try smaller values, or scale the rows."
+        )
+    return points[place], list(ways)[place_of_way]
+
+
 class Comparison:
     """The results of a comparison by their settings, computed unless they are known.
 
@@ -167,7 +244,7 @@ class Comparison:
     ----------
     run : Run
     resume : bool or None
-        Go on from the results in the output folder; None: keep no results there.
+        Go on from the results in the output folder; None: keep none there.
     seeds : int
         Repetitions, whose seeds are ``run.seed``, ``run.seed + 1``, and so on.
     n_jobs : int
@@ -189,22 +266,25 @@ class Comparison:
         world: World = ONE_PROCESS,
         **about: Any,
     ) -> None:
-        self.run, self.about = run, about
+        self.run, self.about, self.world, self.n_jobs = run, about, world, jobs(n_jobs)
         self.seeds = range(run.seed, run.seed + seeds)
-        self.n_jobs = jobs(n_jobs)
-        self.world = world
-        # Each process writes a file of its own, so that none is lost where they are killed.
-        file = run.path("cells.jsonl" if world.rank == 0 else f"cells-{world.rank}.jsonl")
-        self._cells = None if resume is None else Cells(file, resume)
-        if self._cells is not None and (aside := self._cells.aside) is not None:
+        folder = Path(run.path("cells"))
+        if resume is False and world.rank == 0 and (aside := set_aside(folder)) is not None:
             run.say(
                 f"Results that were in the folder are set aside as {aside.name}; to go on with them, name it "
-                f"{file.name} again and say --resume."
+                f"{folder.name} again and say --resume."
             )
+        world.least(0)
+        self._cached = joblib.Memory(None if resume is None else folder, verbose=0).cache(
+            _cell, ignore=["train"]
+        )
+        # joblib writes down the function that it keeps results of; threads must find that whole.
+        self._cached({}, dict)
 
     def cell(self, settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
         """Return the result for some settings: what `train` makes of them and of the common ones."""
-        return next(self._computed([settings], train))
+        [cell] = self._computed([settings], train)
+        return cell
 
     def results(
         self,
@@ -212,6 +292,7 @@ class Comparison:
         train: Callable[[Settings], Cell],
         by: Sequence[str],
         what: str = "models",
+        label: Callable[[Settings], str] = lambda one: str(one.get("method", "")),
     ) -> dict[Any, list[Cell]]:
         """Return the results of all models for all seeds, under a progress bar.
 
@@ -225,59 +306,39 @@ class Comparison:
             Results are listed by these settings: by the value of one, or by a tuple of several.
         what : str
             What the progress bar counts.
+        label : callable
+            Maps settings to what the progress bar calls them.
         """
         settings = [one | {"seed": seed} for seed in self.seeds for one in models if "seed" not in one]
         settings += [one for one in models if "seed" in one]
         key, found = itemgetter(*by), dict[Any, list[Cell]]({itemgetter(*by)(one): [] for one in models})
-        with self.run.ticks(what, len(settings)) as tick:
-            for one, result in zip(settings, self._computed(settings, train), strict=True):
-                found[key(one)].append(result)
-                tick()
+        names, cells = (
+            [f"{label(one)}, seed {one['seed']}" for one in settings],
+            self._computed(settings, train),
+        )
+        begun, rest = perf_counter(), len(self.seeds) - 1
+        with self.run.ticks(what, len(settings), names[0] if names else "") as tick:
+            for number, (one, cell) in enumerate(zip(settings, cells, strict=True), 1):
+                found[key(one)].append(cell)
+                tick("".join(names[number : number + 1]))
+                took = perf_counter() - begun
+                if rest and number * (rest + 1) == len(settings) and took * rest > LONG:
+                    self.run.say(
+                        f"The first seed took {took:.0f} s; {rest} more take about {took * rest:.0f} s."
+                    )
         return found
 
-    def _computed(self, settings: Sequence[Settings], train: Callable[[Settings], Cell]) -> Iterator[Cell]:
-        """Compute what is not known, write each result when it is done, and give all in their order."""
-        wholes = [self.about | one for one in settings]
-        found = [None if self._cells is None else self._cells.known(whole) for whole in wholes]
+    def _computed(self, settings: Sequence[Settings], train: Callable[[Settings], Cell]) -> Any:
+        """Give the results in the order of settings, each written when it is done."""
+        call = joblib.delayed(partial(self._cached, train=partial(_named, train)))
+        tasks = [call(self.about | {"rmopt": version("rmopt")} | one) for one in settings]
         if self.world.size > 1:
-            yield from self._dealt(wholes, found, train)
-            return
-        todo = [(place, wholes[place]) for place, result in enumerate(found) if result is None]
-        made = self._made(todo, partial(_named, train))
-        for place in range(len(found)):
-            # What is done before its turn is written all the same.
-            while (result := found[place]) is None:
-                other, new = next(made)
-                found[other] = new if self._cells is None else self._cells.keep(wholes[other], new)
-            yield result
-
-    def _dealt(
-        self, wholes: Sequence[Settings], known: Sequence[Cell | None], train: Callable[[Settings], Cell]
-    ) -> list[Cell]:
-        """Compute what no process knows, each its share, and return all results in every process."""
-        world, own = self.world, {place: one for place, one in enumerate(known) if one is not None}
-        with world.guard():
-            told = {place for part in world.everywhere(set(own)) for place in part}
-            todo = [(place, one) for place, one in enumerate(wholes) if place not in told]
-            for place, new in self._made(todo[world.rank :: world.size], partial(_named, train)):
-                own[place] = new if self._cells is None else self._cells.keep(wholes[place], new)
-            found = {place: one for part in world.everywhere(own) for place, one in part.items()}
-            if world.rank == 0 and self._cells is not None:
-                for place in sorted(found.keys() - own.keys()):
-                    self._cells.keep(wholes[place], found[place])
-        return [found[place] for place in range(len(wholes))]
-
-    def _made(
-        self, todo: Sequence[tuple[int, Settings]], train: Callable[[int, Settings], tuple[int, Cell]]
-    ) -> Iterator[tuple[int, Cell]]:
-        """Give the places of settings and their results, in the order in which they are done."""
-        if self.n_jobs == 1 or len(todo) < 2:
-            return starmap(train, todo)
-        from joblib import Parallel, delayed
-
-        workers = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator_unordered")
-        made: Iterator[tuple[int, Cell]] = workers(delayed(train)(*one) for one in todo)
-        return made
+            with self.world.guard():
+                for function, arguments, named in tasks[self.world.rank :: self.world.size]:
+                    function(*arguments, **named)
+                self.world.least(0)
+        how: Settings = {"prefer": "threads", "return_as": "generator"}
+        return joblib.Parallel(self.n_jobs, **how)(tasks)
 
     def selected(
         self,
@@ -305,111 +366,46 @@ class Comparison:
         **about
             What a choice depends on beside the settings of the model.
         """
-        made: list[Settings] = []
+        chosen: list[Settings] = []
         for one in models:
             method = methods[one["method"]]
             choice: Cell = {"parameters": method.defaults}
             for number, seed in enumerate(self.seeds):
                 if select != "none" and method.grid and (number == 0 or select == "each"):
                     choice = self.cell(one | about | {"select": list(method.grid), "seed": seed}, choose)
-                    chosen = choice["parameters"]
-                    said = {key: f"{one:g}" if isinstance(one, float) else one for key, one in chosen.items()}
-                    values = ", ".join(f"{key} = {value}" for key, value in said.items())
-                    self.run.say(f"{label(one)}, seed {seed}: {values} by cross-validation")
-                made.append(one | choice | {"seed": seed})
-        return sorted(made, key=itemgetter("seed"))
-
-    def search(
-        self,
-        label: str,
-        estimator: Any,
-        grid: Sequence[Settings],
-        X: Any,
-        y: Any,
-        cv: Any,
-        scoring: Mapping[str, Score],
-    ) -> tuple[Settings, str]:
-        """Return the parameters with the best mean score over folds, and by which of the scores it is the best.
-
-        Parameters
-        ----------
-        label : str
-            For the progress bar.
-        estimator : estimator
-            Its `fit` runs in threads; where it diverges, with a `DivergedError`, the parameters lose.
-        grid : sequence of dict
-            Of several that are best the first is chosen; it grows where that lies at its edge (see `grown`).
-        X, y : array or sparse array
-        cv : splitter
-            Of scikit-learn.
-        scoring : mapping
-            Ways to measure what was trained, among which is chosen too.
-
-        Raises
-        ------
-        InvalidInputError
-            When every training diverged.
-        """
-        from joblib import parallel_config
-        from sklearn.model_selection import GridSearchCV
-
-        try:
-            folds = list(cv.split(X, y))
-        except ValueError as error:
-            raise InvalidInputError(
-                f"the {X.shape[0]:,} training rows cannot be dealt into folds ({error}); choose fewer by --folds, or "
-                "bring more rows."
-            ) from error
-        scorers = {way: partial(_score, score) for way, score in scoring.items()}
-
-        def measured(points: Sequence[Settings]) -> Array:
-            """Return the mean scores of points, shape (ways, points)."""
-            values = [{f"estimator__{name}": [value] for name, value in one.items()} for one in points]
-            with self.run.ticks(f"selecting for {label}", len(folds) * len(points)) as tick:
-                trial, how = _Trial(estimator, tick), {"refit": False, "error_score": "raise"}
-                search = GridSearchCV(trial, values, cv=folds, scoring=scorers, **how)
-                # The threads are many enough; those of BLAS would only be in their way.
-                with one_blas_thread(), parallel_config("threading", n_jobs=-1), warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", "One or more of the .* scores are non-finite")
-                    found = search.fit(X, y).cv_results_
-            means = np.array([found[f"mean_test_{way}"] for way in scoring])
-            return np.nan_to_num(means, nan=-np.inf)
-
-        points, means = grown(
-            grid, measured, lambda means: np.flatnonzero((means == means.max()).any(axis=0)),
-            lambda what: self.run.say(f"{label}: {what}"),
-        )  # fmt: skip
-        way, place = np.unravel_index(means.argmax(), means.shape)
-        if means[way, place] == -np.inf:
-            raise InvalidInputError(
-                f"training diverged for every value of the grid {list(grid)}; try smaller values, or scale the rows."
-            )
-        return points[place], list(scoring)[way]
+                    self.run.say(
+                        f"{label(one)}, seed {seed}: {listed(choice['parameters'])} by cross-validation"
+                    )
+                chosen.append(one | choice | {"seed": seed})
+        return sorted(chosen, key=itemgetter("seed"))
 
 
-def _named(train: Callable[[Settings], Cell], place: int, one: Settings) -> tuple[int, Cell]:
-    """Return a place and its result; an error says whose it is."""
+def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
+    """Return a result; joblib keeps it by its settings."""
+    return train(settings)
+
+
+def _named(train: Callable[[Settings], Cell], one: Settings) -> Cell:
+    """Return a result; an error says whose it is."""
     try:
-        return place, train(one)
+        return train(one)
     except InvalidInputError as error:
         if "method" not in one:
             raise
         raise InvalidInputError(f"{one['method']}, seed {one['seed']}: {error}") from error
 
 
-class Kept:
-    """A function whose last results are kept; in another process it begins without any.
+def listed(parameters: Settings) -> str:
+    """Return parameters as people read them."""
+    shown = {name: f"{value:g}" if isinstance(value, float) else value for name, value in parameters.items()}
+    return ", ".join(f"{name} = {value}" for name, value in shown.items())
 
-    Parameters
-    ----------
-    function : callable
-    count : int
-        Results that are kept.
-    """
+
+class Kept:
+    """A function whose last `count` results are kept; in another process it begins without any."""
 
     def __init__(self, function: Callable[..., Any], count: int) -> None:
-        self.made_of = function, count
-        self.call = lru_cache(count)(function)
+        self.made_of, self.call = (function, count), lru_cache(count)(function)
 
     def __call__(self, *arguments: Any) -> Any:
         return self.call(*arguments)
@@ -418,24 +414,218 @@ class Kept:
         return Kept, self.made_of
 
 
-class _Trial(BaseEstimator):
-    """A training that may diverge; nothing is fitted then, and the score of that is NaN."""
+@dataclass(eq=False)
+class Row:
+    """One row of the table: a method in one setting, and what it measured with each seed."""
 
-    def __init__(self, estimator: Any, tick: Callable[[], None]) -> None:
-        self.estimator, self.tick = estimator, tick
+    label: str
+    settings: Settings
+    models: list[Settings] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
 
-    def fit(self, X: Any, y: Any) -> Self:
-        try:
-            self.estimator.fit(X, y)
-            self.fitted_ = self.estimator
-        except DivergedError:
-            self.fitted_ = None
-        self.tick()
-        return self
+    def __getitem__(self, name: str) -> Any:
+        return self.settings.get(name)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it diverged with no seed."""
+        return all(cell["seconds"] is not None for cell in self.cells)
+
+    def mean(self, measure: str) -> float:
+        """Return the mean of a measure; that of what diverged is -1, below all."""
+        return mean_and_sem(cell[measure] for cell in self.cells)[0] if self.whole else -1.0
 
 
-def _score(score: Score, trial: _Trial, X: Any, y: Any) -> float:
-    return np.nan if trial.fitted_ is None else score(trial.fitted_, X, y)
+@dataclass(kw_only=True)
+class Experiment:
+    """An experiment: its fields are the options, and called with a run it returns the outcome.
+
+    Attributes
+    ----------
+    name : str
+        As ``rmopt run`` knows it.
+    known : mapping
+        Its methods by name.
+    measured_by : sequence of str
+        What a user's estimator needs beside `fit`: any of these methods.
+    by : sequence of str
+        The settings that tell rows apart, two at least.
+    headings : mapping
+        Of columns, where the automatic ones will not do.
+    toy : str
+        Why claims may fail on the data set that is taken unless another one is asked for.
+    """
+
+    data: options.Data
+    data_home: options.DataHome = None
+    seeds: options.SeedsOrPublished = 5
+    methods: str = ""
+    method: options.OwnMethods = None
+    select: options.Select = "first"
+    folds: options.Folds = 5
+    n_jobs: options.Jobs = 1
+    resume: options.Resume = False
+
+    run: Run = field(init=False, repr=False)
+    chosen: dict[str, Method] = field(init=False, repr=False)
+    bundle: Any = field(init=False, repr=False)
+    published: bool = field(init=False, repr=False)
+
+    name: ClassVar[str]
+    known: ClassVar[Mapping[str, Method]]
+    measured_by: ClassVar[Sequence[str]]
+    by: ClassVar[Sequence[str]]
+    headings: ClassVar[Mapping[str, str]] = {}
+    toy: ClassVar[str] = ""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse options before data are read."""
+
+    @abstractmethod
+    def settings(self) -> Iterable[Settings]:
+        """Refuse options that do not fit the data, and return the settings of each row of the table."""
+
+    @abstractmethod
+    def header(self) -> str:
+        """Return what is said of the data before work starts."""
+
+    @abstractmethod
+    def measured(self, one: Settings) -> Cell:
+        """Train what settings, `parameters` and a `seed` say, and return what it measures and its `seconds`.
+
+        All are None where it diverged. A `model` among them is saved.
+        """
+
+    @abstractmethod
+    def choose(self, one: Settings) -> Cell:
+        """Return the `parameters` that cross-validation on the training part chooses."""
+
+    @abstractmethod
+    def row(self, row: Row) -> Cell:
+        """Return what the table says of a row, beside its label."""
+
+    @abstractmethod
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        """Return what the paper says, with the verdict of the numbers."""
+
+    @abstractmethod
+    def draw(self, rows: Sequence[Row]) -> None:
+        """Write the pictures."""
+
+    def launched(self) -> World:
+        """Return the processes to which models are dealt."""
+        return options.launched()
+
+    def read(self, kind: Any) -> Any:
+        """Return the data, a bundle of a kind."""
+        return options.loaded(self.run, self.data, self.data_home, kind)
+
+    def about(self) -> Settings:
+        """Return what all results depend on, beside data and seeds."""
+        return {}
+
+    def choosing(self, one: Settings) -> Settings:
+        """Return the settings at which the parameters of a row are chosen; several rows may share them."""
+        return one
+
+    def label(self, one: Settings) -> str:
+        """Return what the table calls a row."""
+        return self.chosen[one["method"]].label
+
+    @property
+    def splits(self) -> str:
+        """How often data are split, in words."""
+        return "its own split" if self.published else f"{self.seeds} random split{'s' * (self.seeds > 1)}"
+
+    def __call__(self, run: Run) -> Outcome:
+        world = self.launched()
+        self.run = replace(run, out=world.first(run.out))
+        options.check_options(vars(self), seeds=0, folds=2)
+        self.chosen = chosen_methods(self.known, self.methods, self.method, self.name, self.measured_by)
+        self.check()
+        hints = get_type_hints(type(self), include_extras=True)
+        for option in fields(self):
+            kind = get_args(hints[option.name])[0] if option.init else None
+            if get_origin(kind) is Literal:
+                one_of(f"--{option.name.replace('_', '-')}", getattr(self, option.name), get_args(kind))
+        self.bundle = self.read(hints["data"].__metadata__[-1])
+        self.published, self.seeds = options.own_split(self.run.say, self.data, self.bundle, self.seeds)
+        rows = [Row(self.label(one), one) for one in self.settings()]
+        self.run.say(self.header())
+        comparison = Comparison(
+            self.run, self.resume, seeds=self.seeds, n_jobs=self.n_jobs, world=world, data=self.bundle.fingerprint(),
+            published=self.published, **self.about(),
+        )  # fmt: skip
+        choices: dict[str, list[Settings]] = {}
+        for row in rows:
+            at = self.choosing(row.settings)
+            if (key := joblib.hash(at)) not in choices:
+                select: Selection = "none" if "parameters" in at else self.select
+                choices[key] = comparison.selected(
+                    [at], self.chosen, select, self.choose, self.label, folds=self.folds
+                )
+            row.models = [choice | row.settings for choice in choices[key]]
+        models = [row.models[number] for number in range(self.seeds) for row in rows]
+        found = comparison.results(models, self.measured, self.by, label=self.label)
+        for row in rows:
+            row.cells = found[itemgetter(*self.by)(row.settings)]
+        if world.rank == 0:
+            self.draw(rows)
+            labels = [row.label for row in rows]
+            for row in rows:
+                save_model(self.run, row, f"{row.label} {row['rank'] if labels.count(row.label) > 1 else ''}")
+        claims, options_ = self.claims(rows), [one for one in fields(self) if one.init]
+        toy = any(claim.reproduced is False for claim in claims) and self.data == options_[0].default
+        return Outcome(
+            data=self.bundle.name,
+            parameters={
+                one.name: getattr(self, one.name) for one in options_ if one.name not in NOT_IN_RESULTS
+            }
+            | {"published": self.published, "used": {row.label: self.used(row) for row in rows}},
+            rows=[{"method": row.label} | self.row(row) for row in rows],
+            headings=self.headings,
+            claims=claims,
+            notes=self.notes(rows) + [self.toy] * (toy and bool(self.toy)),
+        )
+
+    def used(self, row: Row) -> list[Settings]:
+        """Return what a row was trained with, for each seed."""
+        return [one["parameters"] for one in row.models]
+
+    def notes(self, rows: Sequence[Row]) -> list[str]:
+        """Return what stands below the table: the parameters of each row, also those that nobody chose."""
+        said: dict[str, str] = {}
+        for row in rows:
+            given = self.chosen[row["method"]].estimator.get_params()
+            step = {"step_size": given["step_size"]} if "step_size" in given else {}
+            if text := listed(step | row.models[0]["parameters"]):
+                said.setdefault(row.label, text)
+        return [f"Parameters: {'; '.join(f'{label}: {text}' for label, text in said.items())}."] * bool(said)
+
+
+def save_model(run: Run, row: Row, name: str) -> None:
+    """Save what a row has learned with the first seed: by its own `save`, or by joblib."""
+    model = row.cells[0].get("model")
+    if model is None:
+        return
+    stem = "-".join(re.findall(r"[\w.]+", name.lower()))
+    if hasattr(model, "save"):
+        model.save(run.path(f"{stem}.npz"))
+    else:
+        joblib.dump(model, run.path(f"{stem}.joblib"))
+
+
+def mean_and_sem(values: Iterable[float | None]) -> tuple[float, float | None]:
+    """Return the mean and the standard error of the mean, None for the latter of one value; NaN where one is None."""
+    array = np.array(list(values), dtype=float)
+    return float(array.mean()), float(array.std(ddof=1) / array.size**0.5) if array.size > 1 else None
+
+
+def band(curves: Array) -> tuple[Array, Array]:
+    """Return the mean of curves, one in a row, and its standard error, which is zero for one curve."""
+    mean, count = curves.mean(axis=0), len(curves)
+    return mean, curves.std(axis=0, ddof=1) / count**0.5 if count > 1 else np.zeros_like(mean)
 
 
 def averaged(found: Sequence[Cell], **measures: str | None) -> Cell:
@@ -456,10 +646,9 @@ def averaged(found: Sequence[Cell], **measures: str | None) -> Cell:
     """
     row: Cell = {}
     for measure, error in measures.items():
-        values = [cell[measure] for cell in found if cell[measure] is not None]
-        there = values and len(values) == len(found)
-        row[measure], sem = mean_and_sem(values) if there else (None, None)
-        if there and all(isinstance(value, int) for value in values) and row[measure].is_integer():
+        values = [cell[measure] for cell in found]
+        row[measure], sem = (None, None) if None in values else mean_and_sem(values)
+        if all(isinstance(value, int) for value in values) and row[measure].is_integer():
             row[measure] = int(row[measure])
         if error is not None and len(found) > 1:
             row[error] = sem
@@ -500,13 +689,10 @@ class Difference:
         """Return the difference of the results of two models, in a measure or in what a function makes of them."""
         value = itemgetter(measure) if isinstance(measure, str) else measure
         pairs = [(value(a), value(b)) for a, b in zip(ours, theirs, strict=True)]
-        ours_too, theirs_too = np.array(
-            [(np.nan, np.nan) if None in pair else pair for pair in pairs], dtype=float
-        ).T
-        gaps = ours_too - theirs_too
+        a, b = np.array([(np.nan, np.nan) if None in pair else pair for pair in pairs], dtype=float).T
         # What rounding may leave of equal numbers is no difference.
-        gaps[np.abs(gaps) <= 1e-12 * np.maximum(np.abs(ours_too), np.abs(theirs_too))] = 0.0
-        return cls(*mean_and_sem(gaps), len(gaps))
+        rounding = np.abs(a - b) <= 1e-12 * np.maximum(np.abs(a), np.abs(b))
+        return cls(*mean_and_sem(np.where(rounding, 0.0, a - b)), len(pairs))
 
     @property
     def margin(self) -> float:
@@ -522,6 +708,17 @@ class Difference:
 
     def __str__(self) -> str:
         return f"{self.mean:+.3f}" + (f" ± {self.sem:.3f}" if self.sem is not None else "")
+
+
+def against(
+    ours: Iterable[Row], theirs: Iterable[Row], measure: str | Callable[[Cell], Any]
+) -> dict[str, Difference]:
+    """Return the differences of rows by their `rank`; a row without one is compared with all."""
+    by_rank, gaps = {row["rank"]: row for row in theirs}, {}
+    for row in ours:
+        if (other := by_rank.get(row["rank"], by_rank.get(None))) is not None:
+            gaps[f"rank {row['rank']}"] = Difference.of(row.cells, other.cells, measure)
+    return gaps if len(gaps) > 1 else dict(zip([""], gaps.values(), strict=False))
 
 
 def above(claim: str, gaps: Mapping[str, Difference], needs: str) -> Claim:

@@ -18,8 +18,8 @@ from problems.threads import threads_of
 from problems.validation import check_columns
 from rmopt.core import InvalidInputError, StorageError
 from rmopt.core.arguments import shown
-from rmopt.core.identity import fingerprint, spelled
 from rmopt.core.points import arrays_of
+from rmopt.core.values import written
 from rmopt.core.world import ONE_PROCESS
 from rmopt.solvers import Checkpoint, SharedCheckpoint, World
 from rmopt.solvers.checkpoint import Saving
@@ -35,7 +35,7 @@ CHUNKS = 10
 # Parameters on which no bit of a checkpoint depends, or which the seed stands for; and those of `fit` alone.
 NO_IDENTITY = ("checkpoint", "verbose", "random_state", "warm_start", "max_iter", "threshold", "top_k")
 OF_FIT = ("n_epochs", "tol", "n_iter_no_change", "validation_fraction")
-AGAIN = "an iterator must give the same chunks again, or remove the checkpoint to begin afresh"
+AGAIN = "bring files, batch_size, shuffle_buffer and random_state back as they were, or remove the checkpoint"
 
 
 def follow(
@@ -48,8 +48,7 @@ def follow(
     model : Loreta
         What it has learned is in its attributes ``_continued`` and those that it names in ``_kept``.
     chunks : iterable of (X, y)
-        Where it has `state` and `seek`, a run is taken up at its place; otherwise as many chunks as were learned are
-        left out.
+        A run is taken up behind as many chunks as were learned, which must be the same again.
     learn : callable
         Learns (X, y, seed) of one chunk.
     seed : int
@@ -103,8 +102,6 @@ class _Run:
         self, model: Any, chunks: Any, saving: Saving | None, seed: int, about: dict[str, Any], world: World
     ) -> None:
         self.model, self.chunks, self.saving, self.seed, self.world = model, chunks, saving, seed, world
-        # Whether chunks can be taken up at a place, as those of `problems.data.stream`.
-        self.seeks = hasattr(chunks, "seek")
         self.count = self.rows = self.given = self.last = 0
         # Where to go on, and where the chunks first ended, in a process that goes on beside others.
         self.place: Any = None
@@ -112,8 +109,8 @@ class _Run:
         self.begun, self.seconds = time.monotonic(), 0.0
         self.checked = world.size == 1
         if saving is not None or world.size > 1:
-            self.identity = _identity(model, seed, about)
-            world.check_alike({**self.identity, "checkpoint": saving is not None})
+            self.told = _told(model, seed, about)
+            world.check_alike({**self.told, "checkpoint": saving is not None})
         if saving is not None:
             folder, depth = getattr(chunks, "path", None), getattr(chunks, "depth", 1)
             above = Path(model.checkpoint).resolve().parents[:depth]
@@ -122,9 +119,6 @@ class _Run:
                     f"the checkpoint {model.checkpoint} lies among the files of the stream; choose another folder "
                     "for it."
                 )
-            if self.seeks:
-                # What cannot be saved is told before work starts.
-                self._where()
             self._resume(saving)
         self.saved_at = time.monotonic()
 
@@ -159,26 +153,12 @@ class _Run:
 
     def _where(self) -> Any:
         """Return the place behind the last chunk."""
-        if self.saving is not None and self.seeks:
-            return self.chunks.state
         return {"chunks": self.given, "last": self.last}
 
     def _once(self, place: Any) -> Iterator[tuple[Any, Any]]:
         """Yield the chunks that are left of one pass over them, from a place on."""
-        number = skip = 0
-        if not self.seeks:
-            if place is not None and "chunks" not in place:
-                raise InvalidInputError(
-                    "the checkpoint is of a stream of files; give it, or another checkpoint."
-                )
-            if place is not None:
-                skip, self.last = place["chunks"], place["last"]
-        elif place is not None:
-            self.chunks.seek(place)
-        elif hasattr(self.chunks, "rewind"):
-            # Somebody may have looked at the first chunk.
-            self.chunks.rewind()
-        self.given = skip
+        number, skip, known = 0, *((place["chunks"], place["last"]) if place else (0, 0))
+        self.given, self.last = skip, 0
         for number, chunk in enumerate(self.chunks, 1):
             if not isinstance(chunk, tuple | list) or len(chunk) != 2:
                 raise InvalidInputError(
@@ -186,9 +166,11 @@ class _Run:
                 )
             if number > skip:
                 yield chunk[0], chunk[1]
-            elif number == skip and _digest(*chunk) != self.last:
+                continue
+            self.last = _digest(*chunk, self.last)
+            if number == skip and self.last != known:
                 raise InvalidInputError(
-                    f"chunk {number} is not the one that was learned before the checkpoint "
+                    f"the first {number} chunks are not those that were learned before the checkpoint "
                     f"{self.model.checkpoint}; {AGAIN}."
                 )
         if number < skip:
@@ -232,8 +214,8 @@ class _Run:
         self.count += 1
         self.given += 1
         self.rows += int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        if self.saving is not None and not self.seeks:
-            self.last = _digest(X, y)
+        if self.saving is not None:
+            self.last = _digest(X, y, self.last)
 
     def save(self) -> None:
         """Write what the model is and how far it is, where there is a checkpoint."""
@@ -248,12 +230,17 @@ class _Run:
             "step": model.n_iter_, "chunks": self.count, "rows": self.rows, "seed": self.seed,
             "place": self._where(), "ended": self.ended,
         }  # fmt: skip
-        about = {"identity": self.identity, "step": model.n_iter_, "seconds": self.elapsed(), "rows": [row]}
+        about = {
+            "run": self.told | {"seed": self.seed},
+            "step": model.n_iter_,
+            "seconds": self.elapsed(),
+            "rows": [row],
+        }
         self.saving.save(arrays, about)
         self.saved_at = time.monotonic()
 
     def _resume(self, saving: Saving) -> None:
-        found = saving.load(self.identity)
+        found = saving.load(self.told | {"seed": saving.seed()})
         if found is None:
             return
         arrays, about = found
@@ -277,30 +264,30 @@ class _Run:
             setattr(self.model, name, one if one.ndim else one.item())
 
 
-def _identity(model: Any, seed: int, about: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run depends on: names and values or fingerprints."""
-    begun, given = model._has_learned(), _given(model, "drawn" if model.random_state is None else seed)
+def _told(model: Any, seed: int, about: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run over a stream depends on, as text by names."""
+    begun, given = model._has_learned(), _given(model)
     return {
+        "random_state": "drawn" if model.random_state is None else seed,
         **{name: one for name, one in given.items() if name not in OF_FIT},
-        **{name: spelled(one, name) for name, one in about.items()},
-        "initial point": fingerprint(arrays_of(model.model_.point)) if begun else "afresh",
+        **{name: written(one) for name, one in about.items()},
+        "initial point": written(arrays_of(model.model_.point)) if begun else "afresh",
         "first step": model.n_iter_ if begun else 0,
-    }  # fmt: skip
+    }
 
 
-def _given(model: Any, random_state: Any) -> dict[str, Any]:
+def _given(model: Any) -> dict[str, str]:
     """Return the parameters of an estimator on which its run depends, as they are written."""
     parts = {name: one for name, one in model.get_params(deep=False).items() if name not in NO_IDENTITY}
     if "n_jobs" in parts:
         # All cores are as many as a machine has.
         parts["n_jobs"] = threads_of(parts["n_jobs"])
-    written = {name: spelled(one, name) for name, one in parts.items()}
-    return {"model": type(model).__name__, "random_state": random_state, **written}
+    return {"model": type(model).__name__, **{name: written(one) for name, one in parts.items()}}
 
 
-def checkpoint_of(model: Any, seed: int) -> Checkpoint | None:
+def checkpoint_of(model: Any) -> Checkpoint | None:
     """Return where an estimator saves its run, which it names by its parameters."""
-    return None if model.checkpoint is None else Checkpoint(model.checkpoint, given=_given(model, seed))
+    return None if model.checkpoint is None else Checkpoint(model.checkpoint, tag=_given(model))
 
 
 def _plain(value: Any) -> Any:
@@ -308,9 +295,8 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) and value.dtype.hasobject else value
 
 
-def _digest(X: Any, y: Any) -> int:
-    """Return a checksum of a chunk."""
-    check = 0
+def _digest(X: Any, y: Any, check: int) -> int:
+    """Return a checksum of a chunk and of those before it."""
     for part in (X, y):
         rows: Any = part.tocsr() if sp.issparse(part) else None
         arrays = [part] if rows is None else [rows.data, rows.indices, rows.indptr, rows.shape]

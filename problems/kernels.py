@@ -3,8 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from rmopt.kernels import pending
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit, pending
 from rmopt.kernels.steps import difference_workspace, right_vector
 from rmopt.kernels.vectors import square, subtract_rows
 

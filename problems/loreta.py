@@ -323,7 +323,7 @@ class Loreta(LoretaRun, Estimator):
             start() if afresh else self.model_.point,
             random_state=seed,
             recorder=recorder,
-            checkpoint=checkpoint_of(self, seed),
+            checkpoint=checkpoint_of(self),
             stop=stop,
             first_step=done,
         )

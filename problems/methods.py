@@ -15,20 +15,23 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
 
-from problems.cells import Settings, as_written
 from problems.options import chosen_from
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import array, shown
-from rmopt.core.identity import is_installed
+
+# What a result depends on, and what was measured.
+Settings = dict[str, Any]
+Cell = dict[str, Any]
 
 GROUP = "rmopt.methods"
 # Parameters that experiments set.
@@ -48,6 +51,8 @@ class Method:
     grid : list of dict
         The parameters that cross-validation chooses among; empty: nothing. Where the best of three numbers or more is
         at the edge, it goes on past that.
+    file : str
+        What tells the file of a user's method from an edited one.
 
     Examples
     --------
@@ -60,19 +65,27 @@ class Method:
     label: str
     estimator: Any
     grid: Sequence[Settings] = field(default=())
+    file: str = ""
 
     def made(self, parameters: Mapping[str, Any] | None = None, /, **given: Any) -> Any:
         """Return a new estimator with some parameters, and with those of `given` that it has."""
         known = self.estimator.get_params()
-        own = {name: value for name, value in given.items() if name in known}
+        taken = {name: value for name, value in given.items() if name in known}
         if "random_state" in given:
             # The steps of a pipeline have their own.
             inner = [name for name in known if name.endswith("__random_state") and known[name] is None]
-            own |= dict.fromkeys(inner, given["random_state"])
-        # A file of results has lists for tuples, and text for keys; the grid has what the estimator takes.
-        chosen = dict(parameters or {})
-        chosen = next((one for one in self.grid if as_written(one) == as_written(chosen)), chosen)
-        return clone(self.estimator).set_params(**own, **chosen)
+            taken |= dict.fromkeys(inner, given["random_state"])
+        return clone(self.estimator).set_params(**taken, **(parameters or {}))
+
+    @property
+    def code(self) -> str:
+        """What results depend on beside settings: the file of a user's method, and parameters of an estimator."""
+        plain = {
+            name: value
+            for name, value in self.estimator.get_params().items()
+            if isinstance(value, str | int | float)
+        }
+        return str(joblib.hash([self.file, plain]))
 
     @property
     def defaults(self) -> Settings:
@@ -122,37 +135,60 @@ def chosen_methods(
     asked += [
         (text, text, f"--method {text!r}", text.rpartition(":")[2].rpartition(".")[2]) for text in own or ()
     ]
-    made: dict[str, Method] = {}
+    methods: dict[str, Method] = {}
     for name, one, what, label in asked:
         method = one if isinstance(one, Method) else _brought(what, one, label, can)
-        if name in made or method.label in {other.label for other in made.values()}:
+        if name in methods or method.label in {other.label for other in methods.values()}:
             raise InvalidInputError(f"{what}: there is a method {method.label!r} already; rename it.")
-        made[name] = method
-    return made
+        methods[name] = method
+    return methods
 
 
-def _brought(what: str, text: str, label: str, can: Sequence[str]) -> Method:
-    """Import a method that somebody else wrote."""
+def brought(what: str, text: str, wanted: str, make: bool = True) -> tuple[Any, str]:
+    """Import ``MODULE:NAME`` or ``FILE.py:NAME``.
+
+    Parameters
+    ----------
+    what : str
+        How an error calls it.
+    text : str
+    wanted : str
+        What it must name.
+    make : bool
+        Whether an object is made of a class, without arguments.
+
+    Returns
+    -------
+    tuple of object and str
+        What is there, and what tells the file from an edited one.
+    """
     place, colon, path = text.rpartition(":")
     if not (place and colon and path):
-        raise InvalidInputError(f"{what} must be MODULE:ESTIMATOR or FILE.py:ESTIMATOR.")
+        raise InvalidInputError(f"{what} must be MODULE:NAME or FILE.py:NAME, where NAME is {wanted}.")
+    before = set(sys.modules)
     try:
-        before = set(sys.modules)
-        found = module = _module(place)
+        thing = module = _module(place)
         for attribute in path.split("."):
-            found = getattr(found, attribute)
-        if isinstance(found, type):
-            found = found()
+            thing = getattr(thing, attribute)
+        thing = thing() if make and isinstance(thing, type) else thing
     except Exception as error:
         # Whatever a stranger's module raises, it is the cause.
         raise InvalidInputError(
-            f"{what} cannot be made ({type(error).__name__}: {error}); it must name a class that needs no "
-            f"arguments, an estimator or a problems.methods.Method in a module that can be imported from here."
+            f"{what} cannot be made ({type(error).__name__}: {error}); it must name {wanted} in a module that can be "
+            "imported from here."
         ) from error
     for name in {module.__name__} | (sys.modules.keys() - before):
-        if not is_installed(name) and getattr(sys.modules[name], "__file__", None):
+        if "site-packages" not in (file := getattr(sys.modules[name], "__file__", None) or "site-packages"):
             _travels(sys.modules[name])
-    method = found if isinstance(found, Method) else Method(label, found)
+    file = getattr(module, "__file__", None)
+    return thing, str(joblib.hash(Path(file).read_bytes())) if file else ""
+
+
+def _brought(what: str, text: str, label: str, can: Sequence[str]) -> Method:
+    """Import a method that a user wrote."""
+    wanted = "a class that needs no arguments, an estimator or a problems.methods.Method"
+    thing, file = brought(what, text, wanted)
+    method = replace(thing, file=file) if isinstance(thing, Method) else Method(label, thing, file=file)
     estimator = method.estimator
     if not all(hasattr(estimator, name) for name in ("fit", "get_params", "set_params")):
         raise InvalidInputError(
@@ -163,24 +199,14 @@ def _brought(what: str, text: str, label: str, can: Sequence[str]) -> Method:
         raise InvalidInputError(
             f"{what}: {type(estimator).__name__} has none of {', '.join(can)}; it is measured by one of them."
         )
-    _check_grid(what, method)
-    return method
-
-
-def _check_grid(what: str, method: Method) -> None:
-    """Refuse a grid that is no list of parameters that the estimator has, or that no file can hold."""
-    known = {name: value for name, value in method.estimator.get_params().items() if name not in SET}
-    try:
-        as_written(list(method.grid))
-        fits = all(isinstance(one, dict) and known.keys() >= one.keys() for one in method.grid)
-    except TypeError:
-        fits = False
-    if not fits:
+    known = estimator.get_params().keys() - {*SET}
+    if not all(isinstance(one, dict) and known >= one.keys() for one in method.grid):
         raise InvalidInputError(
             f"{what}: its grid {shown(method.grid)} must be a list of dicts from parameters of "
-            f"{type(method.estimator).__name__} ({', '.join(known) or 'it has none'}) to numbers or words, without "
-            f"those that the experiment sets ({', '.join(SET)})."
+            f"{type(estimator).__name__} ({', '.join(sorted(known)) or 'it has none'}) to values, without those that "
+            f"the experiment sets ({', '.join(SET)})."
         )
+    return method
 
 
 def _module(place: str) -> Any:
@@ -209,26 +235,24 @@ def _travels(module: Any) -> None:
             importlib.import_module(pickler).register_pickle_by_value(module)
 
 
-def rows_of(name: str, found: Any, n_rows: int, *, columns: int | None = None) -> Any:
+def rows_of(name: str, values: Any, n_rows: int, *, columns: int | None = None) -> Any:
     """Return what a method gave, a row of finite numbers for each row that it was given, or refuse it.
 
     Parameters
     ----------
     name : str
         Of what it is, such as ``transform(X)``.
-    found : array or sparse array
+    values : array or sparse array
     n_rows : int
     columns : int, optional
         How many there must be; at least one unless given.
     """
-    rows: Any = csr_array(found) if issparse(found) else array(name, found)
-    values: Any = rows.data if issparse(rows) else rows
+    rows: Any = csr_array(values) if issparse(values) else array(name, values)
+    numbers: Any = rows.data if issparse(rows) else rows
     fits = rows.ndim == 2 and rows.shape == (n_rows, columns or max(1, rows.shape[1]))
-    if not fits or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
-        wanted = f"{n_rows} rows" if columns is None else f"{n_rows} rows and {columns} columns"
-        flaw = f"{rows.dtype} of shape {rows.shape}" + ", with NaN or infinity" * (
-            fits and values.dtype.kind == "f"
-        )
+    if not fits or numbers.dtype.kind not in "biuf" or not np.isfinite(numbers).all():
+        wanted = f"{n_rows} rows" + f" and {columns} columns" * (columns is not None)
+        flaw = f"{rows.dtype} of shape {rows.shape}" + ", with NaN or infinity" * fits
         raise InvalidInputError(f"{name} must be a table of finite numbers with {wanted}, got {flaw}.")
     # Products of narrow integers would overflow.
-    return rows if values.dtype.kind == "f" else rows.astype(float)
+    return rows if numbers.dtype.kind == "f" else rows.astype(float)

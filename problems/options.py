@@ -87,21 +87,18 @@ def ranks_within(say: Callable[[str], object], given: str | None, usual: str, mo
 
 
 def check_options(given: Mapping[str, Any], **least: int) -> None:
-    """Hold options of an experiment, by name among its ``locals()``, to be integers of at least so much.
-
-    Where it has ``n_jobs`` that is looked at too.
-    """
+    """Hold options, by their names, to be integers of at least so much; `n_jobs` is looked at too."""
     for name, lowest in least.items():
         integer(f"--{name.replace('_', '-')}", given[name], lowest)
     jobs(given.get("n_jobs", 1))
 
 
-def loaded(run: Run, data: str, data_home: Path | None, kind: type[B]) -> B:
-    """Return the data that an option names, and say what was noticed when they were read."""
+def loaded(run: Run, data: str, data_home: Path | None, kind: type[B], **said: str) -> B:
+    """Return the data that an option names, read as is `said`, and say what was noticed."""
     # Reading takes longer to import than a list of the experiments.
     from problems.data import load
 
-    bundle = load(data, data_home, kind)
+    bundle = load(data, data_home, kind, **said)
     for note in bundle.notes:
         run.say(f"{bundle.name}: {note}")
     return bundle
@@ -112,11 +109,12 @@ def own_split(say: Callable[[str], object], data: str, bundle: Any, seeds: int) 
 
     Says so where somebody said which rows are held out, and random splits are drawn.
     """
-    if not seeds and not bundle.split_said and data not in entry_points(group="rmopt.datasets").names:
+    said = getattr(bundle, "split_said", False)
+    if not seeds and not said and data not in entry_points(group="rmopt.datasets").names:
         raise InvalidInputError(
             f"--seeds 0: {bundle.name} does not say which rows are held out; say test=COLUMN, or take --seeds 1."
         )
-    if seeds and bundle.split_said:
+    if seeds and said:
         say(
             f"The rows that {bundle.name} holds out are not used: splits are random. --seeds 0 takes its own."
         )

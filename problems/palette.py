@@ -3,12 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from problems.cells import band, mean_and_sem
+import numpy as np
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-# One more than colours: together they repeat after 56.
-MARKERS = "osD^vPX<"
+from problems.comparison import Row, band, mean_and_sem
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart, and then those of Tol that come next.
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255", "#999933", "#332288",
+    "#44AA99", "#661100",
+)  # fmt: skip
+# Together with colours they repeat late.
+MARKERS = "osD^vPX"
 LINES = ("-", "--", "-.", ":")
 # Seconds: what takes less, like the cosine, has nothing to train, and is a level in pictures over time.
 NO_TRAINING = 1e-3
@@ -52,6 +57,19 @@ def logarithmic(axis: Any, unit: str | None = None) -> None:
         axis.set_minor_locator(NullLocator())
 
 
+def finish(
+    axes: Any, xlabel: str, ylabel: str = "", title: str = "", unit: str | None = None, size: str = "small"
+) -> None:
+    """Label axes, draw a grid and, where something has a label, a legend; with a unit the x-axis is logarithmic."""
+    if unit is not None:
+        logarithmic(axes.xaxis, unit)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.set_title(title, fontsize="medium")
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=size)
+
+
 def draw_band(axes: Any, at: Any, curves: Any, label: str, **look: Any) -> None:
     """Draw the mean of curves, one in a row, with a band of its standard error."""
     mean, error = band(curves)
@@ -60,22 +78,29 @@ def draw_band(axes: Any, at: Any, curves: Any, label: str, **look: Any) -> None:
         axes.fill_between(at, mean - error, mean + error, color=look["color"], alpha=0.2, linewidth=0)
 
 
+def draw_curve(axes: Any, row: Row, x: int, y: int, label: str | None = None, **look: Any) -> None:
+    """Draw a column of the `curve` of all seeds against the mean of another column, as far as all curves reach."""
+    length = min(len(cell["curve"]) for cell in row.cells)
+    curves = np.array([cell["curve"][:length] for cell in row.cells])
+    draw_band(axes, curves[:, :, x].mean(axis=0), curves[:, :, y], label or row.label, **look)
+
+
 def draw_level(
-    axes: Any, found: Iterable[Mapping[str, Any]], label: str, number: int, dashes: int = 1
+    axes: Any, cells: Iterable[Mapping[str, Any]], label: str, number: int, dashes: int = 1
 ) -> None:
     """Draw the mean average precision of the n-th method, which does not depend on x, with its standard error."""
-    mean, error = mean_and_sem(cell["map"] for cell in found)
+    mean, error = mean_and_sem(cell["map"] for cell in cells)
     look = line(number, dashes)
     axes.axhline(mean, label=label, **look)
     if error:
         axes.axhspan(mean - error, mean + error, color=look["color"], alpha=0.2, linewidth=0)
 
 
-def draw_trained(axes: Any, found: Sequence[Mapping[str, Any]], label: str, number: int) -> None:
+def draw_trained(axes: Any, cells: Sequence[Mapping[str, Any]], label: str, number: int) -> None:
     """Draw the mean average precision of a method without a learning curve where its training ends."""
-    seconds, _ = mean_and_sem(cell["seconds"] for cell in found)
+    seconds, _ = mean_and_sem(cell["seconds"] for cell in cells)
     if seconds < NO_TRAINING:
-        draw_level(axes, found, label, number)
-        return
-    mean, error = mean_and_sem(cell["map"] for cell in found)
-    axes.errorbar([seconds], [mean], [error or 0.0], label=label, linestyle="none", **style(number))
+        draw_level(axes, cells, label, number)
+    else:
+        mean, error = mean_and_sem(cell["map"] for cell in cells)
+        axes.errorbar([seconds], [mean], [error or 0.0], label=label, linestyle="none", **style(number))

@@ -9,8 +9,8 @@ from typing import Any
 from joblib import cpu_count
 
 from problems.validation import thread_count
+from rmopt import kernels
 from rmopt.core.arguments import optional
-from rmopt.kernels import compiled
 from rmopt.solvers.threads import one_blas_thread
 
 # Products below which one thread is done, in 2 ms, before others that wait for a busy core would have begun.
@@ -31,7 +31,7 @@ def in_pieces(work: Callable[[int, int, int], Any], cuts: Any, products: int) ->
     There are as many threads as numba has, where so many products are worth them.
     """
     pieces = range(len(cuts) - 1), cuts[:-1].tolist(), cuts[1:].tolist()
-    threads = min(compiled.thread_count(), len(cuts) - 1) if products >= WORTH_THREADS else 1
+    threads = min(kernels.thread_count(), len(cuts) - 1) if products >= WORTH_THREADS else 1
     if threads == 1:
         return list(map(work, *pieces))
     # Of Python's threads those without work sleep; numba's spin, and take the cores from who needs them.

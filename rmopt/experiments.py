@@ -7,8 +7,9 @@ An experiment is a plain function, registered under the entry-point group ``rmop
     ) -> Outcome:
         '''Compare methods that learn a similarity of documents.'''
 
-The function's own parameters become the options of ``rmopt run similarity``; the command line adds
-``--seed``, ``--out``, ``--quiet`` and ``--json``, prints the table and writes ``result.json``.
+The function's own parameters become the options of ``rmopt run similarity``. Or it is a dataclass whose fields are
+the options, and whose instances are called with the run. The command line adds ``--seed``, ``--out``, ``--quiet`` and
+``--json``, prints the table and writes ``result.json``.
 The first line of the docstring is the experiment's line in ``rmopt list``, the docstring is its ``--help``.
 """
 
@@ -94,17 +95,26 @@ class Run:
         self.console.print(text, markup=False)
 
     @contextmanager
-    def ticks(self, description: str, total: int) -> Iterator[Callable[[], None]]:
-        """Show a progress bar inside a with block; the function that it gives moves it by one."""
+    def ticks(self, description: str, total: int, first: str = "") -> Iterator[Callable[..., None]]:
+        """Show a progress bar inside a with block, which names what runs, at `first` and then.
+
+        The function that it gives moves it by one, and takes the name of what runs next.
+        """
         if not self.progress:
-            yield lambda: None
+            yield lambda now="": None
             return
         from rmopt.solvers.recorder import ProgressBar
 
         bar, done = ProgressBar(description), count(1)
         bar.begin(0, total)
+        bar.note(first)
+
+        def tick(now: str = "") -> None:
+            bar.advance(next(done))
+            bar.note(now)
+
         try:
-            yield lambda: bar.advance(next(done))
+            yield tick
         finally:
             bar.end()
 
@@ -190,6 +200,8 @@ class Outcome:
         Column headings by key, where the automatic one will not do.
     claims : list of Claim
         What the paper says about these numbers; printed after the table.
+    notes : list of str
+        What must be known to read the table and the claims, such as parameters; printed below them.
 
     See Also
     --------
@@ -211,3 +223,4 @@ class Outcome:
     rows: list[dict[str, Cell]]
     headings: Mapping[str, str] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)

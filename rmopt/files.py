@@ -111,11 +111,11 @@ def draw(path: Path, size: tuple[float, float], fill: Callable[..., None], *argu
 
 
 def set_aside(path: Path) -> Path | None:
-    """Rename a file that is there and not empty to the first of ``NAME.before``, ``NAME.before-2``, … that is free.
+    """Rename a folder, or a file that is not empty, to the first of ``NAME.before``, ``NAME.before-2``, … not there.
 
     Returns the new path, or None where there was nothing to rename.
     """
-    if not path.is_file() or not path.stat().st_size:
+    if not path.exists() or (path.is_file() and not path.stat().st_size):
         return None
     names = (f"{path.name}.before{f'-{number}' * (number > 1)}" for number in count(1))
     aside = next(one for one in map(path.with_name, names) if not one.exists())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class InGeoJAXWords:
         self.manifold, self.transport_is_isometric = manifold, isometric
         self.size = self.shape = tuple(getattr(manifold, "sizes", manifold.shape))
         self.dim = manifold.dim
-        self.carry = manifold.default_transport.on(manifold)
+        self.carry = partial(manifold.default_transport, manifold)
         found_by_search = isinstance(manifold, Stiefel) and not isinstance(manifold, SpecialOrthogonal)
         self.known = {name: manifold.knows(name) for name in ("exp", "log", "dist")}
         self.kinds = {name: "exact" if known else "proxy" for name, known in self.known.items()}

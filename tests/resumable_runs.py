@@ -15,7 +15,8 @@ from problems.ranking import LabelRanking, WarpRanking
 from problems.subspace import DLMaFit
 from problems.subspace.instances import agent_sums
 from rmopt import Problem
-from rmopt.core import Cost, WholeCost
+from rmopt.core import Cost
+from rmopt.core.cost import WholeCost
 from rmopt.core.points import arrays_of
 from rmopt.costs import BilinearSum, GossipCost, Graph, LogDetTriplet, OnFactors, Trace, squared
 from rmopt.engines import Engine

@@ -123,7 +123,7 @@ assert {"learning-curves.png", "result.json"} <= {
     path.name for path in folder.iterdir()
 }
 assert all(
-    claims[f"LORETA is above {other}"]
+    claims[f"LORETA-1 is above {other}"]
     for other in ("cosine", "naive gradient descent", "passive-aggressive")
 )
 assert model.score(X_test, y_test) > 0.85

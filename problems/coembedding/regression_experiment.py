@@ -23,7 +23,8 @@ from problems.validation import package
 from rmopt.core import Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
-from rmopt.costs import SumOfCosts, Trace
+from rmopt.costs import Trace
+from rmopt.costs.convex import SumOfCosts
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFactors, PSDFixedRank
 from rmopt.solvers import LBFGS, Certificate, Doubling, Growth, OneByOne, RankIncremental, certify

@@ -14,7 +14,6 @@ from scipy.sparse import issparse
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, integer, number, shown
-from rmopt.core.identity import fingerprint
 from rmopt.errors import InvalidInputError
 
 __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "stratified"]
@@ -22,6 +21,16 @@ __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", 
 
 # What is known of data beside them.
 NOT_DATA = ("name", "source", "notes", "split_said", "times")
+
+
+def _canonical(part: Any) -> Any:
+    if issparse(part):
+        part = part.tocsr(copy=True)
+        part.sort_indices()
+        return part.shape, part.data, part.indices, part.indptr
+    if isinstance(part, list | tuple):
+        return [_canonical(one) for one in part]
+    return np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +78,11 @@ class Bundle:
 
     def fingerprint(self) -> str:
         """Return what the data are, from wherever they were read."""
-        return fingerprint({name: part for name, part in vars(self).items() if name not in NOT_DATA})
+        # scipy notes in a sparse matrix whether it is sorted, and sorts it in place.
+        parts = {name: _canonical(part) for name, part in vars(self).items() if name not in NOT_DATA}
+        from joblib import hash as digest
+
+        return str(digest((type(self).__name__, parts)))
 
     @abstractmethod
     def _flaw(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from contextlib import suppress
 from dataclasses import replace
@@ -9,12 +10,17 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from problems.data.bundles import Bundle, Ratings
+from problems.data.bundles import Bundle, ClassBundle, MultilabelBundle, Ratings
+from problems.data.chunks import SUFFIXES
+from problems.data.files import suffix_of
 from problems.data.registry import load, own_table
 from problems.data.tables import Table, bundle_of, names_in
 from rmopt.errors import InvalidInputError
 
 MANY = 50
+# So many features the experiment "metric" selects; of measurements below 0 none, and then three matrices of features
+# by features are in memory.
+SELECTED = 100
 
 
 def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
@@ -30,8 +36,8 @@ def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``name``, ``source``, ``holds``, ``columns``, ``summary``, ``odd``, ``experiments`` (commands by name), and
-        ``problem``: why it cannot be used, or None.
+        ``name``, ``source``, ``holds``, ``columns``, ``summary``, ``odd``, ``experiments`` (commands by name, fits
+        first), and ``problem``: why it cannot be used, or None.
     """
     columns: list[dict[str, Any]] = []
     found: dict[str, Any] = {
@@ -90,20 +96,37 @@ def _columns(table: Table) -> list[dict[str, Any]]:
     return found
 
 
-def _takers(bundle: Bundle, what: str) -> dict[str, str]:
-    """Return the command of each experiment whose option ``data`` is declared for this kind of bundle."""
-    found: dict[str, str] = {}
-    if isinstance(bundle, Ratings) and bundle.values.min() == bundle.values.max():
-        return found  # an experiment predicts ratings; `odd` says what learns from such
-    for entry in sorted(entry_points(group="rmopt.experiments"), key=lambda entry: entry.name):
+def _takers(bundle: Any, what: str) -> dict[str, str]:
+    """Return the commands that take a bundle, by name: those that fit a model to a file first, then experiments."""
+    quoted, found = shlex.quote(what), dict[str, str]()
+    constant = isinstance(bundle, Ratings) and bool(bundle.values.min() == bundle.values.max())
+    if isinstance(bundle, Ratings):
+        found["fit completion"] = f"rmopt fit completion {quoted}{' --model implicit' * constant}"
+    elif Path(what).is_dir() or suffix_of(Path(what)) in SUFFIXES:
+        fits: dict[type, str] = {ClassBundle: "similarity", MultilabelBundle: "ranking"}
+        if name := fits.get(type(bundle)):
+            found[f"fit {name}"] = f"rmopt fit {name} {quoted}"
+    # An experiment predicts ratings; `odd` says what learns from constant ones.
+    entries = () if constant else entry_points(group="rmopt.experiments")
+    for entry in sorted(entries, key=lambda entry: entry.name):
         try:
             hints = get_type_hints(entry.load(), include_extras=True)
         except Exception:  # rmopt list says what is wrong with it
             continue
         kinds = getattr(hints.get("data"), "__metadata__", ())
         if any(isinstance(kind, type) and isinstance(bundle, kind) for kind in kinds):
-            found[entry.name] = f"rmopt run {entry.name} --data {shlex.quote(what)}"
+            found[entry.name] = f"rmopt run {entry.name} --data {quoted}"
+    wide = "metric" in found and bundle.X.shape[1] > SELECTED and bundle.X.min() < 0
+    if wide and 24 * bundle.X.shape[1] ** 2 > memory():
+        del found["metric"]
+    elif wide:
+        found["metric"] += " --features 0"
     return found
+
+
+def memory() -> int:
+    """Return the bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**63
 
 
 def listing(data_home: Path | None = None) -> list[dict[str, str]]:

@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import re
+import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,8 +26,6 @@ from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
 
-__all__ = ["read_texts"]
-
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "::": "double colons"}
 # Files of MovieLens have no first line of names.
@@ -36,8 +35,8 @@ MOVIELENS = {
 }  # fmt: skip
 # Bytes of a line of text that says what is in a file, and of a line of svmlight.
 HEAD, LONGEST = 2**20, 2**26
-# Features are numbered by 32 bits, and labels are told apart by the 53 of a float.
-MOST_FEATURES, MOST_LABEL = 2**31 - 1, 2**53
+# Labels are told apart by the 53 bits of a float.
+MOST_LABEL = 2**53
 
 
 def suffix_of(path: Path) -> str:
@@ -81,23 +80,36 @@ def separator_of(first: str, path: Path) -> str:
     return "\t" if suffix_of(path) == ".tsv" else max(SEPARATORS, key=bare.count)
 
 
-def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
-    if header not in ("", "yes", "no"):
-        raise InvalidInputError(f"header = {header!r} must be yes or no.")
+def text_lines(path: Path, encoding: str = "utf-8") -> IO[str]:
+    """Open a file, which may be compressed, for reading lines of text."""
     encoding = without_mark(encoding)
+    return io.TextIOWrapper(opened(path), encoding)
+
+
+def text_frames(path: Path, encoding: str, rows: int | None = None) -> Iterator[tuple[pd.DataFrame, str]]:
+    """Yield the rows of a text in columns, the first of which may be names, and what separates the columns.
+
+    Parameters
+    ----------
+    path : Path
+    encoding : str
+    rows : int, optional
+        So many at a time; all unless given.
+    """
     with decoded(path, encoding):
-        with io.TextIOWrapper(opened(path), encoding) as text:
+        with text_lines(path, encoding) as text:
             first = text.readline(HEAD).strip()
-        if xmc_width(first.encode()) is not None:
-            return _svmlight(path)
         # Excel says the separator in a line of its own.
         said = re.fullmatch(r'"?sep=(.)"?', first)
         separator = said[1] if said else separator_of(first, path)
         try:
-            frame = pd.read_csv(
-                path, sep=separator, header=None, dtype=object, na_filter=False, encoding=encoding,
+            with pd.read_csv(
+                path, sep=separator, header=None, dtype=object, na_filter=False, encoding=without_mark(encoding),
                 skiprows=int(said is not None), engine="python" if len(separator) > 1 else "c",
-            )  # fmt: skip
+                chunksize=sys.maxsize if rows is None else rows,
+            ) as frames:  # fmt: skip
+                for frame in frames:
+                    yield frame, separator
         except pd.errors.EmptyDataError:
             raise InvalidInputError(f"{path} is empty.") from None
         except pd.errors.ParserError as error:
@@ -106,6 +118,15 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
                 f"{path} is not text in columns between {SEPARATORS.get(separator, separator)} ({why}); put fields "
                 "that contain a separator (a decimal comma?) in quotes, end quotes that begin, or repair the line."
             ) from None
+
+
+def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
+    if header not in ("", "yes", "no"):
+        raise InvalidInputError(f"header = {header!r} must be yes or no.")
+    with decoded(path, encoding), opened(path) as lines:
+        if xmc_width(lines.readline(HEAD)) is not None:
+            return _svmlight(path)
+    [(frame, separator)] = text_frames(path, encoding)
     table = Table(path.name, str(path), frame, semicolons=separator == ";")
     if separator != "," and suffix_of(path) != ".tsv":
         table.notes.append(f"Its columns are separated by {SEPARATORS.get(separator, separator)}.")
@@ -182,10 +203,6 @@ def decoded(path: Path, encoding: str) -> Iterator[None]:
         raise InvalidInputError(
             f"{path} is not {encoding.removesuffix('-sig')} text{where}; {cure}."
         ) from None
-    except LookupError as error:
-        raise InvalidInputError(
-            f"{error}; give one that Python knows, for example encoding=latin-1."
-        ) from None
     except OSError as error:
         raise StorageError(
             f"{path} cannot be read ({error.strerror or error}); check the path and its rights."
@@ -208,56 +225,15 @@ def text_files(folder: Path) -> tuple[list[Path], list[str]]:
     return found, left
 
 
-def read_texts(folder: Path | str, encoding: str = "utf-8") -> tuple[list[str], list[str], list[str]]:
-    """Read a folder whose subfolders are classes, and their files texts.
-
-    Parameters
-    ----------
-    folder : path
-        Such as ``mail/spam/1.txt``, ``mail/ham/2.txt``. Hidden files, and links out of the folder, are left out.
-    encoding : str
-        Of the files.
-
-    Returns
-    -------
-    texts : list of str
-    classes : list of str
-        The name of each text's subfolder.
-    names : list of str
-        Of the files, as ``spam/1.txt``.
-
-    Raises
-    ------
-    InvalidInputError
-        When there are no subfolders with files, or a file is not text in this encoding.
-    StorageError
-        When there is no such folder.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from problems.data import read_texts
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for kind, text in [("ham", "See you at noon."), ("spam", "Win a prize!")]:
-    ...         Path(folder, kind).mkdir()
-    ...         _ = Path(folder, kind, "1.txt").write_text(text, encoding="utf-8")
-    ...     print(read_texts(folder))
-    (['See you at noon.', 'Win a prize!'], ['ham', 'spam'], ['ham/1.txt', 'spam/1.txt'])
-    """
-    root = Path(folder)
-    if not root.is_dir():
-        raise StorageError(f"{root} is no folder; check the path.")
-    files, _ = text_files(root)
+def texts_of(folder: Path, encoding: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the texts of a folder whose subfolders are classes, their classes, and the names of the files."""
+    files, _ = text_files(folder)
     if not files:
         raise InvalidInputError(
-            f"the folder {root} has no subfolders with files; put each text into the subfolder of its class."
+            f"the folder {folder} has no subfolders with files; put each text into the subfolder of its class."
         )
-    return (
-        read_all(files, encoding),
-        [path.parent.name for path in files],
-        [f"{path.parent.name}/{path.name}" for path in files],
-    )
+    names = [f"{path.parent.name}/{path.name}" for path in files]
+    return read_all(files, encoding), [path.parent.name for path in files], names
 
 
 def read_all(files: Iterable[Path], encoding: str) -> list[str]:
@@ -270,7 +246,7 @@ def read_all(files: Iterable[Path], encoding: str) -> list[str]:
 
 
 def _texts(path: Path, encoding: str = "utf-8") -> Table:
-    texts, classes, names = read_texts(path, encoding)
+    texts, classes, names = texts_of(path, encoding)
     frame = pd.DataFrame({"label": pd.Series(classes, dtype=object)})
     table = Table(
         f"{path.resolve().name}/", str(path), frame, names={"sample_names": tuple(names)}, typed=True
@@ -414,7 +390,7 @@ def xmc_width(line: bytes) -> int | None:
 
 
 def _mtx(path: Path) -> Table:
-    with io.TextIOWrapper(opened(path), "utf-8") as lines:
+    with text_lines(path) as lines:
         return coordinates(path, *matrix_market(lines))
 
 
@@ -436,8 +412,8 @@ def matrix_market(lines: IO[str]) -> tuple[tuple[int, int], Any, Any, Any]:
     if mirrored and m != n:
         raise ValueError(f"a symmetric matrix has as many rows as columns, and not {m} and {n}")
     entries = np.loadtxt(lines, ndmin=2, comments="%") if count else np.empty((0, width))
-    if entries.shape[1] != width:
-        raise ValueError(f"its entries must be {width} numbers")
+    if entries.shape[1] != width or not np.isfinite(entries).all():
+        raise ValueError(f"its entries must be {width} finite numbers")
     places = entries[:, :2].astype(np.int64)
     if len(entries) != count or ((places != entries[:, :2]) | (places < 1) | (places > (m, n))).any():
         raise ValueError(f"it must hold {count} entries within {m} rows and {n} columns")

@@ -12,13 +12,13 @@ from textwrap import shorten
 from typing import Any, TypeVar
 
 from problems.data.bundles import Bundle
-from problems.data.files import read_file, read_frame
-from problems.data.tables import Table, bundle_of
+from problems.data.files import read_file, read_frame, texts_of
+from problems.data.tables import Table, bundle_of, texts_and_classes
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
 
-__all__ = ["data_folder", "load"]
+__all__ = ["data_folder", "load", "read_texts"]
 
 B = TypeVar("B", bound=Bundle)
 
@@ -130,6 +130,48 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
         )
     options = {option: str(said.pop(option)) for option in ("header", "encoding") if option in said}
     return read_file(path, **options), said
+
+
+def read_texts(path: Path | str, encoding: str = "utf-8") -> tuple[list[str], list[str], list[str]]:
+    """Read texts and their classes from a folder whose subfolders are classes, or from a table.
+
+    Parameters
+    ----------
+    path : path
+        Such as ``mail`` with ``mail/spam/1.txt`` and ``mail/ham/2.txt``: hidden files, and links out of the folder,
+        are left out. Or a table with a column of texts and one of labels, as ``mails.csv::text=body,label=kind``.
+    encoding : str
+        Of the files.
+
+    Returns
+    -------
+    texts : list of str
+    classes : list of str
+    names : list of str
+        Of the files, as ``spam/1.txt``, or the numbers of the rows, from 1.
+
+    Raises
+    ------
+    InvalidInputError
+        When there are no subfolders with files, no columns of texts and labels, or a file is not text.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from problems.data import read_texts
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for kind, text in [("ham", "See you at noon."), ("spam", "Win a prize!")]:
+    ...         Path(folder, kind).mkdir()
+    ...         _ = Path(folder, kind, "1.txt").write_text(text, encoding="utf-8")
+    ...     print(read_texts(folder))
+    (['See you at noon.', 'Win a prize!'], ['ham', 'spam'], ['ham/1.txt', 'spam/1.txt'])
+    """
+    if Path(path).is_dir():
+        return texts_of(Path(path), encoding)
+    table, said = own_table(str(path), {} if encoding == "utf-8" else {"encoding": encoding})
+    texts, classes = texts_and_classes(table, said)
+    return texts, classes, [str(number) for number in range(1, len(texts) + 1)]
 
 
 def data_folder(data_home: Path | str | None = None) -> Path:

@@ -112,7 +112,7 @@ class Table:
         if self.commas(name, words):
             words = [word.replace(",", ".") for word in words]
         # Python takes 1_000 for a number; in data it is a name.
-        if not any("_" in word for word in words):
+        if "_" not in "".join(words):
             with suppress(ValueError):
                 return np.array(np.where(missing, "nan", words), dtype=np.float64), missing
         return None, missing
@@ -126,6 +126,10 @@ class Table:
             and not any("." in word for word in words)
             and (self.semicolons or not all(map(THOUSANDS.fullmatch, commas)))
         )
+
+    def row(self, places: Any) -> int:
+        """Return the number in the file, from 1, of the first row where a mask is true."""
+        return int(self.frame.index[np.argmax(places)]) + 1
 
     def listed(self) -> str:
         """Return the names of columns with their first values, if these are numbers; of many the first."""
@@ -215,12 +219,28 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
     )
 
 
+def texts_and_classes(table: Table, said: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the texts of a table and their classes, from columns that are said or guessed."""
+    given = {
+        ALIASES.get(role, role): _chosen(table, ALIASES.get(role, role), names)
+        for role, names in said.items()
+    }
+    roles = _roles(table, KINDS[-1], given) or {}
+    if not {"text", "label"} <= set(roles):
+        raise InvalidInputError(
+            f"{table.source} must have a column of texts and one of labels, and has {table.listed()}; say which, as "
+            f"{table.name}::text=COLUMN,label=COLUMN."
+        )
+    known, numbers = names_in(table, roles["label"][0])
+    return table.words(roles["text"][0]), known[numbers].astype(str).tolist()
+
+
 def _by_place(table: Table) -> Roles | None:
     """Return the roles of three or four columns by their places, where their names do not speak against it."""
     columns = list(table.frame)
     roles = dict(zip(("user", "item", "rating", "time"), ([name] for name in columns), strict=False))
     if len(columns) not in (3, 4) or any(
-        MEANT.get(_plain(name), role) != role for role, [name] in roles.items()
+        MEANT.get(plain(name), role) != role for role, [name] in roles.items()
     ):
         return None
     for name in columns[:2]:
@@ -261,12 +281,12 @@ def _roles(table: Table, kind: Kind, given: Roles) -> Roles | None:
         if role in roles or (role == "label" and table.Y is not None and TaskBundle not in kind.bundles):
             continue
         free = [name for name in table.frame if name not in taken]
-        found = [name for name in free if MEANT.get(_plain(name)) == role]
+        found = [name for name in free if MEANT.get(plain(name)) == role]
         # A column that is called test, or body, may be one of measurements.
         found = [
             name
             for name in found
-            if _plain(name) != "test" or {*map(str.lower, table.words(name))} <= YES | NO
+            if plain(name) != "test" or {*map(str.lower, table.words(name))} <= YES | NO
         ]
         found = [name for name in found if role != "text" or table.numbers(name)[0] is None]
         if len(found) > 1:
@@ -287,7 +307,7 @@ def _roles(table: Table, kind: Kind, given: Roles) -> Roles | None:
     return roles
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """Return a name of a column without case and signs, as `KNOWN` has it."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
@@ -309,10 +329,11 @@ def numbers_in(table: Table, names: Sequence[str], remedy: str) -> Array:
     text = [name for name, (numbers, _) in found.items() if numbers is None]
     if text:
         words = table.words(text[0])
-        row = int(np.argmax(pd.to_numeric(pd.Series(words), errors="coerce").isna() & ~found[text[0]][1]))
+        strange = pd.to_numeric(pd.Series(words), errors="coerce").isna() & ~found[text[0]][1]
+        shown = example(words[int(np.argmax(strange))])
         more = f", and so {'do' if len(text) > 2 else 'does'} {', '.join(text[1:6])}" if len(text) > 1 else ""
         raise InvalidInputError(
-            f"the column {text[0]} of {table.source} holds text, as in row {row + 1} ({example(words[row])})"
+            f"the column {text[0]} of {table.source} holds text, as in row {table.row(strange)} ({shown})"
             f"{more}; {remedy}."
         )
     gaps = [f"{name} ({missing.sum():,})" for name, (_, missing) in found.items() if missing.any()]
@@ -361,11 +382,10 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
             found = found.astype(np.int64)
     elif found.dtype.kind in "bi":
         found = found.astype(str if found.dtype.kind == "b" else np.int64)
-    gaps = np.flatnonzero(codes < 0)
-    if gaps.size:
+    if (codes < 0).any():
         raise InvalidInputError(
-            f"the column {name} of {table.source} has gaps in {len(gaps):,} of {len(codes):,} rows, the first in row "
-            f"{gaps[0] + 1}; leave out these rows."
+            f"the column {name} of {table.source} has gaps in {(codes < 0).sum():,} of {len(codes):,} rows, the "
+            f"first in row {table.row(codes < 0)}; leave out these rows."
         )
     known, numbered = np.unique(found, return_inverse=True)
     if merged := len(found) - len(known):
@@ -384,7 +404,7 @@ def ratings(table: Table, roles: Roles) -> Ratings:
     zero = values == 0.0
     rest = np.unique(values[~zero])
     if table.options.get("zeros") == "missing":
-        table = replace(table, frame=table.frame[~zero].reset_index(drop=True))
+        table = replace(table, frame=table.frame[~zero])
         table.notes.append(f"{zero.sum():,} ratings of 0 were left out.")
         values = values[~zero]
     elif (
@@ -412,14 +432,11 @@ def ratings(table: Table, roles: Roles) -> Ratings:
     cells = (entries if times is None else entries.iloc[np.argsort(times, kind="stable")]).groupby("cell")
     if again := len(cell) - cells.ngroups:
         how = table.options.get("duplicates", "")
-        if (
-            not how
-            and times is None
-            and len(twice := np.flatnonzero(cells["value"].transform("nunique") > 1))
-        ):
+        if not how and times is None and (twice := cells["value"].transform("nunique") > 1).any():
             raise flaw or InvalidInputError(
                 f"{table.source} has {again:,} rating{'s' * (again > 1)} of an item by a user who rated it already, "
-                f"with other values, the first in row {twice[0] + 1}; leave one of each, say duplicates=sum, mean or "
+                f"with other values, the first in row {table.row(twice.sort_index())}; leave one of each, "
+                "say duplicates=sum, mean or "
                 f"last{', or say time=COLUMN, and the newest is taken' * (len(table.frame.columns) > 3)}."
             )
         newest = "the newest of each was kept, and of equally new ones that further down"
@@ -474,7 +491,7 @@ def times_in(table: Table, name: str) -> Array:
         "2024-12-31 09:30 or 31.12.2024"
     )
     if missing.any():
-        raise InvalidInputError(f"{must}; row {int(np.argmax(missing)) + 1} has none.")
+        raise InvalidInputError(f"{must}; row {table.row(missing)} has none.")
     if column.dtype != object:
         return np.unique(column, return_inverse=True)[1].ravel()
     if numbers is not None:
@@ -486,8 +503,8 @@ def times_in(table: Table, name: str) -> Array:
     dates = [pd.to_datetime(pd.Series(words), format=one, errors="coerce", utc=True) for one in DATES]
     best = min(dates, key=lambda one: int(one.isna().sum()))
     if best.isna().any():
-        row = int(np.argmax(best.isna()))
-        raise InvalidInputError(f"{must}; row {row + 1} has {example(words[row])!r}.")
+        word = words[int(np.argmax(best.isna()))]
+        raise InvalidInputError(f"{must}; row {table.row(best.isna())} has {example(word)!r}.")
     return np.unique(best, return_inverse=True)[1].ravel()
 
 

@@ -2,268 +2,367 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import StratifiedKFold
-from sklearn.preprocessing import StandardScaler
+from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from typer import Option
 
 from problems import options
-from problems.cells import Cell, Settings
-from problems.comparison import Comparison, averaged
+from problems.comparison import Difference, Experiment, Kept, Row, above, averaged, band, crossed, searched
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
-from problems.evaluation import evaluate_retrieval, matrix_scores
-from problems.methods import chosen_methods
-from problems.metric.baselines import METRIC_LEARN, OutsideMetric
-from problems.metric.claims import metric_claims
-from problems.metric.estimators import CometMetric
-from problems.metric.figure import draw_convergence, draw_precision
-from problems.metric.methods import MEASURED_BY, METHODS, USUAL, Trainee, neighbour_votes, scores_of
+from problems.evaluation import ScoreBlock, evaluate_retrieval, matrix_scores
+from problems.methods import Cell, Method, Settings, rows_of
+from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
+from problems.metric.baselines import METRIC_LEARN, OUTSIDE, OutsideMetric
+from problems.metric.estimators import TRIPLETS, MahalanobisMetric, TripletLearner, factor
+from problems.palette import draw_band, finish, line, style
 from problems.validation import package
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import number, one_of
-from rmopt.core.identity import fingerprint
-from rmopt.experiments import Outcome, Run
+from rmopt.core.arguments import number, numbers
+from rmopt.core.streams import Stream, generator
+from rmopt.experiments import Claim
 from rmopt.solvers import Recorder
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 RANKINGS = ("similarity", "distance")
-SCALINGS = ("unit", "raw", "standard")
-MEASURES = ("precision", "votes")
 TEST_FRACTION = 0.2
-DEEPEST = 50
 # What methods are selected by, and what convergence is watched by.
-DEPTH = 10
+DEPTH, DEEPEST = 10, 50
 # Enough test rows for a curve; tables measure all.
 MOST_QUERIES = 2000
-HEADINGS = {
-    "votes": "kNN", "votes_sem": "±",
-    "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10", "sem_at_10": "±",
-    "precision_at_50": "P@50", "train_seconds": "train s",
-}  # fmt: skip
+# Neighbours whose classes are counted.
+VOTERS = 3
 
 
-def metric(
-    run: Run,
-    *,
-    data: Annotated[options.Data, ClassBundle] = "scipy-docs",
-    data_home: options.DataHome = None,
-    features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 100,
-    rows: Annotated[int, Option(help="Rows to keep, with the shares of the classes; 0: all.")] = 0,
-    scaling: Annotated[
-        str,
-        Option(
-            help="Rows of length 1 (counts by tf-idf), or without counts also raw or standard, divided by their mean "
-            "length."
-        ),
-    ] = "unit",
-    components: Annotated[
-        int, Option(help="Principal components to keep, of the training part; 0: all.")
-    ] = 0,
-    triplets: Annotated[int, Option(help="Training triplets, the same for all methods; 0: 20 a row.")] = 0,
-    passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0,
-    seeds: options.SeedsOrPublished = 3,
-    methods: Annotated[str, options.methods_option(METHODS)] = ",".join(USUAL),
-    method: options.OwnMethods = None,
-    select: options.Select = "none",
-    folds: options.Folds = 5,
-    select_by: Annotated[
-        str, Option(help="What it maximises: precision at 10, or votes of the nearest training rows.")
-    ] = "precision",
-    rank_by: Annotated[
-        str,
-        Option(
-            help="Rank test rows by similarity or distance; auto: what cross-validation chooses, or "
-            "without it what a method's cost speaks of."
-        ),
-    ] = "auto",
-    n_jobs: options.Jobs = 1,
-    resume: options.Resume = False,
-) -> Outcome:
-    """Learn a metric: COMET beside LEGO, BoostMetric, HDSL and the plain Euclidean distance.
+class Trainee(BaseEstimator):
+    """A metric that learns from as many triplets as the experiment says, or where it takes none from the classes."""
 
-    Triplets (query, similar, dissimilar) are drawn from the classes of the training part; each test row then ranks
-    the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5).
-    """
-    chosen = chosen_methods(METHODS, methods, method, "metric", MEASURED_BY)
-    options.check_options(locals(), features=0, rows=0, components=0, triplets=0, seeds=0, folds=2)
-    one_of("--scaling", scaling, SCALINGS), one_of("--select-by", select_by, MEASURES)
-    number("--passes", passes, above=0)
-    one_of("--rank-by", rank_by, ("auto", *RANKINGS))
-    bundle = options.loaded(run, data, data_home, ClassBundle)
-    for what, asked, most in zip(("rows", "features"), (rows, features), bundle.X.shape, strict=True):
-        if asked > most:
-            run.say(f"--{what} is {most}: {bundle.name} has no more.")
-    bundle = _thinned(bundle, rows)
-    published, seeds = options.own_split(run.say, data, bundle, seeds)
-    if any(isinstance(one.estimator, OutsideMetric) for one in chosen.values()):
-        package(*METRIC_LEARN)
-    # Without more features than there are, all are kept.
-    features = features if features < bundle.X.shape[1] else 0
-    comparison = Comparison(
-        run, resume, seeds=seeds, n_jobs=n_jobs, data=fingerprint(bundle), features=features, triplets=triplets,
-        passes=passes, scaling=scaling, components=components, published=published,
-    )  # fmt: skip
-    splits = {seed: bundle if published else bundle.resplit(seed, TEST_FRACTION) for seed in comparison.seeds}
-    parts = {seed: _prepared(one, features, scaling, components) for seed, one in splits.items()}
-    first = parts[run.seed]
-    n_train, n_features = int(first.train.sum()), first.X.shape[1]
-    count = triplets or 20 * n_train
-    run.say(
-        f"{bundle.name} ({bundle.source}): {n_train:,} training, {int(first.test.sum()):,} test rows, "
-        f"{'its own split' if published else f'{seeds} random split' + 's' * (seeds > 1)}; "
-        f"{n_features:,} features, {bundle.n_classes} classes, {count:,} triplets"
-    )
-    # Those that vote are the nearest: among models that are chosen so, ranks are by distance too.
-    rankings = RANKINGS if select_by == "precision" else ("distance",)
-    rankings = rankings if rank_by == "auto" else (rank_by,)
-    labels = {name: one.label for name, one in chosen.items()}
+    def __init__(self, metric: MahalanobisMetric, n_triplets: int, seed: int) -> None:
+        self.metric, self.n_triplets, self.seed = metric, n_triplets, seed
 
-    def trainee(one: Settings, parameters: Settings) -> Trainee:
-        kind, about = chosen[one["method"]], {"random_state": one["seed"]}
-        if isinstance(kind.estimator, CometMetric):
-            about["n_epochs"] = passes
-        return Trainee(kind.made(parameters, **about), count, one["seed"])
+    def triplets(self, X: Any, y: Array) -> Array:
+        """Return the triplets of some rows and classes, the same for all methods that take them alike."""
+        drawn = generator(self.seed, Stream.TRIPLETS_OF_SPLITS)
+        return self.metric.sampler(X, y).draw(drawn, 0, self.n_triplets)
 
-    def choose(one: Settings) -> Cell:
-        """Return the parameters and the ranking with the best precision on held-out parts of the training part."""
-        part, kind = parts[one["seed"]], chosen[one["method"]]
-        values = [{f"metric__{name}": value for name, value in point.items()} for point in kind.grid]
-        best, ranking = comparison.search(
-            kind.label, trainee(one, {}), values, part.X[part.train], part.y[part.train],
-            StratifiedKFold(folds, shuffle=True, random_state=one["seed"]),
-            {ranking: _votes if select_by == "votes" else partial(_held_out, ranking) for ranking in rankings},
-        )  # fmt: skip
-        return {
-            "parameters": {name.removeprefix("metric__"): value for name, value in best.items()}, "rank_by": ranking
-        }  # fmt: skip
-
-    def train(one: Settings) -> Cell:
-        return _trained(parts[one["seed"]], trainee(one, one["parameters"]), one["rank_by"])
-
-    models = []
-    for name, one in chosen.items():
-        ranks_by = getattr(one.estimator, "ranks_by", "distance") if rank_by == "auto" else rank_by
-        models.append({"method": name, "code": fingerprint(one.estimator), "rank_by": ranks_by})
-    models = comparison.selected(
-        models, chosen, select, choose, lambda one: labels[one["method"]], folds=folds, rankings=list(rankings),
-        select_by=select_by,
-    )  # fmt: skip
-    results = comparison.results(models, train, by=("method",))
-    run.draw("precision.png", draw_precision, results, labels, bundle.name, size=(6.4, 4.4))
-    if any(cell["curve"] for found in results.values() for cell in found):
-        run.draw("convergence.png", draw_convergence, results, labels, bundle.name, size=(9.0, 4.0))
-    return Outcome(
-        data=bundle.name,
-        parameters={
-            "features": n_features, "rows": rows, "triplets": count, "passes": passes, "seeds": seeds,
-            "published": published, "scaling": scaling, "components": components, "select": select,
-            "select_by": select_by, "folds": folds, "rank_by": rank_by,
-            "used": {
-                name: [
-                    {key: one[key] for key in ("parameters", "rank_by")} for one in models if one["method"] == name
-                ]
-                for name in chosen
-            },
-        },
-        rows=[_row(labels[name], found) for name, found in results.items()],
-        headings=HEADINGS,
-        claims=metric_claims(results, labels),
-    )  # fmt: skip
-
-
-def _trained(part: ClassBundle, trainee: Trainee, rank_by: str) -> Cell:
-    """Return what a method measures on the test part; for COMET also after each pass."""
-    X, y, X_test, y_test = part.X[part.train], part.y[part.train], part.X[part.test], part.y[part.test]
-    curve: list[list[float]] = []
-    begun = perf_counter()
-    try:
-        if isinstance(trainee.metric, CometMetric) and trainee.metric.n_rounds == 1:
-            W, rows = _watched(trainee, X, y, X_test, y_test, rank_by)
-            seconds = float(rows[-1]["seconds"])
-            names = ("precision_at_1", "precision_at_10", "cost")
-            curve = [[row["step"] / X.shape[1], *(row[name] for name in names)] for row in rows]
-            scores = matrix_scores(W, X_test, distance=rank_by == "distance")
+    def fit(self, X: Any, y: Array) -> Self:
+        self.rows_, self.classes_of_rows_ = X, y
+        if getattr(self.metric, "n_rounds", 1) > 1:
+            # Later rounds draw triplets of their own.
+            self.metric.set_params(n_triplets=self.n_triplets).fit(X, y)
+        elif isinstance(self.metric, TripletLearner):
+            self.metric.fit_triplets(X, self.triplets(X, y))
         else:
-            trainee.fit(X, y)
-            seconds = perf_counter() - begun
-            scores = scores_of(trainee.metric, X_test, rank_by)
-    except DivergedError:
-        return {"precision": None, "map": None, "votes": None, "seconds": None, "curve": []}
-    found = evaluate_retrieval(scores, y_test, ks=range(1, min(DEEPEST, len(y_test) - 1) + 1))
-    return {
-        "precision": list(found.precision_at.values()),
-        "map": found.map,
-        "votes": neighbour_votes(trainee.metric, X, y, X_test, y_test),
-        "seconds": seconds,
-        "curve": curve,
-    }
+            self.metric.fit(X, y)
+        return self
+
+    def watched(
+        self, X: Any, y: Array, X_test: Any, y_test: Array, by_distance: bool
+    ) -> list[dict[str, Any]]:
+        """Fit COMET, and return what was measured after each pass, with the training time without measuring."""
+        metric: Any = self.metric
+        drawn, d = self.triplets(X, y), X.shape[1]
+        some = np.random.default_rng(self.seed).permutation(np.arange(len(y_test)))[:MOST_QUERIES]
+        cost = metric.problem(X, drawn).cost
+
+        def measure(W: Array) -> dict[str, float]:
+            scores = matrix_scores(W, X_test[some], distance=by_distance)
+            precision = evaluate_retrieval(scores, y_test[some], ks=(1, DEPTH)).precision_at
+            return {
+                "precision_at_1": precision[1],
+                "precision_at_10": precision[DEPTH],
+                "cost": cost.value(W),
+            }
+
+        passes = int(np.ceil(metric.n_epochs))
+        recorder = Recorder({"test": measure}, at=[d * (number + 1) for number in range(passes)])
+        metric._finish(X, drawn, self.seed, recorder=recorder)
+        return recorder.rows
 
 
-def _watched(
-    trainee: Trainee, X: Any, y: Array, X_test: Any, y_test: Array, rank_by: str
-) -> tuple[Array, list[dict[str, Any]]]:
-    """Return the W of COMET, and what was recorded after each pass, with the training time without measuring."""
-    metric: Any = trainee.metric
-    drawn, d = trainee.triplets(X, y), X.shape[1]
-    some = np.random.default_rng(trainee.seed).permutation(np.arange(len(y_test)))[:MOST_QUERIES]
-    X_some, y_some = X_test[some], y_test[some]
-    cost = metric.problem(X, drawn).cost
-
-    def measure(W: Array) -> dict[str, float]:
-        scores = matrix_scores(W, X_some, distance=rank_by == "distance")
-        found = evaluate_retrieval(scores, y_some, ks=(1, DEPTH)).precision_at
-        return {"precision_at_1": found[1], "precision_at_10": found[DEPTH], "cost": cost.value(W)}
-
-    passes = int(np.ceil(metric.n_epochs))
-    recorder = Recorder({"test": measure}, at=[d * number for number in range(1, passes + 1)])
-    metric._finish(X, drawn, trainee.seed, recorder=recorder)
-    return metric.mahalanobis_, recorder.rows
+def as_array(X: Any) -> Array:
+    """Return rows as an array, for methods that take no sparse ones."""
+    return X.toarray() if issparse(X) else X
 
 
-def _held_out(rank_by: str, fitted: Trainee, X: Any, y: Array) -> float:
-    return evaluate_retrieval(scores_of(fitted.metric, X, rank_by), y, ks=(DEPTH,)).precision_at[DEPTH]
+# What a metric must have one of, beside `fit`; the first that it has is used.
+MEASURED_BY = ("get_mahalanobis_matrix", "transform")
+
+
+def scores_of(metric: Any, X: Any, rank_by: str) -> ScoreBlock:
+    """Return the scores of rows by "similarity", qᵀWp, or by "distance", minus (q - p)ᵀW(q - p).
+
+    A metric without a matrix W is one of embeddings, ``transform(X)``.
+    """
+    if hasattr(metric, "get_mahalanobis_matrix"):
+        shape = X.shape[1], X.shape[1]
+        W, rows = numbers("get_mahalanobis_matrix()", metric.get_mahalanobis_matrix(), shape), X
+    else:
+        rows = rows_of("transform(X)", metric.transform(X), X.shape[0])
+        W = np.eye(rows.shape[1])
+    return matrix_scores(W, rows, distance=rank_by == "distance")
+
+
+def embedded(metric: Any, X: Any) -> Array:
+    """Return rows where the Euclidean distance is the metric: by its matrix W where it has one."""
+    if not hasattr(metric, "get_mahalanobis_matrix"):
+        return rows_of("transform(X)", metric.transform(X), X.shape[0])
+    W = np.asarray(metric.get_mahalanobis_matrix())
+    W = 0.5 * (W + W.T) if (W != W.T).any() else W
+    values = np.linalg.eigvalsh(W)
+    if values[0] < -1e-8 * max(values[-1], 0.0):
+        raise InvalidInputError(
+            f"get_mahalanobis_matrix() has the eigenvalue {values[0]:.2g}, and no distance; it must be positive "
+            "semidefinite for votes of neighbours."
+        )
+    return np.asarray(X @ factor(W).T)
+
+
+def neighbour_votes(metric: Any, X: Any, y: Array, X_test: Any, y_test: Array) -> float:
+    """Return the share of test rows whose class most of their nearest training rows have."""
+    voters = KNeighborsClassifier(VOTERS, algorithm="brute").fit(embedded(metric, X), y)
+    return float(voters.score(embedded(metric, X_test), y_test))
 
 
 def _votes(fitted: Trainee, X: Any, y: Array) -> float:
     return neighbour_votes(fitted.metric, fitted.rows_, fitted.classes_of_rows_, X, y)
 
 
-def _row(label: str, found: list[Cell]) -> Cell:
-    def at(cell: Cell, k: int) -> float | None:
-        return cell["precision"][k - 1] if cell["precision"] and k <= len(cell["precision"]) else None
-
-    errors = {1: "sem_at_1", DEPTH: f"sem_at_{DEPTH}", DEEPEST: None}
-    cells = [cell | {f"precision_at_{k}": at(cell, k) for k in errors} for cell in found]
-    measures = {f"precision_at_{k}": error for k, error in errors.items()}
-    return {"method": label} | averaged(cells, **measures, votes="votes_sem", map=None)
+def _precision(rank_by: str, fitted: Trainee, X: Any, y: Array) -> float:
+    return evaluate_retrieval(scores_of(fitted.metric, X, rank_by), y, ks=(DEPTH,)).precision_at[DEPTH]
 
 
-def _prepared(bundle: ClassBundle, features: int, scaling: str, components: int) -> ClassBundle:
-    """Return the rows as methods see them; what scales them is that of the training part."""
+ARRAYS = FunctionTransformer(as_array, accept_sparse=True)
+COMET_GRID = crossed(alpha=(1e-6, 1e-5, 1e-4, 3e-4), beta=(1e-7, 1e-6, 1e-5))
+ALPHAS = (1e-6, 1e-5, 1e-4, 1e-3)
+NEIGHBOURS: Settings = {"compare": "distance", "triplets": "neighbors", "tol": 0.0}
+
+METHODS: dict[str, Method] = {
+    "euclidean": Method("Euclidean", EuclideanMetric()),
+    **{
+        name: Method(label, CometMetric(loss=loss, tol=0.0), COMET_GRID)
+        for name, label, loss in (("comet", "COMET", "logistic"), ("comet-hinge", "COMET, hinge", "hinge"))
+    },
+    "comet-sparse": Method(
+        "COMET, sparse", CometMetric(sparsity=1e-5, tol=0.0),
+        crossed(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4)),
+    ),
+    "comet-distance": Method(
+        "COMET, distance", CometMetric(**NEIGHBOURS), crossed(triplets=TRIPLETS, alpha=ALPHAS, beta=(1e-7, 1e-5)),
+    ),
+    "comet-rounds": Method(
+        "COMET, distance, rounds", CometMetric(n_rounds=3, **NEIGHBOURS),
+        crossed(n_rounds=(1, 3, 6), alpha=ALPHAS, beta=(1e-7,)),
+    ),
+    "lego": Method(
+        "LEGO", LegoMetric(),
+        crossed(triplets=TRIPLETS, step_size=(0.003, 0.01, 0.03, 0.1, 1.0, 10.0, 100.0, 1000.0)),
+    ),
+    "boost": Method("BoostMetric", BoostMetric(), crossed(triplets=TRIPLETS, max_iter=(25, 100, 400))),
+    "hdsl": Method("HDSL", HdslMetric(), crossed(scale=(100.0, 1000.0, 10_000.0))),
+    "lda": Method(
+        "LDA", make_pipeline(ARRAYS, LinearDiscriminantAnalysis(solver="eigen", shrinkage=1e-3)),
+        crossed(lineardiscriminantanalysis__shrinkage=(1e-3, 1e-2, 0.1, 0.3, 0.6, 0.9)),
+    ),
+    "nca": Method("NCA", make_pipeline(ARRAYS, NeighborhoodComponentsAnalysis(max_iter=30))),
+    **{name: Method(name.upper(), OutsideMetric(name), [{}]) for name in OUTSIDE},
+}  # fmt: skip
+OURS = ("comet", "comet-hinge", "comet-sparse", "comet-distance")
+
+
+@dataclass(kw_only=True)
+class Metric(Experiment):
+    """Learn a metric: COMET beside LEGO, BoostMetric, HDSL and the plain Euclidean distance.
+
+    Triplets (query, similar, dissimilar) are drawn from the classes of the training part; each test row then ranks
+    the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5). The default
+    run takes about a minute on two cores.
+    """
+
+    data: Annotated[options.Data, ClassBundle] = "scipy-docs"
+    seeds: options.SeedsOrPublished = 3
+    methods: Annotated[str, options.methods_option(METHODS)] = "euclidean,comet,comet-hinge,lego,boost,hdsl"
+    select: options.Select = "none"
+    features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 100
+    rows: Annotated[int, Option(help="Rows to keep, with the shares of the classes; 0: all.")] = 0
+    scaling: Annotated[
+        Literal["unit", "raw", "standard"],
+        Option(
+            help="Rows of length 1 (counts by tf-idf); of arrays also raw or standard, over their mean length."
+        ),
+    ] = "unit"
+    components: Annotated[int, Option(help="Principal components to keep, of the training part; 0: all.")] = 0
+    triplets: Annotated[int, Option(help="Training triplets, the same for all methods; 0: 20 a row.")] = 0
+    passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0
+    select_by: Annotated[
+        Literal["precision", "votes"],
+        Option(help="What it maximises: precision at 10, or votes of the nearest training rows."),
+    ] = "precision"
+    rank_by: Annotated[
+        Literal["auto", "similarity", "distance"],
+        Option(
+            help="How test rows are ranked; auto: as cross-validation chooses, or without it as a method's cost."
+        ),
+    ] = "auto"
+
+    name: ClassVar = "metric"
+    known: ClassVar = METHODS
+    measured_by: ClassVar = MEASURED_BY
+    by: ClassVar = ("method",)
+    headings: ClassVar = {
+        "votes": "kNN", "votes_sem": "±", "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
+        "sem_at_10": "±", "precision_at_50": "P@50", "train_seconds": "train s",
+    }  # fmt: skip
+    toy: ClassVar = (
+        "Where a claim fails here: parameters are not chosen unless --select first says so, and a hundred words of "
+        "scipy's documentation are easy for all metrics; the paper's figures are of images."
+    )
+
+    def check(self) -> None:
+        options.check_options(vars(self), features=0, rows=0, components=0, triplets=0)
+        number("--passes", self.passes, above=0)
+        if any(isinstance(one.estimator, OutsideMetric) for one in self.chosen.values()):
+            package(*METRIC_LEARN)
+
+    def settings(self) -> Iterator[Settings]:
+        for what, most in zip(("rows", "features"), self.bundle.X.shape, strict=True):
+            if getattr(self, what) > most:
+                self.run.say(f"--{what} is {most}: {self.bundle.name} has no more.")
+        self.bundle = _thinned(self.bundle, self.rows)
+        # Without more features than there are, all are kept.
+        self.features = self.features if self.features < self.bundle.X.shape[1] else 0
+        how = self.published, self.features, self.scaling, self.components
+        self.part = Kept(partial(_prepared, self.bundle, *how), 8)
+        first = self.part(self.run.seed)
+        self.count = self.triplets or 20 * int(first.train.sum())
+        for name, kind in self.chosen.items():
+            yield {"method": name, "code": kind.code}
+
+    def header(self) -> str:
+        first, bundle = self.part(self.run.seed), self.bundle
+        return (
+            f"{bundle.name} ({bundle.source}): {first.train.sum():,} training, {first.test.sum():,} test rows, "
+            f"{self.splits}; {first.X.shape[1]:,} features, {bundle.n_classes} classes, {self.count:,} triplets"
+        )
+
+    def about(self) -> Settings:
+        names = ("features", "triplets", "passes", "scaling", "components", "select_by")
+        return {name: getattr(self, name) for name in names} | {"ranked": self.rank_by}
+
+    def trainee(self, one: Settings) -> Trainee:
+        """Return the estimator of some settings."""
+        kind, about = self.chosen[one["method"]], {"random_state": one["seed"]}
+        about |= {"n_epochs": self.passes} if isinstance(kind.estimator, CometMetric) else {}
+        return Trainee(kind.made(one["parameters"], **about), self.count, one["seed"])
+
+    def choose(self, one: Settings) -> Cell:
+        part, kind = self.part(one["seed"]), self.chosen[one["method"]]
+        grid = [{f"metric__{name}": value for name, value in point.items()} for point in kind.grid]
+        # Those that vote are the nearest: among models that are chosen so, ranks are by distance too.
+        rankings = RANKINGS if self.select_by == "precision" else ("distance",)
+        rankings = rankings if self.rank_by == "auto" else (self.rank_by,)
+        ways = {way: _votes if self.select_by == "votes" else partial(_precision, way) for way in rankings}
+        cv = StratifiedKFold(self.folds, shuffle=True, random_state=one["seed"])
+        X, y, model = part.X[part.train], part.y[part.train], self.trainee(one | {"parameters": {}})
+        best, ranking = searched(self.run, kind.label, model, grid, X, y, cv, ways)
+        return {
+            "parameters": {name.removeprefix("metric__"): value for name, value in best.items()}, "rank_by": ranking
+        }  # fmt: skip
+
+    def ranking(self, one: Settings) -> str:
+        """Return how test rows are ranked where cross-validation has not chosen it."""
+        own = getattr(self.chosen[one["method"]].estimator, "ranks_by", "distance")
+        return str(one.get("rank_by", own if self.rank_by == "auto" else self.rank_by))
+
+    def used(self, row: Row) -> list[Settings]:
+        return [{"parameters": one["parameters"], "rank_by": self.ranking(one)} for one in row.models]
+
+    def measured(self, one: Settings) -> Cell:
+        part, trainee, rank_by = self.part(one["seed"]), self.trainee(one), self.ranking(one)
+        X, y, X_test, y_test = part.X[part.train], part.y[part.train], part.X[part.test], part.y[part.test]
+        curve, begun = [], perf_counter()
+        try:
+            if isinstance(trainee.metric, CometMetric) and trainee.metric.n_rounds == 1:
+                rows = trainee.watched(X, y, X_test, y_test, rank_by == "distance")
+                names = "precision_at_1", "precision_at_10", "cost"
+                curve = [[row["step"] / X.shape[1], *(row[name] for name in names)] for row in rows]
+                seconds = float(rows[-1]["seconds"])
+            else:
+                trainee.fit(X, y)
+                seconds = perf_counter() - begun
+        except DivergedError:
+            return dict.fromkeys(("precision", "map", "votes", "seconds")) | {"curve": []}
+        ks = range(1, min(DEEPEST, len(y_test) - 1) + 1)
+        found = evaluate_retrieval(scores_of(trainee.metric, X_test, rank_by), y_test, ks=ks)
+        votes = neighbour_votes(trainee.metric, X, y, X_test, y_test)
+        return {
+            "precision": list(found.precision_at.values()), "map": found.map, "votes": votes, "seconds": seconds,
+            "curve": curve, "model": trainee.metric if one["method"] not in METHODS else None,
+        }  # fmt: skip
+
+    def row(self, row: Row) -> Cell:
+        errors = {1: "sem_at_1", DEPTH: f"sem_at_{DEPTH}", DEEPEST: None}
+        cells = [cell | {f"precision_at_{k}": precision_at(k, cell) for k in errors} for cell in row.cells]
+        measures = {f"precision_at_{k}": error for k, error in errors.items()}
+        return averaged(cells, **measures, votes="votes_sem", map=None)
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        return metric_claims(rows)
+
+    def draw(self, rows: Sequence[Row]) -> None:
+        # What diverged with a seed is not drawn.
+        rows = [row for row in rows if row.whole]
+        self.run.draw("precision.png", draw_precision, rows, self.bundle.name, size=(6.4, 4.4))
+        if watched := [row for row in rows if row.cells[0]["curve"]]:
+            self.run.draw("convergence.png", draw_convergence, watched, self.bundle.name, size=(9.0, 4.0))
+
+
+# The entry point of version 0.2, which may still be installed beside this source.
+metric = Metric
+
+
+def precision_at(k: int, cell: Cell) -> float | None:
+    """Return the precision among the first k, None where a model diverged or fewer rows are ranked."""
+    return cell["precision"][k - 1] if cell["precision"] and k <= len(cell["precision"]) else None
+
+
+def _prepared(
+    bundle: ClassBundle, published: bool, features: int, scaling: str, components: int, seed: int
+) -> ClassBundle:
+    """Return a split with rows as methods see them; what scales them is that of the training part."""
+    bundle = bundle if published else bundle.resplit(seed, TEST_FRACTION)
     if scaling == "unit":
         bundle = informative_unit_rows(bundle, features)
+        if bundle.X.shape[1] == 1:
+            raise InvalidInputError(
+                "rows of length 1 keep the sign of a single feature alone; take more features, or of an array "
+                "--scaling raw with --features 0."
+            )
     elif issparse(bundle.X) or features:
         raise InvalidInputError(
             f"--scaling {scaling} is for arrays, with --features 0; take unit for sparse tables."
         )
     else:
-        X = bundle.X
+        scaled = bundle.X
         if scaling == "standard":
-            X = StandardScaler().fit(X[bundle.train]).transform(X)
-        bundle = replace(bundle, X=X / np.linalg.norm(X[bundle.train], axis=1).mean())
-    if scaling == "unit" and bundle.X.shape[1] == 1:
-        raise InvalidInputError(
-            "rows of length 1 keep the sign of a single feature alone; take more features, or of an array --scaling "
-            "raw with --features 0."
-        )
+            scaled = StandardScaler().fit(scaled[bundle.train]).transform(scaled)
+        bundle = replace(bundle, X=scaled / np.linalg.norm(scaled[bundle.train], axis=1).mean())
     if components:
         # Of a sparse table all components are not to be had.
         most = min(int(bundle.train.sum()), bundle.X.shape[1]) - issparse(bundle.X)
@@ -284,3 +383,74 @@ def _thinned(bundle: ClassBundle, rows: int) -> ClassBundle:
     test = bundle.test[kept]
     test = test if test.any() and not test.all() else np.arange(len(kept)) % 5 == 4
     return replace(bundle, X=bundle.X[kept], y=bundle.y[kept], test=test)
+
+
+# Figure 2 has every k up to 50.
+DEPTHS = (1, 5, 10, 20, 50)
+EARLIEST, LATEST = 6, 8
+# A precision has settled that is within this share of the last one.
+LEVEL = 0.005
+
+
+def metric_claims(rows: Sequence[Row]) -> list[Claim]:
+    """Return what section 5 says, with the verdict of the numbers; COMET is held against a user's methods too."""
+    ours = [row for row in rows if row["method"] in OURS and row.whole]
+    claims = []
+    for row in rows if ours else ():
+        if row["method"] not in OURS:
+            depths = [k for k in DEPTHS if k <= len(ours[0].cells[0]["precision"])]
+            gaps = {
+                f"P@{k}": Difference.of(ours[0].cells, row.cells, partial(precision_at, k)) for k in depths
+            }
+            claims.append(above(f"{ours[0].label} is above {row.label}", gaps, row.label))
+    for distance in (row for row in ours if row["method"] == "comet-distance"):
+        for row in (row for row in rows if row is not distance):
+            gap = Difference.of(distance.cells, row.cells, "votes")
+            claim = f"{distance.label} is above {row.label} in votes of neighbours"
+            claims.append(above(claim, {"": gap}, row.label))
+    # The others are not watched after each pass, or ours and not the paper's.
+    return claims + [_settles(row) for row in ours if row["method"] in ("comet", "comet-hinge")]
+
+
+def _settles(row: Row) -> Claim:
+    claim = f"the precision of {row.label} settles within {EARLIEST} to {LATEST} passes"
+    curves = np.array([cell["curve"] for cell in row.cells])
+    passes = curves[0, :, 0]
+    if passes[-1] < 2 * LATEST:
+        return Claim(claim, None, f"needs --passes {2 * LATEST}")
+    mean, spread = band(curves[:, :, 2])
+    near = np.abs(mean - mean[-1]) <= np.maximum(spread[-1], LEVEL * mean[-1])
+    first = passes[len(near) - int(np.argmin(near[::-1]))] if not near.all() else passes[0]
+    at = {number: float(mean[np.searchsorted(passes, number)]) for number in (EARLIEST, LATEST)}
+    return Claim(
+        claim, bool(first <= LATEST),
+        f"P@10 {at[EARLIEST]:.3f} after {EARLIEST}, {at[LATEST]:.3f} after {LATEST}, {mean[-1]:.3f} after "
+        f"{passes[-1]:g}; from pass {first:g} on within {LEVEL:.1%} or one s.e.m. of the end",
+    )  # fmt: skip
+
+
+def draw_precision(figure: Figure, rows: Sequence[Row], title: str) -> None:
+    """Draw precision among the first k against k, with its standard error."""
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots()
+    for place, row in enumerate(rows):
+        curves = np.array([cell["precision"] for cell in row.cells])
+        draw_band(axes, np.arange(1, curves.shape[1] + 1), curves, row.label, **line(place))
+    finish(axes, "k, number of neighbours", "precision at top k (test)", title)
+
+
+def draw_convergence(figure: Figure, rows: Sequence[Row], title: str) -> None:
+    """Draw precision and cost of COMET against coordinate steps over features."""
+    figure.set_layout_engine("constrained")
+    left, right = figure.subplots(1, 2)
+    for place, row in enumerate(rows):
+        curves = np.array([cell["curve"] for cell in row.cells])
+        passes = curves[0, :, 0]
+        for column, depth in ((1, 1), (2, 10)):
+            look = style(2 * place + column - 1)
+            draw_band(left, passes, curves[:, :, column], f"{row.label}, P@{depth}", **look)
+        relative = curves[:, :, 3] / np.abs(curves[:, :1, 3])
+        draw_band(right, passes, relative, row.label, **line(2 * place + 1))
+    finish(left, "coordinate steps / features", "precision (test)")
+    finish(right, "coordinate steps / features", "cost, relative to the start")
+    figure.suptitle(title)

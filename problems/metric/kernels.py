@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 from rmopt.kernels.log_det import column_of, transposed_product
 
 

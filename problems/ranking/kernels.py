@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 from rmopt.kernels.exponential import sigmoid
 from rmopt.kernels.lifted import REFUSED, make_scratch, step
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED

@@ -2,264 +2,542 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from operator import itemgetter
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import Normalizer, normalize
+from sklearn.svm import LinearSVC
 from typer import Option
 
 from problems import options
-from problems.cells import Cell, Settings, digest
-from problems.comparison import Comparison, Kept, averaged
+from problems.comparison import (
+    Difference,
+    Experiment,
+    Kept,
+    Learner,
+    Row,
+    above,
+    against,
+    averaged,
+    crossed,
+    mean_and_sem,
+    searched,
+    trained,
+)  # fmt: skip
 from problems.data import ClassBundle
 from problems.data.bundles import holds_counts
-from problems.methods import Method, chosen_methods
+from problems.data.text import informative_unit_rows
+from problems.evaluation import ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores
+from problems.loreta import loreta_solver
+from problems.methods import Cell, Method, Settings, brought, rows_of
+from problems.online import Lego, Oasis
+from problems.palette import draw_curve, draw_level, draw_trained, finish, line, style, whole_ticks
 from problems.saving import save_point
-from problems.similarity.claims import similarity_claims
-from problems.similarity.figure import draw_learning_curves, draw_ranks
-from problems.similarity.methods import MEASURED_BY, METHODS, Bench, SimilarityLearner
-from rmopt.arrays import load_arrays
-from rmopt.core import InvalidInputError
-from rmopt.core.arguments import integer, number
-from rmopt.core.identity import fingerprint
-from rmopt.experiments import Outcome, Run
-from rmopt.solvers import Checkpoint
+from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
+from problems.similarity.estimators import ContrastiveSimilarity, initial_point
+from problems.triplets import ClassTriplets
+from rmopt.core import DivergedError, InvalidInputError, Manifold, Problem
+from rmopt.core.ambient import Array
+from rmopt.core.arguments import integer, number, numbers
+from rmopt.costs import TripletSum
+from rmopt.experiments import Claim
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
+from rmopt.solvers import SGD, Recorder, ScheduledSolver
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MEASURES = ("map", "precision_at_1", "precision_at_10")
+# Enough for a learning curve and for cross-validation; tables measure all test documents.
+CURVE_QUERIES = 200
+MEASURED = f"mean average precision (curves: ≤ {CURVE_QUERIES} queries)"
+# Parts of max_iter at which a user's method is trained for its curve.
+PARTS = (64, 16, 4)
+# The first part of a curve, in triplets.
+EARLY = 50_000
 USUAL_RANK = "20"
-# What variants of LORETA may differ in, and how that is read.
-COMPARABLE = {"retraction": str, "engine": str, "init": str, "step-size": float}
-HEADINGS = {
-    "map_sem": "± s.e.m.", "precision_at_1": "P@1", "precision_at_10": "P@10", "train_seconds": "train s"
-}  # fmt: skip
+# What variants of LORETA may differ in.
+COMPARABLE = ("retraction", "solver", "engine", "init", "step-size")
 
 
-def similarity(
-    run: Run,
-    *,
-    data: Annotated[options.Data, ClassBundle] = "scipy-docs",
-    data_home: options.DataHome = None,
-    features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 0,
-    sublinear: Annotated[
-        bool, Option("--sublinear", help="Take 1 + log(count) for the counts of words.")
-    ] = False,
-    rank: Annotated[str | None, options.rank_option(USUAL_RANK)] = None,
-    budget: Annotated[
-        int, Option(help="Features times rank, the same for all ranks, in the place of --features; 0: none.")
-    ] = 0,
-    triplets: Annotated[int, Option(help="Training triplets for each model.")] = 50_000,
-    seeds: options.SeedsOrPublished = 5,
-    methods: Annotated[str, options.methods_option(METHODS)] = "cosine,svm,naive-gd,pa,loreta,contrastive",
-    method: options.OwnMethods = None,
-    select: options.Select = "first",
-    folds: options.Folds = 5,
-    steps: Annotated[
-        str,
-        Option(
-            help="Step sizes without cross-validation, e.g. loreta=10,pa=0.1; the largest step C of pa and oasis."
-        ),
-    ] = "",
-    retraction: Annotated[
-        str, Option(help="Of LORETA-1: second-order, metric-projection or orthographic.")
-    ] = "second-order",
-    engine: Annotated[str, Option(help="Of LORETA-1: auto, compiled or reference.")] = "auto",
-    init: Annotated[str, Option(help="Start of the learners: identity or gaussian.")] = "identity",
-    compare: Annotated[
-        str, Option(help="Variants of LORETA-1 side by side, e.g. retraction=second-order,orthographic.")
-    ] = "",
-    full_features: Annotated[
-        str,
-        Option(help="Features for the methods of full rank, with commas between, where there is a --budget."),
-    ] = "",
-    full_triplets: Annotated[int, Option(help="Triplets for those; 0: as many as for the others.")] = 0,
-    n_jobs: options.Jobs = 1,
-    resume: options.Resume = False,
-) -> Outcome:
+@dataclass(eq=False, repr=False)
+class SimilarityLearner(Learner):
+    """A way to learn W from triplets of the training rows.
+
+    Parameters
+    ----------
+    manifold : callable
+        Maps (features, rank) to the manifold.
+    solver : callable
+        Maps (step_size, max_iter=…, sampler=…) to the solver.
+    step_size : float
+        The step size, or bound C of passive–aggressive steps.
+    metric : bool
+        Whether documents are ranked by minus the distance (q − d)ᵀ W (q − d) instead of qᵀ W d.
+    choices : dict or None
+        What the solver is also told: retraction and engine, where it has a choice.
+    rank, max_iter, init, random_state
+        See `LoretaSimilarity`; a method of full rank starts at the identity.
+    """
+
+    manifold: Callable[[int, int], Manifold]
+    solver: Callable[..., ScheduledSolver]
+    step_size: float
+    metric: bool = False
+    choices: dict[str, Any] | None = None
+    rank: int = 10
+    max_iter: int = 100_000
+    init: str = "identity"
+    random_state: int = 0
+
+    @property
+    def full_rank(self) -> bool:
+        """Whether W has all its n² numbers, and no rank."""
+        return self.manifold is _full
+
+    def parts(self, X: Any, y: Array) -> tuple[ScheduledSolver, Problem, Any]:
+        manifold: Any = self.manifold(X.shape[1], self.rank)
+        sampler = ClassTriplets(y)
+        solver = self.solver(self.step_size, max_iter=self.max_iter, sampler=sampler, **self.choices or {})
+        problem = Problem(manifold, TripletSum(X, X))
+        if self.full_rank:
+            return solver, problem, np.eye(*manifold.shape)
+        return solver, problem, initial_point(manifold, self.init, self.random_state)
+
+    def scores(self, X: Any, point: Any = None) -> ScoreBlock:
+        """Return the scores of rows against all rows, in the form of `problems.evaluation`, at any point."""
+        point = self.point_ if point is None else point
+        if self.full_rank:
+            return matrix_scores(point, X, distance=self.metric)
+        A, B = point.balanced_factors()
+        return bilinear_scores(np.asarray(X @ A), np.asarray(X @ B))
+
+
+class ClassScores(BaseEstimator):
+    """Documents by their scores for each class, as a linear classifier has them: what practice would try first.
+
+    Parameters
+    ----------
+    classifier : classifier
+        With `coef_`.
+    """
+
+    def __init__(self, classifier: Any) -> None:
+        self.classifier = classifier
+
+    def fit(self, X: Any, y: Array) -> Self:
+        self.fitted_ = clone(self.classifier).fit(X, y)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        return normalize(X @ self.fitted_.coef_.T)
+
+
+def _general(n: int, k: int) -> Manifold:
+    return FixedRankEmbedded(n, n, k)
+
+
+def _full(n: int, k: int) -> Manifold:
+    return Euclidean(n, n)
+
+
+def _steps(label: str, *learner: Any, grid: Sequence[float], **more: Any) -> Method:
+    return Method(label, SimilarityLearner(*learner, **more), crossed(step_size=grid))
+
+
+SMALL, LARGE = (0.01, 0.03, 0.1, 0.3, 1.0), (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+C_GRID = crossed(classifier__C=(0.1, 1.0, 10.0))
+CHOICES = {"retraction": "second-order", "engine": "auto"}
+
+METHODS: dict[str, Method] = {
+    # Documents as they are: what every method must beat.
+    "cosine": Method("cosine", Normalizer()),
+    "svm": Method("linear SVMs", ClassScores(LinearSVC()), C_GRID),
+    "logistic": Method("logistic regression", ClassScores(LogisticRegression()), C_GRID),
+    "naive-gd": _steps("naive gradient descent", _general, FactoredGradientDescent, 0.1, grid=SMALL),
+    "psd-gd": _steps("naive PSD descent", PSDFixedRank, PSDGradientDescent, 0.1, grid=SMALL),
+    "pa": _steps("passive-aggressive", _general, PassiveAggressive, 0.1, grid=SMALL),
+    "oasis": _steps("OASIS", _full, Oasis, 0.1, grid=(0.01, 0.1, 1.0, 10.0)),
+    "lego": _steps("LEGO", _full, Lego, 1.0, metric=True, grid=(0.01, 0.1, 1.0, 10.0, 100.0)),
+    "polar": _steps("polar PSD", PolarPSD, SGD, 0.1, grid=SMALL),
+    "loreta": _steps("LORETA-1", _general, loreta_solver, 10.0, choices=CHOICES, grid=LARGE),
+    "loreta-psd": _steps("LORETA-1-PSD", PSDFixedRank, SGD, 10.0, grid=LARGE),
+    "contrastive": Method(
+        "softmax over cosines", ContrastiveSimilarity(), crossed(temperature=(0.2, 0.3, 0.5))
+    ),
+}
+
+# What a method of similarity must have one of, beside `fit`; the first that it has is used.
+MEASURED_BY = ("scores", "transform_queries", "similarity", "get_mahalanobis_matrix", "transform")
+
+
+def scores_of(model: Any, X: Any) -> ScoreBlock:
+    """Return the scores of rows against all rows, in the form of `problems.evaluation`, by what a model has.
+
+    ``similarity(queries, documents)`` is taken as it is, a Mahalanobis matrix W by minus (q - d)ᵀ W (q - d), and
+    embeddings, ``transform(X)``, by inner products; those of queries may be others, ``transform_queries(X)``.
+    """
+    has = next(name for name in MEASURED_BY if hasattr(model, name))
+    n, n_features = X.shape
+    if has == "scores":
+        scores: ScoreBlock = model.scores(X)
+        return scores
+    if has == "similarity":
+        return lambda rows: numbers(
+            "similarity(queries, documents)", model.similarity(X[rows], X), (len(rows), n)
+        )
+    if has == "get_mahalanobis_matrix":
+        W = numbers("get_mahalanobis_matrix()", model.get_mahalanobis_matrix(), (n_features, n_features))
+        return matrix_scores(W, X, distance=True)
+    documents = queries = rows_of("transform(X)", model.transform(X), n)
+    if has == "transform_queries":
+        queries = rows_of("transform_queries(X)", model.transform_queries(X), n, columns=documents.shape[1])
+    if issparse(documents):
+        return lambda rows: (queries[rows] @ documents.T).toarray()
+    return bilinear_scores(queries, documents)
+
+
+def drawn_queries(n: int, seed: int = 0) -> Array:
+    """Return some rows as queries; the first would be of one class where rows are sorted by it."""
+    return np.sort(np.random.default_rng(seed).permutation(n)[:CURVE_QUERIES])
+
+
+def mean_precision(model: Any, X: Any, y: Array, seed: int = 0) -> float:
+    """Return the mean average precision of some rows as queries."""
+    return evaluate_retrieval(scores_of(model, X), y, queries=drawn_queries(len(y), seed), ks=()).map
+
+
+@dataclass(eq=False)
+class SavedPoint:
+    """What a learner has found, in the form that `BilinearSimilarity.load` reads."""
+
+    form: str
+    point: Any
+    updates: int | None
+
+    def save(self, path: Any) -> None:
+        """Write it into a file."""
+        save_point(path, self.form, self.point, {"updates": self.updates})
+
+
+@dataclass(kw_only=True)
+class Similarity(Experiment):
     """Learn a similarity of documents: LORETA beside the cosine and what its paper compares it with.
 
     Triplets (query, similar document, dissimilar document) are drawn from the classes of the training part; each test
     document then ranks the others. With several ranks, and a --budget, this is figure 3 of the paper. Under mpirun
-    the models are dealt to the processes.
+    the models are dealt to the processes. The default run takes about a minute on two cores.
     """
-    world = options.launched()
-    run = replace(run, out=world.first(run.out))
-    options.check_options(locals(), features=0, budget=0, triplets=1, full_triplets=0, seeds=0, folds=2)
-    ranks = options.whole_numbers(USUAL_RANK if rank is None else rank, "--rank")
-    widths = options.whole_numbers(full_features, "--full-features", 2) if full_features else []
-    chosen = chosen_methods(METHODS, methods, method, "similarity", MEASURED_BY)
-    variants = _variants(compare, {"retraction": retraction, "engine": engine, "init": init})
-    free = {
-        name: one for name, one in chosen.items() if "step-size" not in variants[0] or not _has_choices(one)
-    }
-    sizes = _step_sizes(free, steps)
-    for option, value, usual, takes in (
-        ("--retraction", retraction, "second-order", _has_choices),
-        ("--engine", engine, "auto", _has_choices),
-        ("--init", init, "identity", _starts),
-        ("--compare", compare, "", _has_choices),
-    ):
-        if value != usual and not any(map(takes, chosen.values())):
-            able = ", ".join(name for name, one in METHODS.items() if takes(one))
-            raise InvalidInputError(f"{option} {value} needs {able} among --methods.")
-    if budget and features:
-        raise InvalidInputError("--budget says how many features there are; leave out --features.")
-    if (widths or full_triplets) and not any(map(_is_full, chosen.values())):
-        raise InvalidInputError(
-            "--full-features and --full-triplets need a method of full rank among --methods: "
-            f"{', '.join(name for name, one in METHODS.items() if _is_full(one))}."
-        )
-    bundle = options.loaded(run, data, data_home, ClassBundle)
-    if sublinear and not holds_counts(bundle.X):
-        raise InvalidInputError(
-            f"--sublinear weighs counts of words, and {bundle.name} has none; leave it out."
-        )
-    integer("--features", features, 0, bundle.X.shape[1])
-    integer("--full-features", max(widths, default=0), 0, bundle.X.shape[1])
-    if not budget:
-        ranks = options.ranks_within(run.say, rank, USUAL_RANK, features or bundle.X.shape[1])
-    published, seeds = options.own_split(run.say, data, bundle, seeds)
 
-    # A few are kept: methods of one split and number of features share their data.
-    bench_of = Kept(lambda features, seed: Bench(bundle, features, seed, published, sublinear), 8)
+    data: Annotated[options.Data, ClassBundle] = "scipy-docs"
+    methods: Annotated[str, options.methods_option(METHODS)] = "cosine,svm,naive-gd,pa,loreta,contrastive"
+    features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 0
+    sublinear: Annotated[bool, Option("--sublinear", help="Take 1 + log(count) for the counts of words.")] = (
+        False
+    )
+    rank: Annotated[str | None, options.rank_option(USUAL_RANK)] = None
+    budget: Annotated[
+        int, Option(help="Features times rank, the same for all ranks, in the place of --features; 0: none.")
+    ] = 0
+    triplets: Annotated[int, Option(help="Training triplets for each model.")] = 50_000
+    steps: Annotated[
+        str,
+        Option(
+            help="Step sizes without cross-validation, e.g. loreta=10,pa=0.1,Mine=3 with a method of your own."
+        ),
+    ] = ""
+    retraction: Annotated[
+        str, Option(help="Of LORETA-1: second-order, metric-projection, orthographic, or FILE.py:CLASS.")
+    ] = "second-order"
+    engine: Annotated[str, Option(help="Of LORETA-1: auto, compiled or reference.")] = "auto"
+    init: Annotated[str, Option(help="Start of the learners: identity or gaussian.")] = "identity"
+    compare: Annotated[
+        str,
+        Option(
+            help="Variants of LORETA-1 side by side, e.g. retraction=second-order,FILE.py:CLASS; also of solver, "
+            "engine, init and step-size."
+        ),
+    ] = ""
+    full_features: Annotated[
+        str,
+        Option(help="Features for the methods of full rank, with commas between, where there is a --budget."),
+    ] = ""
+    full_triplets: Annotated[int, Option(help="Triplets for those; 0: as many as for the others.")] = 0
 
-    def model_of(one: Settings) -> Any:
-        kind = chosen[one["method"]]
+    name: ClassVar = "similarity"
+    known: ClassVar = METHODS
+    measured_by: ClassVar = MEASURED_BY
+    by: ClassVar = ("method", "variant", "rank", "features")
+    headings: ClassVar = {
+        "map_sem": "± s.e.m.", "precision_at_1": "P@1", "precision_at_10": "P@10", "train_seconds": "train s"
+    }  # fmt: skip
+    toy: ClassVar = (
+        "Where a claim fails here: scipy's documentation has a thousand texts whose classes a few words tell apart, "
+        "which a linear classifier finds at once; the paper's figures are of larger corpora, as --data news20 is."
+    )
+
+    def check(self) -> None:
+        options.check_options(vars(self), features=0, budget=0, triplets=1, full_triplets=0)
+        self.ranks = options.whole_numbers(USUAL_RANK if self.rank is None else self.rank, "--rank")
+        self.widths = (
+            options.whole_numbers(self.full_features, "--full-features", 2) if self.full_features else []
+        )
+        self.brought: dict[str, Any] = {}
+        self.variants = self._variants()
+        self.sizes = self._step_sizes()
+        for option, usual, takes in (
+            ("retraction", "second-order", _has_choices), ("engine", "auto", _has_choices),
+            ("init", "identity", _starts), ("compare", "", _has_choices),
+        ):  # fmt: skip
+            value = getattr(self, option)
+            if value != usual and not any(map(takes, self.chosen.values())):
+                able = ", ".join(name for name, one in METHODS.items() if takes(one))
+                raise InvalidInputError(f"--{option} {value} needs {able} among --methods.")
+        if self.budget and self.features:
+            raise InvalidInputError("--budget says how many features there are; leave out --features.")
+        if (self.widths or self.full_triplets) and not any(map(_is_full, self.chosen.values())):
+            able = ", ".join(name for name, one in METHODS.items() if _is_full(one))
+            raise InvalidInputError(
+                f"--full-features and --full-triplets need a method of full rank among --methods: {able}."
+            )
+
+    def _variants(self) -> list[Settings]:
+        """Return what each variant of LORETA is: of ``KEY=VALUE,VALUE``, or the only one."""
+        plain: Settings = {
+            "variant": "",
+            "retraction": self.retraction,
+            "engine": self.engine,
+            "init": self.init,
+        }
+        key, equals, values = self.compare.partition("=")
+        if self.compare and (key not in COMPARABLE or not equals or not all(values.split(","))):
+            raise InvalidInputError(
+                f"--compare {self.compare!r} must be KEY=VALUE,VALUE with KEY one of {', '.join(COMPARABLE)}."
+            )
+        variants = [
+            plain | {key: one, "variant": one.rpartition(":")[2]} for one in dict.fromkeys(values.split(","))
+        ]
+        for one in (variants := variants if self.compare else [plain]):
+            for part in ("retraction", "solver"):
+                if ":" in (text := str(one.get(part, ""))):
+                    wanted = (
+                        "a retraction, or a class that needs no arguments"
+                        if part == "retraction"
+                        else "a solver's class"
+                    )
+                    self.brought[text], one["file"] = brought(
+                        f"{part} {text!r}", text, wanted, part == "retraction"
+                    )
+            if key == "step-size":
+                one["parameters"] = {
+                    "step_size": options.positive_numbers(one.pop(key), "--compare step-size")[0]
+                }
+        return variants
+
+    def _step_sizes(self) -> dict[str, float]:
+        """Return the step sizes of ``NAME=VALUE,…`` by method; a user's is also known by its label."""
+        free = {
+            name: name
+            for name, one in self.chosen.items()
+            if "step_size" in one.estimator.get_params()
+            and not (_has_choices(one) and "parameters" in self.variants[0])
+        }
+        free |= {self.chosen[name].label: name for name in free if name not in METHODS}
+        sizes = {}
+        for part in filter(None, self.steps.split(",")):
+            name, _, value = part.rpartition("=")
+            try:
+                sizes[free[name]] = number(name, float(value), above=0)
+            except (KeyError, ValueError):
+                raise InvalidInputError(
+                    f"--steps {self.steps!r}: {part!r} must be NAME=VALUE with one of "
+                    f"{', '.join(free) or 'no method'} (chosen, and with a step size "
+                    "that --compare leaves alone) and a positive number."
+                ) from None
+        return sizes
+
+    def settings(self) -> Iterator[Settings]:
+        n_features = self.bundle.X.shape[1]
+        if self.sublinear and not holds_counts(self.bundle.X):
+            raise InvalidInputError(
+                f"--sublinear weighs counts of words, and {self.bundle.name} has none; leave it out."
+            )
+        integer("--features", self.features, 0, n_features)
+        integer("--full-features", max(self.widths, default=0), 0, n_features)
+        if not self.budget:
+            self.ranks = options.ranks_within(
+                self.run.say, self.rank, USUAL_RANK, self.features or n_features
+            )
+        # A few are kept: methods of one split and number of features share their data.
+        self.part = Kept(partial(unit_parts, self.bundle, self.published, self.sublinear), 8)
+        self.places = [self._place(rank) for rank in self.ranks]
+        rows = []
+        for name, kind in self.chosen.items():
+            full = _is_full(kind)
+            places = self.places if kind.ranked else [self.places[0] | {"rank": None}]
+            if full and self.widths:
+                places = [{"rank": None, "features": width} for width in self.widths]
+            fixed = {"parameters": {"step_size": self.sizes[name]}} if name in self.sizes else {}
+            for variant in self.variants if _has_choices(kind) else [self._plain(kind)]:
+                one = {"method": name, "code": kind.code, **fixed, **variant}
+                one["triplets"] = (full and self.full_triplets) or self.triplets
+                rows += [one | place for place in places]
+        # Every setting is tried out before the first method starts to train.
+        for one in rows:
+            model = self.model({"parameters": {}, "seed": self.run.seed, **one})
+            if isinstance(model, SimilarityLearner):
+                part = self.part(one["features"], self.run.seed)
+                solver, problem, _ = model.parts(part.X, part.y)
+                solver.engine(problem)
+        yield from rows
+
+    def _plain(self, kind: Method) -> Settings:
+        return {"variant": ""} | ({"init": self.init} if _starts(kind) else {})
+
+    def _place(self, rank: int) -> Settings:
+        """Return a rank with its number of features, which a budget divides."""
+        width, whole, name = self.budget // rank, self.bundle.X.shape[1], self.bundle.name
+        if not self.budget:
+            return {"rank": rank, "features": self.features}
+        what = f"--budget {self.budget} gives rank {rank} {width} features"
+        if width > whole:
+            raise InvalidInputError(f"{what}, and {name} has {whole}; lower the budget or raise the rank.")
+        if width < rank:
+            raise InvalidInputError(f"{what}, fewer than that; raise the budget or lower the rank.")
+        return {"rank": rank, "features": width}
+
+    def header(self) -> str:
+        part, bundle = self.part(self.places[0]["features"], self.run.seed), self.bundle
+        return (
+            f"{bundle.name} ({bundle.source}): {part.X.shape[0]:,} training, {part.X_test.shape[0]:,} test "
+            f"documents; {self.splits.replace('random', 'random 65/35')}; {bundle.X.shape[1]:,} features, "
+            f"{bundle.n_classes} classes"
+        )
+
+    def about(self) -> Settings:
+        return {"sublinear": self.sublinear}
+
+    def label(self, one: Settings) -> str:
+        return self.chosen[one["method"]].label + f", {one['variant']}" * bool(one["variant"])
+
+    def model(self, one: Settings) -> Any:
+        """Return the estimator of some settings."""
+        kind = self.chosen[one["method"]]
         about = {"rank": one["rank"], "random_state": one["seed"]}
         if _starts(kind):
             about |= {"max_iter": one["triplets"], "init": one["init"]}
-        made = kind.made(one["parameters"], **about)
+        model = kind.made(one["parameters"], **about)
         if _has_choices(kind):
-            made.set_params(choices={name: one[name] for name in ("retraction", "engine")})
-        return made
+            retraction, solver = one["retraction"], one.get("solver", "loreta")
+            model.set_params(
+                choices={"retraction": self.brought.get(retraction, retraction), "engine": one["engine"]}
+            )
+            if solver in self.brought:
+                model.set_params(solver=self.brought[solver], choices=None)
+        return model
 
-    def stem_of(one: Settings) -> str:
-        """Return the name of the files of a model."""
-        width = one["rank"] if len(ranks) > 1 and one["rank"] else one["features"] if len(widths) > 1 else ""
-        words = label_of(one).lower().replace(",", "").split()
-        return "-".join(map(str, filter(None, (*words, width))))
+    def choosing(self, one: Settings) -> Settings:
+        # At the middle rank, or number of features.
+        places = (
+            [{"features": width} for width in self.widths]
+            if one["rank"] is None and self.widths
+            else self.places
+        )
+        middle = places[len(places) // 2]
+        return one | {name: value for name, value in middle.items() if one[name] is not None}
 
-    def train(one: Settings) -> Cell:
-        model, bench, stem = model_of(one), bench_of(one["features"], one["seed"]), stem_of(one)
-        # By all of its settings: what another run left is not of this one.
-        saved = Path(run.path("checkpoints") / f"{stem}-{one['seed']}-{digest(one)}.npz")
-        found = bench.trained(
-            model, checkpoint=Checkpoint(saved), progress=run.progress and n_jobs == 1, description=label_of(one),
-        )  # fmt: skip
-        if isinstance(model, SimilarityLearner) and found["map"] is not None and one["seed"] == run.seed:
-            form = "metric" if model.metric else "similarity"
-            about = {"updates": found["updates"], "settings": digest(one)}
-            save_point(run.path(f"{stem}.npz"), form, model.point_, about)
-        # What the cell tells need not be trained again.
-        saved.unlink(missing_ok=True)
-        return found | {"features": bench.n_features}
-
-    def choose(one: Settings) -> Cell:
+    def choose(self, one: Settings) -> Cell:
+        kind, part = self.chosen[one["method"]], self.part(one["features"], one["seed"])
+        cv = StratifiedKFold(self.folds, shuffle=True, random_state=one["seed"])
         # Cross-validation begins at the method's own parameters.
-        model = model_of(one | {"parameters": {}})
-        return bench_of(one["features"], one["seed"]).chosen(comparison, chosen[one["method"]], model, folds)
+        model, ways = self.model(one | {"parameters": {}}), {"map": mean_precision}
+        return {"parameters": searched(self.run, kind.label, model, kind.grid, part.X, part.y, cv, ways)[0]}
 
-    def label_of(one: Settings) -> str:
-        return chosen[one["method"]].label + f", {one['variant']}" * bool(one["variant"])
+    def measured(self, one: Settings) -> Cell:
+        model, part, seed = self.model(one), self.part(one["features"], one["seed"]), one["seed"]
+        # Others share them, and a user's method may compute in place.
+        X, y, X_test, y_test = part.X.copy(), part.y.copy(), part.X_test.copy(), part.y_test
+        how: Settings = {}
+        if isinstance(model, SimilarityLearner):
 
-    places = [_place(bundle, budget, features, width) for width in ranks]
-    lines: list[tuple[Settings, list[Settings]]] = []
-    for name, kind in chosen.items():
-        full = _is_full(kind)
-        own = [{"rank": None, "features": width} for width in widths] if full and widths else places
-        own = own if kind.ranked or (full and widths) else [places[0] | {"rank": None}]
-        for variant in variants if _has_choices(kind) else [variants[0] | {"variant": ""}]:
-            size = variant.get("step-size", sizes.get(name))
-            one = {
-                "method": name, "code": fingerprint(kind.estimator), **variant, "fixed": size,
-                "triplets": (full and full_triplets) or triplets,
-            }  # fmt: skip
-            lines.append((one, own))
-            # Every setting is tried out before the first method starts to train.
-            for place in own:
-                model = model_of(one | place | {"parameters": _parameters(kind, size), "seed": run.seed})
-                if isinstance(model, SimilarityLearner):
-                    bench = bench_of(place["features"], run.seed)
-                    model.try_out(bench.X, bench.y)
-    if not resume and world.rank == 0:
-        for old in run.path("checkpoints").glob("*.npz"):
-            old.unlink()
-    # Nobody trains before that.
-    world.least(0)
-    first = bench_of(places[0]["features"], run.seed)
-    times = "its own split" if published else f"{seeds} random 65/35 split{'s' * (seeds > 1)}"
-    run.say(
-        f"{bundle.name} ({bundle.source}): {first.X.shape[0]:,} training, {first.X_test.shape[0]:,} test documents; "
-        f"{times}; {bundle.X.shape[1]:,} features, {bundle.n_classes} classes"
+            def watch(point: Any) -> float:
+                queries = drawn_queries(len(y_test), seed)
+                return evaluate_retrieval(model.scores(X_test, point), y_test, queries=queries, ks=()).map
+
+            how["recorder"] = Recorder({"map": watch}, first=max(1, model.max_iter // 256))
+        try:
+            training = trained(model, X, y, **how)
+            curve = [[row["step"], row["seconds"], row["map"]] for row in training.history if row["step"]]
+            curve = curve or self._curve(one, training.seconds, model)
+        except DivergedError:
+            return dict.fromkeys((*MEASURES, "seconds", "updates")) | {
+                "curve": [],
+                "features": part.X.shape[1],
+            }
+        found = evaluate_retrieval(scores_of(model, X_test), y_test, ks=(1, 10))
+        kept = model
+        if isinstance(model, SimilarityLearner):
+            kept = SavedPoint("metric" if model.metric else "similarity", model.point_, training.updates)
+        return {
+            **dict(zip(MEASURES, (found.map, *found.precision_at.values()), strict=True)),
+            "seconds": training.seconds, "updates": training.updates, "curve": curve,
+            "features": part.X.shape[1],
+            "model": kept if seed == self.run.seed and (how or one["method"] not in METHODS) else None,
+        }  # fmt: skip
+
+    def _curve(self, one: Settings, seconds: float, model: Any) -> list[list[float]]:
+        """Return the learning curve of a user's method with `max_iter`, trained anew with parts of it."""
+        steps = getattr(model, "max_iter", None)
+        if one["method"] in METHODS or not isinstance(steps, int):
+            return []
+        part, curve = self.part(one["features"], one["seed"]), []
+        for count in [max(1, steps // share) for share in PARTS]:
+            less = clone(model).set_params(max_iter=count)
+            took = trained(less, part.X.copy(), part.y.copy()).seconds
+            curve.append([count, took, mean_precision(less, part.X_test.copy(), part.y_test, one["seed"])])
+        return [*curve, [steps, seconds, mean_precision(model, part.X_test.copy(), part.y_test, one["seed"])]]
+
+    def row(self, row: Row) -> Cell:
+        several = {"rank": row["rank"], "features": row.cells[0]["features"]}
+        shown = several if len(self.ranks) > 1 or self.budget else {}
+        return shown | averaged(row.cells, map="map_sem", precision_at_1=None, precision_at_10=None)
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        return similarity_claims(rows)
+
+    def draw(self, rows: Sequence[Row]) -> None:
+        # What diverged with a seed is not drawn.
+        rows = [row for row in rows if row.whole]
+        middle = self.ranks[len(self.ranks) // 2]
+        curves = [row for row in rows if row["rank"] in (None, middle)]
+        self.run.draw("learning-curves.png", draw_learning_curves, curves, self.bundle.name, size=(9.0, 4.0))
+        if len(self.ranks) > 1:
+            self.run.draw("ranks.png", draw_ranks, rows, size=(12.0, 4.0))
+
+
+# The entry point of version 0.2, which may still be installed beside this source.
+similarity = Similarity
+
+
+def unit_parts(
+    bundle: ClassBundle, published: bool, sublinear: bool, features: int, seed: int
+) -> SimpleNamespace:
+    """Return unit rows of a split, their columns in order of information gain."""
+    whole = informative_unit_rows(
+        bundle if published else bundle.resplit(seed), features, sublinear=sublinear
     )
-    comparison = Comparison(
-        run, resume, seeds=seeds, n_jobs=n_jobs, world=world, data=fingerprint(bundle), published=published,
-        sublinear=sublinear,
-    )  # fmt: skip
-    # Parameters are chosen at the middle rank.
-    models: list[Settings] = []
-    for one, own in lines:
-        kind, size = chosen[one["method"]], one["fixed"]
-        found = comparison.selected(
-            [one | own[len(own) // 2]], chosen, "none" if size is not None else select, choose, label_of,
-            folds=folds,
-        )  # fmt: skip
-        fixed = {} if size is None else {"parameters": _parameters(kind, size)}
-        models += [each | place | fixed for each in found for place in own]
-    models.sort(key=itemgetter("seed"))
-    results = comparison.results(models, train, by=("method", "variant", "rank", "features"))
-    labels = {key: label_of({"method": key[0], "variant": key[1]}) for key in results}
-    if world.rank == 0:
-        if (left := run.path("checkpoints")).is_dir() and not any(left.iterdir()):
-            left.rmdir()
-        # What was known was not trained again, and its model may be of other options.
-        for one in (one for one in models if resume and one["seed"] == run.seed):
-            path = Path(run.path(f"{stem_of(one)}.npz"))
-            if path.exists() and load_arrays(path)[1].get("settings") != digest(comparison.about | one):
-                run.say(
-                    f"{path.name} is of other options than these results; a run without --resume writes it anew."
-                )
-        run.draw("learning-curves.png", draw_learning_curves, results, labels, bundle.name, size=(9.0, 4.0))
-        if len(ranks) > 1:
-            run.draw("ranks.png", draw_ranks, results, labels, size=(12.0, 4.0))
-    several = len(ranks) > 1 or budget > 0
-    return Outcome(
-        data=bundle.name,
-        parameters={
-            "features": features, "sublinear": sublinear, "ranks": ranks,
-            "budget": budget, "triplets": triplets, "published": published,
-            "seeds": seeds, "select": select, "folds": folds, "retraction": retraction, "engine": engine,
-            "init": init, "compare": compare, "full_features": widths, "full_triplets": full_triplets or triplets,
-            "used": {
-                labels[key]: next(one["parameters"] for one in models if key[:2] == (one["method"], one["variant"]))
-                for key in results
-            },
-        },
-        rows=[
-            {"method": labels[key]}
-            | ({"rank": key[2], "features": found[0]["features"]} if several else {})
-            | averaged(found, map="map_sem", precision_at_1=None, precision_at_10=None)
-            for key, found in results.items()
-        ],
-        headings=HEADINGS,
-        claims=similarity_claims(results, labels),
-    )  # fmt: skip
-
-
-def _place(bundle: ClassBundle, budget: int, features: int, rank: int) -> Settings:
-    """Return a rank with its number of features, which a budget divides."""
-    if not budget:
-        return {"rank": rank, "features": features}
-    if budget // rank > bundle.X.shape[1]:
-        raise InvalidInputError(
-            f"--budget {budget} gives rank {rank} {budget // rank} features, and {bundle.name} has "
-            f"{bundle.X.shape[1]}; lower the budget or raise the rank."
-        )
-    if budget // rank < rank:
-        raise InvalidInputError(
-            f"--budget {budget} gives rank {rank} {budget // rank} features, fewer than that; raise the budget "
-            "or lower the rank."
-        )
-    return {"rank": rank, "features": budget // rank}
+    return SimpleNamespace(
+        X=whole.X[whole.train], y=whole.y[whole.train], X_test=whole.X[whole.test], y_test=whole.y[whole.test]
+    )
 
 
 def _is_full(method: Method) -> bool:
@@ -274,42 +552,119 @@ def _starts(method: Method) -> bool:
     return isinstance(method.estimator, SimilarityLearner)
 
 
-def _parameters(method: Method, step_size: float | None) -> Settings:
-    return method.defaults if step_size is None else {"step_size": step_size}
+# Methods that LORETA is not held against at the same rank.
+APART = ("loreta", "loreta-psd", "oasis", "lego", "contrastive")
 
 
-def _step_sizes(chosen: dict[str, Method], steps: str) -> dict[str, float]:
-    """Return the step sizes of ``NAME=VALUE,…``."""
-    sizes, free = {}, [name for name, one in chosen.items() if "step_size" in one.estimator.get_params()]
-    for part in filter(None, steps.split(",")):
-        name, _, value = part.partition("=")
-        try:
-            sizes[name] = number(name, float(value), above=0)
-        except ValueError:
-            name = ""
-        if name not in free:
-            raise InvalidInputError(
-                f"--steps {steps!r}: {part!r} must be NAME=VALUE with one of {', '.join(free) or 'no method'} "
-                "(chosen, and with a step size that --compare leaves alone) and a positive number."
-            )
-    return sizes
-
-
-def _variants(compare: str, settings: Settings) -> list[Settings]:
-    """Return the settings of each variant of ``KEY=VALUE,VALUE``, or those alone."""
-    key, equals, values = compare.partition("=")
-    if not compare:
-        return [settings | {"variant": ""}]
-    if key not in COMPARABLE or not equals or not all(values.split(",")):
-        raise InvalidInputError(
-            f"--compare {compare!r} must be KEY=VALUE,VALUE with KEY one of {', '.join(COMPARABLE)}."
-        )
-    try:
-        variants = [
-            settings | {key: COMPARABLE[key](one), "variant": one} for one in dict.fromkeys(values.split(","))
+def similarity_claims(rows: Sequence[Row]) -> list[Claim]:
+    """Return what section 7.1.5 of the paper says about figure 3, for each variant of LORETA."""
+    groups = {label: list(some) for label, some in groupby(rows, lambda row: row.label)}
+    name_of = {label: some[0]["method"] for label, some in groups.items()}
+    by_name = {name: some for label, some in reversed(groups.items()) for name in [name_of[label]]}
+    claims = []
+    for label, ours in groups.items():
+        if name_of[label] != "loreta":
+            continue
+        claims += [
+            above(f"{label} is above {other}", against(ours, theirs, "map"), other)
+            for other, theirs in groups.items()
+            if name_of[other] not in APART
         ]
-    except ValueError:
-        raise InvalidInputError(f"--compare {compare!r}: the values of {key} must be numbers.") from None
-    for variant in variants:
-        number("--step-size", variant.get("step-size", 1.0), above=0)
-    return variants
+        if psd := by_name.get("loreta-psd"):
+            name = psd[0].label
+            claims.append(above(f"{name} is slightly above {label}", against(psd, ours, "map"), name))
+            claim = f"{name} learns faster than {label} in the first {EARLY:,} triplets"
+            claims.append(above(claim, against(psd, ours, _early), name))
+        if len(ours) > 2:
+            claims.append(_middle_rank(label, ours))
+        best = max(ours, key=lambda row: row.mean("map"))
+        full = {
+            f"{row.label}, {row['features']} features" if row["features"] else row.label: Difference.of(
+                best.cells, row.cells, "map"
+            )
+            for row in rows
+            if row["method"] in ("oasis", "lego")
+        }
+        if full:
+            claims.append(above(f"{label} at its best rank is above OASIS and LEGO", full, "oasis or lego"))
+    if "loreta" in by_name and "contrastive" in by_name:
+        ours = by_name["contrastive"]
+        others = [label for label, name in name_of.items() if name not in ("contrastive", "oasis", "lego")]
+        best_of = max(others, key=lambda label: max(row.mean("map") for row in groups[label]))
+        claim = f"(not in the paper) {ours[0].label} is above the best of the others, {best_of}"
+        claims.append(above(claim, against(ours, groups[best_of], "map"), best_of))
+    if "loreta" in by_name and "naive-gd" in by_name:
+        naive = by_name["naive-gd"]
+        lost = sum(not row.whole for row in naive)
+        text = f"it diverged at {lost} of {len(naive)} rank{'s' * (len(naive) > 1)}"
+        claims.append(Claim(f"{naive[0].label} is too unstable to present", lost > 0, text))
+    return claims
+
+
+def _early(cell: Cell) -> float | None:
+    """Return the mean of the first part of a curve."""
+    values = [value for step, _, value in cell["curve"] if step <= EARLY]
+    return float(np.mean(values)) if values else None
+
+
+def _middle_rank(label: str, ours: Sequence[Row]) -> Claim:
+    by_rank = {row["rank"]: row for row in ours}
+    ranks = list(by_rank)
+    middle = 30 if 30 in ranks[1:-1] else ranks[len(ranks) // 2]
+    gaps = {
+        f"over rank {other}": Difference.of(by_rank[middle].cells, by_rank[other].cells, "map")
+        for other in (ranks[0], ranks[-1])
+    }
+    claim = (
+        f"{label}: a middle rank, here {middle}, beats the highest with few features and the lowest with all"
+    )
+    return above(claim, gaps, "three ranks")
+
+
+def draw_learning_curves(figure: Figure, rows: Sequence[Row], title: str) -> None:
+    """Draw mean average precision against triplets and training time, with its standard error over the seeds.
+
+    A method without a curve is a level, or a point at its training time.
+    """
+    # Fixed margins: an automatic layout would draw everything twice.
+    margins = {"left": 0.07, "right": 0.98, "bottom": 0.13, "top": 0.91, "wspace": 0.04}
+    left, right = figure.subplots(1, 2, sharey=True, gridspec_kw=margins)
+    for axes, column, label, unit in ((left, 0, "triplets seen", ""), (right, 1, "training time", "s")):
+        for place, row in enumerate(rows):
+            if row.cells[0]["curve"]:
+                draw_curve(axes, row, column, 2, **style(place))
+            else:
+                (draw_trained if column else draw_level)(axes, row.cells, row.label, place)
+        finish(axes, label, unit=unit)
+    left.set_ylabel(MEASURED)
+    figure.suptitle(title)
+
+
+def draw_ranks(figure: Figure, rows: Sequence[Row]) -> None:
+    """Draw learning curves of LORETA by rank, general against PSD, and mean average precision against rank."""
+    figure.set_layout_engine("constrained")
+    by_rank, both, final = figure.subplots(1, 3)
+    labels = list(dict.fromkeys(row.label for row in rows))
+    first = {(row["method"], row["rank"]): row for row in reversed(rows)}
+    ranks = sorted(rank for name, rank in first if name == "loreta")
+    for place, rank in enumerate(ranks):
+        draw_curve(by_rank, first["loreta", rank], 0, 2, f"rank {rank}", **line(place))
+    for place, rank in enumerate(sorted({ranks[0], ranks[len(ranks) // 2], ranks[-1]}) if ranks else []):
+        for name, form, dashes in (("loreta", "general", 0), ("loreta-psd", "PSD", 1)):
+            if (name, rank) in first:
+                draw_curve(both, first[name, rank], 0, 2, f"{form}, rank {rank}", **line(place, dashes))
+    by_rank.set_ylabel(MEASURED)
+    for place, label in enumerate(labels):
+        some = [row for row in rows if row.label == label]
+        if points := [
+            (row["rank"], *mean_and_sem(cell["map"] for cell in row.cells)) for row in some if row["rank"]
+        ]:
+            at, means, errors = zip(*points, strict=True)
+            final.errorbar(at, means, [error or 0.0 for error in errors], label=label, **style(place))
+        for dashes, row in enumerate((row for row in some if row["rank"] is None), 1):
+            several = f", {row['features']} features" * (len(some) > 1)
+            draw_level(final, row.cells, label + several, place, dashes)
+    finish(by_rank, "triplets seen", unit="", title="LORETA by rank", size="x-small")
+    finish(both, "triplets seen", unit="", title="general and PSD", size="x-small")
+    finish(final, "rank", title="all methods", size="x-small")
+    whole_ticks(final.xaxis)

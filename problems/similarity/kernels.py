@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 from rmopt.kernels.steps import difference_workspace, gather_term, right_vector
 from rmopt.kernels.vectors import dot, scatter, square
 

@@ -24,10 +24,10 @@ from problems.subspace.estimators import RCGMC, RTRMC, GossipMatrixCompletion
 from problems.subspace.multitask_estimator import MultitaskSubspace
 from problems.subspace.page import ItemSearch
 from problems.subspace.pairs import EntryKFold, TimeSplit, entries
-from problems.subspace.training import Gossiped, GossipPlan, agree, gossip
+from problems.subspace.training import GossipPlan, agree, gossip
 
 __all__ = [
     "RCGMC", "RTRMC", "BayesianCompletion", "BiasedALS", "DLMaFit", "EntryKFold", "GossipMatrixCompletion",
-    "GossipPlan", "Gossiped", "ImplicitALS", "ItemSearch", "MatrixCompletion", "MultitaskFeatures",
-    "MultitaskSubspace", "ScaledSGDCompletion", "TimeSplit", "agree", "alt_min", "entries", "gossip",
+    "GossipPlan", "ImplicitALS", "ItemSearch", "MatrixCompletion", "MultitaskFeatures", "MultitaskSubspace",
+    "ScaledSGDCompletion", "TimeSplit", "agree", "alt_min", "entries", "gossip",
 ]  # fmt: skip

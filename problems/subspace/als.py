@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from problems.subspace.completer import PointCompletion, unit_of
 from problems.subspace.cost import KnownEntries, columns_of, pieces_of
 from problems.subspace.kernels import regress_piece, weigh_piece
-from problems.threads import in_pieces
+from problems.threads import WORTH_THREADS, in_pieces
 from rmopt import Problem
 from rmopt.core import InvalidInputError, Parts
 from rmopt.core.ambient import Array
@@ -68,7 +68,8 @@ class Side:
     def each(self, solve: Callable[[int, int], Any], rank: int, cure: str) -> None:
         """Let a compiled function of the first column and an end solve each; refuse the last that it cannot."""
         work = self.counts.sum() * (rank + 1) ** 2
-        failed = max(in_pieces(lambda _, *columns: int(solve(*columns)), self.cuts, work))
+        cuts = self.cuts if work >= WORTH_THREADS else self.cuts[[0, -1]]
+        failed = max(in_pieces(lambda _, *columns: int(solve(*columns)), cuts, work))
         if failed >= 0:
             raise InvalidInputError(
                 f"column or row {failed} with {self.counts[failed]} known entries has no unique solution at rank "

@@ -474,7 +474,8 @@ class CompletionModel(Saved, Estimator):
 
     def _best(self, column: int, n: int) -> list[tuple[Any, float]]:
         # In the order before they are clipped: many may lie beyond the limits.
-        found = self._values(*self._places(np.arange(self.known_.shape[0]), column))
+        rows = np.arange(self.known_.shape[0], dtype=np.int32)
+        found = self._values(rows, np.full_like(rows, column))
         found[self.known_.indices[self.known_.indptr[column] : self.known_.indptr[column + 1]]] = -np.inf
         best = np.argsort(-found, kind="stable")[:n]
         within = self._within(found)

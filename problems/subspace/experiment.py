@@ -101,7 +101,7 @@ class Job:
             )
 
 
-class Completion(BaseEstimator):
+class Way(BaseEstimator):
     """A way to complete a matrix that agents share."""
 
     # Whether each agent keeps its data to itself, and whether it is trained for each rank.
@@ -140,7 +140,7 @@ def _all_here(shares: Shares, name: str) -> None:
 
 
 @dataclass(eq=False, repr=False)
-class Gossip(Completion):
+class Gossip(Way):
     """Gossip of neighbours on Grassmann, or `flat`, with matrices of no constraint; parameters as of `GossipPlan`."""
 
     variant: str = "stochastic"
@@ -163,7 +163,7 @@ class Gossip(Completion):
         return job.found(result.seconds, found.mean, found.points, steps=result.updates, **more)
 
 
-class AlongTree(Completion):
+class AlongTree(Way):
     """L-BFGS whose sums travel along a tree: what all data together would give. It has no step size."""
 
     def train(self, job: Job) -> Cell:
@@ -173,7 +173,7 @@ class AlongTree(Completion):
         return job.found(found.result.seconds, found.mean, found.points, **more)
 
 
-class DecentralLMaFit(Completion):
+class DecentralLMaFit(Way):
     """D-LMaFit; it has no step size."""
 
     def train(self, job: Job) -> Cell:
@@ -190,7 +190,7 @@ class DecentralLMaFit(Completion):
 
 
 @dataclass(eq=False, repr=False)
-class Batch(Completion):
+class Batch(Way):
     """A batch solver, which sees all entries; rank and random numbers of its estimator are the experiment's."""
 
     estimator: Any
@@ -209,7 +209,7 @@ class Batch(Completion):
 
 
 @dataclass(eq=False, repr=False)
-class Brought(Completion):
+class Brought(Way):
     """An estimator, ``fit(pairs, values)`` and ``predict(pairs)``, which sees all entries."""
 
     estimator: Any
@@ -237,7 +237,7 @@ class Brought(Completion):
 
 def wrapped(method: Method, claimed: bool = True) -> Method:
     """Return an estimator's method as one of this experiment."""
-    if isinstance(method.estimator, Completion):
+    if isinstance(method.estimator, Way):
         return method
     grid = [{f"estimator__{name}": value for name, value in values.items()} for values in method.grid]
     return replace(method, estimator=Brought(method.estimator, claimed), grid=grid)
@@ -296,7 +296,7 @@ CASES = {
 
 
 @dataclass(kw_only=True)
-class CompletionExperiment(Experiment):
+class Completion(Experiment):
     """Complete a matrix: least squares with all entries in one place, and gossip between agents that share none.
 
     In gossip every agent fits a subspace to its own columns and agrees with its neighbours on it; ratings never leave
@@ -418,16 +418,17 @@ class CompletionExperiment(Experiment):
         self.usual_rank = "20" if self.data == "picture" else "10"
         options.whole_numbers(self.rank or self.usual_rank, "--rank")
 
-    def read(self) -> Any:
+    def read(self, kind: Any) -> Any:
         if not self.resume:
             self._remove_checkpoints()
             # Nobody saves before all have tidied up.
             self.world.least(0)
         if not self.case:
-            return super().read()
+            return super().read(kind)
         case = CASES[self.case]
         m, n = (max(20, round(size * self.scale)) for size in (case.m, case.n))
-        return SimpleNamespace(name=f"case {self.case}, {m:,} × {n:,}", source=case.about, shape=(m, n))
+        name = f"case {self.case}, {m:,} × {n:,}"
+        return SimpleNamespace(name=name, source=case.about, shape=(m, n), fingerprint=lambda: name)
 
     def settings(self) -> list[Settings]:
         bundle, rhos = self.bundle, [self.plan.rho]
@@ -630,7 +631,7 @@ class CompletionExperiment(Experiment):
 
 
 # The entry point of version 0.2, which may still be installed beside this source.
-completion = CompletionExperiment
+completion = Completion
 
 
 def case_claims(ahead: str, rows: Sequence[Row]) -> list[Claim]:

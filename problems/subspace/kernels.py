@@ -16,7 +16,7 @@ least squares. Rows are regressed in the same way on the factors of columns.
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 
 # Sums may be reordered into vector instructions; nothing is assumed of NaN and infinity.
 VECTOR = {"reassoc", "contract", "nsz"}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 from typer import Argument, Option
 
@@ -53,6 +52,10 @@ def completion(
         list[str] | None, Option("--user", help="Recommend to this user alone; may be repeated.")
     ] = None,
     hidden: Annotated[float, Option(help="Share of the ratings that the error is measured on.")] = 0.1,
+    duplicates: Annotated[
+        Literal["sum", "mean", "last"] | None,
+        Option(help="What to take of several ratings or plays of a user and an item."),
+    ] = None,
 ) -> Outcome:
     """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
 
@@ -60,7 +63,8 @@ def completion(
     it stands what users and items alone explain, or for views the most popular items.
     """
     number("--hidden", hidden, above=0, below=1)
-    ratings = loaded(run, file, data_home, Ratings)
+    said = {} if duplicates is None else {"duplicates": duplicates}
+    ratings = loaded(run, file, data_home, Ratings, **said)
     names = np.arange(ratings.shape[1]) if ratings.column_names is None else ratings.column_names
     by_text = {str(name): name for name in names.tolist()}
     if unknown := [name for name in user or () if name not in by_text]:
@@ -80,15 +84,14 @@ def completion(
     fitted.save(run.path("model.npz"))
     chosen = [by_text[name] for name in user] if user else names.tolist()
     lists = _lists(run, fitted, chosen, n)
-    text = io.StringIO(newline="")
-    table = csv.writer(text)
-    table.writerow(["user", "place", "item", "score", *["std"] * isinstance(fitted, BayesianCompletion)])
-    for name, best in zip(chosen, lists, strict=True):
-        table.writerows(
-            [name, place, item, *(f"{one:.6g}" for one in scores)]
-            for place, (item, *scores) in enumerate(best, 1)
-        )
-    write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.getvalue().encode()))
+    heads = ["user", "place", "item", "score", *["std"] * isinstance(fitted, BayesianCompletion)]
+    places = [
+        (name, place, *row)
+        for name, best in zip(chosen, lists, strict=True)
+        for place, row in enumerate(best, 1)
+    ]
+    text = pd.DataFrame(places, columns=heads).to_csv(index=False, float_format="%.6g", lineterminator="\r\n")
+    write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
     for name, best in zip(user or (), lists, strict=False):
         wide = max((len(str(item)) for item, *_ in best), default=0)
         run.say(

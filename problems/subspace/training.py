@@ -13,8 +13,8 @@ import numpy as np
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, numbers, one_of, shown
-from rmopt.core.identity import spelled
 from rmopt.core.streams import Stream, generator, seed_number
+from rmopt.core.values import written
 from rmopt.costs import GossipCost, Graph, as_graph
 from rmopt.costs.graph import GRAPHS
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
@@ -205,7 +205,7 @@ def gossip(
     with world.guard():
         instance("plan", plan, GossipPlan, "a GossipPlan")
         manifold, rng = _grassmann(tasks, rank), generator(seed_number("seed", seed), Stream.START)
-        given = _check_alike(
+        tag = _check_alike(
             world, tasks, checkpoint, rank=rank, seed=seed, start=start, flat=flat, **vars(plan)
         )
         n = tasks.n_terms
@@ -238,7 +238,7 @@ def gossip(
         budget = planned(step_size=1.0).budget(problem)
         # An agent's own clock counts its updates, two for each edge where it has two neighbours.
         steps = budget if plan.clock == "shared" else plan.n_epochs * graph.degrees.mean()
-        saving = _saving(checkpoint, max(1, budget // SAVES), world, given)
+        saving = _saving(checkpoint, max(1, budget // SAVES), world, tag)
         rate = plan.decay / max(1.0, steps)
         rule = Constant(plan.step_size) if rate == 0.0 else InverseTime(plan.step_size, rate)
         result = planned(step_size=rule).run(
@@ -316,7 +316,7 @@ def agree(
     grow, tol = flag("grow", grow), number("tol", tol, least=0)
     with world.guard():
         manifold = _grassmann(tasks, rank)
-        given = _check_alike(
+        tag = _check_alike(
             world, tasks, checkpoint, rank=rank, seed=seed, graph=graph, messages=messages, grow=grow,
             max_iter=max_iter, tol=tol,
         )  # fmt: skip
@@ -336,7 +336,7 @@ def agree(
             solver = LBFGS(memory=30, max_iter=max_iter, tol=GROWN)
             if k == rank:
                 solver = solver.with_gradient_norm(enough)
-            saving = _saving(_beside(checkpoint, k, rank), max(1, max_iter // SAVES), world, given)
+            saving = _saving(_beside(checkpoint, k, rank), max(1, max_iter // SAVES), world, tag)
             measured = recorder if k == rank else None
             result = solver.run(problem, point, random_state=seed, recorder=measured, checkpoint=saving)
             point, steps, updates = result.point, steps + result.steps, updates + result.updates
@@ -354,7 +354,7 @@ def _check_alike(world: World, tasks: AgentSum, checkpoint: Any, **about: Any) -
     if world.size == 1 and checkpoint is None:
         return {}
     sizes = {"n_rows": tasks.n_rows, "n_agents": tasks.n_terms}  # type: ignore[attr-defined]
-    told = {name: spelled(one, name) for name, one in (sizes | about).items()}
+    told = {name: written(one) for name, one in (sizes | about).items()}
     world.check_alike({**told, "checkpoint": checkpoint is not None})
     held = getattr(tasks, "__dict__", {}).items()
     return told | {name: repr(one) for name, one in held if name[0] != "_" and type(one) in (int, float)}
@@ -392,13 +392,13 @@ def _beside(path: Path | str | None, k: int, rank: int) -> Path | str | None:
     return Path(path).with_name(f"{Path(path).stem}-{k}{Path(path).suffix}")
 
 
-def _saving(path: Path | str | None, every_steps: int, world: World, given: dict[str, str]) -> Saving | None:
+def _saving(path: Path | str | None, every_steps: int, world: World, tag: dict[str, str]) -> Saving | None:
     """Return how a run saves its state: now and then, or with others at the same steps."""
     if path is None:
         return None
     if world.size == 1:
-        return Checkpoint(path, given=given)
-    return SharedCheckpoint(path, every_steps, world, given)
+        return Checkpoint(path, tag=tag)
+    return SharedCheckpoint(path, every_steps, world, tag)
 
 
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:

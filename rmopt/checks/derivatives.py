@@ -8,7 +8,6 @@ from rmopt.checks.geometry import DIFFERENCES, along_several, difference_step, s
 from rmopt.checks.report import Check, Curve, Law, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
-from rmopt.core.combined import total
 from rmopt.core.cost import (
     AgentSum,
     BlockCost,
@@ -18,6 +17,7 @@ from rmopt.core.cost import (
     HasPreconditioner,
     HasProximalStep,
     HasRowGradient,
+    total,
 )
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import HasBlocks, Manifold
@@ -533,7 +533,7 @@ def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
         return PSDPoint(x.Q @ P, 0.5 * (core + core.T))
     if isinstance(manifold, Grassmann | Elliptope | PSDFactors):
         return x @ _turn(x.shape[1], rng)
-    if manifold.knows_geodesics:
+    if manifold.knows("exp"):
         # There and back again: a quotient ends in another form of the point, other manifolds in the same.
         y = manifold.random_point(rng)
         return manifold.exp(y, manifold.log(y, x))

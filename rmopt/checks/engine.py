@@ -12,8 +12,8 @@ from rmopt.core.arguments import instance, integer
 from rmopt.core.manifold import HasBlocks, Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.engines import choose_coordinate_engine, choose_engine
 from rmopt.engines.base import Engine
+from rmopt.engines.choose import choose_coordinate_engine, choose_engine
 from rmopt.engines.coordinate import GREEDY
 from rmopt.kernels.row_column import EXACT, FIXED
 from rmopt.solvers.samplers import GaussSouthwell, Sampler, as_sampler

@@ -10,7 +10,7 @@ import numpy as np
 from rmopt.checks.report import ROUNDING, Check, Law, as_in_double, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
-from rmopt.core.combined import total
+from rmopt.core.cost import total
 from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasStepBound, Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.product import Parts
@@ -173,7 +173,7 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, coarsen
 
     scale = float(np.linalg.norm(dense(start)))
     bend, of = tangential, "its tangential part"
-    if manifold.knows_geodesics:
+    if manifold.knows("exp"):
         tiny = 1e-10 * coarseness**0.75
         fine = manifold.knows("dist") and manifold.dist(x, manifold.exp(x, tiny * xi))
         exact = abs(fine / tiny - 1.0) < 0.01
@@ -506,7 +506,7 @@ def _default_transport(at: _Tangents) -> float | None:
     """What `default_transport` carries is tangent, and a short step hardly changes it."""
     if isinstance(at.manifold.default_transport, ByManifold):
         return None
-    carry = at.manifold.default_transport.on(at.manifold)
+    carry = partial(at.manifold.default_transport, at.manifold)
     far = carry(at.x, at.y, at.a)
     off = at.norm(at.y, at.manifold.to_tangent_space(at.y, far) - far) / max(1.0, at.norm(at.y, far))
     return max(off, _turned(at, carry))
@@ -593,7 +593,7 @@ def _triangle(at: _Tangents) -> float:
     whole = dist(x, y)
     detour = whole - dist(x, z) - dist(z, y)
     # Points in line leave no room.
-    if at.manifold.knows_geodesics:
+    if at.manifold.knows("exp"):
         end = at.near()
         middle = at.manifold.exp(x, at.a * (0.5 * at.short))
         detour = max(detour, dist(x, end) - dist(x, middle) - dist(middle, end))

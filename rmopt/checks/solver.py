@@ -12,9 +12,9 @@ import numpy as np
 from rmopt.checks.report import Check, Law, hold, law
 from rmopt.core.ambient import dense
 from rmopt.core.arguments import instance
-from rmopt.core.identity import fingerprint
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
+from rmopt.core.values import written
 from rmopt.errors import MissingCapabilityError
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.checkpoint import Checkpoint
@@ -89,7 +89,7 @@ class _Runs:
     start: Any
 
     def __post_init__(self) -> None:
-        self.before, self.fresh = fingerprint(self.solver), copy.deepcopy(self.solver)
+        self.before, self.fresh = _content(self.solver), copy.deepcopy(self.solver)
 
     @cached_property
     def whole(self) -> Result:
@@ -104,6 +104,17 @@ class _Runs:
         start = self.start if start is None else start
         state = next(iter(self.solver.iterate(self.problem, start, random_state=self.seed)))
         return self.solver.point(self.solver.prepare(self.problem, self.seed, 0), state)
+
+
+def _content(thing: Any) -> str:
+    """Return a digest of a thing, or where it cannot be pickled what it shows of its attributes."""
+    import joblib
+
+    try:
+        return str(joblib.hash(thing))
+    except Exception:
+        # Functions that were made within others, for example.
+        return written(sorted(getattr(thing, "__dict__", {"": thing}).items()))
 
 
 def apart(one: Any, other: Any) -> float:
@@ -177,12 +188,12 @@ def _solver_purity(runs: _Runs) -> Any:
     runs.run(start=start)
     states = runs.solver.iterate(runs.problem, start, random_state=runs.seed)
     state = next(states)
-    begun = fingerprint(state)
+    begun = _content(state)
     next(states, None)
     # An engine may use its state up.
-    if fingerprint(state) != begun and not isinstance(runs.solver, ScheduledSolver):
+    if _content(state) != begun and not isinstance(runs.solver, ScheduledSolver):
         return "`advance` changed the state that it was given; it returns a new one"
-    if fingerprint(runs.solver) != runs.before:
+    if _content(runs.solver) != runs.before:
         return "the solver is another one after it"
     return apart(kept, start)
 

@@ -56,11 +56,11 @@ def _show(found: dict[str, Any]) -> None:
     if found["problem"]:
         typer.echo(f"\nIt cannot be used: {found['problem']}")
     elif found["experiments"]:
-        typer.echo("\nExperiments that take it:")
+        typer.echo("\nCommands that take it:")
         for command in found["experiments"].values():
             typer.echo(f"  {command}")
     else:
-        typer.echo("\nNo experiment takes it.")
+        typer.echo("\nNo command takes it.")
 
 
 def _text(value: Any) -> str:

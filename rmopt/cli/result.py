@@ -38,7 +38,8 @@ def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
         "rows": outcome.rows,
     }
     claims = {"claims": [asdict(claim) for claim in outcome.claims]} if outcome.claims else {}
-    return json.loads(as_json(result | claims))
+    notes = {"notes": outcome.notes} if outcome.notes else {}
+    return json.loads(as_json(result | claims | notes))
 
 
 def as_json(content: Mapping[str, Any]) -> str:

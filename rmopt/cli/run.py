@@ -181,6 +181,8 @@ def keep_and_show(run: "Run", outcome: "Outcome", folder: OutputFolder) -> None:
                 [f"\nWhat the paper says of its own data, on {outcome.data}:", *map(str, outcome.claims)]
             )
         )
+    for note in outcome.notes:
+        run.say(f"\n{note}")
     if path.exists() and f'"experiment": "{run.experiment}"' not in path.read_text("utf-8", "replace"):
         run.say(f"\nresult.json of another experiment is set aside as {set_aside(path)}.")
     write_json(path, result)

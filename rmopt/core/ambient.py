@@ -24,20 +24,7 @@ Action = Callable[[Array], Array]
 
 @runtime_checkable
 class Ambient(Protocol):
-    """An n × m matrix known by its actions ``G @ X`` and ``G.T @ X``.
-
-    See Also
-    --------
-    Operator : the arithmetic for an operator of your own.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from rmopt.core import Ambient, Factored
-    >>> matrices = np.eye(3), sp.eye_array(3), Factored(np.ones((3, 1)), np.ones((3, 1)))
-    >>> [isinstance(matrix, Ambient) for matrix in matrices]
-    [True, True, True]
-    """
+    """An n × m matrix known by its actions ``G @ X`` and ``G.T @ X``."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -91,19 +78,6 @@ class Operator(Linear, ABC):
     """The arithmetic of ambient matrices that are no arrays: sums, differences, multiples.
 
     A subclass has `shape`, `T` and `@`. Sums and differences may mix operators, arrays and sparse arrays.
-
-    See Also
-    --------
-    Factored : a product of two matrices.
-    Sum : what ``+`` makes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import Factored, Operator
-    >>> G = Factored(np.ones((2, 1)), np.ones((2, 1)))
-    >>> isinstance(G, Operator), ((2.0 * G - np.eye(2)) @ np.ones(2)).tolist()
-    (True, [3.0, 3.0])
     """
 
     @property
@@ -158,10 +132,6 @@ class Factored(Operator):
     left : array or sparse array, shape (n, r)
     right : array or sparse array, shape (m, r)
 
-    See Also
-    --------
-    Actions : a matrix known by functions alone.
-
     Examples
     --------
     >>> import numpy as np
@@ -209,18 +179,6 @@ class Sum(Operator):
     ------
     InvalidInputError
         For different shapes.
-
-    See Also
-    --------
-    Operator : its ``+`` makes these.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from rmopt.core import Factored, Sum
-    >>> G = Sum(sp.eye_array(3), Factored(np.ones((3, 1)), np.ones((3, 1))))
-    >>> (G @ np.ones(3)).tolist()
-    [4.0, 4.0, 4.0]
     """
 
     def __init__(self, *terms: Ambient) -> None:
@@ -262,18 +220,6 @@ class Actions(Operator):
     apply_transposed : callable
         Maps an (n, j) array X to G.T @ X; of a symmetric matrix the same function, so that it is called once where
         both products are wanted.
-
-    See Also
-    --------
-    Factored : where the factors of the matrix are at hand.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import Actions
-    >>> ahead, back = (lambda X: np.roll(X, 1, axis=0)), (lambda X: np.roll(X, -1, axis=0))
-    >>> (Actions((3, 3), ahead, back) @ np.eye(3))[:, 0].tolist()
-    [0.0, 1.0, 0.0]
     """
 
     def __init__(self, shape: tuple[int, ...], apply: Action, apply_transposed: Action) -> None:
@@ -303,22 +249,6 @@ class RowColumn(Operator):
         The row and column.
     u : array, shape (d,)
         H_jk for j ≠ k, and half of H_kk.
-
-    See Also
-    --------
-    rmopt.manifolds.PositiveDefinite : coordinate descent moves along these.
-
-    References
-    ----------
-    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
-
-    Examples
-    --------
-    >>> from rmopt.core import RowColumn
-    >>> RowColumn.from_column(1, [2.0, 5.0, 0.0]).toarray()
-    array([[0., 2., 0.],
-           [2., 5., 0.],
-           [0., 0., 0.]])
     """
 
     k: int

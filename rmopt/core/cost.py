@@ -4,12 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Sum
 from rmopt.core.arguments import number
+from rmopt.core.product import Parts
+from rmopt.errors import InvalidInputError
 
 
 class Cost(ABC):
@@ -21,16 +23,6 @@ class Cost(ABC):
         The points that it is a function of; `Problem` refuses manifolds of others.
     remedy : str
         What to do with others.
-
-    See Also
-    --------
-    FiniteSum : a sum of terms, for stochastic solvers.
-    rmopt.costs.automatic.autograd_cost : finds the gradient by itself.
-
-    References
-    ----------
-    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    https://doi.org/10.1017/9781009166164, chapter 3.
 
     Examples
     --------
@@ -76,8 +68,6 @@ class Cost(ABC):
         return None if precondition is None else partial(precondition, point)
 
     def __add__(self, other: Any) -> Any:
-        from rmopt.core.combined import combined
-
         return combined([(1.0, self), (1.0, other)]) if isinstance(other, Cost) else NotImplemented
 
     def __radd__(self, other: Any) -> Any:
@@ -85,8 +75,6 @@ class Cost(ABC):
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, weight: float) -> Any:
-        from rmopt.core.combined import combined
-
         if not isinstance(weight, Real):
             return NotImplemented
         return combined([(number("the weight of a cost", weight), self)])
@@ -120,16 +108,6 @@ class FiniteSum(Cost):
 
     A step's terms are one row of integers: `term_width` integers for each term. An enumerated
     cost has width 1 (the number of the term); a triplet cost has width 3.
-
-    See Also
-    --------
-    Cost : without terms.
-    rmopt.costs.BilinearSum : one of these, with compiled loops.
-
-    References
-    ----------
-    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
-    https://doi.org/10.1137/16M1080173.
 
     Examples
     --------
@@ -184,24 +162,6 @@ class WholeCost(FiniteSum):
     Parameters
     ----------
     cost : Cost
-
-    See Also
-    --------
-    FiniteSum : sums with terms of their own.
-
-    References
-    ----------
-    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
-    https://doi.org/10.1137/16M1080173.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import rmopt
-    >>> from rmopt.core import WholeCost
-    >>> cost = WholeCost(rmopt.autograd_cost(lambda x: (x**2).sum()))
-    >>> cost.n_terms, cost.term_gradient(np.ones(2), np.array([0])).tolist()
-    (1, [2.0, 2.0])
     """
 
     n_terms = 1
@@ -236,16 +196,6 @@ class AgentSum(FiniteSum):
 
     Agents may be in other processes: only those in `here` can be asked. An attribute `n_rows`, how many rows a point
     has, lets `problems.subspace.gossip` and `problems.subspace.agree` begin.
-
-    See Also
-    --------
-    rmopt.costs.GossipCost : couples the agents.
-    problems.subspace.MatrixCompletion : one of these.
-
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann
-    manifold, Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
 
     Examples
     --------
@@ -308,25 +258,6 @@ class BlockCost(Cost):
     """A cost whose gradient comes in blocks, for solvers that move one block a step.
 
     A cost without this runs under such solvers too, through its whole gradient.
-
-    See Also
-    --------
-    rmopt.costs.LogDetTriplet : one of these.
-    rmopt.solvers.CoordinateDescent : the solver that asks for blocks.
-
-    References
-    ----------
-    Wright, Coordinate descent algorithms, Mathematical Programming 151 (2015),
-    https://doi.org/10.1007/s10107-015-0892-3.
-
-    Examples
-    --------
-    >>> from rmopt.core import BlockCost
-    >>> from rmopt.costs import LogDetTriplet
-    >>> X = [[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]]
-    >>> cost = LogDetTriplet(X, [[0, 1, 2]])
-    >>> isinstance(cost, BlockCost), cost.n_blocks
-    (True, 2)
     """
 
     @property
@@ -349,23 +280,6 @@ class HasProximalStep(Protocol):
 
     `gradient` is that of the smooth part, and `value` that of both: `rmopt.checks.check_gradient` holds the gradient
     against the values of the smooth part by itself alone.
-
-    See Also
-    --------
-    BlockCost : the smooth part.
-
-    References
-    ----------
-    Parikh and Boyd, Proximal algorithms, Foundations and Trends in Optimization 1 (2014),
-    https://doi.org/10.1561/2400000003.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import HasProximalStep
-    >>> from rmopt.costs import LogDetTriplet
-    >>> isinstance(LogDetTriplet(np.eye(3), [[0, 1, 2]], sparsity=0.1), HasProximalStep)
-    True
     """
 
     def proximal_step(self, point: Any, block: int, step: float) -> Any:
@@ -374,25 +288,7 @@ class HasProximalStep(Protocol):
 
 @runtime_checkable
 class HasRowGradient(Protocol):
-    """A sum of terms at a matrix, a few terms of which have a gradient with a few rows that are not zero.
-
-    See Also
-    --------
-    FiniteSum : whole gradients of some terms.
-
-    References
-    ----------
-    Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR
-    12 (2011), https://jmlr.org/papers/v12/duchi11a.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import HasRowGradient
-    >>> from problems.ranking import LogisticLabels
-    >>> isinstance(LogisticLabels(np.eye(3), np.eye(3)), HasRowGradient)
-    True
-    """
+    """A sum of terms at a matrix, a few terms of which have a gradient with a few rows that are not zero."""
 
     def row_gradient(self, point: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return numbers of rows, each once, and what the gradient of the sum over some terms is there."""
@@ -400,24 +296,7 @@ class HasRowGradient(Protocol):
 
 @runtime_checkable
 class HasHessianAction(Protocol):
-    """A cost that knows its second derivative.
-
-    See Also
-    --------
-    HasHessian : what manifolds have to know.
-
-    References
-    ----------
-    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    https://doi.org/10.1017/9781009166164, chapter 5.
-
-    Examples
-    --------
-    >>> import rmopt
-    >>> from rmopt.core import HasHessianAction
-    >>> isinstance(rmopt.autograd_cost(lambda x: (x**2).sum()), HasHessianAction)
-    True
-    """
+    """A cost that knows its second derivative."""
 
     def hessian(self, point: Any, direction: Ambient) -> Ambient:
         """Return the derivative of the Euclidean gradient along an ambient direction, as an operator.
@@ -428,25 +307,132 @@ class HasHessianAction(Protocol):
 
 @runtime_checkable
 class HasPreconditioner(Protocol):
-    """A cost that knows something near to the inverse of its Riemannian Hessian.
-
-    See Also
-    --------
-    HasHessianAction : second derivatives themselves.
-
-    References
-    ----------
-    Boumal and Absil, Low-rank matrix completion via preconditioned optimization on the Grassmann manifold,
-    Linear Algebra and its Applications 475 (2015), https://doi.org/10.1016/j.laa.2015.02.027.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from rmopt.core import HasPreconditioner
-    >>> from problems.subspace import MatrixCompletion
-    >>> isinstance(MatrixCompletion(sp.csc_array(np.ones((3, 4)))), HasPreconditioner)
-    True
-    """
+    """A cost that knows something near to the inverse of its Riemannian Hessian."""
 
     def precondition(self, point: Any, tangent: Any) -> Any:
         """Return the image of a tangent vector under a symmetric positive definite map of the tangent space."""
+
+
+class Combined(Cost):
+    """A weighted sum of costs of the same points, made by ``+`` and ``*``.
+
+    It has second derivatives when all its parts have them, the preconditioner of the first part that has one, and
+    the proximal steps of all parts, one after the other.
+
+    Parameters
+    ----------
+    parts : sequence of (float, Cost)
+        Weights and costs.
+    """
+
+    def __init__(self, parts: Sequence[tuple[float, Cost]]) -> None:
+        self.parts = tuple(parts)
+        costs = [cost for _, cost in self.parts]
+        shapes = [tuple(cost.shape) for cost in costs if hasattr(cost, "shape")]
+        if len(set(shapes)) > 1:
+            raise InvalidInputError(
+                f"costs of matrices of shapes {shapes} do not add; give all of one shape."
+            )
+        if shapes:
+            self.shape = shapes[0]
+        if all(isinstance(cost, HasHessianAction) for cost in costs):
+            self.hessian = lambda point, direction: self.hessian_along(point)(direction)
+        known = [(weight, cost) for weight, cost in self.parts if isinstance(cost, HasPreconditioner)]
+        if known and known[0][0] > 0.0:
+            weight, first = known[0]
+            self.precondition = lambda point, tangent: first.precondition(point, tangent) * (1.0 / weight)
+        if any(isinstance(cost, HasProximalStep) for cost in costs):
+            self.proximal_step = self._proximal_steps
+
+    def __reduce__(self) -> Any:
+        # Made anew: some of its methods are made with it.
+        return type(self), (self.parts,)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # By which checkpoints tell sums apart.
+        weights, costs = zip(*self.parts, strict=True)
+        return {"weights": ", ".join(map(str, weights)), "costs": costs}
+
+    def __repr__(self) -> str:
+        names = [text if (text := repr(cost))[:1] != "<" else type(cost).__name__ for _, cost in self.parts]
+        weights = ["" if weight == 1.0 else f"{weight:g} * " for weight, _ in self.parts]
+        return " + ".join(weight + name for weight, name in zip(weights, names, strict=True))
+
+    def refuses(self, point_type: type) -> str | None:
+        reasons = (cost.refuses(point_type) for _, cost in self.parts)
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def _proximal_steps(self, point: Any, block: int, step: float) -> Any:
+        for weight, cost in self.parts:
+            if isinstance(cost, HasProximalStep):
+                point = cost.proximal_step(point, block, weight * step)
+        return point
+
+    def value(self, point: Any) -> float:
+        return float(sum(weight * cost.value(point) for weight, cost in self.parts))
+
+    def gradient(self, point: Any) -> Ambient:
+        return total([(weight, cost.gradient(point)) for weight, cost in self.parts])
+
+    def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
+        found = [(weight, *cost.value_and_gradient(point)) for weight, cost in self.parts]
+        value = float(sum(weight * value for weight, value, _ in found))
+        return value, total([(weight, gradient) for weight, _, gradient in found])
+
+    def hessian_along(self, point: Any) -> Callable[[Ambient], Ambient]:
+        parts = [(weight, cost.hessian_along(point)) for weight, cost in self.parts]
+        return lambda direction: total([(weight, along(direction)) for weight, along in parts])
+
+
+class CombinedSum(Combined, FiniteSum):
+    """A weighted sum, of which the first finite sum gives the terms; the other costs are spread evenly over them."""
+
+    def __init__(self, parts: Sequence[tuple[float, Cost]]) -> None:
+        super().__init__(parts)
+        self.terms, self._sum = next(
+            (i, cost) for i, (_, cost) in enumerate(self.parts) if _is_enumerated(cost)
+        )
+        self.term_width = self._sum.term_width
+
+    @property
+    def n_terms(self) -> int | None:
+        return self._sum.n_terms
+
+    @property
+    def term_ranges(self) -> list[tuple[int, int | None]]:
+        return self._sum.term_ranges
+
+    def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
+        share = len(terms) // self.term_width / self.n_terms  # type: ignore[operator]
+        return total(
+            [
+                (weight, self._sum.term_gradient(point, terms))
+                if i == self.terms
+                else (weight * share, cost.gradient(point))
+                for i, (weight, cost) in enumerate(self.parts)
+            ]
+        )
+
+
+def combined(parts: Sequence[tuple[float, Cost]]) -> Combined:
+    """Return a weighted sum of costs, as a finite sum where one of them is one."""
+    flat: list[tuple[float, Cost]] = []
+    for weight, cost in parts:
+        flat += [(weight * w, c) for w, c in cost.parts] if isinstance(cost, Combined) else [(weight, cost)]
+    return (CombinedSum if any(_is_enumerated(cost) for _, cost in flat) else Combined)(flat)
+
+
+def _is_enumerated(cost: Cost) -> TypeGuard[FiniteSum]:
+    return isinstance(cost, FiniteSum) and cost.n_terms is not None
+
+
+def total(parts: Sequence[tuple[float, Any]]) -> Any:
+    """Return a weighted sum of gradients: arrays, operators, or one for each part of a product."""
+    if any(isinstance(gradient, Parts | list | tuple) for _, gradient in parts):
+        columns = zip(*(gradient for _, gradient in parts), strict=True)
+        weights = [weight for weight, _ in parts]
+        return Parts([total([*zip(weights, column, strict=True)]) for column in columns])
+    scaled = [gradient if weight == 1.0 else gradient * weight for weight, gradient in parts]
+    if all(isinstance(gradient, np.ndarray) for gradient in scaled):
+        return sum(scaled[1:], start=scaled[0])
+    return Sum(*scaled)

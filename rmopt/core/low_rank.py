@@ -19,23 +19,6 @@ class LowRankPoint:
         Invertible, not necessarily diagonal.
     V : array, shape (m, k)
         Orthonormal columns.
-
-    See Also
-    --------
-    PSDPoint : symmetric and positive semidefinite.
-
-    References
-    ----------
-    Vandereycken, Low-rank matrix completion by Riemannian optimization, SIAM J. Optim. 23 (2013),
-    https://doi.org/10.1137/110845768.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import LowRankPoint
-    >>> W = LowRankPoint(np.eye(4)[:, :2], np.diag([3.0, 1.0]), np.eye(3)[:, :2])
-    >>> W.shape, W.rank, W.singular_values().tolist()
-    ((4, 3), 2, [3.0, 1.0])
     """
 
     U: Array
@@ -87,28 +70,11 @@ class LowRankTangent(Vector):
     Vp : array, shape (m, k)
         Vᵀ V_p = 0.
 
-    See Also
-    --------
-    PSDTangent : at positive semidefinite matrices.
-
     References
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
     https://jmlr.org/papers/v13/shalit12a.html. Vandereycken, Low-rank matrix completion by Riemannian
     optimization, SIAM J. Optim. 23 (2013), https://doi.org/10.1137/110845768.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import LowRankTangent
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> manifold = FixedRankEmbedded(4, 3, 2)
-    >>> W = manifold.identity()
-    >>> xi = manifold.projection(W, np.ones((4, 3)))
-    >>> isinstance(xi, LowRankTangent), xi.M.tolist()
-    (True, [[1.0, 1.0], [1.0, 1.0]])
-    >>> round(manifold.norm(W, 2.0 * xi) / manifold.norm(W, xi), 6)
-    2.0
     """
 
     M: Array

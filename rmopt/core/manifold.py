@@ -15,7 +15,7 @@ from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt, s
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
-from rmopt.precision import matched, rank_of
+from rmopt.precision import matched, rank_of, slack
 
 
 class Manifold(ABC):
@@ -288,12 +288,7 @@ class Manifold(ABC):
     @property
     def knows_hessians(self) -> bool:
         """Whether there is a `euclidean_to_riemannian_hessian` (see `HasHessian`)."""
-        return isinstance(self, HasHessian)
-
-    @property
-    def knows_geodesics(self) -> bool:
-        """Whether `exp` has a closed form."""
-        return self.knows("exp")
+        return hasattr(self, "euclidean_to_riemannian_hessian")
 
     def _lacks(self, what: str, cure: str) -> MissingCapabilityError:
         return MissingCapabilityError(f"{self} has no closed form of {what}; {cure}.")
@@ -307,28 +302,6 @@ class FixedRankManifold(Manifold):
     shape : (int, int)
         Numbers of rows and columns.
     rank : int
-
-    See Also
-    --------
-    rmopt.manifolds.FixedRankEmbedded : matrices of any kind.
-    rmopt.manifolds.PSDFixedRank : positive semidefinite ones.
-
-    References
-    ----------
-    Vandereycken, Low-rank matrix completion by Riemannian optimization, SIAM J. Optim. 23 (2013),
-    https://doi.org/10.1137/110845768.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import FixedRankManifold
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> manifold = FixedRankEmbedded(6, 5, 2)
-    >>> isinstance(manifold, FixedRankManifold), manifold.with_rank(3).rank
-    (True, 3)
-    >>> W = manifold.random_point(np.random.default_rng(0))
-    >>> int(np.linalg.matrix_rank(manifold.to_dense(W)))
-    2
     """
 
     shape: tuple[int, int]
@@ -370,6 +343,25 @@ class FixedRankManifold(Manifold):
     def transport(self, point_a: Any, point_b: Any, tangent_vector_a: Any) -> Any:
         return self.projection(point_b, tangent_vector_a.as_ambient(point_a))
 
+    def check_point(self, point: Any) -> str | None:
+        if not isinstance(point, self.point_type):
+            return f"a point of {self} is a {self.point_type.__name__}, not {type(point).__name__}"
+        k, sizes, parts = self.rank, iter(self.shape), vars(point)
+        names, shapes = ", ".join(parts), [part.shape for part in parts.values()]
+        wanted = [(k, k) if name == "S" else (next(sizes), k) for name in parts]
+        if shapes != wanted:
+            return f"{names} have shapes {shapes}, not {wanted}"
+        if not all(np.isfinite(part).all() for part in parts.values()):
+            return f"one of {names} holds NaN or infinity"
+        for name, factor in parts.items():
+            if name != "S" and (error := np.abs(factor.T @ factor - np.eye(k)).max()) > slack(1e-10, factor):
+                return f"{name} is not orthonormal: |{name}ᵀ{name} − I| reaches {error:.1e}"
+        return self.refusal(point)
+
+    def refusal(self, point: Any) -> str | None:
+        """Return why orthonormal factors of the right shapes are no point, or None: then all of them are."""
+        return None
+
     def to_dense(self, point: Any) -> np.ndarray:
         """Return a point as an n × m array; for small matrices and tests."""
         return dense(self.embed_point(point))
@@ -387,24 +379,7 @@ def checked_rank(rank: Any, shape: tuple[int, int]) -> int:
 
 @runtime_checkable
 class HasHessian(Protocol):
-    """A manifold that turns an ambient Hessian action into the Riemannian one.
-
-    See Also
-    --------
-    HasHessianAction : what costs have to know.
-
-    References
-    ----------
-    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    https://doi.org/10.1017/9781009166164.
-
-    Examples
-    --------
-    >>> from rmopt.core import HasHessian
-    >>> from rmopt.manifolds import Grassmann, PolarPSD
-    >>> isinstance(Grassmann(3, 1), HasHessian), isinstance(PolarPSD(3, 1), HasHessian)
-    (True, False)
-    """
+    """A manifold that turns an ambient Hessian action into the Riemannian one."""
 
     def euclidean_to_riemannian_hessian(
         self, point: Any, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Any
@@ -414,24 +389,7 @@ class HasHessian(Protocol):
 
 @runtime_checkable
 class HasBlocks(Protocol):
-    """A manifold whose tangent vectors are sums of blocks, for solvers that move one block a step.
-
-    See Also
-    --------
-    HasStepBound : how far a block may move.
-
-    References
-    ----------
-    Gutman and Ho-Nguyen, Coordinate descent without coordinates: tangent subspace descent on Riemannian
-    manifolds, Mathematics of Operations Research 48 (2023), https://doi.org/10.1287/moor.2022.1253.
-
-    Examples
-    --------
-    >>> from rmopt.core import HasBlocks
-    >>> from rmopt.manifolds import Grassmann, PositiveDefinite
-    >>> isinstance(PositiveDefinite(3), HasBlocks), isinstance(Grassmann(3, 1), HasBlocks)
-    (True, False)
-    """
+    """A manifold whose tangent vectors are sums of blocks, for solvers that move one block a step."""
 
     @property
     def n_blocks(self) -> int:
@@ -443,25 +401,7 @@ class HasBlocks(Protocol):
 
 @runtime_checkable
 class HasStepBound(Protocol):
-    """A manifold that knows how far a straight line stays on it.
-
-    See Also
-    --------
-    HasVelocity : what a line search needs besides.
-
-    References
-    ----------
-    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import HasStepBound
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> manifold = PositiveDefinite(2)
-    >>> isinstance(manifold, HasStepBound), float(manifold.max_step(np.eye(2), -np.eye(2)))
-    (True, 1.0)
-    """
+    """A manifold that knows how far a straight line stays on it."""
 
     def max_step(self, point: Any, direction: Any) -> float:
         """Return the least t ≥ 0 at which point + t · direction leaves the manifold, or infinity."""

@@ -15,6 +15,8 @@ from rmopt.precision import coarseness, real_type
 
 def arrays_of(point: Any) -> list[Array]:
     """Return the arrays of a point or state: a dataclass, a mapping, a sequence of points, or one array or number."""
+    if type(point) is np.ndarray:
+        return [point]
     return [np.asarray(leaf) for _, leaf, _ in _leaves(point)]
 
 
@@ -42,10 +44,6 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     ------
     InvalidInputError
         For another type.
-
-    See Also
-    --------
-    numpy.ndarray.astype : of one array.
 
     Examples
     --------

@@ -8,7 +8,7 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient
 from rmopt.core.arguments import shown
-from rmopt.core.cost import Cost, HasHessianAction
+from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks
@@ -28,15 +28,6 @@ class Problem:
     ------
     InvalidInputError
         When one is no manifold or no cost, the cost is none of such points, or both have a shape and they differ.
-
-    See Also
-    --------
-    rmopt.costs.ConstrainedProblem : with constraints.
-
-    References
-    ----------
-    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    https://doi.org/10.1017/9781009166164.
 
     Examples
     --------
@@ -155,7 +146,7 @@ class Problem:
         """Return what keeps the problem from second derivatives, or None."""
         if not self.manifold.knows_hessians:
             return f"{self.manifold} has no `euclidean_to_riemannian_hessian`; use a first-order solver."
-        if not isinstance(self.cost, HasHessianAction):
+        if not hasattr(self.cost, "hessian"):
             name = type(self.cost).__name__
             return f"{name} has no `hessian(point, direction)`; add it, or use a first-order solver."
         return None

@@ -21,10 +21,6 @@ class Parts(Linear):
     parts : sequence
         One per factor.
 
-    See Also
-    --------
-    rmopt.manifolds.Product : its points are these.
-
     Examples
     --------
     >>> import numpy as np
@@ -74,22 +70,6 @@ class BlockDiagonal(Operator):
         Shapes of all blocks.
     blocks : mapping from int to ambient operator
         The blocks that are not zero; a vector stands for one column.
-
-    See Also
-    --------
-    rmopt.manifolds.Product : its gradients are such matrices.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import BlockDiagonal
-    >>> both = BlockDiagonal([(2, 2), (1, 1)], {0: np.ones((2, 2))})
-    >>> both.toarray()
-    array([[1., 1., 0.],
-           [1., 1., 0.],
-           [0., 0., 0.]])
-    >>> both[1]
-    array([[0.]])
     """
 
     def __init__(self, shapes: Sequence[tuple[int, int]], blocks: Mapping[int, Any]) -> None:

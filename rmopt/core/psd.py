@@ -17,23 +17,6 @@ class PSDPoint:
         Orthonormal columns.
     S : array, shape (k, k)
         Symmetric and positive definite, not necessarily diagonal.
-
-    See Also
-    --------
-    LowRankPoint : without symmetry.
-
-    References
-    ----------
-    Vandereycken and Vandewalle, A Riemannian optimization approach for computing low-rank solutions of Lyapunov
-    equations, SIAM J. Matrix Anal. Appl. 31 (2010), https://doi.org/10.1137/090764566.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import PSDPoint
-    >>> W = PSDPoint(np.eye(4)[:, :2], np.diag([3.0, 1.0]))
-    >>> W.eigenvalues().tolist(), W.factor().shape
-    ([3.0, 1.0], (4, 2))
     """
 
     Q: Array
@@ -101,24 +84,10 @@ class PSDTangent(Vector):
     Qp : array, shape (n, k)
         Qᵀ Q_p = 0.
 
-    See Also
-    --------
-    LowRankTangent : without symmetry.
-
     References
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
     https://jmlr.org/papers/v13/shalit12a.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import PSDTangent
-    >>> from rmopt.manifolds import PSDFixedRank
-    >>> manifold = PSDFixedRank(4, 2)
-    >>> xi = manifold.projection(manifold.identity(), np.ones((4, 4)))
-    >>> isinstance(xi, PSDTangent), xi.M.tolist(), xi.Qp[2:].tolist()
-    (True, [[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]])
     """
 
     M: Array

@@ -29,10 +29,6 @@ class Retraction(Value, ABC):
     bounded : bool
         Whether its curves leave the manifold, where `HasStepBound.max_step` says.
 
-    See Also
-    --------
-    rmopt.checks.check_retraction : measures the order of one of your own.
-
     References
     ----------
     Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
@@ -80,24 +76,7 @@ def by_name(*retractions: Retraction) -> dict[str, Retraction]:
 
 @runtime_checkable
 class HasVelocity(Protocol):
-    """A retraction that knows the derivative of its curves, as an exact line search needs.
-
-    See Also
-    --------
-    HasStepBound : how far the line may go.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244, chapter 4.
-
-    Examples
-    --------
-    >>> from rmopt.core import HasVelocity
-    >>> from rmopt.retractions import Orthographic, SecondOrderPD
-    >>> isinstance(SecondOrderPD(), HasVelocity), isinstance(Orthographic(), HasVelocity)
-    (True, False)
-    """
+    """A retraction that knows the derivative of its curves, as an exact line search needs."""
 
     def velocity(self, manifold: Any, point: Any, tangent: Any, t: float) -> Any:
         """Return the derivative of t ↦ R(point, t · tangent) as an ambient array."""

@@ -30,6 +30,7 @@ class Stream(IntEnum):
     POINT = 10
     ORDER = 11
     DIRECTIONS = 12
+    WITNESS = 13
     # Shares its number with CURVATURE: no run draws from both, and another number would change results in print.
     TRIPLETS_OF_SPLITS = 3
 

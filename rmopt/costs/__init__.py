@@ -1,27 +1,20 @@
 """Costs to minimise: scalar losses, sums over bilinear scores, convex functions of embeddings."""
 
 from rmopt.costs.automatic import AutomaticCost, autograd_cost, jax_cost, torch_cost
-from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
-from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
-from rmopt.costs.convex import ConvexCost, HasFactorPreconditioner, LocalModel, SumOfCosts, Trace
-from rmopt.costs.embedded import EmbeddedCost, Grid, Pairing, Pairs, PairwiseDistance
+from rmopt.costs.bilinear import BilinearSum, TripletSum
+from rmopt.costs.constraints import ConstrainedProblem
+from rmopt.costs.convex import ConvexCost, Trace
+from rmopt.costs.embedded import EmbeddedCost, Grid, Pairs, PairwiseDistance
 from rmopt.costs.gossip import GossipCost
-from rmopt.costs.graph import GRAPHS, Graph, as_graph
+from rmopt.costs.graph import Graph, as_graph
 from rmopt.costs.log_det import LogDetTriplet
 from rmopt.costs.losses import LOSSES, Loss, absolute, hinge, logistic, squared, squared_hinge
 from rmopt.costs.on_factors import OnFactors
-from rmopt.costs.residuals import (
-    AutomaticResiduals,
-    ResidualSum,
-    autograd_residuals,
-    jax_residuals,
-    torch_residuals,
-)
+from rmopt.costs.residuals import ResidualSum, autograd_residuals, jax_residuals, torch_residuals
 
 __all__ = [
-    "GRAPHS", "LOSSES", "AugmentedCost", "AutomaticCost", "AutomaticResiduals", "Bilinear", "BilinearSum",
-    "ConstrainedProblem", "ConvexCost", "EmbeddedCost", "GossipCost", "Graph", "Grid", "HasFactorPreconditioner",
-    "LocalModel", "LogDetTriplet", "Loss", "OnFactors", "Pairing", "Pairs", "PairwiseDistance", "ResidualSum",
-    "SumOfCosts", "Trace", "TripletSum", "absolute", "as_graph", "autograd_cost", "autograd_residuals", "hinge",
-    "jax_cost", "jax_residuals", "logistic", "squared", "squared_hinge", "torch_cost", "torch_residuals",
+    "LOSSES", "AutomaticCost", "BilinearSum", "ConstrainedProblem", "ConvexCost", "EmbeddedCost", "GossipCost",
+    "Graph", "Grid", "LogDetTriplet", "Loss", "OnFactors", "Pairs", "PairwiseDistance", "ResidualSum", "Trace",
+    "TripletSum", "absolute", "as_graph", "autograd_cost", "autograd_residuals", "hinge", "jax_cost",
+    "jax_residuals", "logistic", "squared", "squared_hinge", "torch_cost", "torch_residuals",
 ]  # fmt: skip

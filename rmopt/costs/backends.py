@@ -254,25 +254,21 @@ def _tie() -> Any:
 
 
 class Jax(Backend):
-    """JAX: functions written with ``jax.numpy``, compiled.
+    """JAX: functions written with ``jax.numpy``, compiled (Bradbury et al. 2018, https://github.com/jax-ml/jax).
 
-    See Also
-    --------
-    rmopt.costs.automatic.jax_cost : a cost of a function.
-
-    References
+    Parameters
     ----------
-    Bradbury et al., JAX: composable transformations of Python+NumPy programs (2018),
-    https://github.com/jax-ml/jax.
+    compiles : bool
+        Otherwise functions run as they stand, also those that `jax.jit` has compiled.
 
     Examples
     --------
     >>> import jax.numpy as jnp, numpy as np  # doctest: +SKIP
-    >>> from rmopt.costs import AutomaticResiduals
+    >>> from rmopt.costs import AutomaticCost
     >>> from rmopt.costs.backends import JAX
-    >>> cost = AutomaticResiduals(lambda x: jnp.sin(x), JAX)
+    >>> cost = AutomaticCost(lambda x: jnp.sum(jnp.sin(x)), JAX)
     >>> cost.gradient(np.zeros(2)).tolist()  # doctest: +SKIP
-    [0.0, 0.0]
+    [1.0, 1.0]
     """
 
     name = "jax"
@@ -368,7 +364,7 @@ class Torch(Backend):
     Examples
     --------
     >>> import numpy as np, torch  # doctest: +SKIP
-    >>> from rmopt.costs import AutomaticResiduals
+    >>> from rmopt.costs.residuals import AutomaticResiduals
     >>> from rmopt.costs.backends import TORCH
     >>> cost = AutomaticResiduals(lambda x: torch.sin(x), TORCH)
     >>> cost.gradient(np.zeros(2)).tolist()  # doctest: +SKIP

@@ -38,7 +38,8 @@ class Bilinear(FiniteSum):
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.costs import Bilinear, BilinearSum, squared
+    >>> from rmopt.costs import BilinearSum, squared
+    >>> from rmopt.costs.bilinear import Bilinear
     >>> cost = BilinearSum(np.eye(3), np.eye(3), squared, [1.0, 2.0, 3.0])
     >>> isinstance(cost, Bilinear), cost.term_values(np.eye(3), np.array([0, 2])).tolist()
     (True, [0.0, 2.0])

@@ -8,8 +8,7 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import instance, sequence, shown
-from rmopt.core.combined import Combined, total
-from rmopt.core.cost import Cost
+from rmopt.core.cost import Combined, Cost, total
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import Parts
 from rmopt.costs.on_factors import OnFactors
@@ -123,7 +122,8 @@ class AugmentedCost(Cost):
     --------
     >>> import numpy as np
     >>> import rmopt
-    >>> from rmopt.costs import AugmentedCost, ConstrainedProblem
+    >>> from rmopt.costs import ConstrainedProblem
+    >>> from rmopt.costs.constraints import AugmentedCost
     >>> from rmopt.manifolds import Sphere
     >>> zero = rmopt.autograd_cost(lambda x: 0.0 * x[0])
     >>> first = rmopt.autograd_cost(lambda x: x[0])

@@ -43,7 +43,8 @@ class LocalModel(ABC):
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.costs import LocalModel, Trace
+    >>> from rmopt.costs import Trace
+    >>> from rmopt.costs.convex import LocalModel
     >>> model = Trace(2.0).at(np.ones((3, 1)))
     >>> isinstance(model, LocalModel), model.value, model.factor_gradient().ravel().tolist()
     (True, 6.0, [4.0, 4.0, 4.0])
@@ -205,7 +206,8 @@ class SumOfCosts(ConvexCost):
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.costs import SumOfCosts, Trace
+    >>> from rmopt.costs import Trace
+    >>> from rmopt.costs.convex import SumOfCosts
     >>> from problems.coembedding import MetricRegression
     >>> cost = MetricRegression(np.eye(3)) + Trace(0.5)
     >>> isinstance(cost, SumOfCosts), len(cost.parts)
@@ -273,7 +275,7 @@ class HasFactorPreconditioner(Protocol):
 
     See Also
     --------
-    rmopt.core.HasPreconditioner : in tangent vectors of any manifold.
+    rmopt.core.cost.HasPreconditioner : in tangent vectors of any manifold.
 
     References
     ----------
@@ -283,7 +285,7 @@ class HasFactorPreconditioner(Protocol):
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.costs import HasFactorPreconditioner
+    >>> from rmopt.costs.convex import HasFactorPreconditioner
     >>> from problems.coembedding import MetricRegression
     >>> isinstance(MetricRegression(np.eye(3)), HasFactorPreconditioner)
     True

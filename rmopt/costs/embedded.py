@@ -145,7 +145,8 @@ class Pairing(ABC):
 
     Examples
     --------
-    >>> from rmopt.costs import Grid, Pairing, Pairs
+    >>> from rmopt.costs import Grid, Pairs
+    >>> from rmopt.costs.embedded import Pairing
     >>> grid, pairs = Grid(range(2), range(2, 5)), Pairs([0], [1], 2)
     >>> isinstance(grid, Pairing), isinstance(pairs, Pairing)
     (True, True)

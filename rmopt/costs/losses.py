@@ -154,7 +154,7 @@ def _compiled(function: Scalar) -> Any:
     from numba import float64, njit, types
     from numba.core.errors import NumbaError
 
-    from rmopt.kernels.addresses import callable_by_address
+    from rmopt.kernels.intrinsics import callable_by_address
 
     try:
         made: Any = function if hasattr(function, "py_func") else njit(nogil=True)(function)

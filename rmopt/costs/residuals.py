@@ -36,7 +36,8 @@ class ResidualSum(Cost):
     Examples
     --------
     >>> import numpy as np
-    >>> from rmopt.costs import AutomaticResiduals, ResidualSum
+    >>> from rmopt.costs import ResidualSum
+    >>> from rmopt.costs.residuals import AutomaticResiduals
     >>> cost = AutomaticResiduals(lambda x: x - 1.0)
     >>> isinstance(cost, ResidualSum), cost.value(np.zeros(2))
     (True, 1.0)
@@ -107,7 +108,7 @@ class AutomaticResiduals(_OfFunction, ResidualSum):
     --------
     >>> import autograd.numpy as anp, numpy as np
     >>> from rmopt import Problem
-    >>> from rmopt.costs import AutomaticResiduals
+    >>> from rmopt.costs.residuals import AutomaticResiduals
     >>> from rmopt.manifolds import Euclidean
     >>> from rmopt.solvers import LevenbergMarquardt
     >>> def valley(x):

@@ -5,8 +5,7 @@ from typing import Any
 
 from rmopt.core.ambient import Ambient
 from rmopt.core.arguments import instance, integer
-from rmopt.core.combined import Combined
-from rmopt.core.cost import Cost, FiniteSum
+from rmopt.core.cost import Combined, Cost, FiniteSum
 from rmopt.errors import InvalidInputError
 
 

@@ -38,7 +38,8 @@ class Engine(ABC):
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import Engine, choose_engine
+    >>> from rmopt.engines import Engine
+    >>> from rmopt.engines.choose import choose_engine
     >>> from rmopt.manifolds import Euclidean
     >>> cost = BilinearSum(np.eye(2), np.eye(2), squared)
     >>> engine = choose_engine(Problem(Euclidean(2, 2), cost))

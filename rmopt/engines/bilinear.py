@@ -35,7 +35,6 @@ class BilinearEngine(GaugedEngine):
     See Also
     --------
     ReferenceEngine : the definition, on all manifolds.
-    DeferredEngine : for dense examples.
 
     References
     ----------
@@ -98,7 +97,7 @@ class SymmetricBilinearEngine(BilinearEngine):
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import TripletSum
-    >>> from rmopt.engines import choose_engine
+    >>> from rmopt.engines.choose import choose_engine
     >>> from rmopt.manifolds import PSDFixedRank
     >>> X = np.random.default_rng(0).standard_normal((10, 4))
     >>> cost = TripletSum(X, X, triplets=[[0, 1, 2], [3, 4, 5]])
@@ -133,7 +132,7 @@ class BatchEngine(BilinearEngine):
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import choose_engine
+    >>> from rmopt.engines.choose import choose_engine
     >>> from rmopt.manifolds import FixedRankEmbedded
     >>> cost = BilinearSum(np.eye(4), np.eye(4), squared)
     >>> problem = Problem(FixedRankEmbedded(4, 4, 2), cost)

@@ -82,7 +82,7 @@ def choose_engine(
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import choose_engine
+    >>> from rmopt.engines.choose import choose_engine
     >>> from rmopt.manifolds import Euclidean, FixedRankEmbedded
     >>> cost = BilinearSum(np.eye(4), np.eye(4), squared)
     >>> for manifold in (FixedRankEmbedded(4, 4, 2), Euclidean(4, 4)):
@@ -125,7 +125,7 @@ def choose_coordinate_engine(
     --------
     >>> from rmopt import Problem
     >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.engines import choose_coordinate_engine
+    >>> from rmopt.engines.choose import choose_coordinate_engine
     >>> from rmopt.manifolds import PositiveDefinite
     >>> X = [[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]]
     >>> problem = Problem(PositiveDefinite(2), LogDetTriplet(X, [[0, 1, 2]]))

@@ -40,7 +40,8 @@ class CoordinateDescentEngine(Engine):
     --------
     >>> from rmopt import Problem
     >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.engines import CoordinateDescentEngine, choose_coordinate_engine
+    >>> from rmopt.engines.choose import choose_coordinate_engine
+    >>> from rmopt.engines.coordinate import CoordinateDescentEngine
     >>> from rmopt.manifolds import PositiveDefinite
     >>> cost = LogDetTriplet([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [[0, 1, 2]])
     >>> engine = choose_coordinate_engine(Problem(PositiveDefinite(2), cost))
@@ -105,7 +106,7 @@ class CoordinateReference(CoordinateDescentEngine):
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.engines import choose_coordinate_engine
+    >>> from rmopt.engines.choose import choose_coordinate_engine
     >>> from rmopt.manifolds import PositiveDefinite
     >>> X = np.array([[1.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
     >>> cost = LogDetTriplet(X, [[0, 1, 2]], alpha=0.1, beta=0.1)

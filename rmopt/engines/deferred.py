@@ -97,7 +97,8 @@ class DeferredEngine(BilinearEngine):
     --------
     >>> import numpy as np
     >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import BilinearEngine, DeferredEngine
+    >>> from rmopt.engines import BilinearEngine
+    >>> from rmopt.engines.deferred import DeferredEngine
     >>> from rmopt.manifolds import FixedRankEmbedded
     >>> rng, manifold = np.random.default_rng(0), FixedRankEmbedded(20, 20, 2)
     >>> cost = BilinearSum(rng.random((50, 20)), rng.random((50, 20)), squared)

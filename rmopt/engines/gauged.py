@@ -22,8 +22,8 @@ from rmopt.kernels.memory import at_line, on_lines, with_zeros
 from rmopt.kernels.steps import FINISHED, PROBE_DUE, STEP_REFUSED, Counters
 from rmopt.linalg import factor_product, leading_eigh, symmetric, tall_qr
 
-# Columns are padded with zeros to a multiple of this, so that vector loops have no remainder.
-LANES = 4
+# Columns are padded with zeros to a multiple of this, so that vector loops have no short remainder.
+PADDING = 4
 # The inverses are renewed when a probe finds them off by this much, or when a bound on the condition
 # number of a Gram matrix has grown by this factor since the last renewal.
 DRIFT_LIMIT = 1e-11
@@ -140,18 +140,18 @@ def squares(sigma: Array) -> tuple[Array, Array, Array]:
 
 
 def _turned(tall: Array, square: Array, out: Array | None) -> Array:
-    """Return the product with zero columns up to a multiple of `LANES`, in memory of its own or in that of `out`."""
+    """Return the product with zero columns up to a multiple of `PADDING`, in memory of its own or of `out`."""
     out = on_lines((len(tall), _width(square.shape[1]))) if out is None else out
     np.matmul(tall, square, out=out[:, : square.shape[1]])
     return out
 
 
 def _width(k: int) -> int:
-    return -(-k // LANES) * LANES
+    return -(-k // PADDING) * PADDING
 
 
 def padded(matrix: Array, square: bool = False) -> Array:
-    """Return a tall factor with zero columns up to a multiple of `LANES`; a square matrix with zero rows as well."""
+    """Return a tall factor with zero columns up to a multiple of `PADDING`; a square one with zero rows too."""
     n, k = matrix.shape
     width = _width(k)
     return with_zeros(matrix, (width if square else n, width))
@@ -181,7 +181,7 @@ class GaugedState:
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import choose_engine
+    >>> from rmopt.engines.choose import choose_engine
     >>> from rmopt.manifolds import FixedRankEmbedded
     >>> manifold = FixedRankEmbedded(4, 4, 2)
     >>> cost = BilinearSum(np.eye(4), np.eye(4), squared, np.full(4, 2.0))
@@ -231,7 +231,8 @@ class GaugedEngine(Engine):
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import GaugedEngine, choose_engine
+    >>> from rmopt.engines import GaugedEngine
+    >>> from rmopt.engines.choose import choose_engine
     >>> from rmopt.manifolds import FixedRankEmbedded
     >>> cost = BilinearSum(np.eye(4), np.eye(4), squared)
     >>> isinstance(choose_engine(Problem(FixedRankEmbedded(4, 4, 2), cost)), GaugedEngine)

@@ -69,7 +69,7 @@ class LogDetEngine(CoordinateDescentEngine):
     >>> import numpy as np
     >>> from rmopt import Problem
     >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.engines import choose_coordinate_engine
+    >>> from rmopt.engines.choose import choose_coordinate_engine
     >>> from rmopt.manifolds import PositiveDefinite
     >>> X = np.array([[1.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
     >>> cost = LogDetTriplet(X, [[0, 1, 2]], alpha=0.1, beta=0.1)

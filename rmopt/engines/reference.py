@@ -20,7 +20,7 @@ class Look:
 
     def __init__(self, manifold: Manifold, cost: FiniteSum) -> None:
         self.manifold, self.cost = manifold, cost
-        self.carry = manifold.default_transport.on(manifold)
+        self.carry = partial(manifold.default_transport, manifold)
         # Of what was held against the points, and what was seen to leave them as they are.
         self._shape: Any = None
         self._trusted: set[str] = set()

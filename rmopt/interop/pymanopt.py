@@ -411,7 +411,7 @@ class FromPymanopt(Manifold):
     Examples
     --------
     >>> import numpy as np, pymanopt, rmopt
-    >>> from rmopt.interop import FromPymanopt
+    >>> from rmopt.interop.pymanopt import FromPymanopt
     >>> from rmopt.solvers import LBFGS
     >>> sphere = FromPymanopt(pymanopt.manifolds.Sphere(3))
     >>> cost = rmopt.autograd_cost(lambda x: x[0])

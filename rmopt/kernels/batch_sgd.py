@@ -7,7 +7,7 @@ Vectors of length k lie in rows: row i of U is Aᵀpᵢ.
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 from rmopt.kernels.lifted import OK, REFUSED
 from rmopt.kernels.losses import slope_of
 from rmopt.kernels.matrices import (

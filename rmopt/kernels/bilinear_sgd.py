@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 from rmopt.kernels.lifted import REFUSED, make_scratch, score, step, symmetric_gram_growth, symmetric_step
 from rmopt.kernels.losses import slope_of
 from rmopt.kernels.steps import (

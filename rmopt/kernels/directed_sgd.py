@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 from rmopt.kernels.lifted import METRIC_PROJECTION, SECOND_ORDER
 from rmopt.kernels.losses import slope_of
 from rmopt.kernels.matrices import (

@@ -6,7 +6,7 @@ allowed here, so that a number has the same bits in any loop.
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 
 LOG2_E = 1.4426950408889634
 # ln 2 in two parts. The first has 32 bits, so that its product with an exponent of two is exact.

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 from rmopt.kernels.vectors import add_outer, add_symmetric, dot, invert, product, transposed_product
 
 SECOND_ORDER, ORTHOGRAPHIC, METRIC_PROJECTION = range(3)

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmopt.kernels import pending, vectors
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit, pending, vectors
 from rmopt.kernels.losses import SLOPE, fill
 from rmopt.kernels.row_column import Line, extra, schur_along, schur_at, step_length
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED, Rows

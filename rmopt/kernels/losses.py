@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import before_compiling, njit
 from rmopt.kernels.exponential import sigmoid, softplus
 
 HINGE, SQUARED_HINGE, LOGISTIC, SQUARED, ABSOLUTE = range(5)
@@ -138,6 +138,13 @@ class Own(NamedTuple):
 def slope_of(loss: int | Own, z: float, y: float) -> float:
     """Return the slope of a built-in loss, by its code, or of another one; for compiled loops."""
     raise NotImplementedError
+
+
+@before_compiling
+def _define() -> None:
+    from rmopt.kernels.intrinsics import define_slope
+
+    define_slope(slope_of, slope)
 
 
 @njit(cache=True, nogil=True)

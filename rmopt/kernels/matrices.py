@@ -6,7 +6,7 @@ every function that calls the loop: the first step would wait for minutes.
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 from rmopt.kernels.vectors import dot
 
 

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 
 LINE = 64
+# How many numbers are moved at once where a loop is written in vectors: a line of those in double precision.
+LANES = 8
 
 
 def on_lines(shape: tuple[int, ...], dtype: Any = float) -> "np.ndarray[Any, Any]":
@@ -25,9 +27,5 @@ def with_zeros(array: "np.ndarray[Any, Any]", shape: tuple[int, ...]) -> "np.nda
 
 def at_line(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     """Return an array in C order, to be written, that begins at a cache line: this one, or a copy."""
-    there = array.ctypes.data % LINE == 0
-    return (
-        array
-        if there and array.flags.c_contiguous and array.flags.writeable
-        else with_zeros(array, array.shape)
-    )
+    there = array.ctypes.data % LINE == 0 and array.flags.c_contiguous and array.flags.writeable
+    return array if there else with_zeros(array, array.shape)

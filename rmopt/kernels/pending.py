@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 from rmopt.kernels.vectors import dot, gather, transposed_product
 
 # Vectors that may be pending, and rows of the base that change together.

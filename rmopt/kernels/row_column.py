@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 from rmopt.kernels.losses import HINGE, LOGISTIC, slope_and_curvature
 
 # Retractions of rows and columns.

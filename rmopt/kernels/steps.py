@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 from rmopt.kernels.vectors import accumulate, add_to_rows, fetch, gather, subtract_rows
 
 # All terms are used; the gauge should be looked at; the next step is ill-conditioned in this gauge;

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rmopt.kernels.compiled import njit
+from rmopt.kernels import njit
 
 # Rows of a piece: BLAS multiplies small matrices where they lie, and copies large ones first.
 ROWS = 64

@@ -4,10 +4,7 @@ Sums over matrices run along rows ("axpy form"), where nothing has to be reorder
 of one vector may be reordered. Row numbers are read as unsigned, which spares the test for negative indices.
 """
 
-from rmopt.kernels.compiled import njit
-
-# How many numbers are moved at once where a loop is written in vectors.
-LANES = 8
+from rmopt.kernels import before_compiling, njit
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -22,7 +19,7 @@ def dot(x, y):
 def add_rows(A, indices, values, start, stop, scale, vector):
     """Add scale · Σ values[j] A[indices[j]] over start ≤ j < stop to the vector; A[j] where `indices` is None.
 
-    For compiled loops alone (`rmopt.kernels.lanes`), and arrays of doubles in C order.
+    For compiled loops alone (`rmopt.kernels.intrinsics`), and arrays of doubles in C order.
     """
 
 
@@ -32,6 +29,13 @@ def add_to_rows(A, indices, values, start, stop, scale, vector):
 
 def fetch(array, start, stop):
     """Begin to load array[start:stop] into the cache, and wait for nothing."""
+
+
+@before_compiling
+def _define() -> None:
+    from rmopt.kernels.intrinsics import define_rows
+
+    define_rows(add_rows, add_to_rows, fetch)
 
 
 @njit(cache=True, nogil=True)

@@ -29,11 +29,6 @@ class ArrayManifold(Manifold):
     rmopt.core.Manifold : where points are no arrays.
     rmopt.checks.check_manifold : checks one of your own.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> import numpy as np

@@ -30,11 +30,6 @@ class Euclidean(ArrayManifold):
     --------
     rmopt.core.Parts : points of several arrays, on a product.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244, chapter 3.
-
     Examples
     --------
     >>> import numpy as np

@@ -15,7 +15,7 @@ from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import factor_product, lanczos_svd, leave_span, truncated_svd_of_product
-from rmopt.precision import rank_of, real_type, slack
+from rmopt.precision import rank_of, real_type
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, SecondOrder
 
 
@@ -118,23 +118,11 @@ class FixedRankEmbedded(FixedRankManifold):
 
     # Points
 
-    def check_point(self, point: Any) -> str | None:
-        if not isinstance(point, LowRankPoint):
-            return f"a point of {self} is a LowRankPoint, not {type(point).__name__}"
-        (n, m), k = self.shape, self.rank
-        shapes = point.U.shape, point.S.shape, point.V.shape
-        if shapes != ((n, k), (k, k), (m, k)):
-            return f"U, S, V have shapes {shapes}, not {((n, k), (k, k), (m, k))}"
-        if not all(np.isfinite(part).all() for part in (point.U, point.S, point.V)):
-            return "U, S or V holds NaN or infinity"
-        for name, factor in (("U", point.U), ("V", point.V)):
-            error = np.abs(factor.T @ factor - np.eye(k)).max()
-            if error > slack(1e-10, factor):
-                return f"{name} is not orthonormal: |{name}ᵀ{name} − I| reaches {error:.1e}"
+    def refusal(self, point: LowRankPoint) -> str | None:
         sigma = point.singular_values()
-        if rank_of(sigma) < k:
+        if rank_of(sigma) < self.rank:
             spread = f"singular values run from {sigma[0]:.1e} to {sigma[-1]:.1e}"
-            return f"the rank is below {k}, for {spread}; BoundedRank takes lower ranks"
+            return f"the rank is below {self.rank}, for {spread}; BoundedRank takes lower ranks"
         return None
 
     def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> LowRankPoint:

@@ -10,7 +10,7 @@ from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError
-from rmopt.linalg import gram_functions, leave_span, sine, versine
+from rmopt.linalg import gram_functions, leave_span, sine, small_eigh, versine
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.precision import slack
 from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, Exponential
@@ -102,11 +102,12 @@ class Grassmann(ArrayManifold):
         cos Σ and sin Σ / Σ are smooth functions of ξᵀξ, so no singular vectors of ξ are needed.
         """
         # `dot` takes half of the time that `@` takes to begin.
-        squares, V = np.linalg.eigh(tangent_vector.T.dot(tangent_vector))
+        squares, V = small_eigh(tangent_vector.T.dot(tangent_vector))
         if squares[-1] == 0.0:
             return point.copy()
         angles = np.sqrt(np.maximum(squares, 1e-30))
-        moved = point.dot(V) * np.cos(angles) + tangent_vector.dot(V) * (np.sin(angles) / angles)
+        moved = point.dot(V * np.cos(angles))
+        moved += tangent_vector.dot(V * (np.sin(angles) / angles))
         # Turned back, and made orthonormal to rounding.
         return moved.dot(1.5 * V.T - (0.5 * moved.T.dot(moved)).dot(V.T))
 

@@ -43,11 +43,6 @@ class Product(Manifold):
     --------
     Power : many times the same factor.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> import numpy as np
@@ -244,11 +239,6 @@ class Power(Product):
     See Also
     --------
     Product : factors that differ.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------

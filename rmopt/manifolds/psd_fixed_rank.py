@@ -68,25 +68,14 @@ class PSDMatrices(FixedRankManifold):
 
     # Points
 
-    def check_point(self, point: Any) -> str | None:
-        if not isinstance(point, PSDPoint):
-            return f"a point of {self} is a PSDPoint, not {type(point).__name__}"
-        n, k = self.shape[0], self.rank
-        shapes = point.Q.shape, point.S.shape
-        if shapes != ((n, k), (k, k)):
-            return f"Q, S have shapes {shapes}, not {((n, k), (k, k))}"
-        if not (np.isfinite(point.Q).all() and np.isfinite(point.S).all()):
-            return "Q or S holds NaN or infinity"
-        error = np.abs(point.Q.T @ point.Q - np.eye(k)).max()
-        if error > slack(1e-10, point.Q):
-            return f"Q is not orthonormal: |QᵀQ − I| reaches {error:.1e}"
+    def refusal(self, point: PSDPoint) -> str | None:
         if np.abs(point.S - point.S.T).max() > slack(1e-12, point.S) * np.abs(point.S).max():
             return "S is not symmetric"
         values = point.eigenvalues()
-        if rank_of(values) < k:
+        if rank_of(values) < self.rank:
+            spread = f"they run from {values[0]:.1e} to {values[-1]:.1e}"
             return (
-                f"fewer than {k} eigenvalues are positive, for they run from {values[0]:.1e} to {values[-1]:.1e}; "
-                "PSDFactors takes lower ranks"
+                f"fewer than {self.rank} eigenvalues are positive, for {spread}; PSDFactors takes lower ranks"
             )
         return None
 

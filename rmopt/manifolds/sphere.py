@@ -86,11 +86,6 @@ class Sphere(UnitLength):
     Oblique : columns of length 1.
     Simplex : probabilities, by x = s².
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> import numpy as np

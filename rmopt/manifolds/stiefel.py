@@ -6,25 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rmopt import linalg
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer, one_of
 from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError
-from rmopt.linalg import (
-    cayley,
-    cosine,
-    gram_functions,
-    orthonormalised,
-    positive_qr,
-    rotation,
-    rotation_log,
-    sine,
-    skew_form,
-    symmetric,
-    versine,
-)
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.precision import coarseness, slack
 from rmopt.retractions.arrays import CANONICAL_RETRACTIONS, FRAME_RETRACTIONS, CanonicalCayley
@@ -136,14 +124,14 @@ class Stiefel(ArrayManifold):
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
         Z = dense(ambient, point)
-        normal = point @ symmetric(point.mT @ Z)
+        normal = point @ linalg.symmetric(point.mT @ Z)
         return np.subtract(Z, normal, out=normal)
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return P(H − ξ sym(XᵀG)) for the Euclidean gradient G and its derivative H along ξ."""
-        bend = symmetric(point.mT @ dense(euclidean_gradient, point))
+        bend = linalg.symmetric(point.mT @ dense(euclidean_gradient, point))
         return self.projection(point, dense(euclidean_hessian, point) - tangent_vector @ bend)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
@@ -179,7 +167,7 @@ class Stiefel(ArrayManifold):
 
     def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
         """Return a uniformly distributed point."""
-        return in_precision(positive_qr(np.random.default_rng(rng).standard_normal(self.shape)), dtype)
+        return in_precision(linalg.positive_qr(np.random.default_rng(rng).standard_normal(self.shape)), dtype)
 
 
 class CanonicalStiefel(Stiefel):
@@ -209,7 +197,7 @@ class CanonicalStiefel(Stiefel):
         """Return the Hessian of Edelman, Arias and Smith (1998, section 2.4.5)."""
         X, xi = point, tangent_vector
         G, H = dense(euclidean_gradient, X), dense(euclidean_hessian, X)
-        bent = symmetric(X.mT @ G)
+        bent = linalg.symmetric(X.mT @ G)
         outside = xi - X @ (X.mT @ xi)
         change = H + 0.5 * (X @ (xi.mT @ G) + G @ (xi.mT @ X)) - outside @ bent
         return self.euclidean_to_riemannian_gradient(X, change)
@@ -218,8 +206,8 @@ class CanonicalStiefel(Stiefel):
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Follow the geodesic: turn all space at a constant rate."""
-        frame, core = skew_form(point, tangent_vector)
-        return orthonormalised(frame @ rotation(core)[..., : self.p])
+        frame, core = linalg.skew_form(point, tangent_vector)
+        return linalg.orthonormalised(frame @ linalg.rotation(core)[..., : self.p])
 
     def _log_of_one(self, point_a: Array, point_b: Array) -> Array:
         return _canonical_log(point_a, point_b)
@@ -242,8 +230,10 @@ class CanonicalStiefel(Stiefel):
             )
         inverse = np.linalg.inv(identity + M)
         turn = X @ (inverse.mT @ (M - M.mT) @ inverse) + (Y - X @ M) @ inverse
-        frame, core = skew_form(X, 2.0 * turn)
-        return xi + frame @ ((cayley(core) - np.eye(core.shape[-1], dtype=core.dtype)) @ (frame.mT @ xi))
+        frame, core = linalg.skew_form(X, 2.0 * turn)
+        return xi + frame @ (
+            (linalg.cayley(core) - np.eye(core.shape[-1], dtype=core.dtype)) @ (frame.mT @ xi)
+        )
 
 
 class SpecialOrthogonal(Stiefel):
@@ -307,12 +297,14 @@ class SpecialOrthogonal(Stiefel):
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Follow the geodesic X exp(Ω), with even and odd powers of Ω as functions of ξᵀξ."""
         if self.n > 3:
-            even, odd = gram_functions(tangent_vector, cosine, sine)
-            return orthonormalised(point @ even + tangent_vector @ odd)
+            even, odd = linalg.gram_functions(tangent_vector, linalg.cosine, linalg.sine)
+            return linalg.orthonormalised(point @ even + tangent_vector @ odd)
         # Rodrigues: two of the three squared singular values are equal, the third is 0.
         squares = 0.5 * (tangent_vector * tangent_vector).sum(axis=(-2, -1), keepdims=True)
         twice = tangent_vector @ (point.mT @ tangent_vector)
-        return orthonormalised(point + tangent_vector * sine(squares) + twice * versine(squares))
+        return linalg.orthonormalised(
+            point + tangent_vector * linalg.sine(squares) + twice * linalg.versine(squares)
+        )
 
     def log(self, point_a: Array, point_b: Array) -> Array:
         """Return the initial velocity of the shortest geodesic; where an angle is π, of one of many.
@@ -325,7 +317,7 @@ class SpecialOrthogonal(Stiefel):
         quotients = _turning(point_a.mT @ point_b)
         if self.n == 3:
             return point_a @ _log_in_space(quotients)
-        each = [rotation_log(one) for one in quotients.reshape(-1, self.n, self.n)]
+        each = [linalg.rotation_log(one) for one in quotients.reshape(-1, self.n, self.n)]
         return point_a @ np.array(each).reshape(self.shape)
 
     def dist(self, point_a: Array, point_b: Array) -> float:
@@ -348,7 +340,7 @@ class SpecialOrthogonal(Stiefel):
         """Return a uniformly distributed point."""
         point = super().random_point(rng)
         point[..., 0] *= np.linalg.det(point)[..., None]
-        return in_precision(orthonormalised(point), dtype)
+        return in_precision(linalg.orthonormalised(point), dtype)
 
 
 class _Memory:
@@ -369,11 +361,11 @@ class _Memory:
 
 
 def _euclidean_exp(X: Array, xi: Array) -> Array:
-    frame, core = skew_form(X, xi)
+    frame, core = linalg.skew_form(X, xi)
     p = X.shape[-1]
     turn = core[..., :p, :p].copy()
     core[..., :p, :p] *= 2.0
-    return orthonormalised(frame @ (rotation(core)[..., :p] @ rotation(-turn)))
+    return linalg.orthonormalised(frame @ (linalg.rotation(core)[..., :p] @ linalg.rotation(-turn)))
 
 
 def _euclidean_log(X: Array, Y: Array, projection: Move) -> Array:
@@ -389,7 +381,7 @@ def _euclidean_log(X: Array, Y: Array, projection: Move) -> Array:
     Q = np.linalg.qr(np.hstack([X, Y - X @ M]))[0][:, p:]
     if not Q.size:
         # Rotations: their geodesics are those of the group.
-        return X @ rotation_log(_turning(M))
+        return X @ linalg.rotation_log(_turning(M))
     goal = np.vstack([M, Q.T @ Y])
     if p == 1:
         # A great circle.
@@ -445,7 +437,7 @@ def _canonical_log(X: Array, Y: Array) -> Array:
     V[:, p:] = V[:, p:] @ left.T
     memory = _Memory()
     for _ in range(MAX_STEPS):
-        generator = rotation_log(V)
+        generator = linalg.rotation_log(V)
         B, C = generator[p:, :p], generator[p:, p:]
         if np.linalg.norm(C) <= 1e-13 * coarseness(C):
             return X @ generator[:p, :p] + Q @ B
@@ -455,7 +447,7 @@ def _canonical_log(X: Array, Y: Array) -> Array:
         pull = np.maximum(0.5 - squares / 12.0, 0.02)
         turn = vectors @ ((vectors.T @ rest @ vectors) / (pull[:, None] + pull)) @ vectors.T
         memory.steps.append(0.5 * (turn.T - turn) + known)
-        V[:, p:] = V[:, p:] @ rotation(memory.steps[-1])
+        V[:, p:] = V[:, p:] @ linalg.rotation(memory.steps[-1])
     raise _too_far("steps")
 
 
@@ -493,7 +485,7 @@ def _log_in_space(Q: Array) -> Array:
 
 def _wide_axes(Q: Array, turn: Array, cosines: Any) -> Array:
     """Return the axes n of turns towards half turns, where sines vanish: the longest column of (1 − cos) n nᵀ."""
-    square = symmetric(Q) - cosines[..., None, None] * np.eye(3, dtype=Q.dtype)
+    square = linalg.symmetric(Q) - cosines[..., None, None] * np.eye(3, dtype=Q.dtype)
     longest = np.argmax(np.diagonal(square, axis1=-2, axis2=-1), axis=-1)
     column = np.take_along_axis(square, longest[..., None, None], axis=-1)[..., 0].T
     length = np.linalg.norm(column, axis=0)

@@ -1,11 +1,6 @@
 """Ways to move from a point along a tangent vector."""
 
 from rmopt.retractions.arrays import (
-    CANONICAL_RETRACTIONS,
-    FRAME_RETRACTIONS,
-    HYPERBOLIC_RETRACTIONS,
-    SIMPLEX_RETRACTIONS,
-    SPHERE_RETRACTIONS,
     CanonicalCayley,
     Cayley,
     FrameQR,
@@ -35,11 +30,9 @@ from rmopt.retractions.positive_definite import (
 from rmopt.retractions.product import Componentwise
 
 __all__ = [
-    "CANONICAL_RETRACTIONS", "FIXED_RANK_RETRACTIONS", "FRAME_RETRACTIONS", "GRASSMANN_RETRACTIONS",
-    "HYPERBOLIC_RETRACTIONS", "POSITIVE_DEFINITE_RETRACTIONS", "PSD_RETRACTIONS", "QR",
-    "SIMPLEX_RETRACTIONS", "SPHERE_RETRACTIONS", "Additive", "AffineExponential", "CanonicalCayley",
-    "Cayley", "Componentwise", "Congruence", "Exponential", "FrameQR", "MetricProjection",
-    "MetricProjectionPSD", "MultiplicativeWeights", "Normalisation", "Orthographic",
-    "OrthographicHyperbolic", "Polar", "PolarFactors", "SchurExponential", "SecondOrder", "SecondOrderPD",
-    "SecondOrderPSD",
+    "FIXED_RANK_RETRACTIONS", "GRASSMANN_RETRACTIONS", "POSITIVE_DEFINITE_RETRACTIONS", "PSD_RETRACTIONS", "QR",
+    "Additive", "AffineExponential", "CanonicalCayley", "Cayley", "Componentwise", "Congruence", "Exponential",
+    "FrameQR", "MetricProjection", "MetricProjectionPSD", "MultiplicativeWeights", "Normalisation",
+    "Orthographic", "OrthographicHyperbolic", "Polar", "PolarFactors", "SchurExponential", "SecondOrder",
+    "SecondOrderPD", "SecondOrderPSD",
 ]  # fmt: skip

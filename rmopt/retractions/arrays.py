@@ -16,20 +16,6 @@ class Normalisation(Retraction):
     See Also
     --------
     Exponential : along the great circle; the point moves as far as the vector is long.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.retractions import Normalisation
-    >>> x, xi = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.75, 0.0])
-    >>> (Sphere(3).using(Normalisation()).retraction(x, xi).round(6) + 0.0).tolist()
-    [0.8, 0.6, 0.0]
     """
 
     order = 2
@@ -49,20 +35,6 @@ class FrameQR(QR):
     --------
     Polar : of second order.
     Cayley : without a factorisation of tall matrices.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import Stiefel
-    >>> from rmopt.retractions import FrameQR
-    >>> X, xi = np.eye(3)[:, :2], np.array([[0.0, -1.0], [1.0, 0.0], [0.0, 0.0]])
-    >>> (Stiefel(3, 2).using(FrameQR()).retraction(X, xi).round(3) + 0.0).tolist()
-    [[0.707, -0.707], [0.707, 0.707], [0.0, 0.0]]
     """
 
     order = 1
@@ -83,15 +55,6 @@ class Cayley(Retraction):
     ----------
     Wen and Yin, A feasible method for optimization with orthogonality constraints, Mathematical Programming 142
     (2013), https://doi.org/10.1007/s10107-012-0584-1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import Stiefel
-    >>> from rmopt.retractions import Cayley
-    >>> X, xi = np.eye(3)[:, :2], np.array([[0.0, -1.0], [1.0, 0.0], [0.0, 0.0]])
-    >>> (Stiefel(3, 2).using(Cayley()).retraction(X, xi).round(3) + 0.0).tolist()
-    [[0.6, -0.8], [0.8, 0.6], [0.0, 0.0]]
     """
 
     order = 1
@@ -117,16 +80,6 @@ class CanonicalCayley(Cayley):
     (2013), https://doi.org/10.1007/s10107-012-0584-1. Zhu, A Riemannian conjugate gradient method for
     optimization on the Stiefel manifold, Computational Optimization and Applications 67 (2017),
     https://doi.org/10.1007/s10589-016-9883-4.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import Stiefel
-    >>> from rmopt.retractions import CanonicalCayley
-    >>> X, xi = np.eye(3)[:, :2], np.array([[0.0, -1.0], [1.0, 0.0], [0.0, 0.0]])
-    >>> manifold = Stiefel(3, 2, metric="canonical")
-    >>> (manifold.using(CanonicalCayley()).retraction(X, xi).round(3) + 0.0).tolist()
-    [[0.6, -0.8], [0.8, 0.6], [0.0, 0.0]]
     """
 
     order = 2
@@ -143,16 +96,6 @@ class MultiplicativeWeights(Retraction):
     ----------
     Åström, Petra, Schmitzer and Schnörr, Image labeling by assignment, Journal of Mathematical Imaging and
     Vision 58 (2017), https://doi.org/10.1007/s10851-016-0702-4.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import Simplex
-    >>> from rmopt.retractions import MultiplicativeWeights
-    >>> manifold = Simplex(2).using(MultiplicativeWeights())
-    >>> x, xi = np.array([0.5, 0.5]), np.array([1.0, -1.0])
-    >>> manifold.retraction(x, xi).round(3).tolist()
-    [0.982, 0.018]
     """
 
     order = 1
@@ -181,15 +124,6 @@ class OrthographicHyperbolic(Retraction):
     ----------
     Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
     https://doi.org/10.1137/100802529.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import Hyperbolic
-    >>> from rmopt.retractions import OrthographicHyperbolic
-    >>> x, xi = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.75, 0.0])
-    >>> Hyperbolic(2).using(OrthographicHyperbolic()).retraction(x, xi).tolist()
-    [1.25, 0.75, 0.0]
     """
 
     order = 2

@@ -31,17 +31,6 @@ class SecondOrder(Retraction):
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
     https://jmlr.org/papers/v13/shalit12a.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> from rmopt.retractions import SecondOrder
-    >>> manifold = FixedRankEmbedded(3, 3, 1).using(SecondOrder())
-    >>> W = manifold.from_matrix(np.diag([2.0, 0.0, 0.0]))
-    >>> xi = manifold.projection(W, np.diag([2.0, 5.0, 5.0]))
-    >>> (manifold.to_dense(manifold.retraction(W, xi)).round(6) + 0.0).tolist()
-    [[3.78125, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
 
     order = 2
@@ -77,17 +66,6 @@ class MetricProjection(Retraction):
     ----------
     Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
     https://doi.org/10.1137/100802529.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> from rmopt.retractions import MetricProjection
-    >>> manifold = FixedRankEmbedded(2, 2, 1).using(MetricProjection())
-    >>> W = manifold.from_matrix(np.diag([2.0, 0.0]))
-    >>> xi = manifold.projection(W, np.array([[1.0, 0.0], [4.0, 0.0]]))
-    >>> (manifold.to_dense(manifold.retraction(W, xi)).round(6) + 0.0).tolist()
-    [[3.0, 0.0], [4.0, 0.0]]
     """
 
     order = 2
@@ -123,17 +101,6 @@ class Orthographic(Retraction):
     ----------
     Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
     https://doi.org/10.1137/100802529.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> from rmopt.retractions import Orthographic
-    >>> manifold = FixedRankEmbedded(2, 2, 1).using(Orthographic())
-    >>> W = manifold.from_matrix(np.diag([2.0, 0.0]))
-    >>> xi = manifold.projection(W, np.array([[0.0, 1.0], [1.0, 0.0]]))
-    >>> (manifold.to_dense(manifold.retraction(W, xi)).round(6) + 0.0).tolist()
-    [[2.0, 1.0], [1.0, 0.5]]
     """
 
     order = 2
@@ -167,17 +134,6 @@ class SecondOrderPSD(Retraction):
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
     https://jmlr.org/papers/v13/shalit12a.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import PSDFixedRank
-    >>> from rmopt.retractions import SecondOrderPSD
-    >>> manifold = PSDFixedRank(2, 1).using(SecondOrderPSD())
-    >>> W = manifold.from_matrix(np.diag([4.0, 0.0]))
-    >>> xi = manifold.projection(W, np.array([[0.0, 2.0], [2.0, 9.0]]))
-    >>> (manifold.to_dense(manifold.retraction(W, xi)).round(6) + 0.0).tolist()
-    [[4.0, 2.0], [2.0, 1.0]]
     """
 
     order = 2
@@ -209,17 +165,6 @@ class MetricProjectionPSD(Retraction):
     ----------
     Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
     https://doi.org/10.1137/100802529.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import PSDFixedRank
-    >>> from rmopt.retractions import MetricProjectionPSD
-    >>> manifold = PSDFixedRank(2, 1).using(MetricProjectionPSD())
-    >>> W = manifold.from_matrix(np.diag([4.0, 0.0]))
-    >>> xi = manifold.projection(W, np.array([[0.0, 3.0], [3.0, 9.0]]))
-    >>> (manifold.to_dense(manifold.retraction(W, xi)).round(6) + 0.0).tolist()
-    [[4.357476, 2.33205], [2.33205, 1.248075]]
     """
 
     order = 2
@@ -253,17 +198,6 @@ class PolarFactors(Retraction):
     ----------
     Meyer, Bonnabel and Sepulchre, Regression on fixed-rank positive semidefinite matrices: a Riemannian
     approach, JMLR 12 (2011), https://jmlr.org/papers/v12/meyer11a.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import PolarPSD
-    >>> from rmopt.retractions import PolarFactors
-    >>> manifold = PolarPSD(2, 1).using(PolarFactors())
-    >>> W = manifold.from_matrix(np.diag([4.0, 0.0]))
-    >>> xi = manifold.projection(W, np.diag([4.0 * np.log(2.0), 0.0]))
-    >>> (manifold.to_dense(manifold.retraction(W, xi)).round(6) + 0.0).tolist()
-    [[8.0, 0.0], [0.0, 0.0]]
     """
 
     order = 1

@@ -27,22 +27,6 @@ class Additive(Retraction):
     --------
     SecondOrderPD : positive definite for every step.
     SchurExponential : follows single rows and columns.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> from rmopt.retractions import Additive
-    >>> manifold = PositiveDefinite(2).using(Additive())
-    >>> manifold.retraction(np.eye(2), np.diag([-0.5, 1.0])).tolist()
-    [[0.5, 0.0], [0.0, 2.0]]
-    >>> float(manifold.max_step(np.eye(2), np.diag([-0.5, 1.0])))
-    2.0
     """
 
     order = 1
@@ -79,16 +63,6 @@ class AffineExponential(Retraction):
     References
     ----------
     Bhatia, Positive Definite Matrices, Princeton University Press (2007), https://doi.org/10.1515/9781400827787.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> from rmopt.retractions import AffineExponential
-    >>> manifold = PositiveDefinite(2).using(AffineExponential())
-    >>> xi = np.diag([0.0, np.log(2.0)])
-    >>> (manifold.retraction(np.eye(2), xi).round(6) + 0.0).tolist()
-    [[1.0, 0.0], [0.0, 2.0]]
     """
 
     order = 2
@@ -121,15 +95,6 @@ class SecondOrderPD(Retraction):
     ----------
     Jeuris, Vandebril and Vandereycken, A survey and comparison of contemporary algorithms for computing the
     matrix geometric mean, ETNA 39 (2012).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> from rmopt.retractions import SecondOrderPD
-    >>> manifold = PositiveDefinite(2).using(SecondOrderPD())
-    >>> manifold.retraction(np.eye(2), np.diag([-1.0, 1.0])).tolist()
-    [[0.5, 0.0], [0.0, 2.5]]
     """
 
     order = 2
@@ -159,16 +124,6 @@ class Congruence(Retraction):
     ----------
     Bhatia, Jain and Lim, On the Bures–Wasserstein distance between positive definite matrices, Expositiones
     Mathematicae 37 (2019), https://doi.org/10.1016/j.exmath.2018.01.002.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import SymmetricPositiveDefinite
-    >>> from rmopt.retractions import Congruence
-    >>> manifold = SymmetricPositiveDefinite(2, metric="bures-wasserstein")
-    >>> moved = manifold.using(Congruence()).retraction(np.eye(2), np.diag([2.0, 0.0]))
-    >>> (moved.round(6) + 0.0).tolist()
-    [[4.0, 0.0], [0.0, 1.0]]
     """
 
     order = 2
@@ -197,16 +152,6 @@ class SchurExponential(Retraction):
     ----------
     Lin, Riemannian geometry of symmetric positive definite matrices via Cholesky decomposition, SIAM J. Matrix
     Anal. Appl. 40 (2019), https://doi.org/10.1137/18M1221084.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> from rmopt.retractions import SchurExponential
-    >>> manifold = PositiveDefinite(2).using(SchurExponential())
-    >>> moved = manifold.retraction(np.eye(2), np.array([[0.0, 3.0], [3.0, 0.0]]))
-    >>> moved.round(6).tolist(), bool(np.linalg.eigvalsh(moved)[0] > 0)
-    ([[1.0, 3.0], [3.0, 10.0]], True)
     """
 
     order = 1

@@ -25,24 +25,6 @@ class Componentwise(Retraction):
     See Also
     --------
     rmopt.manifolds.Product : makes one of its factors' retractions.
-
-    References
-    ----------
-    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    https://doi.org/10.1017/9781009166164, chapter 3.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import Parts
-    >>> from rmopt.manifolds import Euclidean, Product, Sphere
-    >>> from rmopt.retractions import Additive, Componentwise, Exponential
-    >>> both = Componentwise([Exponential(), Additive()])
-    >>> manifold = Product([Sphere(2), Euclidean(1, 1)]).using(both)
-    >>> point = Parts([np.array([1.0, 0.0]), np.zeros((1, 1))])
-    >>> tangent = Parts([np.array([0.0, np.pi / 2]), np.ones((1, 1))])
-    >>> [(part.round(6) + 0.0).tolist() for part in manifold.retraction(point, tangent)]
-    [[0.0, 1.0], [[1.0]]]
     """
 
     name = "componentwise"

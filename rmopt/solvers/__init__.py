@@ -3,38 +3,25 @@
 from rmopt.core.world import MPIWorld, OneProcess, World
 from rmopt.costs.shards import Shards
 from rmopt.costs.tree_sum import TreeSum
-from rmopt.solvers.augmented_lagrangian import AugmentedLagrangian, ConstrainedResult
+from rmopt.solvers.augmented_lagrangian import AugmentedLagrangian
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.certificate import Certificate, certify
 from rmopt.solvers.checkpoint import Checkpoint, SharedCheckpoint
 from rmopt.solvers.coordinate_descent import CoordinateDescent
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
-from rmopt.solvers.gossip import Gossip, GossipEngine, GossipState, Matchings
-from rmopt.solvers.growth import Doubling, Growth, OneByOne
-from rmopt.solvers.hybrid import Hybrid
+from rmopt.solvers.gossip import Gossip, Matchings
 from rmopt.solvers.identification import ManifoldIdentification
 from rmopt.solvers.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
-from rmopt.solvers.oracle import Iterate, Oracle
 from rmopt.solvers.parallel import Parallel
-from rmopt.solvers.rank_incremental import CertifiedResult, RankIncremental
-from rmopt.solvers.rank_rounds import RankEngine, RankState
+from rmopt.solvers.rank_incremental import CertifiedResult, Doubling, Growth, OneByOne, RankIncremental
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.rules import SRG, SVRG, AdaGrad, Adam, Momentum, StepRule
 from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
 from rmopt.solvers.scaled_sgd import ScaledSGD
 from rmopt.solvers.scheduled import ScheduledSolver
 from rmopt.solvers.sgd import SGD
-from rmopt.solvers.step_lengths import (
-    Backtracking,
-    BarzilaiBorwein,
-    Curve,
-    Exact,
-    Guess,
-    StepLength,
-    StrongWolfe,
-    Trial,
-)
+from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Exact, StepLength, StrongWolfe
 from rmopt.solvers.step_sizes import (
     Constant,
     Cosine,
@@ -58,19 +45,18 @@ from rmopt.solvers.stop import (
     Stagnation,
     Stop,
 )
-from rmopt.solvers.trust_regions import AdaptiveCubics, LevenbergMarquardt, TrustRegions
+from rmopt.solvers.trust_regions import AdaptiveCubics, Hybrid, LevenbergMarquardt, TrustRegions
 
 __all__ = [
-    "LBFGS", "SGD", "SRG", "SVRG", "AdaGrad", "Adam", "AdaptiveCubics", "AugmentedLagrangian",
-    "Backtracking", "BarzilaiBorwein", "Below", "Certificate", "CertifiedResult", "Checkpoint", "Conjugate",
-    "ConjugateGradient", "Constant", "ConstrainedResult", "Converged", "CoordinateDescent", "Cosine",
-    "Curve", "Cyclic", "Direction", "Doubling", "Exact", "ExactLineSearch", "FractionOfBound", "FromDraw",
-    "FromFunction", "GaussSouthwell", "Gossip", "GossipEngine", "GossipState", "GradientDescent",
-    "GradientNorm", "GradientSolver", "Growth", "Guess", "Hybrid", "InverseSqrt", "InverseTime", "Iterate",
-    "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "Matchings",
-    "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "OneByOne", "OneProcess", "Oracle",
-    "Parallel", "QuasiNewton", "RankEngine", "RankIncremental", "RankState", "Recorder", "Result",
-    "Sampler", "ScaledSGD", "ScheduledSolver", "Shards", "SharedCheckpoint", "ShuffledEpochs",
-    "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent", "StepLength", "StepRule", "StepSize",
-    "Stop", "StrongWolfe", "TreeSum", "Trial", "TrustRegions", "Uniform", "World", "certify",
+    "LBFGS", "SGD", "SRG", "SVRG", "AdaGrad", "Adam", "AdaptiveCubics", "AugmentedLagrangian", "Backtracking",
+    "BarzilaiBorwein", "Below", "Certificate", "CertifiedResult", "Checkpoint", "Conjugate",
+    "ConjugateGradient", "Constant", "Converged", "CoordinateDescent", "Cosine", "Cyclic", "Direction",
+    "Doubling", "Exact", "ExactLineSearch", "FractionOfBound", "FromDraw", "FromFunction", "GaussSouthwell",
+    "Gossip", "GradientDescent", "GradientNorm", "GradientSolver", "Growth", "Hybrid", "InverseSqrt",
+    "InverseTime", "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "Matchings",
+    "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "OneByOne", "OneProcess",
+    "Parallel", "QuasiNewton", "RankIncremental", "Recorder", "Result", "Sampler", "ScaledSGD",
+    "ScheduledSolver", "Shards", "SharedCheckpoint", "ShuffledEpochs", "SmallChange", "SmallStep", "Solver",
+    "Stagnation", "SteepestDescent", "StepLength", "StepRule", "StepSize", "Stop", "StrongWolfe", "TreeSum",
+    "TrustRegions", "Uniform", "World", "certify",
 ]  # fmt: skip

@@ -10,7 +10,6 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, shown
 from rmopt.core.cost import Cost
-from rmopt.core.identity import fingerprint
 from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
 from rmopt.costs.residuals import ResidualSum
@@ -39,23 +38,6 @@ class ConstrainedResult(Result):
         The largest size of an h, and the largest g that is positive or has a multiplier.
     equality_multipliers, inequality_multipliers : array
         λ and μ, with which the gradient of f + λᵀh + μᵀg is zero at a stationary point.
-
-    See Also
-    --------
-    AugmentedLagrangian : returns it.
-
-    Examples
-    --------
-    >>> import rmopt
-    >>> from rmopt.costs import ConstrainedProblem
-    >>> from rmopt.manifolds import Euclidean
-    >>> from rmopt.solvers import AugmentedLagrangian
-    >>> square = rmopt.autograd_cost(lambda x: (x**2).sum())
-    >>> one = rmopt.autograd_cost(lambda x: x.sum() - 1.0)
-    >>> problem = ConstrainedProblem(Euclidean(2, 1), square, equalities=[one])
-    >>> result = AugmentedLagrangian().run(problem, random_state=0)
-    >>> result.equality_multipliers.round(4).tolist(), result.violation < 1e-6
-    ([-1.0], True)
     """
 
     violation: float = field(kw_only=True)
@@ -255,10 +237,10 @@ class AugmentedLagrangian(CheckedValue, Solver):
             return Converged(reached) if holds else f"rounding: no step changes anything, at {reached}"
         return None
 
-    def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
-        return {
-            **super().identity(problem, seed, first_step),
-            "set of constraints": fingerprint(problem.constraints, "constraints"),
+    def witness(self, problem: Problem, work: Any, state: Round, seed: int) -> dict[str, float]:
+        held = np.concatenate(work.violations(state.point))
+        return super().witness(problem, work, state, seed) | {
+            "length of the constraints": float(np.linalg.norm(held))
         }
 
     def conclude(self, result: Result, work: ConstrainedProblem, state: Round) -> ConstrainedResult:

@@ -11,17 +11,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+import rmopt
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, integer, optional, shown
-from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
-from rmopt.core.values import Value
+from rmopt.core.values import Value, written
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
-from rmopt.solvers.checkpoint import GIVEN, Saving, saving
+from rmopt.solvers.checkpoint import Saving, difference, saving, witness
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder, numbers_for
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
@@ -71,7 +71,6 @@ class Result:
     See Also
     --------
     CertifiedResult : with a bound.
-    ConstrainedResult : with multipliers.
 
     Examples
     --------
@@ -152,8 +151,8 @@ class Solver(Value, ABC):
     keeps_single : bool
         Whether runs from a point of single precision stay in it; those of other solvers begin at it in double.
     not_identity : tuple of str
-        The attributes that may differ between a run and its continuation from a checkpoint: those of the budget, by
-        all their names, and of where it runs. All others are part of what the checkpoint belongs to.
+        The attributes that may differ between a run and its continuation from a checkpoint: those of the budget and
+        of where it runs. All others, as `repr` shows them, must be as they were.
 
     See Also
     --------
@@ -206,6 +205,12 @@ class Solver(Value, ABC):
             if value is not None
         }
         return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in plain.items())})"
+
+    def signature(self, apart: tuple[str, ...] = ()) -> dict[str, str]:
+        """Return class and attributes as text, without what a continuation may change, nor those `apart`."""
+        apart = (*self.not_identity, *apart)
+        held = {f"solver.{name}": written(value) for name, value in vars(self).items() if name not in apart}
+        return {"solver": type(self).__name__, **held}
 
     # What a solver is made of
 
@@ -274,7 +279,7 @@ class Solver(Value, ABC):
         """Return why a run cannot end at a point, or None."""
         return self.check_start(problem, point)
 
-    def _started(self, problem: Problem, initial_point: Any, rng: np.random.Generator) -> Any:
+    def _started(self, problem: Problem, initial_point: Any, rng: Any) -> Any:
         """Return the point where a run begins, in the precision of its steps."""
         start = self.start(problem, rng) if initial_point is None else initial_point
         start = in_precision(of_reals(start))
@@ -293,9 +298,9 @@ class Solver(Value, ABC):
             step,
         )
 
-    def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
-        """Return what a checkpoint belongs to, besides problem and start: names and values or fingerprints."""
-        return fingerprints(self, "solver", self.not_identity)
+    def witness(self, problem: Problem, work: Any, state: Any, seed: int) -> dict[str, float]:
+        """Return numbers by which a run that goes on from a checkpoint knows its problem again."""
+        return witness(problem, self.point(work, state), seed)
 
     def _world(self, problem: Problem) -> World:
         """Return the processes that run it together: those of the solver, or those of the cost."""
@@ -305,9 +310,9 @@ class Solver(Value, ABC):
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         """Return what must be the same in all processes, besides the arguments of a run."""
         return {
-            **fingerprints(self, "solver", self.not_identity),
+            **self.signature(),
             "budget": self.budget(problem),
-            "initial point": _known_by(initial_point),
+            "initial point": "random" if initial_point is None else written(arrays_of(initial_point)),
         }
 
     def conclude(self, result: Result, work: Any, state: Any) -> Result:
@@ -411,10 +416,6 @@ class Solver(Value, ABC):
         return run.whole()
 
 
-def _known_by(initial_point: Any) -> str:
-    return "random" if initial_point is None else fingerprint(arrays_of(initial_point))
-
-
 class _Run:
     """One run of a solver: its state, the step where it is, and the time that it took so far."""
 
@@ -454,19 +455,19 @@ class _Run:
             seed = world.first(seed)
         self.seed = seed
         self.work = solver.prepare(problem, seed, first_step)
-        start = solver._started(problem, initial_point, generator(seed, Stream.POINT))
+        rng = generator(seed, Stream.POINT) if initial_point is None else None
+        start = solver._started(problem, initial_point, rng)
         self.last = first_step + solver.budget(problem)
         self.check_every = solver.check_every(problem)
-        self.identity = {} if checkpoint is None else self._identity(initial_point)
         self.step, self.seconds = first_step, 0.0
         with finite_numbers(first_step):
             self.state = solver.begin(self.work, start)
-        del initial_point, start
         self.rows: list[dict[str, Any]] = []
         # Those of what the solver observed last, which were found to be no others' and to name numbers.
         self.names: set[str] = set()
         if checkpoint is not None:
-            self._resume()
+            self._resume(coarseness_of(start))
+        del initial_point, start
         # No steps: compiled loops are loaded or compiled before the clock starts.
         self.state = solver.advance(self.work, self.state, 0)
         self.observes = bool(solver.observe(self.work, self.state))
@@ -641,28 +642,23 @@ class _Run:
 
     def _save(self) -> None:
         if self.checkpoint is not None:
-            about = {"identity": self.identity, "step": self.step, "seconds": self.seconds}
-            about["rows"] = self.recorder.rows
+            about = {"run": self.told, "step": self.step, "seconds": self.seconds, "rows": self.recorder.rows}
+            about["witness"] = [self.begun, self._witness(self.state)]
             self.checkpoint.save(self.solver.pack(self.work, self.state), about)
 
-    def _identity(self, initial_point: Any) -> dict[str, Any]:
-        """Return what a checkpoint belongs to: names and values or fingerprints."""
-        problem, seed, first = self.problem, self.seed, self.first
-        return {
-            GIVEN: getattr(self.checkpoint, GIVEN, None),
-            "seed": seed,
-            "first_step": first,
-            **fingerprints(problem.manifold, "manifold"),
-            **fingerprints(problem.cost, "cost"),
-            # Behind the cost: estimators make it from the data.
-            "initial point": _known_by(initial_point),
-            **self.solver.identity(problem, seed, first),
-        }
+    def _witness(self, state: Any) -> dict[str, float]:
+        return self.solver.witness(self.problem, self.work, state, self.seed)
 
-    def _resume(self) -> None:
+    def _resume(self, coarseness: float) -> None:
         """Go on from the checkpoint, where there is one: its state is held against a fresh one of the run."""
         assert self.checkpoint is not None
-        saved = self.checkpoint.load(self.identity)
+        tag = getattr(self.checkpoint, "tag", "")
+        self.told = {
+            **(tag if isinstance(tag, dict) else {"tag": tag}), "seed": self.seed, "first step": self.first,
+            **self.solver.signature(), "manifold": written(self.problem.manifold), "rmopt": rmopt.__version__,
+        }  # fmt: skip
+        self.begun = self._witness(self.state)
+        saved = self.checkpoint.load(self.told)
         if saved is None:
             return
         arrays, about = saved
@@ -676,6 +672,16 @@ class _Run:
             raise StorageError(
                 f"{where} does not hold a state of this run: {error}. Delete it or choose another path."
             ) from error
+        for place, saved_numbers, now in (
+            ("at the start", about["witness"][0], self.begun),
+            ("where it stands", about["witness"][1], self._witness(state)),
+        ):
+            found = difference(saved_numbers, now, self.begun, coarseness)
+            if found is not None:
+                raise InvalidInputError(
+                    f"{where} belongs to another run: {place} {found}. Restore the data, the code or the start of "
+                    "then, delete it, or choose another path."
+                )
         if done > budget:
             raise InvalidInputError(
                 f"{where} has done {done} steps, more than the budget of {budget}; choose a "

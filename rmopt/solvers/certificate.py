@@ -46,22 +46,6 @@ class Certificate:
         An upper bound on tr W*.
     excess : float
         f(W) − b. It is what gaps are relative to: a constant that is added to f and b changes nothing.
-
-    See Also
-    --------
-    certify : computes one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.coembedding import MetricRegression
-    >>> from rmopt.costs import Trace
-    >>> from rmopt.solvers import certify
-    >>> cost = MetricRegression(np.diag([2.0, 0.0])) + Trace(8.0)
-    >>> best, *_ = certify(cost, np.array([[3.0**0.5 / 2.0], [0.0]]))
-    >>> other, *_ = certify(cost, np.array([[1.0], [0.0]]))
-    >>> best.is_global(1e-6), other.is_global(1e-6), round(best.objective, 6)
-    (True, False, 7.0)
     """
 
     objective: float

@@ -4,25 +4,72 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+import numpy as np
+
 from rmopt.arrays import load_arrays, read_arrays, save_arrays
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, optional
-from rmopt.core.identity import fingerprint
+from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number
+from rmopt.core.cost import FiniteSum
+from rmopt.core.problem import Problem
+from rmopt.core.streams import Stream, generator
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
 
 _named = bounded(instance, (str, Path), "the name of a file")
-_texts = optional(bounded(instance, dict, "a dict of texts by names"))
+_text = bounded(instance, (str, dict), "a text, or a dict of texts by names")
 # Of the files; another number for another layout.
-FORMAT = 2
-# What a run was given, beside its identity.
-GIVEN = "given"
+FORMAT = 3
+# So many terms of a sum are looked at, and all of them where there are no more than these.
+TERMS, FEW = 32, 10_000
+# Numbers that are nearer, relative to their size here or at the start, are those of the same problem.
+NEAR, ROUNDINGS = 1e-10, 1e4
+
+
+def witness(problem: Problem, point: Any, seed: int) -> dict[str, float]:
+    """Return numbers that tell a problem from others at a point, as far as it can be evaluated there.
+
+    The cost and the length of its gradient; of a sum also the length of the gradient of 32 terms that the seed draws,
+    and that alone where it has more than 10,000 terms, or nobody knows how many.
+    """
+    cost, manifold = problem.cost, problem.manifold
+
+    def length(ambient: Any) -> float:
+        return manifold.norm(point, manifold.euclidean_to_riemannian_gradient(point, ambient))
+
+    asked: dict[str, Callable[[], float]] = {}
+    if not isinstance(cost, FiniteSum) or (cost.n_terms is not None and cost.n_terms <= FEW):
+        asked["cost"] = lambda: problem.value(point)
+        asked["gradient norm"] = lambda: length(problem.gradient(point))
+    if isinstance(cost, FiniteSum):
+        rng = generator(seed, Stream.WITNESS)
+        ranges = [(max(0, least), 2**31 if most is None else most) for least, most in cost.term_ranges]
+        terms = np.column_stack([rng.integers(*ends, size=TERMS) for ends in ranges]).ravel()
+        asked["gradient norm of some terms"] = lambda: length(cost.term_gradient(point, terms))
+    found = {}
+    for name, evaluate in asked.items():
+        # Not every cost has values, nor every manifold lengths; a run that needs none goes on without them.
+        with np.errstate(all="ignore"), suppress(Exception):
+            found[name] = float(evaluate())
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def difference(
+    saved: Mapping[str, float], now: Mapping[str, float], scale: Mapping[str, float], coarseness: float
+) -> str | None:
+    """Return in what two witnesses differ, or None; `scale` has the sizes at which nothing is rounding alone."""
+    near = max(NEAR, ROUNDINGS * coarseness * float(np.finfo(float).eps))
+    for name in {**now, **saved}:
+        one, other = saved.get(name, math.inf), now.get(name, math.inf)
+        if not math.isclose(one, other, rel_tol=near, abs_tol=near * abs(scale.get(name, 0.0))):
+            return f"the {name} is {other:.12g}, and was {one:.12g}"
+    return None
 
 
 class Saving(ABC):
@@ -45,14 +92,13 @@ class Saving(ABC):
         """Write a state and its description."""
 
     @abstractmethod
-    def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
+    def load(self, run: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
         """Return the saved state and its description, or None when there is none.
 
         Raises
         ------
         InvalidInputError
-            When the file is not a checkpoint, or belongs to a run with another identity; the message
-            names what differs.
+            When the file is not a checkpoint, or belongs to another run; the message names what differs.
         StorageError
             When the file is damaged, or of another version of rmopt.
         """
@@ -73,8 +119,9 @@ class Checkpoint(CheckedValue, Saving):
         The file; ``.npz`` by custom.
     every_seconds : float
         Least time between two saves.
-    given : dict of str, optional
-        What made the run, such as the parameters of an estimator: a refusal names what differs among these.
+    tag : str or dict of str
+        What else must be the same where the run goes on, such as a version of the data. That it is the same problem
+        is asked of the problem itself: its cost and gradient at the saved point must be what they were.
 
     See Also
     --------
@@ -98,7 +145,7 @@ class Checkpoint(CheckedValue, Saving):
 
     path: Annotated[Path | str, _named]
     every_seconds: Annotated[float, bounded(number, least=0)] = 30.0
-    given: Annotated[dict[str, str] | None, _texts] = None
+    tag: Annotated[str | dict[str, str], _text] = ""
 
     def pause_after(self, step: int) -> float:
         return math.inf
@@ -110,16 +157,16 @@ class Checkpoint(CheckedValue, Saving):
         path = Path(self.path)
         # Another run may have begun to save here since this one looked.
         with suppress(StorageError):
-            _refuse_another(path, _identity_in(path), about["identity"])
+            _refuse_another(path, _run_in(path), about["run"])
         _save(path, arrays, about)
 
     def seed(self) -> int | None:
         return _seed_in(Path(self.path)) if Path(self.path).exists() else None
 
-    def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
+    def load(self, run: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
         path = Path(self.path)
         if path.exists():
-            return _loaded(path, identity)
+            return _loaded(path, run)
         _refuse_others(path, {count for _, count, _ in _parts(path)}, 1, SharedCheckpoint)
         return None
 
@@ -153,7 +200,7 @@ class SharedCheckpoint(CheckedValue, Saving):
         Steps between two saves.
     world : World
         The processes.
-    given : dict of str, optional
+    tag : str or dict of str
         As of `Checkpoint`.
 
     See Also
@@ -183,7 +230,7 @@ class SharedCheckpoint(CheckedValue, Saving):
     path: Annotated[Path | str, _named]
     every_steps: Annotated[int, bounded(integer, 1)] = 1000
     world: Annotated[World, bounded(instance, World, "a World")] = ONE_PROCESS
-    given: Annotated[dict[str, str] | None, _texts] = None
+    tag: Annotated[str | dict[str, str], _text] = ""
 
     def pause_after(self, step: int) -> float:
         return (step // self.every_steps + 1) * self.every_steps
@@ -203,7 +250,7 @@ class SharedCheckpoint(CheckedValue, Saving):
         latest = max(self._steps(), default=None)
         return None if latest is None else _seed_in(self._file(latest))
 
-    def load(self, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
+    def load(self, run: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
         """Return this process's part of the latest state that all processes have saved, or None.
 
         Raises
@@ -213,7 +260,7 @@ class SharedCheckpoint(CheckedValue, Saving):
         """
         common = self.world.least(max(self._steps(), default=-1))
         if common >= 0:
-            return _loaded(self._file(common), identity)
+            return _loaded(self._file(common), run)
         path = Path(self.path)
         counts = {count for _, count, _ in _parts(path)} - {self.world.size} | (
             {1} if path.exists() else set()
@@ -254,66 +301,56 @@ def _refuse_others(path: Path, counts: set[int], size: int, other: type[Saving])
         )
 
 
-def _identity_in(path: Path) -> dict[str, Any]:
-    """Return the identity of the run that a file is of, empty where it tells none; its arrays are not read."""
+def _run_in(path: Path) -> dict[str, Any]:
+    """Return what is told of the run that a file is of, nothing where it tells nothing; its arrays are not read."""
     with reading(path):
         about = json.loads(read_arrays(path, {"about": (str, None)})["about"][0])
-    identity = about.get("identity") if isinstance(about, dict) else None
-    return identity if isinstance(identity, dict) else {}
+    run = about.get("run") if isinstance(about, dict) else None
+    return run if isinstance(run, dict) else {}
 
 
 def _seed_in(path: Path) -> int | None:
-    seed = _identity_in(path).get("seed")
+    seed = _run_in(path).get("seed")
     return seed if _is_count(seed) else None
 
 
-def _refuse_another(path: Path, saved: dict[str, Any], identity: dict[str, Any]) -> None:
-    """Refuse a file of a run with another identity; what was given says best in what it differs."""
-    if all(saved.get(key) == identity.get(key) for key in {*identity, *saved} - {GIVEN}):
-        return
-    before, now = saved.get(GIVEN), identity.get(GIVEN)
-    if not (isinstance(before, dict) and isinstance(now, dict)):
-        before, now = (saved, identity) if before is now else ({}, {})
-    name = next((name for name in (*now, *before) if before.get(name) != now.get(name)), None)
-    why = "it has other data, or began otherwise (fit, fit_stream, a warm start)"
-    if name is not None:
-        why = f"its {name} is {before.get(name)}, not {now.get(name)}"
-    raise InvalidInputError(
-        f"the checkpoint {path} belongs to another run: {why}. Delete it or choose another path."
-    )
+def _refuse_another(path: Path, saved: dict[str, Any], run: dict[str, Any]) -> None:
+    """Refuse a file of another run."""
+    for name in {**run, **saved}:
+        if (before := saved.get(name)) != (now := run.get(name)):
+            raise InvalidInputError(
+                f"the checkpoint {path} belongs to another run: its {name} is {before}, not {now}. Delete it or "
+                "choose another path."
+            )
 
 
 def _save(path: Path, arrays: dict[str, Array], about: dict[str, Any]) -> None:
-    save_arrays(path, arrays, about | {"checkpoint_format": FORMAT, "content": _content(arrays, about)})
+    save_arrays(path, arrays, about | {"checkpoint_format": FORMAT})
 
 
-def _loaded(path: Path, identity: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
+def _loaded(path: Path, run: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
     """Return what a checkpoint file holds, or refuse one of another run."""
     arrays, about = load_arrays(path)
-    saved = about.get("identity") if isinstance(about, dict) else None
-    if not isinstance(saved, dict):
+    if "checkpoint_format" not in about:
         raise InvalidInputError(f"{path} is not a checkpoint; delete it or choose another path.")
-    if about.get("checkpoint_format") != FORMAT:
+    if about["checkpoint_format"] != FORMAT:
         raise StorageError(
-            f"the checkpoint {path} is of format {about.get('checkpoint_format', 1)}, and this version of rmopt "
+            f"the checkpoint {path} is of format {about['checkpoint_format']}, and this version of rmopt "
             f"reads {FORMAT}; delete it, or go on with the version that wrote it."
         )
-    _refuse_another(path, saved, identity)
-    if about.pop("content", None) != _content(arrays, about) or not _is_sound(about):
+    if not _is_sound(about):
         raise StorageError(f"the checkpoint {path} is not as it was saved; delete it or choose another path.")
+    _refuse_another(path, about["run"], run)
     return arrays, about
-
-
-def _content(arrays: dict[str, Array], about: dict[str, Any]) -> str:
-    told = json.dumps([about.get(key) for key in ("identity", "step", "seconds", "rows")])
-    return fingerprint([told, sorted(arrays.items())])
 
 
 def _is_sound(about: dict[str, Any]) -> bool:
     """Return whether the numbers of a description are such as a run can have."""
     step, seconds, rows = (about.get(key) for key in ("step", "seconds", "rows"))
     return (
-        _is_count(step)
+        isinstance(about.get("run"), dict)
+        and all(isinstance(found, dict) for found in about.get("witness", ()))
+        and _is_count(step)
         and isinstance(seconds, float)
         and 0.0 <= seconds < math.inf
         and isinstance(rows, list)

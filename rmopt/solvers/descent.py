@@ -55,11 +55,6 @@ class GradientSolver(CheckedValue, Solver):
     LineSearchSolver : less to write for a direction of one's own.
     ScheduledSolver : looks at some terms in each step.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> from rmopt.solvers import LBFGS, GradientSolver, TrustRegions
@@ -78,17 +73,17 @@ class GradientSolver(CheckedValue, Solver):
 
     def with_gradient_norm(self, norm: float) -> Self:
         """Return the same solver, which stops at a gradient of this length."""
+        return self._but(gradient_norm=norm)
+
+    def _but(self, **new: Any) -> Self:
         twin = copy.copy(self)
-        object.__setattr__(twin, "gradient_norm", norm)
+        vars(twin).update(new)
         return twin
 
     def beside(self, stop: Any) -> Self:
         """Return the solver as it runs beside a criterion, which may say how short the gradient is to be."""
-        if self.tol is not None or not isinstance(stop, Stop) or not stop.waits_for("gradient_norm"):
-            return self
-        twin = copy.copy(self)
-        object.__setattr__(twin, "tol", 0.0)
-        return twin
+        waits = self.tol is None and isinstance(stop, Stop) and stop.waits_for("gradient_norm")
+        return self._but(tol=0.0) if waits else self
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Oracle:
         return Oracle(problem, self.retraction, self.transport, seed)
@@ -124,60 +119,51 @@ class GradientSolver(CheckedValue, Solver):
         }  # fmt: skip
 
     def finished(self, work: Oracle, state: Iterate) -> str | None:
-        if not isfinite(state.cost):
-            raise self.diverged(state.steps, "the cost", state.point)
-        if not isfinite(state.norm):
-            raise self.diverged(
-                state.steps, f"the gradient (at a cost of {state.cost:.6g}) or its length", state.point
-            )
+        if not (isfinite(state.cost) and isfinite(state.norm)):
+            gradient = f"the gradient (at a cost of {state.cost:.6g}) or its length"
+            raise self.diverged(state.steps, gradient if isfinite(state.cost) else "the cost", state.point)
+        short = state.norm <= self.limit(work, state)
+        if not (short or state.stuck):
+            return None
         length = f"a gradient of length {state.norm:.1e}"
-        if state.norm <= self.limit(work, state):
+        if short:
             if self.gradient_norm is None and state.norm > 0.0:
                 rounded = state.norm > self._tol(state) * state.first_norm
-                length += (
-                    ", which is rounding"
-                    if rounded
-                    else f", {state.norm / state.first_norm:.0e} of the first"
+                share = (
+                    "which is rounding" if rounded else f"{state.norm / state.first_norm:.0e} of the first"
                 )
+                length += f", {share}"
             return Converged(length)
-        if state.stuck:
-            way = max(work.manifold.typical_dist, size_of(state.point))
-            share = state.norm * way / abs(state.cost) if state.cost else inf
-            # What was asked for by a number is what is done.
-            if self.tol is None and self.gradient_norm is None and share <= VANISHED * work.coarseness:
-                # Beside a large constant all gradients are small; that of a minimum is another one at the next point.
-                there = work.retract(
-                    state.point, state.gradient, -RESOLVED * work.coarseness * way / state.norm
-                )
-                back = work.carry(there, state.point, work.gradient(there))
-                change = work.manifold.to_tangent_space(state.point, back) - state.gradient
-                if work.manifold.norm(state.point, change) > 0.5 * state.norm:
-                    return Converged(f"{length}, which is rounding")
-            idle = state.best[2]
-            what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
-            early = share > ROUNDED * work.coarseness**0.5 and state.norm > EARLY * state.first_norm
-            if early and work.blocked:
-                return f"a cost that is not finite beside the point: {what}, at {length}"
-            cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if early else ""
-            return f"rounding: {what}, at {length}{cure}"
-        return None
+        way = max(work.manifold.typical_dist, size_of(state.point))
+        share = state.norm * way / abs(state.cost) if state.cost else inf
+        # What was asked for by a number is what is done.
+        if self.tol is None and self.gradient_norm is None and share <= VANISHED * work.coarseness:
+            # Beside a large constant all gradients are small; that of a minimum is another one at the next point.
+            there = work.retract(state.point, state.gradient, -RESOLVED * work.coarseness * way / state.norm)
+            back = work.carry(there, state.point, work.gradient(there))
+            change = work.manifold.to_tangent_space(state.point, back) - state.gradient
+            if work.manifold.norm(state.point, change) > 0.5 * state.norm:
+                return Converged(f"{length}, which is rounding")
+        idle = state.best[2]
+        what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
+        early = share > ROUNDED * work.coarseness**0.5 and state.norm > EARLY * state.first_norm
+        if early and work.blocked:
+            return f"a cost that is not finite beside the point: {what}, at {length}"
+        cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if early else ""
+        return f"rounding: {what}, at {length}{cure}"
 
     def limit(self, work: Oracle, state: Iterate) -> float:
         """Return the length at which a gradient is short enough: the same all the way of a run."""
-        if work.enough[0] != state.first_norm:
-            work.enough = state.first_norm, self._limit(work, state)
-        return work.enough[1]
-
-    def _limit(self, work: Oracle, state: Iterate) -> float:
+        if work.enough[0] == state.first_norm:
+            return work.enough[1]
         wanted = self._tol(state) * state.first_norm if self.gradient_norm is None else self.gradient_norm
         if self.gradient_norm is None and self.tol is None and state.first_norm <= 1e4 * work.rounding:
             # The start may be near the minimum: the first gradient is no measure, and rounding that of the end.
             wanted = max(wanted, work.rounding)
         # The squares of shorter ones are zero, or beside that of the first.
-        return max(
-            wanted,
-            float(np.finfo(real_type(*arrays_of(state.point))).tiny) ** 0.5 * max(1.0, state.first_norm),
-        )
+        least = float(np.finfo(real_type(*arrays_of(state.point))).tiny) ** 0.5 * max(1.0, state.first_norm)
+        work.enough = state.first_norm, max(wanted, least)
+        return work.enough[1]
 
     def _tol(self, state: Iterate) -> float:
         return slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol

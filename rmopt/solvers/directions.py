@@ -2,25 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar
 
 from rmopt.core.arguments import integer, one_of
 from rmopt.core.values import Value
 from rmopt.solvers.oracle import Iterate, Oracle
-
-
-class lazy:  # noqa: N801 - used like `functools.cached_property`, which takes a lock
-    """An attribute that is computed when it is first asked for."""
-
-    def __init__(self, function: Any) -> None:
-        self.function, self.name, self.__doc__ = function, function.__name__, function.__doc__
-
-    def __get__(self, owner: Any, kind: type) -> Any:
-        if owner is None:
-            return self
-        found = owner.__dict__[self.name] = self.function(owner)
-        return found
-
 
 # Pairs of L-BFGS with less curvature than this are left out, relative to the gradient's length where that is short.
 CAUTION = 1e-6
@@ -52,24 +39,6 @@ class Move:
         The squared length of the gradient.
     inner : callable
         The inner product of two tangent vectors at the end.
-
-    See Also
-    --------
-    Direction : is given one after each step.
-
-    Examples
-    --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Backtracking, LineSearchSolver, SteepestDescent
-    >>> class Watched(SteepestDescent):
-    ...     def after(self, move, memory):
-    ...         print(move.cost < move.start.cost, move.slope < 0)
-    ...         return super().after(move, memory)
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> solver = LineSearchSolver(Watched(), Backtracking(), max_iter=1)
-    >>> _ = solver.run(problem, random_state=0)
-    True True
     """
 
     def __init__(self, end: Any, steepest: bool) -> None:
@@ -93,61 +62,49 @@ class Move:
         """Return a tangent vector at the start for use at the end; the direction made of it is projected at last."""
         return self.work.carry(self.start.point, self.point, vector)
 
-    @lazy
+    @cached_property
     def old_gradient(self) -> Any:
         """Return the gradient at the start, carried to the end."""
         return self.carried(self.start.gradient)
 
-    @lazy
+    @cached_property
     def old_direction(self) -> Any:
         """Return the direction, carried to the end."""
         return -self.old_gradient if self._steepest else self.carried(self.direction)
 
-    @lazy
+    @cached_property
     def change(self) -> Any:
         """Return how the gradient changed."""
         return self.gradient - self.old_gradient
 
-    @lazy
+    @cached_property
     def old_squared(self) -> float:
         """Return the squared length of the carried direction."""
         carried = self.old_gradient if self._steepest else self.old_direction
         return self.inner(carried, carried)
 
-    @lazy
+    @cached_property
     def slope_carried(self) -> float:
         """Return the inner product of the old gradient with the direction, both carried."""
         if self._steepest:
             return -self.old_squared
         return self.inner(self.old_gradient, self.old_direction)
 
-    @lazy
+    @cached_property
     def slope_after(self) -> float:
         """Return the slope along the direction at the end."""
         if self._steepest:
             return -self.inner(self.gradient, self.old_gradient)
         return self.inner(self.gradient, self.old_direction)
 
-    @lazy
+    @cached_property
     def preconditioned(self) -> Any:
         """Return the new gradient, or what the cost's preconditioner makes of it."""
         precondition = self.work.preconditioner(self.point)
         return self.gradient if precondition is None else precondition(self.gradient)
 
 
-class Half(Value):
-    """One of the two parts of a `LineSearchSolver`, which says so where it is asked to run."""
-
-    _whole: ClassVar[str]
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("run", "iterate"):
-            raise AttributeError(f"{type(self).__name__} is {self._whole.format(self)}")
-        # Once more, for the error itself: it may be one within a property.
-        return super().__getattribute__(name)
-
-
-class Direction(Half, ABC):
+class Direction(Value, ABC):
     """Along which tangent vector to go, from the gradient and what is remembered.
 
     A direction that does not lead downhill is replaced by the negative gradient, and what is remembered is begun
@@ -163,11 +120,6 @@ class Direction(Half, ABC):
     SteepestDescent : the negative gradient.
     Conjugate : with the direction before.
     QuasiNewton : with the curvature of the last steps.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -190,7 +142,6 @@ class Direction(Half, ABC):
     """
 
     is_scaled: ClassVar[bool] = False
-    _whole = "a direction; the solver is LineSearchSolver({}, StrongWolfe())."
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
         """Return what is remembered at the initial point."""
@@ -223,21 +174,6 @@ class SteepestDescent(Direction):
     See Also
     --------
     Conjugate : for the price of one carried vector, mostly far fewer steps.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
-    Examples
-    --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Backtracking, LineSearchSolver, SteepestDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> solver = LineSearchSolver(SteepestDescent(), Backtracking())
-    >>> solver.run(problem, random_state=0).converged
-    True
     """
 
     def __call__(self, work: Oracle, state: Iterate, downhill: Any) -> Any:
@@ -281,16 +217,6 @@ class Conjugate(Direction):
     analyses, SIAM J. Optim. 32 (2022), https://doi.org/10.1137/21M1464178. Hager and Zhang, A new conjugate
     gradient method with guaranteed descent and an efficient line search, SIAM J. Optim. 16 (2005),
     https://doi.org/10.1137/030601880.
-
-    Examples
-    --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Conjugate, LineSearchSolver, StrongWolfe
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> solver = LineSearchSolver(Conjugate("polak-ribiere"), StrongWolfe())
-    >>> solver.run(problem, random_state=0).converged
-    True
     """
 
     def __init__(self, rule: str = "hestenes-stiefel") -> None:
@@ -335,16 +261,6 @@ class QuasiNewton(Direction):
     ----------
     Huang, Gallivan and Absil, A Broyden class of quasi-Newton methods for Riemannian optimization, SIAM J.
     Optim. 25 (2015), https://doi.org/10.1137/140955483.
-
-    Examples
-    --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import LineSearchSolver, QuasiNewton, StrongWolfe
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> solver = LineSearchSolver(QuasiNewton(5), StrongWolfe())
-    >>> solver.run(problem, random_state=0).converged
-    True
     """
 
     is_scaled = True

@@ -8,7 +8,6 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, number, one_of, optional
-from rmopt.core.identity import fingerprints
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
@@ -41,18 +40,6 @@ class GossipState:
         What this process sent so far (see `World`).
     steps : int
         Steps done.
-
-    See Also
-    --------
-    GossipEngine : moves it on.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.solvers import GossipState
-    >>> counts, sent = np.array([2, 1]), np.zeros(2, dtype=int)
-    >>> GossipState({0: np.eye(3)[:, :1]}, counts, sent, steps=2).updates
-    3
     """
 
     points: dict[int, Array]
@@ -87,25 +74,6 @@ class GossipEngine(Engine):
         A rule of step sizes; each agent then counts its own updates, and the etas of `advance` are not looked at.
     world : World
         Where the agents are.
-
-    See Also
-    --------
-    Gossip : the solver that makes one.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from problems.subspace import MatrixCompletion
-    >>> from rmopt.costs import GossipCost, Graph
-    >>> from rmopt.manifolds import Grassmann, Power
-    >>> from rmopt.solvers import GossipEngine
-    >>> rng, manifold = np.random.default_rng(0), Grassmann(8, 1)
-    >>> table = sp.csc_array(rng.random((8, 1)) @ rng.random((1, 30)))
-    >>> cost = GossipCost(MatrixCompletion(table, 3), Graph.path(3), 0.1, manifold)
-    >>> engine = GossipEngine(manifold, cost, manifold.default_retraction)
-    >>> state = engine.load(Power(manifold, 3).random_point(rng))
-    >>> engine.advance(state, np.array([[0], [1]]), np.array([0.1, 0.1])).counts.tolist()
-    [1, 2, 1]
     """
 
     manifold: Manifold
@@ -194,14 +162,6 @@ class Matchings(Sampler):
     ----------
     Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
     Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs import Graph
-    >>> from rmopt.solvers import Matchings
-    >>> Matchings(Graph.ring(4)).draw(np.random.default_rng(0), 0, 20).shape
-    (20, 2)
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -330,7 +290,7 @@ class Gossip(ScheduledSolver):
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         # Processes know scales and points of their own agents alone.
         return {
-            **fingerprints(self, "solver", (*self.not_identity, "scales")),
+            **self.signature(("scales",)),
             "budget": self.budget(problem),
         }
 

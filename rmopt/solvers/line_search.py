@@ -27,11 +27,6 @@ class LineSearchSolver(GradientSolver):
     --------
     GradientDescent : one direction and step length, and so are `ConjugateGradient` and `LBFGS`.
 
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
     Examples
     --------
     >>> import numpy as np
@@ -54,11 +49,9 @@ class LineSearchSolver(GradientSolver):
     )
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
-        return work.first(
-            point,
-            lambda state: self.direction.begin(work, state),
-            lambda state: self.step_length.begin(work, state),
-        )
+        state = work.first(point)
+        memory, search = self.direction.begin(work, state), self.step_length.begin(work, state)
+        return state._replace(memory=memory, search=search)
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         rule, point = self.direction, state.point
@@ -68,7 +61,7 @@ class LineSearchSolver(GradientSolver):
         # Short gradients are off the tangent space by their rounding, which a long step would multiply.
         short = work.flat and state.norm < 1e6 * work.rounding
         if short or (work.is_extrinsic and direction is not downhill):
-            direction = work.to_tangent(point, direction)
+            direction = work.manifold.to_tangent_space(point, direction)
         steepest = direction is downhill and precondition is None
         slope = -(state.norm**2) if steepest else float(work.inner(point, state.gradient, direction))
         again = not slope < 0.0 and direction is not downhill

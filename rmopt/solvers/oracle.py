@@ -1,6 +1,6 @@
 """A problem as solvers of whole gradients ask it, and where they stand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf, isfinite
@@ -29,8 +29,6 @@ ROUNDED_AWAY = 256.0 * np.finfo(float).eps
 MINIMAL = 1e-9
 # Length of a step between two gradients whose difference stands for the Hessian.
 DIFFERENCE = 1e-6
-# Methods that project arrays as they are, where a manifold does not override them.
-STRAIGHT = "euclidean_to_riemannian_gradient", "to_tangent_space", "embedding"
 COUNTED = ("costs", "gradients", "hessians", "retractions")
 
 
@@ -58,20 +56,6 @@ class Iterate(NamedTuple):
     steps, updates : int
     best : tuple
         The least cost and the shortest gradient so far, and the number of steps since one of them was found.
-
-    See Also
-    --------
-    Result : what is left of the last one.
-
-    Examples
-    --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import GradientDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> states = list(GradientDescent().iterate(problem, random_state=0))
-    >>> states[0].steps, states[-1].cost < states[0].cost
-    (0, True)
     """
 
     point: Any
@@ -88,11 +72,6 @@ class Iterate(NamedTuple):
     steps: int = 0
     updates: int = 0
     best: tuple[float, float, int] = (inf, inf, 0)
-
-
-def counts_of(counts: Sequence[int]) -> dict[str, int]:
-    """Return what was evaluated, by name."""
-    return dict(zip(COUNTED, counts, strict=True))
 
 
 def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
@@ -148,21 +127,6 @@ class Oracle:
         The length that rounding gives the gradient at the start.
     begins_flat : bool
         Whether the start may be stationary: its gradient is rounding, or promises next to nothing.
-
-    See Also
-    --------
-    rmopt.core.Problem : the same questions with checks.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Oracle
-    >>> work = Oracle(Problem(Sphere(3), autograd_cost(lambda x: x[0])), None, None)
-    >>> cost, ambient = work.look(np.array([0.0, 1.0, 0.0]))
-    >>> cost, work.gradient(np.array([0.0, 1.0, 0.0]), ambient).tolist()
-    (0.0, [1.0, 0.0, 0.0])
     """
 
     coarseness, rounding, begins_flat = 1.0, 0.0, False
@@ -175,17 +139,17 @@ class Oracle:
         self.preconditions = overrides or hasattr(cost, "precondition")
         chosen = manifold.default_transport if transport is None else transport
         # Preconditioners want vectors of the tangent space.
-        self.is_extrinsic = not self.preconditions and is_extrinsic(manifold, chosen)
+        self._around = is_extrinsic(manifold, manifold.default_transport)
+        stays = self._around if transport is None else is_extrinsic(manifold, chosen)
+        self.is_extrinsic = stays and not self.preconditions
         self.bends = problem.lacks_hessian() is None
-        self.carry = _stay if self.is_extrinsic else chosen.on(manifold)
+        carry = manifold.transport if type(chosen) is ByManifold else partial(chosen, manifold)
+        self.carry = _stay if self.is_extrinsic else carry
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
         self.inner = manifold.inner_product
         # Whether the metric is that of an array around the manifold.
         self.flat = bool(getattr(manifold, "has_ambient_metric", False))
         self._dots = self.flat and type(manifold).inner_product is ArrayManifold.inner_product
-        same = [getattr(type(manifold), name) is getattr(Manifold, name) for name in STRAIGHT]
-        self._to_gradient = manifold.projection if same[0] else manifold.euclidean_to_riemannian_gradient
-        self.to_tangent = manifold.projection if all(same[1:]) else manifold.to_tangent_space
         self.counts = [0, 0, 0, 0]
         # The last ambient gradient, for products with the Hessian at the same point.
         self._ambient: tuple[Any, Any] = (None, None)
@@ -220,7 +184,7 @@ class Oracle:
             self.counts[1] += 1
             ambient = self._own(self.cost.gradient(point), "gradient", point)
         self._ambient = point, ambient
-        return self._to_gradient(point, ambient)
+        return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
 
     def metric(self, point: Any) -> Callable[[Any, Any], float]:
         """Return the inner product of tangent vectors at a point."""
@@ -345,8 +309,8 @@ class Oracle:
 
         return product
 
-    def first(self, point: Any, memory: Any, search: Any) -> Iterate:
-        """Return the state at the initial point, after a look at cost and gradient there."""
+    def first(self, point: Any) -> Iterate:
+        """Return the state at the initial point, without memories, after a look at cost and gradient there."""
         self.coarseness = coarseness_of(point)
         if self.coarseness > 1.0:
             self._retraction = _single(self._retraction)
@@ -360,8 +324,7 @@ class Oracle:
         promised = MINIMAL * self.coarseness**0.5 * abs(cost)
         self.begins_flat = norm <= self.rounding or norm * size_of(point) <= promised
         self._try_preconditioner(point, gradient, norm)
-        found = Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
-        return found._replace(memory=memory(found), search=search(found))
+        return Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
 
     @np.errstate(all="ignore")
     def rounding_at(self, point: Any, cost: float, ambient: Any, norm: float) -> float:
@@ -371,7 +334,7 @@ class Oracle:
         the point may be a minimum, that of what a change of the point by a share of its size makes of it.
         """
         manifold, length, size = self.manifold, 0.0, size_of(point)
-        if is_extrinsic(manifold, manifold.default_transport):
+        if self._around:
             entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else {0: ambient}
             length = size_of({i: block for i, block in entries.items() if isinstance(block, np.ndarray)})
         # Costs of exact fits vanish faster than their gradients.

@@ -9,7 +9,6 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number
-from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
@@ -21,6 +20,7 @@ from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.manifolds.means import mean_on
 from rmopt.solvers.base import Result
+from rmopt.solvers.checkpoint import witness
 from rmopt.solvers.samplers import Sampler
 from rmopt.solvers.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.step_sizes import StepSize
@@ -131,18 +131,17 @@ class Parallel(ScheduledSolver):
     def budget(self, problem: Problem) -> int:
         return -(-self.solver.budget(problem) // self.workers)
 
-    def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
+    def signature(self, apart: tuple[str, ...] = ()) -> dict[str, str]:
         # Their own budget may be larger the next time, as that of any solver may.
-        workers = self.solver.identity(problem, seed, first_step)
-        return super().identity(problem, seed, first_step) | {
-            f"workers' {name}": one for name, one in workers.items()
-        }
+        workers = {f"workers' {name}": value for name, value in self.solver.signature().items()}
+        return super().signature(apart) | workers
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         found = super()._alike(problem, initial_point)
-        found |= fingerprints(self.solver, "workers' solver", self.solver.not_identity)
         if not isinstance(problem.cost, Shards):
-            found["the cost (Shards, where data were dealt)"] = fingerprint(problem.cost, "cost")
+            point = problem.manifold.random_point(np.random.default_rng(0))
+            numbers = {name: f"{value:.6g}" for name, value in witness(problem, point, 0).items()}
+            found["the cost (Shards, where data were dealt)"] = str(numbers)
         return found
 
     def engine(self, problem: Problem) -> Engine:

@@ -1,31 +1,135 @@
 """Minimisation over the positive semidefinite cone by factors that grow: ILA, with a certificate."""
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, field, replace
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from scipy.optimize import minimize
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import flag, integer, number, shown
+from rmopt.core.arguments import CheckedValue, bounded, flag, integer, number, optional, shown
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint, point_of
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.convex import ConvexCost
-from rmopt.errors import InvalidInputError, MissingCapabilityError
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.factors import PSDFactors
 from rmopt.manifolds.psd_fixed_rank import PSDMatrices
 from rmopt.solvers.base import Result, Solver
-from rmopt.solvers.certificate import Certificate, checked_lower_bound
+from rmopt.solvers.certificate import Certificate, certify, checked_lower_bound
 from rmopt.solvers.descent import GradientSolver
-from rmopt.solvers.growth import Doubling, Growth
 from rmopt.solvers.line_search import LBFGS
-from rmopt.solvers.rank_rounds import Inner, RankEngine, RankState
 from rmopt.solvers.stop import Converged
 from rmopt.solvers.trust_regions import TrustRegions
 
 # Rounds in a row without progress after which a run gives up.
 PATIENCE = 3
+# Columns of the factor that are shorter than this share of the longest are dropped.
+NEGLIGIBLE = 1e-8
+# Shares of the longest column below which columns are tried to be left out.
+SHORT = (0.1, 1e-2, 1e-3, 1e-4, 1e-6)
+# Candidates with more than this share of their length in the span of the factor bring nothing new.
+OVERLAP = 0.5
+# How exactly a round is solved, relative to the eigenvalue that the round before it left.
+INEXACTNESS = 1e-2
+# A round is idle that lowers the objective by less than this share of the gap that is asked for, and the gap
+# itself by less than a tenth.
+IDLE = 1e-2
+# Differences of the objective below this share of it are rounding.
+ROUNDING = 1e-13
+
+
+# From a factor, a bound on the length of its gradient and a seed to a better factor.
+Inner = Callable[[Array, float, int], Array]
+
+
+class Growth(Protocol):
+    """How many columns a round adds at most."""
+
+    def first(self) -> int:
+        """Return the number for the first round."""
+
+    def after(self, added: int) -> int:
+        """Return the number for the next round, when the last one added so many."""
+
+
+@dataclass(frozen=True)
+class Doubling(CheckedValue):
+    """Twice as many as the round before: 1, 2, 4, … (Mirzazadeh et al. 2015, Algorithm 1).
+
+    Parameters
+    ----------
+    columns : int
+        In the first round.
+    factor : int
+        From round to round.
+
+    See Also
+    --------
+    OneByOne : fewer columns, and more rounds.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    https://doi.org/10.1007/978-3-319-23528-8_39.
+
+    Examples
+    --------
+    >>> from rmopt.solvers import Doubling
+    >>> growth = Doubling()
+    >>> growth.first(), growth.after(1), growth.after(4)
+    (1, 2, 8)
+    """
+
+    columns: Annotated[int, bounded(integer, 1)] = 1
+    factor: Annotated[int, bounded(integer, 2)] = 2
+
+    def first(self) -> int:
+        """Return the number for the first round."""
+        return self.columns
+
+    def after(self, added: int) -> int:
+        """Return the number for the next round, when the last one added so many."""
+        return self.factor * max(added, 1)
+
+
+@dataclass(frozen=True)
+class OneByOne(CheckedValue):
+    """Always as many: one by default (Journée et al. 2010; Zhang et al. 2012).
+
+    Parameters
+    ----------
+    columns : int
+
+    See Also
+    --------
+    Doubling : fewer rounds.
+
+    References
+    ----------
+    Journée, Bach, Absil and Sepulchre, Low-rank optimization on the cone of positive semidefinite matrices, SIAM
+    J. Optim. 20 (2010), https://doi.org/10.1137/080731359. Zhang, Yu and Schuurmans, Accelerated training for
+    matrix-norm regularization: a boosting approach, NIPS (2012).
+
+    Examples
+    --------
+    >>> from rmopt.solvers import OneByOne
+    >>> growth = OneByOne()
+    >>> growth.first(), growth.after(1)
+    (1, 1)
+    """
+
+    columns: Annotated[int, bounded(integer, 1)] = 1
+
+    def first(self) -> int:
+        """Return the number for the first round."""
+        return self.columns
+
+    def after(self, added: int) -> int:
+        """Return the number for the next round."""
+        return self.columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,24 +141,6 @@ class CertifiedResult(Result):
     certificate : Certificate
     tol : float
         The relative gap that was asked for.
-
-    See Also
-    --------
-    RankIncremental : returns it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.coembedding import MetricRegression
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import Trace
-    >>> from rmopt.manifolds import PSDFixedRank
-    >>> from rmopt.solvers import RankIncremental
-    >>> X = np.random.default_rng(0).standard_normal((5, 20))
-    >>> problem = Problem(PSDFixedRank(5, 1), MetricRegression(X) + Trace(0.5))
-    >>> result = RankIncremental().run(problem, random_state=0)
-    >>> result.is_global, result.gap < 1e-6
-    (True, True)
     """
 
     certificate: Certificate = field(repr=False, kw_only=True)
@@ -71,24 +157,77 @@ class CertifiedResult(Result):
         return self.certificate.is_global(self.tol)
 
 
+@dataclass(frozen=True)
+class RankState:
+    """A factor with its certificate, and the directions for the next round.
+
+    Attributes
+    ----------
+    Y : array, shape (p, d)
+    certificate : Certificate
+    values, vectors : array
+        Positive eigenvalues of −∇f and their eigenvectors.
+    added : int
+        Columns that the last round added.
+    idle : int
+        Consecutive rounds without progress.
+    steps, updates : int
+        Rounds done, and how many of them lowered the objective.
+    """
+
+    varying: ClassVar[tuple[str, ...]] = ("Y", "values", "vectors")
+
+    Y: Array
+    certificate: Certificate
+    values: Array
+    vectors: Array
+    added: int = 0
+    idle: int = 0
+    steps: int = 0
+    updates: int = 0
+
+
 class Rounds(NamedTuple):
     """What the rounds of a run work with."""
 
-    engine: RankEngine
+    cost: ConvexCost
+    inner: Inner | None
+    max_rank: int
     seed: int
     first_step: int
 
 
-class RankIncremental(Solver):
+def _inner(name: str, value: Any) -> Any:
+    solver = not isinstance(value, type) and callable(getattr(value, "run", None))
+    if not (value is None or solver or (isinstance(value, str) and value == "auto")):
+        raise InvalidInputError(
+            f"{name} = {shown(value)} must be a solver, for example TrustRegions(), LBFGS() or "
+            "PymanoptSolver('ConjugateGradient'); or None."
+        )
+    return value
+
+
+def _growth(name: str, value: Any) -> Any:
+    growth = Doubling(64) if value is None else value
+    if isinstance(growth, type) or not all(
+        callable(getattr(growth, each, None)) for each in ("first", "after")
+    ):
+        raise InvalidInputError(f"{name} = {shown(growth)} is unknown; choose Doubling() or OneByOne().")
+    return growth
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class RankIncremental(CheckedValue, Solver):
     """ILA: local optimisation of a factor that grows until a certificate says that the minimum is global.
 
     Minimises a convex f over all positive semidefinite W = YYᵀ (Mirzazadeh et al. 2015, Algorithm 1). The rank of the
     problem's manifold does not matter: the run goes through all its sisters, and the result may be of rank 0.
 
     Each round adds leading eigenvectors of −∇f, found by Lanczos iterations, scales old and new columns, minimises
-    locally, and drops columns that vanished. `growth`, `rescale` and `inner` give the strategies that the paper
-    compares: ``RankIncremental(OneByOne())`` is Zhang et al. (2012), with ``rescale=False`` Journée et al. (2010),
-    and with ``inner=None`` boosting without local optimisation.
+    locally, and drops columns that vanished. It lowers the objective but for rounding, so that no loop of growing and
+    shrinking can arise but one of rounding, which ends the run. `growth`, `rescale` and `inner` give the strategies
+    that the paper compares: ``RankIncremental(OneByOne())`` is Zhang et al. (2012), with ``rescale=False`` Journée et
+    al. (2010), and with ``inner=None`` boosting without local optimisation.
 
     Parameters
     ----------
@@ -135,33 +274,14 @@ class RankIncremental(Solver):
     (20, True)
     """
 
-    def __init__(
-        self,
-        growth: Growth | None = None,
-        *,
-        inner: Any = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        max_rank: int | None = None,
-        rescale: bool = True,
-    ) -> None:
-        automatic = isinstance(inner, str) and inner == "auto"
-        made = not isinstance(inner, type) and callable(getattr(inner, "run", None))
-        if not (inner is None or automatic or made):
-            raise InvalidInputError(
-                f"inner = {shown(inner)} must be a solver, for example TrustRegions(), LBFGS() or "
-                "PymanoptSolver('ConjugateGradient'); or None."
-            )
-        self.growth = Doubling(64) if growth is None else growth
-        methods = (getattr(self.growth, name, None) for name in ("first", "after"))
-        if isinstance(self.growth, type) or not all(map(callable, methods)):
-            raise InvalidInputError(f"growth = {shown(growth)} is unknown; choose Doubling() or OneByOne().")
-        self.inner, self.rescale = inner, flag("rescale", rescale)
-        self.tol, self.max_iter = number("tol", tol, least=0), integer("max_iter", max_iter)
-        self.max_rank = None if max_rank is None else integer("max_rank", max_rank, 1)
+    growth: Annotated[Any, _growth] = field(default=None, kw_only=False)
+    inner: Annotated[Any, _inner] = "auto"
+    tol: Annotated[float, bounded(number, least=0)] = 1e-6
+    max_iter: Annotated[int, integer] = 1000
+    max_rank: Annotated[int | None, optional(integer, 1)] = None
+    rescale: Annotated[bool, flag] = True
 
-    def engine(self, problem: Problem) -> RankEngine:
-        """Return what does the rounds."""
+    def prepare(self, problem: Problem, seed: int, first_step: int) -> Rounds:
         cost, manifold = problem.cost, problem.manifold
         if not isinstance(cost, ConvexCost) or not isinstance(manifold, PSDMatrices):
             raise MissingCapabilityError(
@@ -169,17 +289,14 @@ class RankIncremental(Solver):
                 "(rmopt.costs) on PSDFixedRank or PolarPSD."
             )
         checked_lower_bound(cost)
-        size = manifold.shape[0]
-        limit = size if self.max_rank is None else min(self.max_rank, size)
-        return RankEngine(cost, self._inner_of(problem), self.growth, self.tol, limit, self.rescale)
+        limit = min(self.max_rank or np.inf, manifold.shape[0])
+        return Rounds(cost, self._inner_of(cost, manifold), int(limit), seed, first_step)
 
-    def _inner_of(self, problem: Problem) -> Inner | None:
+    def _inner_of(self, cost: ConvexCost, manifold: PSDMatrices) -> Inner | None:
         """Return the local optimiser as a function of factors."""
-        solver, manifold, cost = self.inner, problem.manifold, problem.cost
+        solver = self.inner
         if solver is None:
             return None
-        assert isinstance(manifold, PSDMatrices)
-        assert isinstance(cost, ConvexCost)
         if isinstance(solver, str):
             nowhere = np.zeros((manifold.shape[0], 1))
             try:
@@ -206,18 +323,96 @@ class RankIncremental(Solver):
 
         return minimised
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Rounds:
-        return Rounds(self.engine(problem), seed, first_step)
-
     def begin(self, work: Rounds, point: Any) -> RankState:
-        return work.engine.load(point)
+        return self._certified(work.cost, shrunk(point.factor()), self.growth.first())
 
     def advance(self, work: Rounds, state: RankState, steps: int) -> RankState:
         """Do one round; the local optimiser has a seed of its own in each."""
         if steps == 0:
             return state
-        rng = generator(work.seed, Stream.INNER, work.first_step + state.steps)
-        return work.engine.round(state, int(rng.integers(2**63)))
+        cost, Y, U = work.cost, state.Y, self._fresh(work, state)
+        start = better = self._mixed(cost, Y, U)
+        if work.inner is not None and start.shape[1] > 0:
+            rng = generator(work.seed, Stream.INNER, work.first_step + state.steps)
+            better = work.inner(start, self._gradient_tolerance(work, state, start), int(rng.integers(2**63)))
+            if not np.isfinite(better).all():
+                raise _not_finite(state.steps)
+            level = cost.at(start).value
+            if cost.at(better).value > level + ROUNDING * abs(level):
+                better = start
+        kept = _pruned(cost, shrunk(better))
+        # Orthogonal columns cost some digits.
+        kept = better if kept.shape == better.shape else kept
+        found = self._certified(cost, kept, self.growth.after(U.shape[1]))
+        if _is_worse(found.certificate, state.certificate):
+            found = state
+        before, after = state.certificate, found.certificate
+        fall, wanted = before.objective - after.objective, self.tol * before.excess
+        progress = fall > max(IDLE * wanted, ROUNDING * abs(before.objective))
+        idle = 0 if progress or after.gap < 0.9 * before.gap else state.idle + 1
+        return replace(found, added=U.shape[1], idle=idle, steps=state.steps + 1, updates=state.updates + 1)
+
+    def _certified(self, cost: ConvexCost, Y: Array, n_candidates: Any) -> RankState:
+        n_candidates = min(integer("columns of the growth", n_candidates, 1), len(Y))
+        certificate, values, vectors = certify(cost, Y, n_candidates, max(1e-10, 0.05 * self.tol))
+        if not np.isfinite(astuple(certificate)).all():
+            raise _not_finite(0)
+        return RankState(Y, certificate, values, vectors)
+
+    def _fresh(self, work: Rounds, state: RankState) -> Array:
+        """Return the candidate columns that leave the span of Y, as many as may be added.
+
+        Without local optimisation those inside the span are progress too.
+        """
+        Y, U = state.Y, state.vectors
+        room = max(work.max_rank - Y.shape[1], 0)
+        if work.inner is None:
+            return U[:, :room] if work.max_rank < len(Y) else U
+        if Y.shape[1]:
+            Q = np.linalg.qr(Y)[0]
+            inside = Q.T @ U
+            U = (U - Q @ inside)[:, (inside**2).sum(axis=0) <= OVERLAP]
+        return np.linalg.qr(U[:, :room])[0]
+
+    def _mixed(self, cost: ConvexCost, Y: Array, U: Array) -> Array:
+        """Return [√a Y, √b U] with the a, b ≥ 0 that minimise f(a YYᵀ + b UUᵀ)."""
+        if not U.shape[1]:
+            return Y
+        function = cost.mixture([Y, U])
+        fixed = not (self.rescale and Y.shape[1])
+        bounds = [(1.0, 1.0) if fixed else (0.0, None), (0.0, None)]
+        value, slopes = function(np.array([1.0, 0.0]))
+        excess = value - checked_lower_bound(cost)
+        # In units in which the slope is that of a step of length 1.
+        unit = float(np.vdot(Y, Y)) / U.shape[1] if Y.shape[1] else 1e-3 * abs(excess / slopes[1])
+
+        def scaled(weights: Array) -> tuple[float, Array]:
+            value, slopes = function(weights * [1.0, unit])
+            return value, slopes * [1.0, unit]
+
+        found = minimize(scaled, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=bounds)
+        a, b = found.x * [1.0, unit] if found.fun <= value else (1.0, 0.0)
+        # A little of each direction, for the local optimiser to hold on to.
+        b = max(b, 1e-8 * max(float((Y**2).sum(axis=0).max(initial=0.0)), 1e-8 * unit))
+        if self.inner is None and function(np.array([a, b]))[0] > value:
+            return Y
+        return np.hstack([np.sqrt(a) * Y, np.sqrt(b) * U]) if a > 0.0 else np.sqrt(b) * U
+
+    def _gradient_tolerance(self, work: Rounds, state: RankState, start: Array) -> float:
+        """Return how short the factor's gradient is to become in this round."""
+        now = state.certificate
+        wanted = self.tol * now.excess / max(now.trace_bound, 1e-300)
+        # Columns that may not be added leave an eigenvalue that says nothing of those that are there.
+        left = now.eigenvalue if start.shape[1] < work.max_rank else 0.0
+        # Where no direction is left, what is left comes from columns that are there already.
+        last = 1.0 if state.vectors.shape[1] else 0.1
+        return (
+            2.0
+            * last
+            * max(INEXACTNESS * left, 0.2 * wanted)
+            * 0.1**state.idle
+            * float(np.linalg.norm(start, 2))
+        )
 
     def point(self, work: Rounds, state: RankState) -> PSDPoint:
         return point_of(state.Y)
@@ -241,7 +436,7 @@ class RankIncremental(Solver):
             return Converged(f"a certified {gap}")
         if state.idle >= PATIENCE:
             return f"{PATIENCE} rounds without progress, at a {gap}"
-        limit = work.engine.max_rank
+        limit = work.max_rank
         full = state.Y.shape[1] == limit < len(state.Y) and state.added == 0
         # A round ends after a few steps, whether its columns are at their minimum or not.
         if full and state.idle:
@@ -258,3 +453,40 @@ class RankIncremental(Solver):
 
     def conclude(self, result: Result, work: Rounds, state: RankState) -> CertifiedResult:
         return CertifiedResult(**vars(result), certificate=state.certificate, tol=self.tol)
+
+
+def _not_finite(step: int) -> DivergedError:
+    return DivergedError(
+        f"round {step} left the finite numbers; scale the data (try unit rows or standardised features), or choose "
+        "another local optimiser.",
+        step,
+    )
+
+
+def _pruned(cost: ConvexCost, Y: Array) -> Array:
+    """Return the factor without its shortest columns, as many as can go without raising the objective.
+
+    Where a factor has more columns than the minimum needs, the superfluous ones vanish only slowly.
+    """
+    if Y.shape[1] < 2:
+        return Y
+    lengths = np.sqrt((Y**2).sum(axis=0))
+    shorter = [kept for share in SHORT if not (kept := lengths > share * lengths.max()).all()]
+    level = cost.at(Y).value if shorter else 0.0
+    fits = (kept for kept in shorter if cost.at(Y[:, kept]).value <= level + ROUNDING * abs(level))
+    return Y[:, next(fits, slice(None))]
+
+
+def _is_worse(new: Certificate, old: Certificate) -> bool:
+    """Return whether the objective rose; by rounding alone it may, where the gap falls."""
+    rise = new.objective - old.objective
+    return rise > ROUNDING * abs(old.objective) or (rise > 0.0 and new.gap >= old.gap)
+
+
+def shrunk(Y: Array) -> Array:
+    """Return a factor of the same product with orthogonal columns, without those that vanished."""
+    if not Y.shape[1]:
+        return Y
+    Q, lengths, _ = np.linalg.svd(Y, full_matrices=False)
+    kept = lengths > NEGLIGIBLE * lengths[0]
+    return Q[:, kept] * lengths[kept]

@@ -13,9 +13,8 @@ from rmopt.core.product import Parts
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import BilinearSum, OnFactors, squared
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
-from rmopt.kernels.compiled import thread_count
-from rmopt.kernels.memory import with_zeros
-from rmopt.kernels.vectors import LANES
+from rmopt.kernels import thread_count
+from rmopt.kernels.memory import LANES, with_zeros
 from rmopt.manifolds import BoundedRank, FixedRankFactors
 from rmopt.solvers.base import Solver
 from rmopt.solvers.step_sizes import StepSizeLike, as_step_size, watched
@@ -241,9 +240,9 @@ class DealtEntries:
     ) -> float:
         """Move the rows of A and B for each entry; return the sum of the squared residuals, each before its step."""
         # Made of numba's parts.
-        from rmopt.kernels.entry_steps import steps_of
+        from rmopt.kernels.intrinsics import entry_steps
 
-        loop = steps_of(self.width)
+        loop = entry_steps(self.width)
         given = A, B, weights, shrink, self.rows, self.columns, self.values, self.cuts
         squares = np.zeros(self.p * self.p)
         threads = thread_count() if len(self.values) >= WORTH_THREADS * self.p else 1

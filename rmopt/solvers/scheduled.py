@@ -1,5 +1,6 @@
 """Solvers that follow a schedule: a sampler draws terms, a rule draws step sizes, an engine does the steps."""
 
+import zlib
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.identity import fingerprint, fingerprints
 from rmopt.core.problem import Problem
 from rmopt.core.streams import generator
 from rmopt.engines.base import Engine, diverged
@@ -125,14 +125,9 @@ class ScheduledSolver(Solver):
     def diverged(self, step: int) -> DivergedError:
         return diverged(step, self.step_size_rule()(np.array([step]))[0])
 
-    def identity(self, problem: Problem, seed: int, first_step: int) -> dict[str, Any]:
-        # The engine draws nothing.
-        schedule = self._schedule(None, problem, seed, first_step)
-        return {
-            **super().identity(problem, seed, first_step),
-            **fingerprints(schedule.rule, "step-size rule"),
-            **fingerprints(schedule.sampler, "sampler"),
-            "draw of terms and step sizes": fingerprint(
-                schedule.draw(first_step // schedule.sampler.block_size)
-            ),
-        }
+    def witness(self, problem: Problem, work: Schedule, state: Any, seed: int) -> dict[str, float]:
+        with np.errstate(over="ignore"):
+            terms, lengths = work.draw(work.first_step // work.sampler.block_size)
+            total = float(lengths.sum())
+        drawn = {"checksum of drawn terms": float(zlib.crc32(np.ascontiguousarray(terms)))}
+        return super().witness(problem, work, state, seed) | drawn | {"sum of step sizes": total}

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 from rmopt.core.arguments import number
 from rmopt.core.points import size_of
+from rmopt.core.values import Value
 from rmopt.errors import MissingCapabilityError
 from rmopt.solvers.descent import RESOLVED
-from rmopt.solvers.directions import Half, Move
+from rmopt.solvers.directions import Move
 from rmopt.solvers.oracle import Iterate, Oracle
 
 # Trials along one direction.
@@ -31,23 +32,6 @@ class Trial:
     Attributes
     ----------
     point, cost : object
-
-    See Also
-    --------
-    Curve : what it is a point of.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Curve, Oracle
-    >>> work = Oracle(Problem(Sphere(3), autograd_cost(lambda x: x[0])), None, None)
-    >>> nothing = lambda state: None
-    >>> start = work.first(np.array([0.0, 1.0, 0.0]), nothing, nothing)
-    >>> trial = Curve(work, start, -start.gradient, slope=-(start.norm**2)).at(1.0)
-    >>> round(float(trial.cost), 3), round(float(trial.slope), 3)
-    (-0.707, -0.5)
     """
 
     __slots__ = ("_ambient", "_gradient", "cost", "curve", "point", "t")
@@ -84,28 +68,6 @@ class Curve:
         At the start.
     slope : float
         Of the cost along the direction at the start.
-
-    See Also
-    --------
-    Trial : a point on it.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244, chapter 4.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Curve, Oracle
-    >>> work = Oracle(Problem(Sphere(3), autograd_cost(lambda x: x[0])), None, None)
-    >>> nothing = lambda state: None
-    >>> start = work.first(np.array([0.0, 1.0, 0.0]), nothing, nothing)
-    >>> curve = Curve(work, start, -start.gradient, slope=-(start.norm**2))
-    >>> curve.at(1.0).point.round(3).tolist()
-    [-0.707, 0.707, 0.0]
     """
 
     __slots__ = ("direction", "slope", "start", "work")
@@ -136,16 +98,6 @@ class Guess(NamedTuple):
         The next first trial.
     level, weight : float
         With what the cost is compared, and the weight of the past in it.
-
-    See Also
-    --------
-    StepLength : remembers one.
-
-    Examples
-    --------
-    >>> from rmopt.solvers import Guess
-    >>> Guess(t=0.5, level=1.0)
-    Guess(t=0.5, level=1.0, weight=1.0)
     """
 
     t: float
@@ -153,7 +105,7 @@ class Guess(NamedTuple):
     weight: float = 1.0
 
 
-class StepLength(Half, ABC):
+class StepLength(Value, ABC):
     """How far to go along a direction.
 
     What is remembered from step to step is a `Guess`, or a named tuple of numbers of one's own.
@@ -161,11 +113,6 @@ class StepLength(Half, ABC):
     See Also
     --------
     Backtracking : until the cost falls enough.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
 
     Examples
     --------
@@ -179,8 +126,6 @@ class StepLength(Half, ABC):
     >>> GradientDescent(Fixed()).run(problem, random_state=0).converged
     True
     """
-
-    _whole = "a step length; the solver is GradientDescent({})."
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
         """Return what is remembered at the initial point: a step of length 1, or what the numbers there can tell."""
@@ -221,20 +166,6 @@ class Backtracking(StepLength):
     --------
     StrongWolfe : flat slopes at the end, which conjugate gradients like.
     BarzilaiBorwein : mostly no search; for the negative gradient.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244.
-
-    Examples
-    --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import Backtracking, GradientDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> GradientDescent(Backtracking()).run(problem, random_state=0).converged
-    True
     """
 
     def __init__(self, share: float = 1e-4) -> None:
@@ -283,15 +214,6 @@ class BarzilaiBorwein(StepLength):
     https://doi.org/10.1093/imanum/8.1.141. Zhang and Hager, A nonmonotone line search technique and its
     application to unconstrained optimization, SIAM J. Optim. 14 (2004),
     https://doi.org/10.1137/S1052623403428208.
-
-    Examples
-    --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import BarzilaiBorwein, GradientDescent
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> GradientDescent(BarzilaiBorwein()).run(problem, random_state=0).converged
-    True
     """
 
     def __init__(self, forgetting: float = 0.85, share: float = 1e-4) -> None:
@@ -336,15 +258,6 @@ class StrongWolfe(StepLength):
     ----------
     Hager and Zhang, A new conjugate gradient method with guaranteed descent and an efficient line search, SIAM
     J. Optim. 16 (2005), https://doi.org/10.1137/030601880.
-
-    Examples
-    --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import LBFGS, StrongWolfe
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> LBFGS(step_length=StrongWolfe(flatness=0.5)).run(problem, random_state=0).converged
-    True
     """
 
     def __init__(self, share: float = 1e-4, flatness: float = 0.5) -> None:

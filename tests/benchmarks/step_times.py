@@ -12,7 +12,7 @@ from step_peers import algorithm_4, touch_plain, touch_unrolled
 
 from rmopt.core import Problem
 from rmopt.costs import BilinearSum, absolute
-from rmopt.engines import choose_engine
+from rmopt.engines.choose import choose_engine
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 
 ROWS = 2000

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.costs import LogDetTriplet, hinge, logistic
-from rmopt.engines import choose_coordinate_engine
+from rmopt.engines.choose import choose_coordinate_engine
 from rmopt.kernels import log_det
 from rmopt.kernels.row_column import EXACT
 from rmopt.manifolds import PositiveDefinite

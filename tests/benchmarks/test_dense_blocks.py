@@ -16,7 +16,8 @@ from step_times import median_seconds
 from threadpoolctl import threadpool_limits
 
 from rmopt.costs import BilinearSum, absolute
-from rmopt.engines import BilinearEngine, DeferredEngine
+from rmopt.engines import BilinearEngine
+from rmopt.engines.deferred import DeferredEngine
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import SecondOrder
 

@@ -23,7 +23,7 @@ from problems.ranking import WarpRanking
 from problems.ranking.estimators import epochs
 from problems.ranking.kernels import warp_violation
 from rmopt import Problem
-from rmopt.engines import choose_engine
+from rmopt.engines.choose import choose_engine
 from rmopt.kernels.lifted import SECOND_ORDER, Factors, make_scratch, score, step
 from rmopt.manifolds import FixedRankEmbedded
 

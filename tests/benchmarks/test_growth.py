@@ -24,7 +24,7 @@ from problems.coembedding import CoembeddingClassifier
 from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.costs import LogDetTriplet, hinge
-from rmopt.engines import choose_coordinate_engine
+from rmopt.engines.choose import choose_coordinate_engine
 from rmopt.kernels.row_column import EXACT
 from rmopt.manifolds import Grassmann, PositiveDefinite
 from rmopt.retractions import Additive
@@ -132,7 +132,7 @@ GOSSIP = """
 import json, sys
 from threadpoolctl import threadpool_limits
 from problems.subspace import GossipPlan, gossip
-from problems.subspace.methods import low_rank_shares
+from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import MPIWorld, OneProcess
 m, columns, agents, steps, mpi = map(int, sys.argv[1:])
 with threadpool_limits(1):

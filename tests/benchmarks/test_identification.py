@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from problems.data import load
-from problems.similarity.methods import METHODS, Bench
+from problems.evaluation import evaluate_retrieval
+from problems.similarity.experiment import METHODS, unit_parts
 from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.core import DivergedError
@@ -21,7 +22,7 @@ from rmopt.solvers import SGD, ManifoldIdentification, Solver
 TRIPLETS, INNER = 50_000, 10
 
 
-def outcome(bench: Bench, solver: Solver) -> dict[str, Any]:
+def outcome(bench: Any, solver: Solver) -> dict[str, Any]:
     """Return mean average precision and effective rank (Σσ)² / Σσ² at the end of a run."""
     problem = Problem(FixedRankEmbedded(64, 64, 10), TripletSum(bench.X, bench.X))
     try:
@@ -31,7 +32,7 @@ def outcome(bench: Bench, solver: Solver) -> dict[str, Any]:
     sigma = point.singular_values()
     learner = METHODS["loreta"].made()
     learner.point_ = point
-    found = bench.measured(learner).map
+    found = evaluate_retrieval(learner.scores(bench.X_test), bench.y_test).map
     return {"mAP": found, "effective rank": float(sigma.sum() ** 2 / np.sum(sigma**2))}
 
 
@@ -41,7 +42,7 @@ def test_forms(measured: Any) -> None:
 
 
 def forms() -> list[dict[str, Any]]:
-    bench = Bench(load("digits"), 0, -1, 0)
+    bench = unit_parts(load("digits"), False, False, 0, 0)
     rounds = ClassTriplets(bench.y, batch_size=1 + INNER)
     n_rounds = TRIPLETS // (1 + INNER)
     rows = [

@@ -21,7 +21,7 @@ from problems.data import MultilabelBundle, load
 from problems.ranking import LabelRanking, WarpRanking
 from problems.ranking.estimators import epochs
 from rmopt import Problem
-from rmopt.engines import choose_engine
+from rmopt.engines.choose import choose_engine
 from rmopt.manifolds import FixedRankEmbedded
 
 

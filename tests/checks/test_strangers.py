@@ -15,10 +15,13 @@ from tabled import each_row
 from problems.ranking.baselines import MatrixPerceptron
 from rmopt import Problem, autograd_cost
 from rmopt.checks import check_manifold, check_retraction
-from rmopt.core import Cost, InvalidInputError, MissingCapabilityError, RmoptError, WholeCost
+from rmopt.core import Cost, InvalidInputError, MissingCapabilityError
+from rmopt.core.cost import WholeCost
 from rmopt.costs import BilinearSum, GossipCost, Graph, Loss, squared
-from rmopt.engines import CoordinateReference, ReferenceEngine
+from rmopt.engines import ReferenceEngine
 from rmopt.engines.choose import TWINS
+from rmopt.engines.coordinate import CoordinateReference
+from rmopt.errors import RmoptError
 from rmopt.kernels import losses as kernels
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power, Product, Simplex
 from rmopt.retractions import MetricProjectionPSD

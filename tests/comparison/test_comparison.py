@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import re
+from importlib.metadata import version
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Self
 
 import numpy as np
 import pytest
+from cells_kept import cells_in
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_digits
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 
-from problems.comparison import Comparison, Difference, above, averaged, crossed, grown, near
+from problems.comparison import Comparison, Difference, above, averaged, crossed, grown, near, searched
 from problems.methods import Method
 from rmopt import InvalidInputError
+from rmopt.cli.run import OutputFolder, keep_and_show
 from rmopt.core import DivergedError
-from rmopt.experiments import Run
+from rmopt.experiments import Outcome, Run
 
 
 class Wild(BaseEstimator):
@@ -39,7 +41,7 @@ def test_the_choice_is_that_of_grid_search(run: Run) -> None:
     X, y = load_digits(return_X_y=True)
     folds, grid = KFold(4, shuffle=True, random_state=0), crossed(alpha=[1e-2, 1.0, 1e2, 1e4, 1e6])
     scoring = {"worst": lambda model, X, y: -1.0, "r2": lambda model, X, y: model.score(X, y)}
-    found = Comparison(run, None).search("ridge", Ridge(), grid, X, y, folds, scoring)
+    found = searched(run, "ridge", Ridge(), grid, X, y, folds, scoring)
     expected = GridSearchCV(Ridge(), {"alpha": [one["alpha"] for one in grid]}, cv=folds).fit(X, y)
     assert found == (expected.best_params_, "r2")
 
@@ -50,14 +52,13 @@ def test_divergence_and_ties(run: Run) -> None:
         "first": lambda model, X, y: np.nan if model.value == 2 else 1.0,
         "second": lambda model, X, y: 1.0,
     }
-    comparison = Comparison(run, None)
-    found = comparison.search("wild", Wild(), crossed(value=[3.0, 2.0, 0.5, 1.0]), X, y, folds, scoring)
+    found = searched(run, "wild", Wild(), crossed(value=[3.0, 2.0, 0.5, 1.0]), X, y, folds, scoring)
     assert found == ({"value": 0.5}, "first")
     with pytest.raises(InvalidInputError, match=r"training diverged for every value of the grid \[.*3.0.*\]"):
-        comparison.search("wild", Wild(), crossed(value=[3.0]), X, y, folds, scoring)
+        searched(run, "wild", Wild(), crossed(value=[3.0]), X, y, folds, scoring)
     with pytest.raises(TypeError, match="not supported"):
         # What is no divergence is not hidden.
-        comparison.search("wild", Wild("a"), [{}], X, y, folds, scoring)  # type: ignore[arg-type]
+        searched(run, "wild", Wild("a"), [{}], X, y, folds, scoring)  # type: ignore[arg-type]
 
 
 def test_results_are_kept_by_their_settings(tmp_path: Path) -> None:
@@ -70,7 +71,9 @@ def test_results_are_kept_by_their_settings(tmp_path: Path) -> None:
     models = crossed(a=[1, 2], b=[3])
     found = Comparison(run, False, seeds=2, data="d").results(models, train, by=("a", "b"))
     assert found == {(1, 3): [{"value": 8}, {"value": 9}], (2, 3): [{"value": 11}, {"value": 12}]}
-    assert calls == [one | {"data": "d", "seed": seed} for seed in (5, 6) for one in models]
+    assert calls == [
+        one | {"data": "d", "rmopt": version("rmopt"), "seed": seed} for seed in (5, 6) for one in models
+    ]
     again = Comparison(run, True, seeds=2, data="d")
     assert again.results(models, train, by=("a",)) == {1: found[1, 3], 2: found[2, 3]}
     assert len(calls) == 4
@@ -87,19 +90,19 @@ def test_results_are_kept_by_their_settings(tmp_path: Path) -> None:
 
 
 def test_what_is_done_is_kept_though_an_earlier_one_fails(tmp_path: Path) -> None:
-    run, kept = Run("test", 0, tmp_path, quiet=True), tmp_path / "cells.jsonl"
+    run = Run("test", 0, tmp_path, quiet=True)
 
     def train(one: dict[str, Any]) -> dict[str, Any]:
         if one["a"]:
             return {"value": one["a"]}
         until = monotonic() + 10.0
-        while len(kept.read_text().splitlines()) < 2 and monotonic() < until:
+        while len(cells_in(tmp_path)) < 2 and monotonic() < until:
             sleep(0.01)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         Comparison(run, False, n_jobs=2).results(crossed(a=range(3)), train, by=("a",))
-    assert [json.loads(line)["settings"]["a"] for line in kept.read_text().splitlines()] == [1, 2]
+    assert [cell["settings"]["a"] for cell in cells_in(tmp_path)] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -161,9 +164,15 @@ def test_a_grid_grows_where_its_edge_is_best(
     grid: Any, most: float, chosen: float, said: str, tmp_path: Path, capsys: Any
 ) -> None:
     scoring = {"peak": lambda model, X, y: -abs(np.log(model.value / 300))}
-    comparison = Comparison(Run("test", 0, tmp_path), None)
-    found, _ = comparison.search(
-        "grid", Peaked(most=most), crossed(value=grid), np.zeros((4, 1)), np.zeros(4), KFold(2), scoring
+    found, _ = searched(
+        Run("test", 0, tmp_path),
+        "grid",
+        Peaked(most=most),
+        crossed(value=grid),
+        np.zeros((4, 1)),
+        np.zeros(4),
+        KFold(2),
+        scoring,
     )
     assert found == {"value": chosen}
     assert type(found["value"]) is type(grid[0])
@@ -239,13 +248,15 @@ def test_a_run_without_resume_sets_earlier_results_aside(tmp_path: Path, capsys:
     run = Run("mine", 0, tmp_path)
     comparison = Comparison(run, False)
     comparison.cell({"method": "a"}, lambda settings: {"map": 1.0})
-    kept = (tmp_path / "cells.jsonl").read_bytes()
-    for name in ("cells.jsonl.before", "cells.jsonl.before-2"):
+    for name in ("cells.before", "cells.before-2"):
         Comparison(run, False).cell({"method": "a"}, lambda settings: {"map": 1.0})
-        assert (tmp_path / name).read_bytes() == kept
+        assert len(list((tmp_path / name).glob("**/output.pkl"))) == 2
         assert f"set aside as {name}; to go on with them" in " ".join(capsys.readouterr().out.split())
     assert Comparison(run, True).cell({"method": "a"}, lambda settings: {}) == {"map": 1.0}
-    assert len(list(tmp_path.glob("cells*"))) == 3
+    (tmp_path / "result.json").write_text('{"theirs": 1}')
+    keep_and_show(run, Outcome("digits", {}, [{"map": 1.0}]), OutputFolder(tmp_path, "mine"))
+    assert (tmp_path / "result.json.before").read_text() == '{"theirs": 1}'
+    assert "result.json of another experiment is set aside" in capsys.readouterr().out
 
 
 X = np.random.default_rng(0).standard_normal((40, 6))
@@ -282,7 +293,7 @@ def test_parameters_come_out_of_a_file_of_results_as_the_grid_has_them(run: Any)
         assert method.made(model["parameters"]).get_params()["span"] == (0, 2)
         cells = comparison.results([model], lambda one: {"map": 1.0, "seconds": 0.0}, by=("method",))
         assert cells == {"keyed": [{"map": 1.0, "seconds": 0.0}]}
-    assert len(Path(run.path("cells.jsonl")).read_text(encoding="utf-8").splitlines()) == 2
+    assert len(list(run.out.glob("cells/**/output.pkl"))) == 3
 
 
 def test_steps_of_a_pipeline_get_the_seed() -> None:

@@ -26,26 +26,21 @@ from rmopt.checks import (
 )
 from rmopt.checks.catalogue import Instance, fixed_rank_instances, instances
 from rmopt.core import BlockCost, Cost, Factored, InvalidInputError, LowRankPoint, Retraction
-from rmopt.engines import (
-    BatchEngine,
-    BilinearEngine,
-    DeferredEngine,
-    LogDetEngine,
-    SymmetricBilinearEngine,
-    choose_coordinate_engine,
-    choose_engine,
-)
+from rmopt.engines import BilinearEngine
+from rmopt.engines.bilinear import BatchEngine, SymmetricBilinearEngine
+from rmopt.engines.choose import choose_coordinate_engine, choose_engine
+from rmopt.engines.deferred import DeferredEngine
+from rmopt.engines.log_det import LogDetEngine
 from rmopt.manifolds import FixedRankEmbedded, Grassmann, Sphere, Stiefel
 from rmopt.retractions import (
     FIXED_RANK_RETRACTIONS,
-    FRAME_RETRACTIONS,
     GRASSMANN_RETRACTIONS,
     POSITIVE_DEFINITE_RETRACTIONS,
     PSD_RETRACTIONS,
-    SPHERE_RETRACTIONS,
     PolarFactors,
     SecondOrder,
 )
+from rmopt.retractions.arrays import FRAME_RETRACTIONS, SPHERE_RETRACTIONS
 from rmopt.testing import checks_of
 
 

@@ -23,7 +23,6 @@ import rmopt
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, LowRankPoint, Manifold, Parts
-from rmopt.core.identity import fingerprint
 from rmopt.costs import AutomaticCost, point_forms
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import (
@@ -390,9 +389,9 @@ def test_data_of_single_precision_are_told() -> None:
 
 def test_what_was_seen_is_no_part_of_a_cost() -> None:
     fresh = rmopt.autograd_cost(log_cosh.function)
-    before = fingerprint(fresh)
+    before = pickle.dumps(fresh)
     fresh.gradient(points()["free"])
-    assert fingerprint(fresh) == before
+    assert pickle.dumps(fresh) == before
     assert copy.deepcopy(fresh).value(points()["free"]) == log_cosh.value(points()["free"])
 
 

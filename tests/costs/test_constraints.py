@@ -21,7 +21,9 @@ from rmopt import (
 )
 from rmopt.checks import check_gradient
 from rmopt.core import Cost, LowRankPoint, Parts
-from rmopt.costs import AugmentedCost, AutomaticResiduals, ConstrainedProblem, OnFactors, ResidualSum
+from rmopt.costs import ConstrainedProblem, OnFactors, ResidualSum
+from rmopt.costs.constraints import AugmentedCost
+from rmopt.costs.residuals import AutomaticResiduals
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
     Euclidean,
@@ -291,7 +293,7 @@ def test_no_other_solver_forgets_the_constraints(tmp_path: Path) -> None:
     other = ConstrainedProblem(
         Sphere(8), minus_variance, inequalities=[AutomaticResiduals(lambda x: 2.0 * -x)]
     )
-    with pytest.raises(InvalidInputError, match=r"belongs to another run: its set of constraints"):
+    with pytest.raises(InvalidInputError, match="another run: at the start the length of the constraints"):
         AugmentedLagrangian().run(other, random_state=0, checkpoint=kept)
 
 

@@ -16,7 +16,6 @@ from problems.coembedding.cost import closed_form
 from problems.coembedding.instances import convex_costs
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
-from rmopt.core.identity import fingerprint
 from rmopt.costs import BilinearSum, Grid, Pairs, PairwiseDistance, Trace
 from rmopt.manifolds import PSDFactors, PSDFixedRank
 from rmopt.solvers import (
@@ -26,9 +25,9 @@ from rmopt.solvers import (
 )
 
 
-def test_sums_mixtures_and_fingerprints() -> None:
+def test_sums_and_mixtures() -> None:
     rng = np.random.default_rng(0)
-    for name, loss in convex_costs().items():
+    for loss in convex_costs().values():
         cost = Trace(0.3) + loss + Trace(0.2)
         p = loss.shape[0]
         A, B = rng.standard_normal((p, 2)), rng.standard_normal((p, 3))
@@ -41,8 +40,6 @@ def test_sums_mixtures_and_fingerprints() -> None:
         whole = cost.at(np.hstack([np.sqrt(0.7) * A, np.sqrt(1.9) * B]))
         np.testing.assert_allclose(value, whole.value, rtol=1e-12)
         np.testing.assert_allclose(slopes, [np.vdot(Y, whole.apply(Y)) for Y in (A, B)], rtol=1e-9)
-        assert fingerprint(cost) == fingerprint(Trace(0.3) + convex_costs()[name] + Trace(0.2))
-        assert fingerprint(cost) != fingerprint(loss + Trace(0.5))
 
 
 @pytest.mark.parametrize("name", sorted(convex_costs()))

@@ -7,7 +7,8 @@ import pytest
 from tabled import each_row
 
 from rmopt.core import InvalidInputError
-from rmopt.costs import GRAPHS, Graph, as_graph
+from rmopt.costs import Graph, as_graph
+from rmopt.costs.graph import GRAPHS
 
 
 @each_row("name", GRAPHS)

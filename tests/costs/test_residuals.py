@@ -24,9 +24,9 @@ from rmopt import (
 from rmopt.checks import check_gradient
 from rmopt.core import Factored, LowRankPoint
 from rmopt.core.ambient import dense
-from rmopt.core.identity import fingerprint
-from rmopt.costs import AutomaticResiduals, ResidualSum
+from rmopt.costs import ResidualSum
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH
+from rmopt.costs.residuals import AutomaticResiduals
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Product, SpecialOrthogonal, Sphere
 from rmopt.solvers import LevenbergMarquardt, TrustRegions
 from rmopt.testing import parametrize_with_laws
@@ -165,12 +165,10 @@ def test_it_needs_no_second_derivatives_and_fewer_products() -> None:
     assert newton.counts["gradients"] > found.counts["gradients"]
 
 
-def test_they_are_pickled_and_told_apart() -> None:
-    costs = [AutomaticResiduals(function) for function in (rigid, doubled, rigid)]
-    twins = pickle.loads(pickle.dumps(costs))
-    prints = [[fingerprint([cost]) for cost in some] for some in (costs, twins)]
-    assert prints[0] == prints[1]
-    assert len(set(prints[0])) == 2
+def test_they_are_pickled() -> None:
+    costs = [AutomaticResiduals(function) for function in (rigid, doubled)]
+    at = RIGID.random_point(RNG)
+    assert [one.value(at) for one in pickle.loads(pickle.dumps(costs))] == [one.value(at) for one in costs]
 
     class Of(AutomaticResiduals):
         def __init__(self) -> None:
@@ -203,7 +201,6 @@ def test_decorated_residuals_stay_functions_and_are_pickled_by_their_names() -> 
     assert circle(np.array([2.0, 1.0])).tolist() == [1.0, 1.0]
     assert circle.__doc__.startswith("How far")
     assert pickle.loads(pickle.dumps(circle)) is circle
-    assert fingerprint(circle) != fingerprint(AutomaticResiduals(rigid))
     moved = autograd_residuals(np.negative)
     assert pickle.loads(pickle.dumps(moved)).value(np.ones(2)) == 1.0
 

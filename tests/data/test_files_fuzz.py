@@ -1,6 +1,5 @@
 """Damaged files of every kind: each gives the old result or one sentence, never another result."""
 
-import json
 import struct
 import warnings
 import zipfile
@@ -15,7 +14,6 @@ import scipy.sparse as sp
 from tabled import each_row
 
 import problems.data.sets
-from problems.cells import Cells
 from problems.data import MultilabelBundle, Ratings, TagBundle, TaskBundle, load
 from problems.data.sets import BACKGROUND
 from problems.ranking.estimators import LabelScores
@@ -88,23 +86,6 @@ def text(name: str, file: str, kind: Any, content: str) -> Make:
     return make
 
 
-def cells(folder: Path) -> tuple[Path, Callable[[], Any]]:
-    path = folder / "cells.jsonl"
-    kept = Cells(path, resume=False)
-    for number in range(4):
-        kept.keep({"number": number}, {"map": number / 3})
-    content = path.read_bytes()
-
-    def read() -> Any:
-        found = Cells(path, resume=True)._known
-        whole = {json.dumps({"number": number}): {"map": number / 3} for number in range(4)}
-        # A torn last line is computed again; whatever is known must be what was known.
-        return whole if all(whole.get(key) == value for key, value in found.items()) else found
-
-    path.write_bytes(content)
-    return path, read
-
-
 Y = (np.arange(12).reshape(6, 2) % 3 == 0).astype(np.uint8)
 TABLE = np.column_stack([np.arange(12) // 4, np.random.default_rng(1).standard_normal((12, 21))])
 POSTS = np.indices((16, 16)).reshape(2, -1)
@@ -114,7 +95,6 @@ MAKERS: dict[str, Make] = {
     "similarity": similarity,
     "symmetric": symmetric,
     "labels": labels,
-    "cells": cells,
     "news20": data(
         "news20", "news20_bydate_cai.npz", object,
         counts(6, 5) | {"y": np.array([1, 2, 1, 2, 1, 2], np.uint8), "is_test": np.arange(6) > 3},
@@ -336,29 +316,6 @@ def test_models_are_what_they_say(tmp_path: Path, change: dict[str, Any], words:
     save_arrays(path, {name: array for name, array in arrays.items() if array is not None}, about)
     with pytest.raises(StorageError, match=words):
         LoretaSimilarity.load(path)
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        (b"\xff\xfe\n", "line 2 of .* is damaged"),
-        (b'{"settings": {"a": 1}, "result": {}}\n', "must hold settings and a result"),
-        (b'{"settings": {"a": 1}, "result": {"map": 2}, "check": 7}\n', "changed after it was written"),
-        (b"[" * 100_000 + b"\n", "line 2 of .* is damaged"),
-        (b"3\n", "must hold settings"),
-    ],
-)
-def test_damaged_cells_are_named_once(tmp_path: Path, line: bytes, words: str) -> None:
-    path, _ = cells(tmp_path)
-    first, *rest = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first + line + b"".join(rest))
-    with pytest.raises(StorageError, match=words) as refused:
-        Cells(path, resume=True)
-    assert str(refused.value).count("cells.jsonl") == 1
-    assert str(refused.value).count("choose another folder") == 0
-    # Version 0.1 wrote no check.
-    path.write_bytes(b'{"settings": {"a": 1}, "result": {"map": 2}}\n')
-    assert Cells(path, resume=True).known({"a": 1}) == {"map": 2}
 
 
 @pytest.mark.parametrize("value", [-5, 6, 10**9])

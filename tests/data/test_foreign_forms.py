@@ -13,8 +13,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.io import mmwrite
 
-from problems.data import ClassBundle, MultilabelBundle, Ratings, TagBundle, load
+from problems.data import ClassBundle, MultilabelBundle, Ratings, TagBundle, load, read_texts
 from problems.data import files as readers
+from problems.data.describe import describe
+from rmopt.cli import main
 from rmopt.core import InvalidInputError, StorageError
 
 
@@ -219,3 +221,50 @@ def test_texts_with_quotes_and_commas(tmp_path: Path) -> None:
     found, expected = load(tmp_path / "t.csv", kind=ClassBundle), load(frame, kind=ClassBundle)
     assert found.feature_names == expected.feature_names
     assert np.array_equal(found.X.toarray(), expected.X.toarray())
+
+
+def test_texts_of_a_table_are_those_of_a_folder(tmp_path: Path) -> None:
+    texts, kinds = ['one, "two"', "three\nfour", "NA"], ["a", "b", "a"]
+    pd.DataFrame({"body": texts, "kind": kinds, "n": range(3)}).to_csv(tmp_path / "t.csv", index=False)
+    assert read_texts(f"{tmp_path / 't.csv'}::label=kind") == (texts, kinds, ["1", "2", "3"])
+    with pytest.raises(InvalidInputError, match="a column of texts and one of labels") as refused:
+        read_texts(tmp_path / "t.csv")
+    assert "two" not in str(refused.value)
+
+
+def test_fits_are_offered_first_and_nothing_that_no_memory_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "user,item,rating\na,x,3\nb,x,1\nb,y,2\n"
+    assert list(describe(str(put(tmp_path, "r.csv", rows)))["experiments"]) == [
+        "fit completion",
+        "completion",
+    ]
+    X, y = np.random.default_rng(0).standard_normal((12, 150)), np.arange(12) % 2
+    np.savez(tmp_path / "wide.npz", X=X, y=y)
+    found = describe(str(tmp_path / "wide.npz"))["experiments"]
+    assert next(iter(found)) == "fit similarity"
+    assert found["metric"].endswith("--features 0")
+    monkeypatch.setattr("problems.data.describe.memory", lambda: 10**5)
+    assert "metric" not in describe(str(tmp_path / "wide.npz"))["experiments"]
+
+
+def test_plays_are_summed_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"u{n % 9},i{n * n % 7},{1 + n % 4}\n" for n in range(90))
+    path = put(tmp_path, "plays.csv", f"user,item,rating\n{rows}")
+    words = [
+        "fit",
+        "completion",
+        str(path),
+        "--model",
+        "implicit",
+        "--rank",
+        "2",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    for more, status in (([], 2), (["--duplicates", "sum"], 0)):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, *more])
+        assert ended.value.code == status
+    assert "their sum was taken" in capsys.readouterr().out

@@ -309,7 +309,7 @@ def test_a_run_over_own_chunks_is_resumed(
     again = make(checkpoint=path).fit_stream(chunks)
     assert_same_bits(again, resumed)
     assert again.score(*chunks[0]) == resumed.score(*chunks[0])
-    with pytest.raises(InvalidInputError, match="chunk 4 is not the one that was learned"):
+    with pytest.raises(InvalidInputError, match="the first 4 chunks are not those"):
         make(checkpoint=path).fit_stream([*chunks[:3], chunks[0]])
     with pytest.raises(InvalidInputError, match="the stream has 2 chunks, and 4 were learned"):
         make(checkpoint=path).fit_stream(chunks[:2])
@@ -326,36 +326,20 @@ def test_a_changed_folder_is_not_resumed(
     def chunks(**how: Any) -> Any:
         return stream(folder, **{"n_features": 64, "batch_size": 100, **how})
 
-    class Cut:
-        """A stream that ends by an error, and knows its place."""
-
-        def __init__(self) -> None:
-            self.chunks = chunks()
-
-        state = property(lambda self: self.chunks.state)
-
-        def __iter__(self) -> Iterator[Any]:
-            return broken_off(self.chunks, 3)
-
-        def seek(self, state: Any) -> None:
-            self.chunks.seek(state)
-
     with pytest.raises(_StopError):
-        follower(path).fit_stream(Cut())
+        follower(path).fit_stream(broken_off(chunks(), 3))
     with pytest.raises(InvalidInputError, match="lies among the files of the stream"):
         follower(folder / "run.npz").fit_stream(chunks())
-    with pytest.raises(InvalidInputError, match="was read with batch_size = 100, and now it is 50"):
+    with pytest.raises(InvalidInputError, match="batch_size"):
         follower(path).fit_stream(chunks(batch_size=50))
     first = folder / "0.svmlight"
     before = first.read_text()
-    first.write_text(before.replace("0:", "1:", 1) + before)
-    with pytest.raises(InvalidInputError, match=r"0\.svmlight has changed since the checkpoint; bring"):
+    # Also where the size and both ends of a file are what they were.
+    first.write_text(before.replace(" 20:1", " 20:2", 1))
+    assert first.read_text() != before
+    with pytest.raises(InvalidInputError, match="the first 3 chunks are not those"):
         follower(path).fit_stream(chunks())
     first.write_text(before)
-    (folder / "9.svmlight").write_text("1 0:1\n")
-    with pytest.raises(InvalidInputError, match=r"9\.svmlight is new since the checkpoint"):
-        follower(path).fit_stream(chunks())
-    (folder / "9.svmlight").unlink()
     assert_same_bits(follower(path).fit_stream(chunks()), follower().fit_stream(chunks()))
 
 

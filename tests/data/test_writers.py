@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tabled import each_row
 
-from problems.similarity.experiment import similarity
+from problems.similarity.experiment import Similarity
 from problems.subspace.multitask_estimator import MultitaskSubspace, centre_and_scale
 from rmopt import Problem
 from rmopt.cli import main
@@ -242,7 +242,7 @@ def test_nonsense_is_refused_before_the_work(
 
 def test_options_are_checked_where_experiments_are_functions(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="--seeds = -1 must be an integer of at least 0"):
-        similarity(Run("x", 0, tmp_path, quiet=True), seeds=-1)
+        Similarity(seeds=-1)(Run("x", 0, tmp_path, quiet=True))
 
 
 @pytest.mark.filterwarnings("error")

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 from numba.core.errors import TypingError
 
-from rmopt.kernels.lanes import BLOCKS, TILE
+from rmopt.kernels.intrinsics import BLOCKS, TILE
 from rmopt.kernels.memory import LINE, at_line, on_lines
 from rmopt.kernels.vectors import accumulate, add_outer, fetch, scatter, transposed_product
 

@@ -9,7 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 from rmopt import InvalidInputError
-from rmopt.core import Factored, LowRankPoint, LowRankTangent, MissingCapabilityError, PSDPoint, PSDTangent
+from rmopt.core import Factored, LowRankPoint, MissingCapabilityError, PSDPoint
+from rmopt.core.low_rank import LowRankTangent
+from rmopt.core.psd import PSDTangent
 from rmopt.core.transport import Isometric
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import (

@@ -7,7 +7,8 @@ import pytest
 from pymanopt.manifolds import SymmetricPositiveDefinite
 
 from rmopt import InvalidInputError, Problem
-from rmopt.core import Cost, RowColumn
+from rmopt.core import Cost
+from rmopt.core.ambient import RowColumn
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import PositiveDefinite
 from rmopt.retractions import Additive, AffineExponential, SchurExponential, SecondOrderPD

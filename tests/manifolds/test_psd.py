@@ -14,7 +14,9 @@ from rmopt import InvalidInputError, Problem
 from rmopt.core import Cost, Factored, MissingCapabilityError, PSDPoint
 from rmopt.costs import BilinearSum, TripletSum, absolute, hinge, squared
 from rmopt.costs.losses import Loss
-from rmopt.engines import ReferenceEngine, SymmetricBilinearEngine, choose_engine
+from rmopt.engines import ReferenceEngine
+from rmopt.engines.bilinear import SymmetricBilinearEngine
+from rmopt.engines.choose import choose_engine
 from rmopt.engines.gauged import SYMMETRIC
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import FixedRankEmbedded, PolarPSD, PSDFactors, PSDFixedRank

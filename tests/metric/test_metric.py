@@ -12,20 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells_kept import cells_in
 from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 from tabled import each_row
 
+from problems.comparison import Row
 from problems.data import load
 from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.kernels import log_det_weight
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.baselines import OUTSIDE, OutsideMetric, _leading
-from problems.metric.claims import metric_claims
-from problems.metric.methods import METHODS, Trainee, neighbour_votes
+from problems.metric.experiment import METHODS, Trainee, metric_claims, neighbour_votes
 from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt import InvalidInputError
 from rmopt.cli import main
@@ -372,34 +373,32 @@ def test_outside_learners_need_their_package(capsys: pytest.CaptureFixture[str])
 
 
 def test_claims_follow_the_numbers() -> None:
-    def cells(level: float, curve: list[list[float]]) -> list[dict[str, Any]]:
-        return [{"precision": [level + 0.01 * split] * 20, "curve": curve} for split in range(3)]
+    def row(name: str, level: float, curve: Any = ()) -> Row:
+        cells = [
+            {"precision": [level + 0.01 * split] * 20, "curve": curve, "seconds": 1.0} for split in range(3)
+        ]
+        return Row(METHODS[name].label if name in METHODS else "Own", {"method": name}, [], cells)
 
     settled = [[float(number), 0.5, min(number, 5) / 10, 1.0] for number in range(17)]
     late = [[float(number), 0.5, number / 20, 1.0] for number in range(17)]
-    labels = {"comet": "COMET", "comet-hinge": "COMET, hinge", "lego": "LEGO", "own": "Own"}
-    results = {"comet": cells(0.5, settled), "comet-hinge": cells(0.4, late), "lego": cells(0.45, [])}
-    above, settles, not_settled = metric_claims(results, labels)
+    comet, hinge = row("comet", 0.5, settled), row("comet-hinge", 0.4, late)
+    above, settles, not_settled = metric_claims([comet, hinge, row("lego", 0.45)])
     assert above.reproduced
     # At the depths of 1, 5, 10 and 20 that were measured.
     assert above.numbers.count("above, +0.050 ± 0.000") == 4
     assert settles.reproduced
     assert "from pass 5 on" in settles.numbers
     assert not_settled.reproduced is False
-    results["lego"] = cells(0.6, [])
-    assert metric_claims(results, labels)[0].reproduced is False
+    assert metric_claims([comet, hinge, row("lego", 0.6)])[0].reproduced is False
     # Below at a single depth is enough.
-    results["lego"] = cells(0.45, [])
-    for cell in results["lego"]:
+    lego, own = row("lego", 0.45), row("own", 0.0)
+    for cell in lego.cells:
         cell["precision"][9] += 0.2
-    assert metric_claims(results, labels)[0].reproduced is False
-    results["own"] = [{"precision": None, "curve": []}] * 3
-    assert [claim.numbers for claim in metric_claims(results, labels) if "Own" in claim.claim] == [
-        "a model diverged"
-    ]
-    del results["own"]
-    results["comet"] = cells(0.5, settled[:9])
-    assert metric_claims(results, labels)[1].reproduced is None
+    assert metric_claims([comet, hinge, lego])[0].reproduced is False
+    own.cells = [{"precision": None, "curve": [], "seconds": None}] * 3
+    claims = metric_claims([comet, own])
+    assert [claim.numbers for claim in claims if "Own" in claim.claim] == ["a model diverged"]
+    assert metric_claims([row("comet", 0.5, settled[:9]), lego])[1].reproduced is None
 
 
 def test_lda_takes_features_that_do_not_vary(digits: Any) -> None:
@@ -454,9 +453,9 @@ def test_experiment_runs_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert all(0.7 < row["votes"] <= 1.0 for row in result["rows"])
     for picture in ("precision.png", "convergence.png"):
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
-    cells = (tmp_path / "cells.jsonl").read_text()
+    cells = cells_in(tmp_path)
     again = json.loads(rmopt(*command, "--resume", "--json"))
-    assert (tmp_path / "cells.jsonl").read_text() == cells
+    assert len(cells_in(tmp_path)) == len(cells)
     assert again["rows"] == result["rows"]
 
 

@@ -30,7 +30,7 @@ from problems.ranking.estimators import epochs, starting_point
 from problems.ranking.kernels import below
 from rmopt import InvalidInputError, Problem
 from rmopt.core import MissingCapabilityError, Retraction
-from rmopt.engines import choose_engine
+from rmopt.engines.choose import choose_engine
 from rmopt.manifolds import Euclidean, FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
 from rmopt.solvers import SGD

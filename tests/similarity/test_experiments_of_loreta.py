@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,25 +12,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells_kept import cells_in
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
 from sklearn.model_selection import ShuffleSplit
 from tabled import each_row
 
-from problems.cells import Cells, mean_and_sem
+from problems.comparison import Row, mean_and_sem
 from problems.data import load
 from problems.options import ranks_within, whole_numbers
 from problems.ranking.baselines import RidgeScores
-from problems.ranking.claims import ranking_claims
-from problems.ranking.experiment import ranking
-from problems.ranking.methods import METHODS as RANKING_METHODS
-from problems.similarity.claims import similarity_claims
-from problems.similarity.experiment import similarity
-from problems.similarity.methods import METHODS
+from problems.ranking.experiment import METHODS as RANKING_METHODS
+from problems.ranking.experiment import Ranking, ranking_claims
+from problems.similarity.experiment import METHODS, Similarity, similarity_claims
 from problems.thresholds import LabelThresholds
 from rmopt import InvalidInputError
-from rmopt.core import StorageError
-from rmopt.experiments import Run
+from rmopt.experiments import Claim, Run
 
 Command = Callable[..., SimpleNamespace]
 
@@ -65,7 +63,7 @@ def test_ranks_at_equal_memory_and_their_resumption(tmp_path: Path, rmopt_run: C
     )
     done = rmopt_run(*options)
     assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
-    assert "LORETA is above passive-aggressive (rank 4: " in " ".join(done.stdout.split())
+    assert "LORETA-1 is above passive-aggressive (rank 4: " in " ".join(done.stdout.split())
     result = json.loads((tmp_path / "result.json").read_text())
     rows = result["rows"]
     # Five methods at two ranks, two of full rank.
@@ -78,14 +76,17 @@ def test_ranks_at_equal_memory_and_their_resumption(tmp_path: Path, rmopt_run: C
     assert len(result["claims"]) == 7
     for picture in ("ranks.png", "learning-curves.png"):
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
-    lines = (tmp_path / "cells.jsonl").read_text().splitlines()
-    assert len(lines) == 24
-    # An interrupted run: half of the cells are missing.
-    (tmp_path / "cells.jsonl").write_text("\n".join(lines[:12]) + "\n")
+    files = sorted(tmp_path.glob("cells/**/output.pkl"))
+    assert len(cells_in(tmp_path)) == len(files) - 1 == 24
+    # An interrupted run: half of the cells are missing, and one is damaged.
+    for file in files[:12]:
+        shutil.rmtree(file.parent)
+    files[12].write_bytes(b"no pickle")
+    times = [file.stat().st_mtime_ns for file in files[13:]]
     rmopt_run(*options, "--resume")
     again = json.loads((tmp_path / "result.json").read_text())["rows"]
     assert [row["map"] for row in again] == [row["map"] for row in rows]
-    assert (tmp_path / "cells.jsonl").read_text().splitlines()[:12] == lines[:12]
+    assert [file.stat().st_mtime_ns for file in files[13:]] == times
 
 
 def test_ranking_and_its_resumption(tmp_path: Path, rmopt_run: Command) -> None:
@@ -193,12 +194,12 @@ def test_ranking_selects_step_sizes(tmp_path: Path, rmopt_run: Command) -> None:
     result = json.loads(rmopt_run(*options).stdout)
     rows, used = result["rows"], result["parameters"]["used"]
     assert [row["method"] for row in rows] == ["label frequency", "LORETA-1", "passive-aggressive"]
-    assert used["frequency"] == [{}]
+    assert used["label frequency"] == [{}]
     for name in ("loreta", "pa"):
-        (chosen,) = used[f"{name} identity 4"]
+        (chosen,) = used[f"{RANKING_METHODS[name].label}, identity"]
         assert chosen.keys() == RANKING_METHODS[name].grid[0].keys()
     # Another step size than that of a run without cross-validation.
-    assert used["loreta identity 4"] != [RANKING_METHODS["loreta"].defaults]
+    assert used["LORETA-1, identity"] != [RANKING_METHODS["loreta"].defaults]
     assert rows[1]["map"] > rows[0]["map"] + 0.1
     assert "map_sem" not in rows[1]
 
@@ -215,13 +216,13 @@ def test_similarity_selects_step_sizes_and_keeps_other_settings(tmp_path: Path, 
     options += ("--rank", "6", "--methods", "loreta,oasis")
     curved = ("--retraction", "orthographic")
     result = json.loads(rmopt_run(*options, *curved, "--select", "first").stdout)
-    chosen = result["parameters"]["used"]
+    chosen = {label: used for label, (used,) in result["parameters"]["used"].items()}
     assert chosen["LORETA-1"].keys() == chosen["OASIS"].keys() == {"step_size"}
     sizes = ",".join(f"{name}={chosen[METHODS[name].label]['step_size']}" for name in ("loreta", "oasis"))
     # What is given is not chosen, also where the others are.
     rows = json.loads(rmopt_run(*options, *curved, "--select", "first", "--steps", sizes).stdout)["rows"]
     assert [row["map"] for row in rows] == [row["map"] for row in result["rows"]]
-    assert len((tmp_path / "cells.jsonl").read_text().splitlines()) == 2
+    assert len(cells_in(tmp_path)) == 2
     plain = json.loads(rmopt_run(*options, "--steps", sizes).stdout)["rows"]
     assert plain[0]["map"] != rows[0]["map"]
     assert plain[1]["map"] == rows[1]["map"]
@@ -303,29 +304,7 @@ def test_bad_options_get_one_sentence(
     assert done.stdout == ""
 
 
-def test_cells_survive_and_refuse_damage(tmp_path: Path) -> None:
-    path = tmp_path / "cells.jsonl"
-    cells = Cells(path, resume=False)
-    assert cells.known({"b": 1, "a": 2}) is None
-    first = cells.keep({"b": 1, "a": 2}, {"map": np.float64(0.1) + 0.2})
-    assert cells.known({"a": 2, "b": 1}) == first == {"map": 0.30000000000000004}
-    assert Cells(path, resume=True).known({"a": 2, "b": 1}) == first
-    whole = path.read_text()
-    path.write_text(whole + whole[:20])
-    # Half a line at the end, as a killed run leaves it, costs that cell alone.
-    assert Cells(path, resume=True).known({"a": 2, "b": 1}) == first
-    assert path.read_text() == whole
-    path.write_text("{]\n" + whole)
-    with pytest.raises(StorageError, match=r"line 1 of .* is damaged"):
-        Cells(path, resume=True)
-    path.write_text(whole.replace("0.3", "0.4"))
-    with pytest.raises(
-        StorageError, match=r"line 1 of .* is damaged \(it was changed after it was written\)"
-    ):
-        Cells(path, resume=True)
-    # Without --resume the file begins anew.
-    assert Cells(path, resume=False).known({"a": 2, "b": 1}) is None
-    assert path.read_bytes() == b""
+def test_means_and_lists_of_numbers() -> None:
     assert mean_and_sem([1.0, 3.0]) == (2.0, 1.0)
     assert mean_and_sem([1.0]) == (1.0, None)
     assert whole_numbers("5, 3,5", "--ranks") == [3, 5]
@@ -348,23 +327,22 @@ def test_ranking_takes_a_rank_that_a_start_at_zero_reaches(run: Run, tmp_path: P
     np.savez(tmp_path / "few.npz", X=rng.random((40, 6)), Y=(rng.random((40, 4)) < 0.5).astype(int))
     few = {"data": str(tmp_path / "few.npz"), "methods": "loreta", "select": "none", "seeds": 1, "epochs": 1}
     for inits, rank in (("zero,identity", 3), ("identity", 4)):
-        assert {row["rank"] for row in ranking(run, inits=inits, **few).rows} == {rank}
+        assert {row["rank"] for row in Ranking(inits=inits, **few)(run).rows} == {rank}
     # What is not begun at zero is not held to that.
     few |= {"methods": "low-rank-logistic", "rank": "4"}
-    assert {row["rank"] for row in ranking(run, **few).rows} == {4}
+    assert {row["rank"] for row in Ranking(**few)(run).rows} == {4}
 
 
 def test_similarity_of_a_single_feature(run: Run, tmp_path: Path) -> None:
     np.savez(tmp_path / "one.npz", X=np.arange(20.0)[:, None], y=np.arange(20) // 10)
-    found = similarity(run, data=str(tmp_path / "one.npz"), methods="cosine", seeds=1)
+    found = Similarity(data=str(tmp_path / "one.npz"), methods="cosine", seeds=1)(run)
     assert [row["method"] for row in found.rows] == ["cosine"]
 
 
 def test_a_model_that_diverges_does_not_stop_the_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     wild = dataclasses.replace(METHODS["naive-gd"], estimator=METHODS["naive-gd"].made(step_size=1e3))
     monkeypatch.setitem(METHODS, "naive-gd", wild)
-    outcome = similarity(
-        run,
+    options = Similarity(
         data="digits",
         methods="naive-gd,loreta",
         rank="4,8",
@@ -373,47 +351,48 @@ def test_a_model_that_diverges_does_not_stop_the_others(run: Run, monkeypatch: p
         seeds=2,
         select="none",
     )
+    outcome = options(run)
     found = {(row["method"], row["rank"]): row["map"] for row in outcome.rows}
     assert found["naive gradient descent", 4] is None
     assert found["LORETA-1", 4] is not None
     verdicts = {claim.claim: claim.reproduced for claim in outcome.claims}
     assert verdicts["naive gradient descent is too unstable to present"] is True
-    assert verdicts["LORETA is above naive gradient descent"] is None
+    assert verdicts["LORETA-1 is above naive gradient descent"] is None
     assert run.path("ranks.png").exists()
 
 
 def test_claims_of_similarity_follow_the_numbers() -> None:
-    def cells(value: float | None) -> list[dict]:
-        return [{"map": value, "curve": [] if value is None else [[10, 0.1, value / 2], [100, 0.2, value]]}]
+    def row(name: str, value: float | None, rank: int | None = None, features: int = 0) -> Row:
+        curve = [] if value is None else [[10, 0.1, value / 2], [100, 0.2, value]]
+        settings = {"method": name, "rank": rank, "features": features}
+        return Row(METHODS[name].label, settings, [], [{"map": value, "seconds": value, "curve": curve}])
 
     def verdicts(**changes: float | None) -> dict[str, bool | None]:
-        levels = GOOD | changes
-        results = {}
-        for place, value in levels.items():
+        rows = []
+        for place, value in (GOOD | changes).items():
             name, number = place.rsplit("_", 1)
             full = name in ("oasis", "lego")
-            results[name, "", None if full else int(number), int(number) if full else 0] = cells(value)
-        labels = {key: METHODS[key[0]].label for key in results}
-        return {claim.claim: claim.reproduced for claim in similarity_claims(results, labels)}
+            rows.append(row(name, value, None if full else int(number), int(number) if full else 0))
+        return {claim.claim: claim.reproduced for claim in similarity_claims(rows)}
 
     GOOD: dict[str, float | None] = {
         "loreta_10": 0.5, "loreta_30": 0.7, "loreta_100": 0.6, "pa_10": 0.4, "pa_30": 0.5, "pa_100": 0.5,
         "oasis_1000": 0.65, "loreta-psd_30": 0.71,
     }  # fmt: skip
-    pa = "LORETA is above passive-aggressive"
+    pa = "LORETA-1 is above passive-aggressive"
     slightly, faster = (
-        "LORETA-PSD is slightly above LORETA",
-        "LORETA-PSD learns faster than LORETA in the first 50,000 triplets",
+        "LORETA-1-PSD is slightly above LORETA-1",
+        "LORETA-1-PSD learns faster than LORETA-1 in the first 50,000 triplets",
     )
-    middle = "a middle rank, here 30, beats the highest with few features and the lowest with all"
-    best = "LORETA at its best rank is above OASIS and LEGO"
+    middle = "LORETA-1: a middle rank, here 30, beats the highest with few features and the lowest with all"
+    best = "LORETA-1 at its best rank is above OASIS and LEGO"
     assert verdicts() == {pa: True, slightly: True, faster: True, middle: True, best: True}
     assert verdicts(pa_10=0.85, loreta_10=0.8, oasis_1000=0.9) == {
         pa: False, slightly: True, faster: True, middle: False, best: False,
     }  # fmt: skip
-    full = {("loreta", "", 10, 0): cells(0.7), ("oasis", "", None, 0): cells(0.6)}
-    assert similarity_claims(full, {key: key[0] for key in full})[-1].numbers.startswith("oasis: above")
-    naive = "LORETA is above naive gradient descent"
+    full = [row("loreta", 0.7, 10), row("oasis", 0.6)]
+    assert similarity_claims(full)[-1].numbers.startswith("OASIS: above")
+    naive = "LORETA-1 is above naive gradient descent"
     lost = verdicts(**{"naive-gd_10": None})
     assert lost[naive] is None
     assert lost["naive gradient descent is too unstable to present"] is True
@@ -426,29 +405,27 @@ def test_claims_of_similarity_follow_the_numbers() -> None:
 
 
 def test_claims_of_ranking_follow_the_numbers() -> None:
-    def cells(value: float) -> list[dict]:
-        return [{"map": value}]
+    def claims(**changes: float | None) -> list[Claim]:
+        rows = []
+        for place, value in (LEVELS | changes).items():
+            name, init, rank = place.split("_")
+            label = ", ".join(filter(None, [RANKING_METHODS[name].label, init]))
+            settings = {"method": name, "init": init, "rank": int(rank) or None, "calibrated": False}
+            rows.append(Row(label, settings, [], [{"map": value, "seconds": value}]))
+        return ranking_claims(rows)
 
-    results = {
-        ("frequency", "", 0): cells(0.55), ("loreta", "identity", 2): cells(0.5), ("loreta", "zero", 2): cells(0.4),
-        ("loreta", "identity", 8): cells(0.5), ("loreta", "zero", 8): cells(0.6), ("pa", "zero", 2): cells(0.3),
-        ("pa", "zero", 8): cells(0.65), ("matrix-perceptron", "", 0): cells(0.45),
+    LEVELS: dict[str, float | None] = {
+        "frequency__0": 0.55, "loreta_identity_2": 0.5, "loreta_zero_2": 0.4, "loreta_identity_8": 0.5,
+        "loreta_zero_8": 0.6, "pa_zero_2": 0.3, "pa_zero_8": 0.65, "matrix-perceptron__0": 0.45,
     }  # fmt: skip
-    labels = {name: RANKING_METHODS[name].label for name, _, _ in results}
-    assert {claim.claim: claim.reproduced for claim in ranking_claims(results, labels)} == {
-        "LORETA is above label frequency, each with its best start": False,
-        "LORETA is above passive-aggressive, each with its best start": False,
-        "LORETA is above Matrix Perceptron, each with its best start": True,
-        "the identity start is the best at the lowest rank, 2": True,
-        "the zero start is the best at the highest rank, 8": True,
+    assert {claim.claim: claim.reproduced for claim in claims()} == {
+        "LORETA-1 is above label frequency, each with its best start": False,
+        "LORETA-1 is above passive-aggressive, each with its best start": False,
+        "LORETA-1 is above Matrix Perceptron, each with its best start": True,
+        "the identity start of LORETA-1 is the best at the lowest rank, 2": True,
+        "the zero start of LORETA-1 is the best at the highest rank, 8": True,
     }
-    without = {
-        (name, {"identity": "gaussian"}.get(init, init), rank): v for (name, init, rank), v in results.items()
-    }
-    assert ranking_claims(without, labels)[3].claim.startswith("the zero start is the best")
-    results["pa", "zero", 8] = cells(0.59)
-    assert ranking_claims(results, labels)[1].reproduced is True
+    assert claims(pa_zero_8=0.59)[1].reproduced is True
     # The best start of a rank is not one that diverged.
-    results["loreta", "zero", 8] = [{"map": None}]
-    found = ranking_claims(results, labels)
+    found = claims(pa_zero_8=0.59, loreta_zero_8=None)
     assert [claim.reproduced for claim in found] == [False, False, True, True, None]

@@ -12,7 +12,9 @@ from rmopt.core import DivergedError, MissingCapabilityError
 from rmopt.costs import LOSSES, BilinearSum, TripletSum, absolute, hinge, squared
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
-from rmopt.engines import BatchEngine, BilinearEngine, ReferenceEngine, choose_engine
+from rmopt.engines import BilinearEngine, ReferenceEngine
+from rmopt.engines.bilinear import BatchEngine
+from rmopt.engines.choose import choose_engine
 from rmopt.engines.gauged import GENERAL
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import Orthographic, SecondOrder

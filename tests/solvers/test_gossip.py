@@ -21,13 +21,13 @@ from rmopt.solvers import (
     Checkpoint,
     Constant,
     Gossip,
-    GossipEngine,
     InverseTime,
     Matchings,
     OneProcess,
     Recorder,
     SharedCheckpoint,
 )
+from rmopt.solvers.gossip import GossipEngine
 
 N = 5
 GRAPH = Graph(N, [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)])
@@ -312,9 +312,6 @@ def test_bad_input() -> None:
     tasks, manifold = cost.tasks, cost.manifold
     with pytest.raises(InvalidInputError, match="does not fit the 5 agents"):
         GossipCost(tasks, Graph.path(4), 1.0, manifold)
-    for rho in (-1.0, np.nan):
-        with pytest.raises(InvalidInputError, match="at least 0"):
-            GossipCost(tasks, GRAPH, rho, manifold)
     with pytest.raises(InvalidInputError, match="has 14 rows, and points of Grassmann"):
         GossipCost(tasks, GRAPH, 1.0, Grassmann(9, 3))
     more = Problem(Power(manifold, 6), cost)
@@ -327,22 +324,11 @@ def test_bad_input() -> None:
         GossipCost(agent_sums(1)["completion"], Graph.path(1), 1.0, manifold)
     with pytest.raises(MissingCapabilityError, match="needs a GossipCost on Power"):
         Gossip(0.1).run(Problem(Grassmann(tasks.n_rows, 2), tasks))
-    for options in ({"n_epochs": -1}, {"max_iter": -1}, {"order": "odd"}, {"clock": "sun"}):
-        with pytest.raises(InvalidInputError):
-            Gossip(0.1, **options)  # type: ignore[arg-type]
-    for scales, sentence in (
-        ([1.0], "must be 5 positive"),
-        ([1.0, 1.0, 0.0, 1.0, 1.0], "0.0.* must be a positive"),
-    ):
-        with pytest.raises(InvalidInputError, match=f"scales.*{sentence}"):
-            Gossip(0.1, scales=scales).run(problem)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="scales"):
+        Gossip(0.1, scales=np.ones(1)).run(problem)
     wrong = Gossip(0.1, max_iter=3, order=lambda rng, start, size: np.full((size, 1), 7))
     with pytest.raises(InvalidInputError, match="edges from 7 to 7, and there are 5"):
         wrong.run(problem)
-    with pytest.raises(InvalidInputError, match="every_steps = 0"):
-        SharedCheckpoint("x.npz", every_steps=0)
-    with pytest.raises(InvalidInputError, match="world = 3 must be a World"):
-        SharedCheckpoint("x.npz", world=3)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="has no edges"):
         Matchings(Graph.path(1))
     spoiled = Parts(

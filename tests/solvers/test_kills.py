@@ -30,12 +30,20 @@ needs_fork = pytest.mark.skipif(
 EXPERIMENTS = {
     "completion": ("--case 4 --scale 0.2 --updates 600 --methods stochastic", "checkpoint-*.npz", 2.0),
     "similarity": (
-        "--data digits --seeds 1 --select none --triplets 1000000 --methods loreta,oasis",
+        "--data digits --seeds 8 --select none --triplets 100000 --methods loreta,oasis",
         "*",
         8.0,
     ),
-    "metric": ("--data digits --rows 400 --seeds 2 --methods comet,euclidean", "*.jsonl", 2.0),
-    "coembedding": ("--rows 150 --seeds 3 --methods ila,br-lr --folds 2 --starts 0", "*.jsonl", 6.0),
+    "metric": (
+        "--data digits --rows 400 --seeds 2 --methods comet,euclidean",
+        "cells/**/output.pkl",
+        2.0,
+    ),
+    "coembedding": (
+        "--rows 150 --seeds 3 --methods ila,br-lr --folds 2 --starts 0",
+        "cells/**/output.pkl",
+        6.0,
+    ),
 }
 
 

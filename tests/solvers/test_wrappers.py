@@ -13,8 +13,9 @@ from test_certificates_of_strangers import Bounded
 
 from rmopt import MissingCapabilityError, Problem
 from rmopt.checks import check_gradient, check_hessian
-from rmopt.core import HasHessianAction
-from rmopt.costs import AugmentedCost, ConstrainedProblem, EmbeddedCost, OnFactors, Trace
+from rmopt.core.cost import HasHessianAction
+from rmopt.costs import ConstrainedProblem, EmbeddedCost, OnFactors, Trace
+from rmopt.costs.constraints import AugmentedCost
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import PSDFactors, PSDFixedRank
 

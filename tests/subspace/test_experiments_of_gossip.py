@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cells_kept import cells_in
+from problems.subspace.claims import case_claims, multitask_claims, table_claims
+from problems.subspace.methods import METHODS, Brought
 from sklearn.base import clone
 from tabled import each_row
 
 from problems.methods import Method
 from problems.subspace import BiasedALS
-from problems.subspace.claims import case_claims, multitask_claims, table_claims
 from problems.subspace.experiment import completion
-from problems.subspace.methods import METHODS, Brought
 from rmopt.cli import main
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Run
@@ -110,7 +111,7 @@ def test_selection_takes_what_the_folds_like(tmp_path: Path, capsys: pytest.Capt
     assert "could be trained on every fold" in said
     assert "has no unique solution at rank 5" in said
     assert run("completion", *options, "4") == 0
-    cells = [json.loads(line) for line in (tmp_path / "cells.jsonl").read_text().splitlines()]
+    cells = cells_in(tmp_path)
     chosen = cells[0]["result"]["parameters"]
     assert chosen.keys() == METHODS["stochastic"].grid[0].keys()
     said = f"step_size = {chosen['step_size']:g}, decay = {chosen['decay']:g} by cross-validation"
@@ -126,7 +127,7 @@ def test_selection_of_the_weight_of_the_agreement(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert run("completion", *options) == 0
     used = result(tmp_path)["parameters"]["used"]
-    cells = [json.loads(line) for line in (tmp_path / "cells.jsonl").read_text().splitlines()]
+    cells = cells_in(tmp_path)
     chosen = [cell["result"]["parameters"] for cell in cells if "parameters" in cell["result"]]
     # So large a weight leaves no time to learn. Both formulations are searched alike.
     assert [one["rho"] for one in chosen] == [0.1, 0.1]
@@ -154,7 +155,7 @@ def test_selection_of_a_penalty(tmp_path: Path) -> None:
     options = ["--methods", "biases,als", "--rank", "2", "--select", "first", "--folds", "2"]
     assert run("completion", *options, *some_ratings(tmp_path)) == 0
     found = result(tmp_path / "out")
-    cells = [json.loads(line) for line in (tmp_path / "out" / "cells.jsonl").read_text().splitlines()]
+    cells = cells_in(tmp_path / "out")
     chosen = {
         cell["settings"]["method"]: cell["result"]["parameters"]
         for cell in cells
@@ -225,7 +226,7 @@ def test_every_method_trains_on_ratings(tmp_path: Path) -> None:
     assert len(found["rows"]) == sum(models)
     assert all(row["sem"] is not None for row in found["rows"])
     # Every number is the mean over the seeds.
-    cells = map(json.loads, (tmp_path / "out" / "cells.jsonl").read_text(encoding="utf-8").splitlines())
+    cells = cells_in(tmp_path / "out")
     errors = [one["result"]["train_mse"] for one in cells if one["settings"]["method"] == "als"]
     [row] = [row for row in found["rows"] if row["method"] == METHODS["als"].label]
     assert row["train_mse"] == pytest.approx(np.mean(errors))
