@@ -477,6 +477,7 @@ class Experiment:
     by: ClassVar[Sequence[str]]
     headings: ClassVar[Mapping[str, str]] = {}
     toy: ClassVar[str] = ""
+    least_folds: ClassVar[int] = 2
 
     @abstractmethod
     def check(self) -> None:
@@ -541,7 +542,7 @@ class Experiment:
     def __call__(self, run: Run) -> Outcome:
         world = self.launched()
         self.run = replace(run, out=world.first(run.out))
-        options.check_options(vars(self), seeds=0, folds=2)
+        options.check_options(vars(self), seeds=0, folds=self.least_folds)
         self.chosen = chosen_methods(self.known, self.methods, self.method, self.name, self.measured_by)
         self.check()
         hints = get_type_hints(type(self), include_extras=True)

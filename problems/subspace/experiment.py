@@ -330,6 +330,8 @@ class Completion(Experiment):
         Option(min=1, help="Folds of the cross-validation; 1: by what a synthetic case holds out itself."),
     ] = 5
 
+    # One: by what a synthetic case holds out.
+    least_folds: ClassVar = 1
     name: ClassVar = "completion"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict", "train")
