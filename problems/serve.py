@@ -11,8 +11,8 @@ from problems.serving import Searcher, SimilarityIndex, make_server
 from problems.serving.index import ABOUT
 from problems.subspace.completer import CompletionModel
 from problems.subspace.page import ItemSearch
-from rmopt.arrays import load_arrays
 from rmopt.errors import InvalidInputError, StorageError
+from rmopt.files import load_arrays
 
 # What `rmopt fit` calls a model.
 MODEL = "model.npz"

@@ -21,7 +21,7 @@ Files = Annotated[
     Path,
     Argument(
         metavar="FILES",
-        help="A file, or a folder with .svmlight, .npz, .mtx or .csv files, or a folder of texts for each class.",
+        help="A file, or a folder with .svmlight, .npz, .csv or .parquet files, or a folder of texts for each class.",
     ),
 ]
 Features = Annotated[
@@ -77,7 +77,7 @@ def similarity(
 def ranking(
     run: Run,
     files: Annotated[
-        Path, Argument(metavar="FILES", help="A file, or a folder with .svmlight, .npz or .mtx files.")
+        Path, Argument(metavar="FILES", help="A file, or a folder with .svmlight or .npz files.")
     ],
     *,
     n_features: Features = None,

@@ -174,7 +174,7 @@ TABLE = (
         ("witness-of-the-start", 'about["witness"][0], self.begun)', "self.begun, self.begun)"),
     )),
     ("resumption", "rmopt/solvers/checkpoint.py",
-     "test_gossip.py::test_a_shared_checkpoint_keeps_two_generations_and_goes_back_to_the_common_one", (
+     "test_stream_checkpoints.py::test_several_processes_keep_two_generations_and_go_back_to_the_common_one", (
         ("another-run", "    _refuse_another(path, about[\"run\"], run)\n", ""),
         ("generations", "sorted(self._steps())[:-2]", "sorted(self._steps())[:-1]"),
         ("common-generation", "self.world.least(max(self._steps(), default=-1))", "max(self._steps(), default=-1)"),

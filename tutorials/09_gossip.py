@@ -211,7 +211,7 @@ else:
 assert error < 1e-2
 assert identical
 assert np.isclose(manifold.dist(one, halfway), manifold.dist(halfway, other))
-assert result.history[-1]["cost"] < 1e-6 * result.history[0]["cost"]
+assert result.cost < 1e-6 * result.history[0]["cost"]
 assert same < 1e-10
 assert sum(tasks.residual_sum(mean, agent)[0] for agent in range(6)) < 1e-6
 assert errors["Grassmann"] < 0.01 * errors["Euclidean"]

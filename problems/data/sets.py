@@ -16,10 +16,9 @@ from problems.data.bundles import ClassBundle, MultilabelBundle, Ratings, TagBun
 from problems.data.files import read_table
 from problems.data.registry import Source, loader
 from problems.data.tags import numbered, post_core
-from rmopt.arrays import Layout, read_arrays, save_arrays
 from rmopt.core.ambient import Array
 from rmopt.errors import StorageError
-from rmopt.files import reading
+from rmopt.files import Layout, read_arrays, reading, save_arrays
 
 __all__ = [
     "bibtex", "caltech101", "delicious", "digits", "digits_labels", "emotions", "enron", "ml1m", "ml10m_tags",

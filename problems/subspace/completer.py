@@ -17,7 +17,6 @@ from problems.saving import Saved
 from problems.subspace.cost import KnownEntries, columns_of, predictions
 from problems.subspace.pairs import checked_pairs, table_of
 from problems.validation import Estimator, begin, column_of_names, joined_names, positions, seedable
-from rmopt.arrays import Layout
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import (
@@ -33,6 +32,7 @@ from rmopt.core.arguments import (
 )
 from rmopt.core.matrices import sound
 from rmopt.errors import warn
+from rmopt.files import Layout
 from rmopt.solvers.threads import one_blas_thread
 
 # What happens with rows and columns that fit did not see.

@@ -35,7 +35,7 @@ from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.transport import ByProjection
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.solvers.base import Result, Solver, StopRule
-from rmopt.solvers.checkpoint import Saving
+from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.oracle import Oracle
 from rmopt.solvers.premise import held
 from rmopt.solvers.recorder import Recorder
@@ -235,7 +235,7 @@ class PymanoptSolver(Solver):
         *,
         random_state: int | np.random.Generator | None = None,
         recorder: Recorder | None = None,
-        checkpoint: Saving | Path | str | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
         stop: StopRule | None = None,
         first_step: int = 0,
     ) -> Result:

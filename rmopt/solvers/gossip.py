@@ -217,11 +217,6 @@ class Gossip(ScheduledSolver):
     --------
     problems.subspace.gossip : finds step sizes and ρ by itself.
 
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
-
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
