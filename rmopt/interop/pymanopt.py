@@ -53,11 +53,6 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     ----------
     problem : Problem
 
-    See Also
-    --------
-    PymanoptSolver : its optimizers as solvers of rmopt.
-    from_pymanopt : the other way.
-
     Examples
     --------
     >>> import pymanopt, rmopt
@@ -398,25 +393,6 @@ class FromPymanopt(Manifold):
     ------
     InvalidInputError
         For anything else.
-
-    See Also
-    --------
-    from_pymanopt : makes one.
-
-    References
-    ----------
-    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
-
-    Examples
-    --------
-    >>> import numpy as np, pymanopt, rmopt
-    >>> from rmopt.interop.pymanopt import FromPymanopt
-    >>> from rmopt.solvers import LBFGS
-    >>> sphere = FromPymanopt(pymanopt.manifolds.Sphere(3))
-    >>> cost = rmopt.autograd_cost(lambda x: x[0])
-    >>> LBFGS().run(rmopt.Problem(sphere, cost), random_state=0).point.round(4)
-    array([-1.,  0.,  0.])
     """
 
     _inner_product = _as_there("inner_product")
@@ -570,10 +546,6 @@ def from_pymanopt(manifold: Any) -> FromPymanopt:
     ----------
     manifold : pymanopt manifold
         For example ``pymanopt.manifolds.Sphere(5)``.
-
-    See Also
-    --------
-    to_pymanopt : the other way.
 
     Examples
     --------
