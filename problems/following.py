@@ -236,7 +236,8 @@ class _Stream(Solver):
 
     def _once(self, place: tuple[int, int] | None) -> Iterator[tuple[Any, Any]]:
         """Yield the chunks that are left of one pass over them, from a place on."""
-        number, (skip, known) = 0, place or (0, 0)
+        number = 0
+        skip, known = place or (0, 0)
         self.given, self.check = skip, 0
         for number, chunk in enumerate(self.chunks, 1):
             if not isinstance(chunk, tuple | list) or len(chunk) != 2:
@@ -246,7 +247,7 @@ class _Stream(Solver):
             if number > skip:
                 yield chunk[0], chunk[1]
                 continue
-            self.check = _digest(*chunk, self.check)
+            self.check = _digest(chunk[0], chunk[1], self.check)
             if number == skip and self.check != known:
                 raise InvalidInputError(
                     f"the first {number} chunks are not those that were learned before the checkpoint "
