@@ -23,7 +23,7 @@ __all__ = ["data_folder", "load", "read_texts"]
 
 B = TypeVar("B", bound=Bundle)
 
-HOME = "Parameters\n----------\ndata_home : path, optional\n    The folder of the file, see `problems.data.data_folder`."
+HOME = "Parameters\n----------\ndata_home : path, optional\n    The folder of the file, see `data_folder`."
 
 
 def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle, **columns: Any) -> B:  # type: ignore[assignment]
