@@ -503,6 +503,7 @@ class Experiment:
     splitter: ClassVar[Any] = StratifiedKFold
     headings: ClassVar[Mapping[str, str]] = {}
     toy: ClassVar[str] = ""
+    least_folds: ClassVar[int] = 2
 
     @abstractmethod
     def check(self) -> None:
@@ -541,7 +542,19 @@ class Experiment:
 
     @abstractmethod
     def draw(self, rows: Sequence[Row]) -> None:
-        """Write the pictures of the rows that diverged with no seed."""
+        """Write the pictures."""
+
+    def launched(self) -> World:
+        """Return the processes to which models are dealt."""
+        return options.launched()
+
+    def read(self, kind: Any) -> Any:
+        """Return the data, a bundle of a kind."""
+        return options.loaded(self.run, self.data, self.data_home, kind)
+
+    def about(self) -> Settings:
+        """Return what all results depend on, beside data and seeds."""
+        return {"common": {name: getattr(self, name) for name in self.common}}
 
     def choosing(self, one: Settings) -> Settings:
         """Return the settings at which the parameters of a row are chosen; several rows may share them."""
@@ -564,18 +577,28 @@ class Experiment:
         """Return what a row was trained with, for each seed."""
         return [one["parameters"] for one in row.models]
 
+    @property
+    def splits(self) -> str:
+        """How often data are split, in words."""
+        return "its own split" if self.published else f"{self.seeds} random split{'s' * (self.seeds > 1)}"
+
     def __call__(self, run: Run) -> Outcome:
-        world = options.launched()
+        world = self.launched()
         self.run = run = replace(run, out=world.first(run.out))
-        self._check()
-        self.bundle = bundle = options.loaded(run, self.data, self.data_home, self._kind)
-        self.published, self.seeds = options.own_split(run.say, self.data, bundle, self.seeds)
+        options.check_options(vars(self), seeds=0, folds=self.least_folds)
+        self.chosen = chosen_methods(self.known, self.methods, self.method, self.name, self.measured_by)
+        self.check()
+        hints = get_type_hints(type(self), include_extras=True)
+        for name, value in self._options():
+            if get_origin(kind := get_args(hints[name])[0]) is Literal:
+                one_of(f"--{name.replace('_', '-')}", value, get_args(kind))
+        self.bundle = self.read(hints["data"].__metadata__[-1])
+        self.published, self.seeds = options.own_split(run.say, self.data, self.bundle, self.seeds)
         rows = [Row(self.label(one), one) for one in self.settings()]
-        times = "its own split" if self.published else f"{self.seeds} random split{'s' * (self.seeds > 1)}"
-        run.say(f"{bundle.name} ({bundle.source}): {self.header()}; {times}")
+        run.say(self.header())
         comparison = Comparison(
-            run, self.resume, seeds=self.seeds, n_jobs=self.n_jobs, world=world, data=bundle.fingerprint(),
-            published=self.published, common={name: getattr(self, name) for name in self.common},
+            run, self.resume, seeds=self.seeds, n_jobs=self.n_jobs, world=world, data=self.bundle.fingerprint(),
+            published=self.published, **self.about(),
         )  # fmt: skip
         choices: dict[str, list[Settings]] = {}
         for row in rows:
@@ -590,36 +613,26 @@ class Experiment:
         for row in rows:
             row.cells = found[itemgetter(*self.by)(row.settings)]
         if world.rank == 0:
-            self.draw([row for row in rows if row.whole])
+            self.draw(rows)
             for label, group in by_label(rows).items():
                 for row in group:
                     which = f" {row['rank'] or row['features']}" * (len(group) > 1)
                     save_model(run, row.cells[0].get("model"), label + which)
         claims = self.claims(rows)
         return Outcome(
-            data=bundle.name,
+            data=self.bundle.name,
             parameters={name: value for name, value in self._options() if name not in NOT_IN_RESULTS}
             | {"published": self.published, "used": {row.label: self.used(row) for row in rows}},
             rows=[{"method": row.label} | self.row(row) for row in rows],
             headings=self.headings,
             claims=claims,
-            notes=self._notes(rows, claims),
+            notes=self.notes(rows, claims),
         )
 
     def _options(self) -> list[tuple[str, Any]]:
         return [(one.name, getattr(self, one.name)) for one in fields(self) if one.init]
 
-    def _check(self) -> None:
-        hints = get_type_hints(type(self), include_extras=True)
-        for name, value in self._options():
-            if get_origin(kind := get_args(hints[name])[0]) is Literal:
-                one_of(f"--{name.replace('_', '-')}", value, get_args(kind))
-        self._kind = hints["data"].__metadata__[-1]
-        options.check_options(vars(self), seeds=0, folds=2)
-        self.chosen = chosen_methods(self.known, self.methods, self.method, self.name, self.measured_by)
-        self.check()
-
-    def _notes(self, rows: Sequence[Row], claims: Sequence[Claim]) -> list[str]:
+    def notes(self, rows: Sequence[Row], claims: Sequence[Claim]) -> list[str]:
         """Return what stands below the table: the parameters of each row, and why claims fail on toy data."""
         said: dict[str, str] = {}
         for row in rows:

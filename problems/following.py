@@ -21,8 +21,8 @@ from rmopt.core.arguments import shown
 from rmopt.core.points import arrays_of
 from rmopt.core.values import written
 from rmopt.core.world import ONE_PROCESS
-from rmopt.solvers import Checkpoint, SharedCheckpoint, World
-from rmopt.solvers.checkpoint import Saving
+from rmopt.solvers import Checkpoint, World
+from rmopt.solvers.checkpoint import Saver
 from rmopt.solvers.continued import Continued
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import ProgressBar
@@ -62,11 +62,9 @@ def follow(
         raise InvalidInputError(
             f"chunks = {shown(chunks)} must be an iterable of pairs (X, y), such as problems.data.stream(path)."
         )
-    saving: Saving | None = None
+    saving: Saver | None = None
     if model.checkpoint is not None:
-        # Several processes save at the same chunks.
-        alone = world.size == 1
-        saving = Checkpoint(model.checkpoint) if alone else SharedCheckpoint(model.checkpoint, CHUNKS, world)
+        saving = Saver("checkpoint", Checkpoint(model.checkpoint, every_steps=CHUNKS), world)
     run = _Run(model, chunks, saving, seed, about, world)
     with (
         Interrupts(saving is not None and world.size == 1) as interrupts,
@@ -84,7 +82,7 @@ def follow(
             if interrupts.pending is not None:
                 run.save()
                 interrupts.deliver()
-            elif saving is not None and saving.due(run.count, time.monotonic() - run.saved_at):
+            elif saving is not None and saving.due(run.count):
                 run.save()
         if not run.count:
             raise InvalidInputError(
@@ -99,7 +97,7 @@ class _Run:
     """A model that follows a stream, how far it is, and where that is kept."""
 
     def __init__(
-        self, model: Any, chunks: Any, saving: Saving | None, seed: int, about: dict[str, Any], world: World
+        self, model: Any, chunks: Any, saving: Saver | None, seed: int, about: dict[str, Any], world: World
     ) -> None:
         self.model, self.chunks, self.saving, self.seed, self.world = model, chunks, saving, seed, world
         self.count = self.rows = self.given = self.last = 0
@@ -120,7 +118,6 @@ class _Run:
                     "for it."
                 )
             self._resume(saving)
-        self.saved_at = time.monotonic()
 
     def rest(self) -> Iterator[tuple[Any, Any]]:
         """Yield the chunks that are still to be learned, here or in another process."""
@@ -157,7 +154,8 @@ class _Run:
 
     def _once(self, place: Any) -> Iterator[tuple[Any, Any]]:
         """Yield the chunks that are left of one pass over them, from a place on."""
-        number, skip, known = 0, *((place["chunks"], place["last"]) if place else (0, 0))
+        number = 0
+        skip, known = (place["chunks"], place["last"]) if place else (0, 0)
         self.given, self.last = skip, 0
         for number, chunk in enumerate(self.chunks, 1):
             if not isinstance(chunk, tuple | list) or len(chunk) != 2:
@@ -167,7 +165,7 @@ class _Run:
             if number > skip:
                 yield chunk[0], chunk[1]
                 continue
-            self.last = _digest(*chunk, self.last)
+            self.last = _digest(chunk[0], chunk[1], self.last)
             if number == skip and self.last != known:
                 raise InvalidInputError(
                     f"the first {number} chunks are not those that were learned before the checkpoint "
@@ -230,16 +228,10 @@ class _Run:
             "step": model.n_iter_, "chunks": self.count, "rows": self.rows, "seed": self.seed,
             "place": self._where(), "ended": self.ended,
         }  # fmt: skip
-        about = {
-            "run": self.told | {"seed": self.seed},
-            "step": model.n_iter_,
-            "seconds": self.elapsed(),
-            "rows": [row],
-        }
-        self.saving.save(arrays, about)
-        self.saved_at = time.monotonic()
+        run = self.told | {"seed": self.seed}
+        self.saving.save(arrays, run, model.n_iter_, seconds=self.elapsed(), rows=[row])
 
-    def _resume(self, saving: Saving) -> None:
+    def _resume(self, saving: Saver) -> None:
         found = saving.load(self.told | {"seed": saving.seed()})
         if found is None:
             return

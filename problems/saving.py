@@ -9,12 +9,11 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from rmopt.arrays import Layout, conforming, load_arrays, save_arrays
 from rmopt.core import LowRankPoint, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import Check, check_parameters, integer, shown
 from rmopt.errors import InvalidInputError, StorageError
-from rmopt.files import reading
+from rmopt.files import Layout, conforming, load_arrays, reading, save_arrays
 
 T = TypeVar("T")
 Point = LowRankPoint | PSDPoint | np.ndarray

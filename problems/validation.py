@@ -7,7 +7,6 @@ An `Estimator` declares its parameters as ``name: Annotated[type, check] = defau
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from importlib import import_module
 from numbers import Integral, Real
@@ -26,7 +25,6 @@ from rmopt.core.arguments import (
     array,
     bounded,
     check_parameters,
-    instance,
     integer,
     number,
     numbers,
@@ -38,12 +36,12 @@ from rmopt.core.arguments import (
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.errors import InvalidInputError
-from rmopt.solvers.checkpoint import Checkpoint
+from rmopt.solvers.checkpoint import Saver, file_name
 from rmopt.solvers.step_sizes import as_step_size
 
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.
-file_path = optional(instance, (str, os.PathLike), "a path, or None")
+file_path = optional(file_name)
 # Steps: far from where 64 bits end. And what is kept in memory.
 count, kept_count = bounded(integer, 1, 10**15), bounded(integer, 1, 10**9)
 
@@ -73,7 +71,7 @@ def begin(estimator: Any) -> int:
     """Hold the parameters of an estimator to what it declares; return the seed of its run."""
     check_parameters(estimator, getattr(estimator, "_parameters", {}))
     path, random_state = (getattr(estimator, name, None) for name in ("checkpoint", "random_state"))
-    if random_state is None and path is not None and (seed := Checkpoint(path).seed()) is not None:
+    if random_state is None and path is not None and (seed := Saver("checkpoint", path).seed()) is not None:
         return seed  # of a run that is there, and goes on
     return seed_of(random_state)
 

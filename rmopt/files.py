@@ -1,16 +1,21 @@
-"""Files that are either whole or absent: written beside the target, then renamed."""
+"""Files that are whole or absent, and archives of arrays: written beside the target and renamed, without pickle."""
 
 import json
 import os
-import tempfile
+import secrets
+import stat
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import escape
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from rmopt.errors import StorageError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 try:
     import fcntl
@@ -19,6 +24,15 @@ except ImportError:  # pragma: no cover (Windows has no such locks)
 
 TEMPORARY = ".rmopt"
 DOTS_PER_INCH = 150
+# The layout of archives.
+FORMAT = 1
+# What an archive may unpack to, in bytes: so much, or so many times its own size, but never more than the last.
+SMALL, RATIO, LARGEST = 2**26, 100, 2**34
+
+# The arrays of an archive: for each its type (float, numpy's float32, int, uint64, bool or str) and its shape. A size
+# that is a name is the same in all shapes; None is any size, or any shape. Numbers are converted; floats are finite.
+Layout = Mapping[str, tuple[type, tuple[int | str | None, ...] | None]]
+_KINDS = {"float": "fiub", "float32": "f", "int": "iu", "uint64": "u", "bool": "biu", "str": "U"}
 
 
 def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
@@ -28,20 +42,19 @@ def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> 
     file keeps its permissions. Raises `StorageError` when the disk is full or the folder is not writable; the old
     file is untouched.
     """
-    path = Path(os.path.realpath(path))
     temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(path.parent, path.name)
-        handle, temporary = _locked_file(path)
-        with os.fdopen(handle, "wb") as stream:
+        target = Path(os.path.realpath(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(target.parent, target.name)
+        stream, temporary = _locked_file(target)
+        with stream:
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
-            # The mask is only told while it is set.
-            os.umask(mask := os.umask(0))
-            temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
-            temporary.replace(path)
+            if target.exists():
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            temporary.replace(target)
     except OSError as error:
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; what was saved before is untouched. "
@@ -52,16 +65,16 @@ def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> 
             temporary.unlink(missing_ok=True)
 
 
-def _locked_file(path: Path) -> tuple[int, Path]:
-    """Open a file beside `path` that `remove_abandoned` leaves alone while this process lives."""
+def _locked_file(path: Path) -> tuple[IO[bytes], Path]:
+    """Open a new file beside `path` that `remove_abandoned` leaves alone while this process lives."""
     while True:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=TEMPORARY)
-        if fcntl is not None:
-            with suppress(OSError):  # file systems without locks; there nothing is removed either
-                fcntl.flock(handle, fcntl.LOCK_EX)
-        if Path(name).exists():
-            return handle, Path(name)
-        os.close(handle)  # removed before the lock was there
+        new = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
+        stream = new.open("xb")
+        with suppress(OSError, AttributeError):  # where there are no locks nothing is removed either
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        if new.exists():
+            return stream, new
+        stream.close()  # removed before the lock was there
 
 
 def remove_abandoned(folder: Path, name: str = "*") -> None:
@@ -99,10 +112,7 @@ def write_json(path: Path | str, content: Mapping[str, Any]) -> None:
 
 
 def draw(path: Path, size: tuple[float, float], fill: Callable[..., None], *arguments: Any) -> None:
-    """Save the picture that ``fill(figure, *arguments)`` draws into an empty figure of a size in inches.
-
-    No display is needed, and an older file is replaced as a whole.
-    """
+    """Save the picture that ``fill(figure, *arguments)`` draws into an empty figure of a size in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size)
@@ -111,10 +121,7 @@ def draw(path: Path, size: tuple[float, float], fill: Callable[..., None], *argu
 
 
 def set_aside(path: Path) -> Path | None:
-    """Rename a folder, or a file that is not empty, to the first of ``NAME.before``, ``NAME.before-2``, … not there.
-
-    Returns the new path, or None where there was nothing to rename.
-    """
+    """Rename a folder, or a file that is not empty, to ``NAME.before`` or ``NAME.before-2``, …; return that path."""
     if not path.exists() or (path.is_file() and not path.stat().st_size):
         return None
     names = (f"{path.name}.before{f'-{number}' * (number > 1)}" for number in count(1))
@@ -140,3 +147,104 @@ def reading(path: Path | str, told: type[Exception] = StorageError) -> Iterator[
         raise StorageError(
             f"{path} is damaged, or not a file that rmopt can read ({why}); repair, replace or remove it."
         ) from error
+
+
+def save_arrays(path: Path | str, arrays: Mapping[str, "np.ndarray"], about: Mapping[str, Any]) -> None:
+    """Write named arrays and a JSON-able description into one ``.npz`` file, atomically."""
+    import numpy as np
+
+    described = json.dumps({"format": FORMAT, **about}).encode()
+
+    def write(stream: IO[bytes]) -> None:
+        with zipfile.ZipFile(stream, "w") as archive:
+            for name, array in {**arrays, "about": np.frombuffer(described, np.uint8)}.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+
+    write_atomically(path, write)
+
+
+def load_arrays(path: Path | str) -> tuple[dict[str, "np.ndarray"], dict[str, Any]]:
+    """Read what `save_arrays` wrote, the arrays and the description; `StorageError` for anything else."""
+    arrays = read_arrays(path)
+    with reading(path):
+        about = json.loads(arrays.pop("about").tobytes()) if "about" in arrays else None
+        if not isinstance(about, dict):
+            raise ValueError("it has no description of itself")
+        if (version := about.pop("format", FORMAT)) != FORMAT:
+            raise StorageError(
+                f"{path} has the format {version}, and this version of rmopt reads {FORMAT}; install a newer rmopt."
+            )
+    return arrays, about
+
+
+def read_arrays(path: Path | str, *layouts: Layout) -> dict[str, "np.ndarray"]:
+    """Read arrays from an ``.npz`` file of any origin.
+
+    What is read is the first of the layouts of which the file has all arrays; it may hold others too. All without a
+    layout. Raises `StorageError` when the file is missing or damaged, lacks an array, has one of another type or
+    shape, or when the arrays would have more than 64 MiB in memory, or a hundred times the size of the file where
+    that is more, or 16 GiB.
+    """
+    import numpy as np
+
+    with reading(path):
+        told = Path(path).stat()
+        if not stat.S_ISREG(told.st_mode):
+            raise ValueError("it is no regular file")
+        with zipfile.ZipFile(path) as archive:
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            layout = next((one for one in layouts if one.keys() <= members.keys()), None)
+            if layouts and layout is None:
+                lacks = min((one.keys() - members.keys() for one in layouts), key=len)
+                raise ValueError(f"it has no {', '.join(sorted(lacks))}")
+            arrays, wanted = {}, {name: members[name] for name in layout or members}
+            needed = sum(member.file_size for member in wanted.values())
+            allowed = min(max(SMALL, RATIO * told.st_size), LARGEST)
+            if needed > allowed:
+                raise ValueError(
+                    f"{told.st_size:,} bytes would unpack to {needed:,}, and {allowed:,} are allowed"
+                )
+            for name, member in wanted.items():
+                # Others than numpy's may ask for any memory to unpack.
+                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise ValueError(f"{name} is compressed in a way that numpy does not write")
+                with archive.open(member) as stream:
+                    array = np.lib.format.read_array(stream, allow_pickle=False)
+                if array.dtype.kind not in "biufcU":
+                    raise ValueError(f"{name} holds {array.dtype}, and numbers and text alone are read")
+                # Loops count on bytes that are 0 or 1, and on the order of bytes of this machine.
+                if array.dtype.kind == "b":
+                    array = array.view(np.uint8) != 0
+                arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
+        return arrays if layout is None else conforming(arrays, layout)
+
+
+def conforming(arrays: Mapping[str, "np.ndarray"], layout: Layout, **sizes: int) -> dict[str, "np.ndarray"]:
+    """Return arrays in the types that a layout names, or refuse types, shapes or values; sides may be known."""
+    import numpy as np
+
+    found = {}
+    for name, (wanted, shape) in layout.items():
+        array = arrays[name]
+        if wanted is str and array.dtype == np.uint8 and array.ndim == 1:
+            array = np.array(array.tobytes().decode().split("\n"))  # lines, each as long as it is
+        if array.dtype.kind not in _KINDS[wanted.__name__]:
+            raise ValueError(f"{name} holds {array.dtype} numbers or text, and must hold {wanted.__name__}")
+        shape = array.shape if shape is None else shape
+        known = [sizes.get(side, side) if isinstance(side, str) else side for side in shape]
+        if len(known) != array.ndim or any(
+            isinstance(side, int) and side != n for side, n in zip(known, array.shape, strict=True)
+        ):
+            raise ValueError(f"{name} has shape {array.shape}, and must have ({', '.join(map(str, known))})")
+        sizes |= {side: n for side, n in zip(shape, array.shape, strict=True) if isinstance(side, str)}
+        if wanted in (float, np.float32) and not np.isfinite(array).all():
+            raise ValueError(f"{name} holds NaN or infinity")
+        if (
+            wanted in (int, bool)
+            and array.size
+            and array.max() > (1 if wanted is bool else np.iinfo(int).max)
+        ):
+            raise ValueError(f"{name} holds numbers above {1 if wanted is bool else 2**63 - 1}")
+        found[name] = array if wanted is str else array.astype(wanted, copy=False)
+    return found

@@ -142,7 +142,7 @@ TABLE = (
          "np.sort(truth * -weights, axis=1)",
          "np.sort(np.broadcast_to(-weights, truth.shape), axis=1)"),
     )),
-    ("measure", "problems/coembedding/methods.py",
+    ("measure", "problems/coembedding/experiment.py",
      "test_multilabel_baselines.py::test_measures_by_hand", (
         ("hamming", "1.0 - float(hamming_loss", "float(hamming_loss"),
         ("micro-f1", 'average="micro"', 'average="samples"'),
@@ -156,7 +156,7 @@ TABLE = (
      "test_factor_completion.py::test_held_out_bundles_are_scored_by_their_names", (
         ("rmse", "np.sqrt(np.mean((gaps / unit) ** 2))", "np.mean(np.abs(gaps / unit))"),
     )),
-    ("measure", "problems/subspace/methods.py",
+    ("measure", "problems/subspace/shares.py",
      "test_subspace.py::test_synthetic_entries_are_those_of_a_matrix_of_the_rank_wanted", (
         ("rmse-of-agents", "return float(np.sqrt(total / count))", "return float(total / count)"),
     )),
@@ -174,7 +174,7 @@ TABLE = (
         ("witness-of-the-start", 'about["witness"][0], self.begun)', "self.begun, self.begun)"),
     )),
     ("resumption", "rmopt/solvers/checkpoint.py",
-     "test_gossip.py::test_a_shared_checkpoint_keeps_two_generations_and_goes_back_to_the_common_one", (
+     "test_stream_checkpoints.py::test_several_processes_keep_two_generations_and_go_back_to_the_common_one", (
         ("another-run", "    _refuse_another(path, about[\"run\"], run)\n", ""),
         ("generations", "sorted(self._steps())[:-2]", "sorted(self._steps())[:-1]"),
         ("common-generation", "self.world.least(max(self._steps(), default=-1))", "max(self._steps(), default=-1)"),

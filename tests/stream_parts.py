@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.io import mmwrite
 from sklearn.datasets import dump_svmlight_file
 
 from problems.data import stream
 
-FORMATS = ("svmlight", "gz", "npz", "csv", "mtx", "texts", "labels")
+FORMATS = ("svmlight", "gz", "npz", "csv", "texts", "labels")
 
 
 def write_folder(
@@ -63,13 +62,6 @@ def formatted(kind: str, tmp_path: Path, data: tuple[np.ndarray, np.ndarray]) ->
                 tmp_path / "tables" / f"{path.stem}.csv", table, "%.17g", ",", header=head, comments=""
             )
         return tmp_path / "tables", {}
-    if kind == "mtx":
-        for path in sorted(folder.iterdir()):
-            [(rows, labels)] = stream(path, n_features=64)
-            mmwrite(path.with_suffix(".mtx"), rows, precision=17, symmetry="general")
-            path.with_suffix(".labels").write_text("\n".join(map(str, labels)))
-            path.unlink()
-        return folder, {}
     if kind == "labels":
         for number, path in enumerate(sorted(folder.iterdir())):
             lines = path.read_text().splitlines()

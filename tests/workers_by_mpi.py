@@ -14,7 +14,7 @@ import numpy as np
 from rmopt import Problem
 from rmopt.costs import BilinearSum
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers import SGD, MPIWorld, OneProcess, Parallel, Shards, SharedCheckpoint
+from rmopt.solvers import SGD, Checkpoint, MPIWorld, OneProcess, Parallel, Shards
 
 WORKERS, STEPS = 8, 24_000
 
@@ -29,7 +29,7 @@ def learned(steps: int, world: Any = None, path: Path | None = None) -> Any:
         costs[worker] = BilinearSum(left, right, targets=targets)
     problem = Problem(FixedRankEmbedded(20, 20, 2), Shards(costs))
     solver = Parallel(SGD(0.01, max_iter=steps), WORKERS, every=500, outer_step=1.5, world=world)
-    saving = None if path is None else SharedCheckpoint(path, 100, world)
+    saving = None if path is None else Checkpoint(path, every_steps=100)
     return solver.run(problem, random_state=0, checkpoint=saving)
 
 

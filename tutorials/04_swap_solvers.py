@@ -182,7 +182,7 @@ for name, solver in solvers.items():
     recorder = Recorder({"calls": lambda point: cost.calls})
     results[name] = result = solver.run(harder, start, recorder=recorder)
     rows[name] = result.history
-    gap = result.history[-1]["cost"] - minimum.history[-1]["cost"]
+    gap = result.cost - minimum.cost
     print(
         f"{name:27}{result.steps:4} steps {cost.calls:4} calls  gap {gap:8.1e}  {result.stopped_by}"
     )
@@ -194,7 +194,7 @@ for name, solver in solvers.items():
 
 from problems.palette import COLOURS
 
-lowest = minimum.history[-1]["cost"]
+lowest = minimum.cost
 looks = zip(
     solvers,
     [COLOURS[i] for i in (5, 0, 2, 2, 1, 1, 3, 3, 4, 6)],
@@ -279,7 +279,7 @@ for name in ("SGD over samples", "coordinate descent"):
 assert "HasBlocks" in refused
 for name, result in results.items():
     assert result.converged, name
-    assert abs(result.history[-1]["cost"] - lowest) < 1e-8, name
+    assert abs(result.cost - lowest) < 1e-8, name
 chain = np.abs(truth) > 0
 assert np.abs(minimum.point[~chain]).max() < 0.1 < np.abs(minimum.point[chain]).min()
 assert early.steps < results["gradient, Barzilai–Borwein"].steps

@@ -9,38 +9,20 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, replace
-from itertools import chain, islice
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 
-from problems.data.files import (
-    OPENERS,
-    lines_of,
-    matrix_market,
-    named,
-    opened,
-    read_all,
-    read_file,
-    suffix_of,
-    svmlight_rows,
-    text_files,
-    text_frames,
-    text_lines,
-    without_mark,
-    xmc_width,
-)  # fmt: skip
+from problems.data import files as reader
 from problems.data.tables import MEANT, Table, names_in, numbers_in, plain
-from rmopt.arrays import save_arrays
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, optional, shown
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.errors import InvalidInputError, StorageError
-from rmopt.files import reading
+from rmopt.files import reading, save_arrays
 
 Chunk = tuple[Any, Any]
 
@@ -49,18 +31,7 @@ ROWS, TEXTS, MOST_FEATURES = 4096, 256, 2**31 - 1
 # Features to which texts are hashed, unless it is said: 4 MB of a model for each of its rank.
 HASHED = 2**18
 SVMLIGHT = (".svmlight", ".svm", ".libsvm")
-SUFFIXES = (*SVMLIGHT, ".csv", ".tsv", ".npz", ".mtx", ".parquet")
-
-
-@dataclass(frozen=True)
-class Format:
-    """What must be said of files before they are read: the arguments of `stream`."""
-
-    n_features: int | None = None
-    zero_based: bool = True
-    multilabel: bool = False
-    vectorizer: Any = None
-    encoding: str = "utf-8"
+SUFFIXES = (*SVMLIGHT, ".csv", ".tsv", ".npz", ".parquet")
 
 
 @dataclass
@@ -92,75 +63,133 @@ class Rows:
 
     def form(self) -> tuple[Any, ...]:
         """Return what must be the same in all files of a stream."""
-        kind = "sparse" if sp.issparse(self.X) else "dense"
-        return (
-            kind,
-            self.X.shape[1],
-            self.names,
-            self.label_names,
-            "text" if self.y.dtype.kind == "U" else "numbers",
-        )
+        kind, text = "sparse" if sp.issparse(self.X) else "dense", self.y.dtype.kind == "U"
+        labels = f"labels that are {'text' if text else 'numbers'}"
+        return f"{kind} rows of {self.X.shape[1]} features", labels, self.names, self.label_names
 
 
-class ChunkStream:
-    """Chunks (X, y) of files, again and again in the same order; see `stream`, which makes it.
+@dataclass(eq=False, repr=False)
+class stream:  # noqa: N801
+    """Return an iterator over chunks (X, y) of a file or a folder, of which few are in memory at a time.
 
-    Attributes
+    The next chunks are read by a thread while one is learned. The place of a run in a stream is the number of its
+    chunks: `fit_stream` of the estimators goes on from it where a run was killed.
+
+    Parameters
     ----------
-    n_rows : int
-        Rows given so far.
-    share : float
-        How much of all passes was given so far, from 0 to 1, as far as the sizes of whole files say.
-    feature_names : tuple of str or None
-        Of the chunk that was given last, where its file names them.
+    path : path
+        A file, or a folder with files in alphabetical order: ``.svmlight``, ``.svm`` or ``.libsvm``; ``.csv`` or
+        ``.tsv`` with a first line of names, of which one is ``label``, ``class``, ``target`` or ``y`` and one may be
+        ``text``; ``.npz`` with X, or its CSR parts X_data, X_indices, X_indptr and X_shape, and y, or indicators Y or
+        their parts; ``.parquet``. Text may be compressed (``.gz``, ``.bz2``, ``.xz``); the last two are read whole,
+        so have many files of them. Or a folder whose subfolders hold the texts of a class.
+    n_features : int, optional
+        Needed for svmlight files, which do not say it. Texts are hashed to so many, 262,144 unless given.
+    batch_size : int
+        Rows of a chunk. The last one of a pass has half to one and a half times as many.
+    n_epochs : int
+        Passes over the files.
+    shuffle_buffer : int
+        So many rows are in memory at a time and put in random order, and so are the files; 0: rows come as they lie.
+        Texts in folders come in random order always, since their folders are sorted by class.
+    random_state : int, RandomState or None
+        Of the order. With None it is another each time, and a run over it cannot be taken up.
+    multilabel : bool
+        Whether a row has several labels, as in ``0,17,4 index:value …``: numbers of columns of indicators, from 0, of
+        which there are as many as the largest seen so far asks for.
+    zero_based : bool
+        Whether features of svmlight files count from 0, or from 1.
+    vectorizer : object, optional
+        A vectorizer of scikit-learn for texts, fitted where it needs to be; a ``HashingVectorizer`` unless given.
+    encoding : str
+        Of text.
+    read_ahead : int
+        Chunks that may wait in memory, beside the one that is read and the one that is used.
+
+    Raises
+    ------
+    InvalidInputError
+        For arguments out of range, and files that are of no use; of those that are found while reading, the message
+        names the file and the line.
+    StorageError
+        When a file cannot be read.
 
     See Also
     --------
-    stream : makes it.
+    load : data that memory holds.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from problems.data import stream
+    >>> from sklearn.datasets import dump_svmlight_file, load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for part in range(3):
+    ...         rows = slice(50 * part, 50 * part + 50)
+    ...         dump_svmlight_file(X[rows], y[rows], str(Path(folder) / f"{part}.svmlight"))
+    ...     chunks = stream(folder, n_features=4, batch_size=60)
+    ...     print([X.shape[0] for X, y in chunks])
+    [60, 60, 30]
     """
 
-    def __init__(
-        self,
-        path: Path | str,
-        batch_size: int,
-        n_epochs: int,
-        shuffle_buffer: int,
-        read_ahead: int,
-        how: Format,
-        seed: int,
-    ) -> None:
-        self.path, self._how, self._seed = Path(path), how, seed
-        self._batch_size, self._n_epochs, self._read_ahead = batch_size, n_epochs, read_ahead
-        self._shuffled = shuffle_buffer > 0
+    path: Any
+    _: KW_ONLY
+    n_features: int | None = None
+    batch_size: int = 10_000
+    n_epochs: int = 1
+    shuffle_buffer: int = 0
+    random_state: Any = 0
+    multilabel: bool = False
+    zero_based: bool = True
+    vectorizer: Any = None
+    encoding: str = "utf-8"
+    read_ahead: int = 1
+    n_rows: int = field(default=0, init=False)
+    share: float = field(default=0.0, init=False)
+    feature_names: tuple[str, ...] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.path = Path(instance("path", self.path, (str, os.PathLike), "the path of a file or a folder"))
+        optional(integer, 1, MOST_FEATURES)("n_features", self.n_features)
+        for name, least in {"batch_size": 1, "n_epochs": 1, "shuffle_buffer": 0, "read_ahead": 1}.items():
+            integer(name, getattr(self, name), least)
+        flag("multilabel", self.multilabel)
+        reader.without_mark(
+            instance("encoding", self.encoding, str, "the name of an encoding, such as latin-1")
+        )
+        self._seed = seed_of(self.random_state)
         # A buffer is some whole chunks.
-        self._buffer = batch_size * max(1, round(shuffle_buffer / batch_size))
+        self._buffer = self.batch_size * max(1, round(self.shuffle_buffer / self.batch_size))
         self._files, self._texts = files_of(self.path)
-        without_mark(how.encoding)
-        if not how.zero_based and not any(suffix_of(file) in SVMLIGHT for file in self._files):
+        lines = [file for file in self._files if reader.suffix_of(file) in SVMLIGHT]
+        if not flag("zero_based", self.zero_based) and not lines:
             raise InvalidInputError(
-                f"zero_based=False (--one-based) is for svmlight files, and {path} has none; leave it out."
+                f"zero_based=False (--one-based) is for svmlight files, and {self.path} has none; leave it out."
             )
-        if how.vectorizer is None:
+        if self.vectorizer is None:
             from sklearn.feature_extraction.text import HashingVectorizer
 
-            width = HASHED if how.n_features is None else how.n_features
-            self._how = replace(how, vectorizer=HashingVectorizer(n_features=width))
-        self.feature_names: tuple[str, ...] | None = None
-        self.n_rows, self.share = 0, 0.0
+            self.vectorizer = HashingVectorizer(n_features=self.n_features or HASHED)
+        elif not hasattr(self.vectorizer, "transform"):
+            raise InvalidInputError(
+                f"vectorizer = {shown(self.vectorizer)} must have transform, as a HashingVectorizer."
+            )
 
     def __repr__(self) -> str:
-        return f"stream({str(self.path)!r}, batch_size={self._batch_size})"
+        return f"stream({str(self.path)!r}, batch_size={self.batch_size})"
 
     def __iter__(self) -> Iterator[Chunk]:
         self.n_rows, self.share = 0, 0.0
-        for rows, share in _ahead(self._chunks(), self._read_ahead):
+        for rows, share in _ahead(self._chunks(), self.read_ahead):
             self.n_rows += len(rows)
             self.share, self.feature_names = share, rows.names
             if rows.label_names is not None:
                 rows.y.columns = rows.label_names  # as a frame has them
             yield rows.X, rows.y
 
-    def dealt(self, number: int, count: int) -> ChunkStream:
+    def dealt(self, number: int, count: int) -> stream:
         """Return the stream of one process of several: every so manieth file, beginning with that of its number.
 
         Raises
@@ -190,7 +219,7 @@ class ChunkStream:
         if folder.exists() and any(folder.iterdir()):
             raise InvalidInputError(f"the folder {folder} is not empty; choose another one.")
         once = copy(self)
-        once._n_epochs = 1
+        once.n_epochs = 1
         for number, (X, y) in enumerate(once):
             names = {"feature_names": once.feature_names, "label_names": getattr(y, "columns", None)}
             parts = {**_parts("X", X), **_parts("Y" if sp.issparse(y) else "y", y)}
@@ -205,21 +234,19 @@ class ChunkStream:
     def _chunks(self) -> Iterator[tuple[Rows, float]]:
         """Yield all chunks, and the share of all passes that is read with each."""
         n_labels = 0
-        for epoch in range(self._n_epochs):
+        for epoch in range(self.n_epochs):
             for number, (rows, share) in enumerate(self._buffers(epoch)):
-                if self._shuffled:
+                if self.shuffle_buffer:
                     rng = generator(self._seed, Stream.ORDER, epoch, 1 + number)
                     rows = rows.part(rng.permutation(len(rows)))
                 if sp.issparse(rows.y):
                     n_labels = max(n_labels, rows.n_labels, int(rows.y.indices.max(initial=-1)) + 1)
                     rows.y = _widened(rows.y, n_labels)
-                count = max(1, round(len(rows) / self._batch_size))
-                ends = [*range(self._batch_size, count * self._batch_size, self._batch_size), len(rows)]
+                count = max(1, round(len(rows) / self.batch_size))
+                ends = [*range(self.batch_size, count * self.batch_size, self.batch_size), len(rows)]
                 for begin, end in zip([0, *ends], ends, strict=False):
-                    yield (
-                        rows.part(slice(begin, end)) if count > 1 else rows,
-                        (epoch + share) / self._n_epochs,
-                    )
+                    chunk = rows.part(slice(begin, end)) if count > 1 else rows
+                    yield chunk, (epoch + share) / self.n_epochs
 
     def _buffers(self, epoch: int) -> Iterator[tuple[Rows, float]]:
         """Yield the buffers of a pass, the last of which is up to half a chunk larger; and the share of the pass."""
@@ -227,19 +254,17 @@ class ChunkStream:
         count, known = 0, None
         for file, rows, share in self._read(epoch):
             known = known or rows.form()
-            for what, found, before in zip(
-                ("", " features", "", "", " labels"), rows.form(), known, strict=True
-            ):
-                if found != before:
-                    raise InvalidInputError(
-                        f"{file} holds {shown(found)}{what}, and rows before it {shown(before)}{what}; bring all "
-                        "files into one form: as many features, under the same names in one order, dense or sparse, "
-                        "with labels that are all text or all whole numbers."
-                    )
+            if differ := [pair for pair in zip(rows.form(), known, strict=True) if pair[0] != pair[1]]:
+                found, before = map(str, differ[0])
+                raise InvalidInputError(
+                    f"{file} holds {found}, and rows before it {before}; bring all files into one form: as many "
+                    "features, under the same names in one order, dense or sparse, with labels that are all text or "
+                    "all whole numbers."
+                )
             for begin in range(0, len(rows), self._buffer):
                 waiting.append(rows.part(slice(begin, begin + self._buffer)))
                 count += len(waiting[-1])
-                while count >= self._buffer + -(-self._batch_size // 2):
+                while count >= self._buffer + -(-self.batch_size // 2):
                     whole = _joined(waiting)
                     yield whole.part(slice(self._buffer)), share
                     waiting, count = [whole.part(slice(self._buffer, None))], count - self._buffer
@@ -249,283 +274,105 @@ class ChunkStream:
     def _read(self, epoch: int) -> Iterator[tuple[Path, Rows, float]]:
         """Yield the rows of the files in the order of a pass, with their file and the share that is read then."""
         files = self._files
-        if self._shuffled or self._texts:
+        if self.shuffle_buffer or self._texts:
             order = generator(self._seed, Stream.ORDER, epoch).permutation(len(files))
             files = [files[number] for number in order]
-        if self._texts:
-            for first in range(0, len(files), TEXTS):
-                some = files[first : first + TEXTS]
-                X = self._hashed(read_all(some, self._how.encoding))
-                y = np.array([path.parent.name for path in some])
-                yield some[0], Rows(X, y), (first + len(some)) / len(files)
-            return
-        ends = np.cumsum([file.stat().st_size for file in files], dtype=float)
-        for file, end in zip(files, ends / ends[-1], strict=True):
+        parts = [files[first : first + TEXTS] for first in range(0, len(files), TEXTS if self._texts else 1)]
+        ends = np.cumsum([sum(file.stat().st_size for file in part) for part in parts], dtype=float)
+        for part, end in zip(parts, ends / max(ends[-1], 1.0), strict=True):
             empty = True
-            with reading(file, InvalidInputError):
-                for rows in self._rows_of(file):
-                    self._check_width(file, rows)
-                    empty = False
-                    yield file, rows, float(end)
+            with reading(part[0], InvalidInputError):
+                for table in self._tables(part):
+                    if not len(table.frame):
+                        continue
+                    rows, empty = self._rows(part[0], table), False
+                    if not self._texts and self.n_features not in (None, rows.X.shape[1]):
+                        raise InvalidInputError(
+                            f"{part[0]} has {rows.X.shape[1]} features, and n_features = {self.n_features}; all "
+                            "files of a stream must have as many."
+                        )
+                    yield part[0], rows, float(end)
             if empty:
-                raise InvalidInputError(f"{file} holds no rows; remove it from the folder.")
+                raise InvalidInputError(f"{part[0]} holds no rows; remove it from the folder.")
 
-    def _rows_of(self, path: Path) -> Iterator[Rows]:
-        """Yield the rows of a file, of a text in parts."""
-        suffix = suffix_of(path)
-        if suffix in SVMLIGHT:
-            yield from self._svmlight(path)
-        elif suffix == ".mtx":
-            yield self._mtx(path)
+    def _tables(self, part: list[Path]) -> Iterator[Table]:
+        """Yield what is in a file, of lines and columns of text in parts; or the texts of some files."""
+        path, suffix = part[0], reader.suffix_of(part[0])
+        if self._texts:
+            columns = {
+                "text": reader.read_all(part, self.encoding),
+                "label": [file.parent.name for file in part],
+            }
+            yield reader.read_frame(columns)
+        elif suffix in SVMLIGHT:
+            with reader.opened(path) as lines:
+                yield from reader.svmlight_tables(
+                    path, lines, ROWS, self.n_features, self.zero_based, self.multilabel
+                )
         elif suffix in (".csv", ".tsv"):
             names: list[str] = []
-            for frame, separator in text_frames(path, self._how.encoding, ROWS):
+            for frame, separator in reader.text_frames(path, self.encoding, ROWS):
                 if not names:
                     names, frame = [str(name).strip() for name in frame.iloc[0]], frame.iloc[1:]
                 frame.index = frame.index - 1
-                table = named(Table(path.name, str(path), frame, semicolons=separator == ";"), names)
-                if len(frame):
-                    yield self._of_table(path, table)
+                yield reader.named(Table(path.name, str(path), frame, semicolons=separator == ";"), names)
         else:
-            yield self._of_table(path, read_file(path))
+            yield reader.read_file(path)
 
-    def _of_table(self, path: Path, table: Table) -> Rows:
+    def _rows(self, path: Path, table: Table) -> Rows:
         """Return the features and labels of a table, of texts those of their words."""
-        roles = {
-            role: [name for name in table.frame if MEANT.get(plain(name)) == role]
-            for role in ("label", "text")
-        }
-        held_out = [name for name in table.frame if MEANT.get(plain(name)) == "test"]
-        if self._how.multilabel and table.Y is None:
+        found: dict[str, list[str]] = {"label": [], "text": [], "test": []}
+        for name in table.frame:
+            found.get(MEANT.get(plain(name), ""), []).append(name)
+        if found["test"]:
             raise InvalidInputError(
-                f"{path} has no indicators Y of several labels; write them into .svmlight or .npz files."
+                f"{path} has the column {found['test'][0]}, which may say what is held out, and a stream learns all "
+                "rows; leave it out."
             )
-        if not self._how.multilabel and len(roles["label"]) != 1:
-            raise InvalidInputError(
-                f"{path} must name one column of labels, such as label or y; it has {len(roles['label'])}: "
-                f"{table.listed()}."
-            )
-        if held_out:
-            raise InvalidInputError(
-                f"{path} has the column {held_out[0]}, which may say what is held out, and a stream learns all rows; "
-                "leave it out."
-            )
-        if self._how.multilabel:
-            X, Y = table.X, sp.csr_array(table.Y, dtype=float)
+        about = table.names.get("feature_names"), table.names.get("label_names")
+        if self.multilabel:
+            if table.Y is None:
+                raise InvalidInputError(
+                    f"{path} has no indicators Y of several labels; write them into .svmlight or .npz files."
+                )
+            Y = sp.csr_array(table.Y, dtype=float)
             Y.sum_duplicates()
             Y.eliminate_zeros()
             if (Y.data != 1).any():
                 raise InvalidInputError(f"Y in {path} must hold ones and zeros; repair it.")
-            return Rows(X, Y, table.names.get("feature_names"), table.names.get("label_names"), Y.shape[1])
-        known, numbers = names_in(table, roles["label"][0])
+            return Rows(table.X, Y, *about, Y.shape[1] * (reader.suffix_of(path) not in SVMLIGHT))
+        if len(found["label"]) != 1:
+            raise InvalidInputError(
+                f"{path} must name one column of labels, such as label or y; it has {len(found['label'])}: "
+                f"{table.listed()}. Where rows have several, say multilabel=True (rmopt fit ranking)."
+            )
+        known, numbers = names_in(table, found["label"][0])
         if table.X is not None:
-            return Rows(table.X, known[numbers], table.names.get("feature_names"))
-        if roles["text"] and table.numbers(roles["text"][0])[0] is None:
-            return Rows(self._hashed(table.words(roles["text"][0])), known[numbers])
-        features = [name for name in table.frame if name not in roles["label"]]
+            return Rows(table.X, known[numbers], about[0])
+        if found["text"] and table.numbers(found["text"][0])[0] is None:
+            X = sp.csr_array(self.vectorizer.transform(table.words(found["text"][0])), dtype=np.float64)
+            return Rows(X, known[numbers])
+        features = [name for name in table.frame if name not in found["label"]]
         if not features:
             raise InvalidInputError(f"{path} has no columns of features.")
         return Rows(numbers_in(table, features, "repair these rows"), known[numbers], tuple(features))
 
-    def _svmlight(self, path: Path) -> Iterator[Rows]:
-        with opened(path) as stream:
-            lines, first = lines_of(path, stream), 1
-            head = next(lines, b"")
-            width = xmc_width(head)
-            lines = lines if width is not None else chain([head], lines)
-            width = width if self._how.n_features is None else self._how.n_features
-            if width is None:
-                raise InvalidInputError(
-                    f"{path} does not say how many features there are; say n_features (--n-features), for example "
-                    "1048576."
-                )
-            while some := list(islice(lines, ROWS)):
-                X, labels = svmlight_rows(path, some, first, width, self._how.zero_based)
-                first += len(some)
-                if labels:
-                    yield Rows(X, self._labels(path, labels))
-
-    def _mtx(self, path: Path) -> Rows:
-        """Return a matrix in coordinate format; NAME.labels has a line for each row."""
-        [beside] = beside_it(path)
-        with text_lines(path) as lines:
-            shape, row, column, values = matrix_market(lines)
-        X = sp.csr_array(sp.coo_array((values, (row, column)), shape=shape))
-        with reading(beside, InvalidInputError):
-            [text] = read_all([beside], self._how.encoding)
-        words = text.split("\n")
-        words = [word.strip() for word in (words[:-1] if words[-1] == "" else words)]
-        if len(words) != shape[0] or ("" in words and not self._how.multilabel):
-            raise InvalidInputError(
-                f"{beside} must have a line with a label for each of the {shape[0]} rows of {path}, and has "
-                f"{len(words) - words.count('')} labels in {len(words)} lines."
-            )
-        if self._how.multilabel:
-            return Rows(
-                X, self._labels(beside, [tuple(map(float, filter(None, word.split(",")))) for word in words])
-            )
-        table = Table(beside.name, str(beside), pd.DataFrame({"label": pd.Series(words, dtype=object)}))
-        known, numbers = names_in(table, "label")
-        return Rows(X, known[numbers])
-
-    def _labels(self, path: Path, labels: list[tuple[float, ...]]) -> Any:
-        """Return the labels of rows: one each, whole where all are, or indicators of numbers of columns."""
-        flat = np.concatenate(labels)
-        if self._how.multilabel:
-            columns = flat.astype(np.int64)
-            if (
-                (columns != flat).any()
-                or columns.min(initial=0) < 0
-                or columns.max(initial=0) >= MOST_FEATURES
-            ):
-                raise InvalidInputError(
-                    f"{path} has a label that is not a whole number from 0 to {MOST_FEATURES - 1}; with "
-                    "multilabel=True labels are numbers of columns, as for rmopt fit ranking."
-                )
-            starts = np.cumsum([0, *map(len, labels)])
-            shape = len(labels), int(columns.max(initial=-1)) + 1
-            found = sp.csr_array((np.ones(len(columns)), columns.astype(np.int32), starts), shape=shape)
-            found.sum_duplicates()
-            found.data[:] = 1.0
-            return found
-        if any(len(row) != 1 for row in labels):
-            raise InvalidInputError(
-                f"{path} has rows with no label or several; where rows have several, say multilabel=True (rmopt fit "
-                "ranking)."
-            )
-        return flat.astype(np.int64) if (flat == np.round(flat)).all() else flat
-
-    def _hashed(self, texts: list[str]) -> sp.csr_array:
-        return sp.csr_array(self._how.vectorizer.transform(texts), dtype=np.float64)
-
-    def _check_width(self, path: Path, rows: Rows) -> None:
-        if self._how.n_features not in (None, rows.X.shape[1]):
-            raise InvalidInputError(
-                f"{path} has {rows.X.shape[1]} features, and n_features = {self._how.n_features}; all files of a "
-                "stream must have as many."
-            )
-
-
-def stream(
-    path: Path | str,
-    *,
-    n_features: int | None = None,
-    batch_size: int = 10_000,
-    n_epochs: int = 1,
-    shuffle_buffer: int = 0,
-    random_state: Any = 0,
-    multilabel: bool = False,
-    zero_based: bool = True,
-    vectorizer: Any = None,
-    encoding: str = "utf-8",
-    read_ahead: int = 1,
-) -> ChunkStream:
-    """Return an iterator over chunks (X, y) of a file or a folder, of which few are in memory at a time.
-
-    The next chunks are read by a thread while one is learned. The place of a run in a stream is the number of its
-    chunks: `fit_stream` of the estimators goes on from it where a run was killed.
-
-    Parameters
-    ----------
-    path : path
-        A file, or a folder with files in alphabetical order: ``.svmlight``, ``.svm`` or ``.libsvm``; ``.csv`` or
-        ``.tsv`` with a first line of names, of which one is ``label``, ``class``, ``target`` or ``y`` and one may be
-        ``text``; ``.npz`` with X, or its CSR parts X_data, X_indices, X_indptr and X_shape, and y, or indicators Y or
-        their parts; ``.parquet``; ``.mtx``: a sparse matrix in coordinate format with labels beside it in
-        NAME``.labels``, a line for each row. Text may be compressed (``.gz``, ``.bz2``, ``.xz``); the last three are
-        read whole, so have many files of them. Or a folder whose subfolders hold the texts of a class.
-    n_features : int, optional
-        Needed for svmlight files, which do not say it. Texts are hashed to so many, 262,144 unless given.
-    batch_size : int
-        Rows of a chunk. The last one of a pass has half to one and a half times as many.
-    n_epochs : int
-        Passes over the files.
-    shuffle_buffer : int
-        So many rows are in memory at a time and put in random order, and so are the files; 0: rows come as they lie.
-        Texts in folders come in random order always, since their folders are sorted by class.
-    random_state : int, RandomState or None
-        Of the order. With None it is another each time, and a run over it cannot be taken up.
-    multilabel : bool
-        Whether a row has several labels, as in ``0,17,4 index:value …``: numbers of columns of indicators, from 0, of
-        which there are as many as the largest seen so far asks for.
-    zero_based : bool
-        Whether features of svmlight files count from 0, or from 1.
-    vectorizer : object, optional
-        A vectorizer of scikit-learn for texts, fitted where it needs to be; a ``HashingVectorizer`` unless given.
-    encoding : str
-        Of text.
-    read_ahead : int
-        Chunks that may wait in memory, beside the one that is read and the one that is used.
-
-    Returns
-    -------
-    ChunkStream
-
-    Raises
-    ------
-    InvalidInputError
-        For arguments out of range, and files that are of no use; of those that are found while reading, the message
-        names the file and the line.
-    StorageError
-        When a file cannot be read.
-
-    See Also
-    --------
-    load : data that memory holds.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from problems.data import stream
-    >>> from sklearn.datasets import dump_svmlight_file, load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for part in range(3):
-    ...         rows = slice(50 * part, 50 * part + 50)
-    ...         dump_svmlight_file(X[rows], y[rows], str(Path(folder) / f"{part}.svmlight"))
-    ...     chunks = stream(folder, n_features=4, batch_size=60)
-    ...     print([X.shape[0] for X, y in chunks])
-    [60, 60, 30]
-    """
-    if vectorizer is not None and not hasattr(vectorizer, "transform"):
-        raise InvalidInputError(
-            f"vectorizer = {shown(vectorizer)} must have transform, as a HashingVectorizer."
-        )
-    how = Format(
-        optional(integer, 1, MOST_FEATURES)("n_features", n_features),
-        flag("zero_based", zero_based),
-        flag("multilabel", multilabel),
-        vectorizer,
-        instance("encoding", encoding, str, "the name of an encoding, such as latin-1"),
-    )
-    return ChunkStream(
-        instance("path", path, (str, os.PathLike), "the path of a file or a folder"),
-        integer("batch_size", batch_size, 1),
-        integer("n_epochs", n_epochs, 1),
-        integer("shuffle_buffer", shuffle_buffer, 0),
-        integer("read_ahead", read_ahead, 1),
-        how,
-        seed_of(random_state),
-    )
-
 
 def files_of(path: Path) -> tuple[list[Path], bool]:
     """Return the files of a stream in their order, and whether they are texts in folders by class."""
-    known = f"{', '.join(SUFFIXES)} (text also with {', '.join(OPENERS)} behind it)"
+    known = f"{', '.join(SUFFIXES)} (text also with {', '.join(reader.OPENERS)} behind it)"
     if not path.exists():
         raise StorageError(f"{path} does not exist; check the path.")
     files = [path]
     if path.is_dir():
         seen = sorted(path.glob("[!.]*"))
-        files = [file for file in seen if file.is_file() and suffix_of(file) in SUFFIXES]
-        texts, left = ([], []) if files else text_files(path)
+        files = [file for file in seen if file.is_file() and reader.suffix_of(file) in SUFFIXES]
+        texts, left = ([], []) if files else reader.text_files(path)
         if not files and not texts:
             raise InvalidInputError(
                 f"the folder {path} has neither files that end in {known}, nor subfolders with the texts of a class."
             )
-        read = {*files, *(beside for file in files for beside in beside_it(file))}
-        left = left if texts else [f"{one.name}{'/' * one.is_dir()}" for one in seen if one not in read]
+        left = left if texts else [f"{one.name}{'/' * one.is_dir()}" for one in seen if one not in files]
         if left:
             warnings.warn(
                 f"not read from {path}: {', '.join(left[:5])}{f' and {len(left) - 5} more' * (len(left) > 5)}. A "
@@ -536,22 +383,12 @@ def files_of(path: Path) -> tuple[list[Path], bool]:
             )
         if texts:
             return texts, True
-    elif suffix_of(path) not in SUFFIXES:
+    elif reader.suffix_of(path) not in SUFFIXES:
         raise InvalidInputError(f"{path} has none of the suffixes {known}; rename or convert it.")
     for file in files:
         if not file.stat().st_size:
             raise InvalidInputError(f"{file} is empty; remove it.")
-        if missing := [beside for beside in beside_it(file) if not beside.exists()]:
-            raise InvalidInputError(
-                f"the rows of {file} have no labels; write them into {missing[0]}, a line for each row."
-            )
     return files, False
-
-
-def beside_it(path: Path) -> list[Path]:
-    """Return the files that are read with another one: those of the labels of ``.mtx`` files."""
-    name = path.stem if path.suffix.lower() in OPENERS else path.name
-    return [path.with_name(f"{Path(name).stem}.labels")] if suffix_of(path) == ".mtx" else []
 
 
 def _parts(name: str, rows: Any) -> dict[str, Array]:

@@ -12,6 +12,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,11 +21,10 @@ import pandas as pd
 from scipy.sparse import csr_array, load_npz
 
 from problems.data.tables import Table, count_terms
-from rmopt.arrays import LARGEST, RATIO, SMALL, read_arrays
 from rmopt.core.arguments import array, shown
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError, StorageError
-from rmopt.files import reading
+from rmopt.files import LARGEST, RATIO, SMALL, read_arrays, reading
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "::": "double colons"}
@@ -35,8 +35,8 @@ MOVIELENS = {
 }  # fmt: skip
 # Bytes of a line of text that says what is in a file, and of a line of svmlight.
 HEAD, LONGEST = 2**20, 2**26
-# Labels are told apart by the 53 bits of a float.
-MOST_LABEL = 2**53
+# Labels are told apart by the 53 bits of a float, and as columns numbered by 32.
+MOST_LABEL, MOST_LABELS = 2**53, 2**31 - 2
 
 
 def suffix_of(path: Path) -> str:
@@ -282,7 +282,7 @@ def _npz(path: Path) -> Table:
         raise InvalidInputError(
             f"X of {path} has {n:,} rows, and Y {whole['Y'].shape[0]:,}; write one for each row."
         )
-    names = {
+    names: dict[str, tuple[str, ...]] = {
         name: tuple(map(str, arrays.pop(name).ravel().tolist()))
         for name in ("feature_names", "label_names", "class_names") if name in arrays
     }  # fmt: skip
@@ -305,27 +305,73 @@ def _npz(path: Path) -> Table:
 
 def _svmlight(path: Path) -> Table:
     with opened(path) as stream:
-        lines = list(lines_of(path, stream))
-    width = xmc_width(lines[0]) if lines else None
-    said = int(width is not None)
-    X, labels = svmlight_rows(path, lines[said:], 1 + said, width)
-    notes = ["Words qid:… are left out."] * any(b"qid:" in line for line in lines)
-    if said:
-        notes.append("Its first line says how many rows, features and labels it has.")
-    elif X.shape[0] and not X[:, [0]].nnz:
-        X = X[:, 1:]
-        notes.append("No row has a feature 0: they are taken to count from 1, which a stream is told.")
-    if all(len(row) == 1 for row in labels) and not said:
-        frame = pd.DataFrame({"label": [label for [label] in labels]})
-        return Table(path.name, str(path), frame, X, notes=notes)
-    frame = pd.DataFrame(index=range(len(labels)))
-    known, numbers = np.unique(np.concatenate(labels), return_inverse=True)
-    starts = np.cumsum([0, *map(len, labels)])
-    Y = csr_array((np.ones(len(numbers)), numbers, starts), shape=(len(labels), len(known)))
-    Y.sum_duplicates()
-    Y.data[:] = 1.0  # a label that a row has twice is one
-    names = (f"{label:.17g}" for label in known.tolist())
-    return Table(path.name, str(path), frame, X, Y, {"label_names": tuple(names)}, notes)
+        [table] = svmlight_tables(path, stream, sys.maxsize)
+    if table.Y is not None:
+        there = np.unique(table.Y.indices)
+        table.Y, table.names["label_names"] = table.Y[:, there], tuple(map(str, there.tolist()))
+    elif table.X.shape[1] and not table.X[:, [0]].nnz:
+        table.X = table.X[:, 1:]
+        table.notes.append("No row has a feature 0: they are taken to count from 1, which a stream is told.")
+    return table
+
+
+def svmlight_tables(
+    path: Path,
+    stream: IO[bytes],
+    rows: int,
+    n_features: int | None = None,
+    zero_based: bool = True,
+    several: bool | None = None,
+) -> Iterator[Table]:
+    """Yield so many lines ``label,label index:value …`` at a time, labels as indicators where rows have several.
+
+    Parameters
+    ----------
+    path : Path
+    stream : file
+    rows : int
+    n_features : int, optional
+        As many as the lines ask for unless given; so says the first line of extreme classification: rows, features,
+        labels.
+    zero_based : bool
+        Whether features count from 0.
+    several : bool, optional
+        Whether rows have several labels; found out unless given.
+    """
+    lines, first = lines_of(path, stream), 1
+    head = next(lines, b"")
+    if said := xmc_width(head):
+        n_features, several, first = n_features or said, True if several is None else several, 2
+    else:
+        lines = chain([head], lines)
+    if n_features is None and several is not None:
+        raise InvalidInputError(
+            f"{path} does not say how many features there are; say n_features (--n-features), for example 1048576."
+        )
+    while some := list(islice(lines, rows)):
+        X, labels = svmlight_rows(path, some, first, n_features, zero_based)
+        counts, flat = np.array([*map(len, labels)], dtype=int), np.concatenate([*labels, []])
+        notes = ["Words qid:… are left out."] * any(b"qid:" in line for line in some)
+        table = Table(path.name, str(path), pd.DataFrame(index=range(len(labels))), X, notes=notes)
+        if several or (several is None and (counts != 1).any()):
+            columns = flat.astype(np.int64)
+            if ((columns != flat) | (columns < 0) | (columns > MOST_LABELS)).any():
+                raise InvalidInputError(
+                    f"{path} has a label that is not a whole number from 0 to {MOST_LABELS}; where rows have "
+                    "several, labels are numbers of columns."
+                )
+            starts, shape = np.cumsum([0, *counts]), (len(labels), int(columns.max(initial=-1)) + 1)
+            table.Y = csr_array((np.ones(len(columns)), columns.astype(np.int32), starts), shape=shape)
+            table.Y.sum_duplicates()
+            table.Y.data[:] = 1.0  # a label that a row has twice is one
+        elif (counts != 1).any():
+            raise InvalidInputError(
+                f"{path} has rows with no label, or with several; for these say multilabel=True (rmopt fit ranking)."
+            )
+        else:
+            table.frame["label"] = flat
+        yield table
+        first += len(some)
 
 
 def lines_of(path: Path, stream: IO[bytes]) -> Iterator[bytes]:

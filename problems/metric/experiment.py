@@ -322,10 +322,11 @@ class Metric(Experiment):
             yield {"method": name, "code": kind.code}
 
     def header(self) -> str:
-        part = self.kept(self.run.seed)
+        part, bundle = self.kept(self.run.seed), self.bundle
         return (
+            f"{bundle.name} ({bundle.source}): "
             f"{len(part.y):,} training, {len(part.y_test):,} test rows, {part.X.shape[1]:,} features, "
-            f"{self.bundle.n_classes} classes, {self.count:,} triplets"
+            f"{bundle.n_classes} classes, {self.count:,} triplets; {self.splits}"
         )
 
     def part(self, one: Settings) -> SimpleNamespace:
@@ -374,6 +375,7 @@ class Metric(Experiment):
         return averaged(cells, **measures, votes="votes_sem", map=None)
 
     def draw(self, rows: Sequence[Row]) -> None:
+        rows = [row for row in rows if row.whole]
         self.run.draw("precision.png", draw_precision, rows, self.bundle.name, size=(6.4, 4.4))
         if watched := [row for row in rows if row.cells[0]["curve"]]:
             self.run.draw("convergence.png", draw_convergence, watched, self.bundle.name, size=(9.0, 4.0))

@@ -293,8 +293,9 @@ class Ranking(Experiment):
     def header(self) -> str:
         bundle = self.bundle
         return (
+            f"{bundle.name} ({bundle.source}): "
             f"{bundle.train.sum():,} training, {bundle.test.sum():,} test rows; {bundle.X.shape[1]:,} features, "
-            f"{bundle.Y.shape[1]:,} labels, {bundle.Y.nnz / bundle.Y.shape[0]:.1f} a row"
+            f"{bundle.Y.shape[1]:,} labels, {bundle.Y.nnz / bundle.Y.shape[0]:.1f} a row; {self.splits}"
         )
 
     def label(self, one: Settings) -> str:
@@ -347,7 +348,7 @@ class Ranking(Experiment):
         return about | averaged(row.cells, map="map_sem", **dict.fromkeys(MEASURES))
 
     def draw(self, rows: Sequence[Row]) -> None:
-        rows = [row for row in rows if not row["calibrated"]]
+        rows = [row for row in rows if row.whole and not row["calibrated"]]
         self.run.draw("ranking.png", draw_ranking, rows, self.bundle.name, size=(11.0, 5.2))
 
 

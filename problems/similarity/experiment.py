@@ -442,8 +442,9 @@ class Similarity(Experiment):
             self.bundle.test if self.published else self.bundle.resplit(self.run.seed).test,
         )
         return (
+            f"{bundle.name} ({bundle.source}): "
             f"{(~test).sum():,} training, {test.sum():,} test documents; {bundle.X.shape[1]:,} features, "
-            f"{bundle.n_classes} classes"
+            f"{bundle.n_classes} classes; {self.splits}"
         )
 
     def part(self, one: Settings) -> SimpleNamespace:
@@ -503,7 +504,8 @@ class Similarity(Experiment):
         return shown | averaged(row.cells, map="map_sem", precision_at_1=None, precision_at_10=None)
 
     def draw(self, rows: Sequence[Row]) -> None:
-        middle = self.ranks[len(self.ranks) // 2]
+        # What diverged with a seed is not drawn.
+        rows, middle = [row for row in rows if row.whole], self.ranks[len(self.ranks) // 2]
         curves = [row for row in rows if row["rank"] in (None, middle)]
         self.run.draw("learning-curves.png", draw_learning_curves, curves, self.bundle.name, size=(9.0, 4.0))
         if len(self.ranks) > 1:

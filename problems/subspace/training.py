@@ -28,11 +28,9 @@ from rmopt.solvers import (
     OneProcess,
     Recorder,
     Result,
-    SharedCheckpoint,
     TreeSum,
     World,
 )
-from rmopt.solvers.checkpoint import Saving
 from rmopt.solvers.gossip import CLOCKS
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -238,7 +236,7 @@ def gossip(
         budget = planned(step_size=1.0).budget(problem)
         # An agent's own clock counts its updates, two for each edge where it has two neighbours.
         steps = budget if plan.clock == "shared" else plan.n_epochs * graph.degrees.mean()
-        saving = _saving(checkpoint, max(1, budget // SAVES), world, tag)
+        saving = _saving(checkpoint, max(1, budget // SAVES), tag)
         rate = plan.decay / max(1.0, steps)
         rule = Constant(plan.step_size) if rate == 0.0 else InverseTime(plan.step_size, rate)
         result = planned(step_size=rule).run(
@@ -336,7 +334,7 @@ def agree(
             solver = LBFGS(memory=30, max_iter=max_iter, tol=GROWN)
             if k == rank:
                 solver = solver.with_gradient_norm(enough)
-            saving = _saving(_beside(checkpoint, k, rank), max(1, max_iter // SAVES), world, tag)
+            saving = _saving(_beside(checkpoint, k, rank), max(1, max_iter // SAVES), tag)
             measured = recorder if k == rank else None
             result = solver.run(problem, point, random_state=seed, recorder=measured, checkpoint=saving)
             point, steps, updates = result.point, steps + result.steps, updates + result.updates
@@ -392,13 +390,9 @@ def _beside(path: Path | str | None, k: int, rank: int) -> Path | str | None:
     return Path(path).with_name(f"{Path(path).stem}-{k}{Path(path).suffix}")
 
 
-def _saving(path: Path | str | None, every_steps: int, world: World, tag: dict[str, str]) -> Saving | None:
+def _saving(path: Path | str | None, every_steps: int, tag: dict[str, str]) -> Checkpoint | None:
     """Return how a run saves its state: now and then, or with others at the same steps."""
-    if path is None:
-        return None
-    if world.size == 1:
-        return Checkpoint(path, tag=tag)
-    return SharedCheckpoint(path, every_steps, world, tag)
+    return None if path is None else Checkpoint(path, tag=tag, every_steps=every_steps)
 
 
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:

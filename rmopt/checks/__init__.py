@@ -37,17 +37,6 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0, dtype: Any = None) -
     seed : int
     dtype : dtype, optional
         np.float32 for the laws in single precision; compiled engines, which have none, are left out then.
-
-    See Also
-    --------
-    check_instance : one manifold.
-
-    Examples
-    --------
-    >>> from rmopt.checks import run_catalogue
-    >>> found = list(run_catalogue(["sphere-9"]))
-    >>> len(found) > 10, all(found)
-    (True, True)
     """
     from rmopt.checks.catalogue import instances
 
@@ -66,19 +55,6 @@ def check_instance(instance: "Instance", seed: int = 0, dtype: Any = None) -> It
     seed : int
     dtype : dtype, optional
         As in `run_catalogue`.
-
-    See Also
-    --------
-    run_catalogue : everything that is registered.
-
-    Examples
-    --------
-    >>> from rmopt.checks import check_instance
-    >>> from rmopt.checks.catalogue import Instance
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.retractions import Normalisation
-    >>> all(check_instance(Instance("sphere", Sphere(3), [Normalisation()])))
-    True
     """
     manifold = instance.manifold
     # A stream of its own: a point and a direction from the same numbers are not in general position.

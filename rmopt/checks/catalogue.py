@@ -71,20 +71,6 @@ class Instance:
         Those which have a compiled twin with every problem.
     batch_size : int
         Terms per step where compiled engines are checked.
-
-    See Also
-    --------
-    rmopt.checks.check_instance : checks one.
-
-    Examples
-    --------
-    >>> from rmopt.checks import check_instance
-    >>> from rmopt.checks.catalogue import Instance
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.retractions import Exponential, Normalisation
-    >>> instance = Instance("sphere", Sphere(3), [Normalisation(), Exponential()])
-    >>> all(check_instance(instance))
-    True
     """
 
     name: str
@@ -97,19 +83,7 @@ class Instance:
 
 
 def instances() -> list[Instance]:
-    """Return all registered instances: rmopt's own and those of other packages.
-
-    See Also
-    --------
-    rmopt.checks.run_catalogue : checks them.
-
-    Examples
-    --------
-    >>> from rmopt.checks.catalogue import instances
-    >>> manifolds = [one.manifold for one in instances() if one.name.startswith("sphere")]
-    >>> manifolds[:2]
-    [Sphere(2), Sphere(9)]
-    """
+    """Return all registered instances: rmopt's own and those of other packages."""
     found = [*fixed_rank_instances(), *psd_instances(), *positive_definite_instances()]
     found += [*array_instances(), *product_instances()]
     for entry in entry_points(group="rmopt.instances"):

@@ -101,20 +101,6 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
     See Also
     --------
     check_gradient : one check in place of a list.
-
-    References
-    ----------
-    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    https://doi.org/10.1017/9781009166164.
-
-    Examples
-    --------
-    >>> import rmopt
-    >>> from rmopt.checks import check_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> energy = rmopt.autograd_cost(lambda x: (x**4).sum())
-    >>> all(check_cost(rmopt.Problem(Sphere(5), energy)))
-    True
     """
     manifold, cost, rng, x = _start(problem, rng, point, dtype)
     xi = manifold.random_tangent_vector(x, rng)
@@ -161,24 +147,6 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     ------
     MissingCapabilityError
         When the manifold or the cost has no second derivatives.
-
-    See Also
-    --------
-    check_gradient : first derivatives.
-
-    References
-    ----------
-    Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
-    https://doi.org/10.1017/9781009166164.
-
-    Examples
-    --------
-    >>> import rmopt
-    >>> from rmopt.checks import check_hessian
-    >>> from rmopt.manifolds import Sphere
-    >>> energy = rmopt.autograd_cost(lambda x: (x**4).sum())
-    >>> all(check_hessian(rmopt.Problem(Sphere(5), energy)))
-    True
     """
     manifold, cost, rng, x = _start(problem, rng, point, dtype)
     xi, eta = (manifold.random_tangent_vector(x, rng) for _ in range(2))

@@ -48,22 +48,6 @@ def check_engine(
         Terms per step.
     engine : {"compiled", "reference"} or Engine
         One of the library's, or one of your own for this problem.
-
-    See Also
-    --------
-    check_block_engine : coordinate descent.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.checks import check_engine
-    >>> from rmopt.costs import TripletSum
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> X = np.random.default_rng(0).standard_normal((20, 5))
-    >>> cost = TripletSum(X, X, triplets=[[0, 1, 2], [3, 4, 5]])
-    >>> all(check_engine(Problem(FixedRankEmbedded(5, 5, 2), cost), steps=20))
-    True
     """
     instance("problem", problem, Problem, "a Problem")
     rng = np.random.default_rng(rng)
@@ -94,24 +78,6 @@ def check_block_engine(
     rng : seed or Generator
     steps : int
     step_size : float
-
-    See Also
-    --------
-    check_engine : stochastic steps.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.checks import check_block_engine
-    >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> from rmopt.retractions import Additive
-    >>> X = np.random.default_rng(0).standard_normal((20, 3))
-    >>> cost = LogDetTriplet(X, [[0, 1, 2], [3, 4, 5]], alpha=0.1, beta=0.1)
-    >>> problem = Problem(PositiveDefinite(3), cost)
-    >>> all(check_block_engine(problem, Additive(), steps=5, step_size=0.2))
-    True
     """
     instance("problem", problem, Problem, "a Problem")
     rng = np.random.default_rng(rng)
@@ -141,22 +107,6 @@ def check_sampler(sampler: Sampler, n_terms: int | None = None, rng: Any = 0) ->
     n_terms : int, optional
         How many terms, blocks or edges there are; the sampler's own `n_terms` unless given.
     rng : seed or Generator
-
-    See Also
-    --------
-    check_step_size : the other half of a schedule.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.checks import check_sampler
-    >>> from rmopt.solvers import FromDraw, ShuffledEpochs
-    >>> all(check_sampler(ShuffledEpochs(10)))
-    True
-    >>> def forgetful(rng, start, size):
-    ...     return np.random.default_rng().integers(10, size=(size, 1))
-    >>> all(check_sampler(FromDraw(forgetful), n_terms=10))
-    False
     """
     instance("sampler", sampler, Sampler, "a Sampler")
     count = getattr(sampler, "n_terms", None) if n_terms is None else n_terms
@@ -172,19 +122,6 @@ def check_step_size(rule: StepSize, steps: int = 1_000_000) -> list[Check]:
     rule : StepSize
     steps : int
         Those of the longest run.
-
-    See Also
-    --------
-    check_sampler : the other half of a schedule.
-
-    Examples
-    --------
-    >>> from rmopt.checks import check_step_size
-    >>> from rmopt.solvers import FromFunction, InverseTime
-    >>> all(check_step_size(InverseTime(0.1, 0.01)))
-    True
-    >>> all(check_step_size(FromFunction(lambda step: 1.0 - step)))
-    False
     """
     instance("rule", rule, StepSize, "a StepSize, for example Constant(0.1)")
     return hold(STEP_SIZE, rule, (rule, integer("steps", steps, 1)))

@@ -47,10 +47,6 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None, dtype: A
     list of Check
         One for each law that applies.
 
-    See Also
-    --------
-    check_retraction : a retraction on it.
-
     References
     ----------
     Boumal, An Introduction to Optimization on Smooth Manifolds, Cambridge University Press (2023),
@@ -95,22 +91,10 @@ def check_retraction(
     list of Check
         The rigidity, the order, and one for each law that applies.
 
-    See Also
-    --------
-    check_manifold : the manifold itself.
-
     References
     ----------
     Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
     https://doi.org/10.1137/100802529.
-
-    Examples
-    --------
-    >>> from rmopt.checks import check_retraction
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.retractions import Normalisation
-    >>> all(check_retraction(Normalisation(), Sphere(5)))
-    True
     """
     rng = np.random.default_rng(rng)
     start = start_at(manifold, point, rng)

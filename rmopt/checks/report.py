@@ -49,18 +49,6 @@ class Check:
         What was measured; for a law that is broken, the likely cause as well.
     steps, errors : array or None
         The points of a slope.
-
-    See Also
-    --------
-    report : prints many of them.
-
-    Examples
-    --------
-    >>> from rmopt.checks import check_manifold
-    >>> from rmopt.manifolds import Sphere
-    >>> first = check_manifold(Sphere(3))[0]
-    >>> bool(first), first.subject
-    (True, 'Sphere(3)')
     """
 
     name: str
@@ -119,21 +107,6 @@ def report(checks: Iterable[Check], file: IO[str] | None = None) -> None:
     checks : iterable of Check
     file : text stream, optional
         Standard output unless given.
-
-    See Also
-    --------
-    Check : one line of it.
-
-    Examples
-    --------
-    >>> from rmopt.checks import check_step_size, report
-    >>> from rmopt.solvers import Constant
-    >>> report(check_step_size(Constant(0.1)))
-    passed  step sizes of Constant(a=0.1): 0, at most 0 (One finite number of at
-            least 0 for each step)
-    passed  step sizes of parts of Constant(a=0.1): 0, at most 0 (They depend on the
-            number of the step alone)
-    2 of 2 checks passed.
     """
     checks = list(checks)
     for check in checks:

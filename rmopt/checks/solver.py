@@ -49,10 +49,6 @@ def check_solver(solver: Solver, problem: Problem, rng: Any = 0, initial_point: 
     MissingCapabilityError
         When the solver cannot run on the problem.
 
-    See Also
-    --------
-    check_engine : the steps of a stochastic solver, compiled and not.
-
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost

@@ -1,5 +1,6 @@
 """Randomness: one integer seeds a run, and named streams of it never meet."""
 
+import secrets
 from enum import IntEnum
 from math import inf
 from typing import Any
@@ -41,7 +42,7 @@ def seed_of(random_state: Any) -> int:
     None draws one from the system, and follows no global seed. Anything else raises `InvalidInputError`.
     """
     if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+        return secrets.randbits(64)
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**63))
     if isinstance(random_state, np.random.RandomState):

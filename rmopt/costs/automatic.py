@@ -65,11 +65,6 @@ class AutomaticCost(_OfFunction, Cost):
         For what is no function of arrays. From `value`, `gradient` and `hessian`, when points are of another kind, or
         the function returns no finite number at the first point or depends on more than A Bᵀ.
 
-    See Also
-    --------
-    rmopt.costs.automatic.autograd_cost : makes one as a decorator, and so do `jax_cost` and `torch_cost`.
-    rmopt.core.Cost : gradients by hand.
-
     References
     ----------
     Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
@@ -423,11 +418,6 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     torch_cost : tensors of PyTorch.
     rmopt.costs.autograd_residuals : functions of several numbers.
 
-    References
-    ----------
-    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
-
     Examples
     --------
     >>> import autograd.numpy as anp, numpy as np
@@ -523,17 +513,6 @@ def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
     ----------
     Paszke et al., PyTorch: an imperative style, high-performance deep learning library, NeurIPS (2019),
     arXiv:1912.01703.
-
-    Examples
-    --------
-    >>> import numpy as np, torch  # doctest: +SKIP
-    >>> from rmopt import Problem, torch_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import LBFGS
-    >>> cost = torch_cost(lambda x: x @ torch.arange(3.0, dtype=x.dtype))  # doctest: +SKIP
-    >>> x = LBFGS().run(Problem(Sphere(3), cost), random_state=0).point  # doctest: +SKIP
-    >>> bool(np.allclose(x, -np.arange(3.0) / 5**0.5, atol=1e-5))  # doctest: +SKIP
-    True
     """
     TORCH.module()
     return AutomaticCost(function, TORCH)

@@ -29,22 +29,10 @@ class Backend(ABC):
     name : str
         Of its package.
 
-    See Also
-    --------
-    rmopt.costs.AutomaticCost : takes one.
-
     References
     ----------
     Baydin, Pearlmutter, Radul and Siskind, Automatic differentiation in machine learning: a survey, JMLR 18
     (2018), https://jmlr.org/papers/v18/17-468.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs.backends import AUTOGRAD, Backend
-    >>> value, (slope,) = AUTOGRAD.slopes(lambda x: (x**2).sum(), (0,))([np.ones(2)])
-    >>> isinstance(AUTOGRAD, Backend), value.item(), slope.tolist()
-    (True, 2.0, [2.0, 2.0])
     """
 
     name: str
@@ -141,24 +129,10 @@ class Backend(ABC):
 class Autograd(Backend):
     """The package autograd: functions written with ``autograd.numpy``.
 
-    See Also
-    --------
-    Jax : compiled.
-    Torch : tensors of PyTorch.
-
     References
     ----------
     Maclaurin, Duvenaud and Adams, Autograd: effortless gradients in numpy, ICML workshop on automatic machine
     learning (2015).
-
-    Examples
-    --------
-    >>> import autograd.numpy as anp, numpy as np
-    >>> from rmopt.costs import AutomaticCost
-    >>> from rmopt.costs.backends import AUTOGRAD
-    >>> cost = AutomaticCost(lambda x: anp.sum(anp.sin(x)), AUTOGRAD)
-    >>> cost.gradient(np.zeros(2)).tolist()
-    [1.0, 1.0]
     """
 
     name = "autograd"
@@ -260,15 +234,6 @@ class Jax(Backend):
     ----------
     compiles : bool
         Otherwise functions run as they stand, also those that `jax.jit` has compiled.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp, numpy as np  # doctest: +SKIP
-    >>> from rmopt.costs import AutomaticCost
-    >>> from rmopt.costs.backends import JAX
-    >>> cost = AutomaticCost(lambda x: jnp.sum(jnp.sin(x)), JAX)
-    >>> cost.gradient(np.zeros(2)).tolist()  # doctest: +SKIP
-    [1.0, 1.0]
     """
 
     name = "jax"
@@ -352,23 +317,10 @@ class Jax(Backend):
 class Torch(Backend):
     """PyTorch: functions of tensors.
 
-    See Also
-    --------
-    rmopt.costs.automatic.torch_cost : a cost of a function.
-
     References
     ----------
     Paszke et al., PyTorch: an imperative style, high-performance deep learning library, NeurIPS (2019),
     arXiv:1912.01703.
-
-    Examples
-    --------
-    >>> import numpy as np, torch  # doctest: +SKIP
-    >>> from rmopt.costs.residuals import AutomaticResiduals
-    >>> from rmopt.costs.backends import TORCH
-    >>> cost = AutomaticResiduals(lambda x: torch.sin(x), TORCH)
-    >>> cost.gradient(np.zeros(2)).tolist()  # doctest: +SKIP
-    [0.0, 0.0]
     """
 
     name = "torch"

@@ -22,59 +22,36 @@ class Bilinear(FiniteSum):
     Attributes
     ----------
     left, right : CSR arrays, shapes (N, n) and (M, m)
-        The rows that terms refer to, made when they are asked for where the rows were given as arrays.
+        The rows that terms refer to.
+    rows : (array or CSR array, array or CSR array)
+        The same, as sums multiply them.
     loss : Loss
-
-    See Also
-    --------
-    BilinearSum : pairs with targets.
-    TripletSum : differences of two pairs.
 
     References
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
     https://jmlr.org/papers/v13/shalit12a.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.costs.bilinear import Bilinear
-    >>> cost = BilinearSum(np.eye(3), np.eye(3), squared, [1.0, 2.0, 3.0])
-    >>> isinstance(cost, Bilinear), cost.term_values(np.eye(3), np.array([0, 2])).tolist()
-    (True, [0.0, 2.0])
     """
 
-    left: sp.csr_array
-    right: sp.csr_array
+    rows: tuple[Any, Any]
     loss: Loss
 
     def _take(self, left: Any, right: Any, names: tuple[str, str]) -> None:
-        """Keep copies of the rows, in the form in which they are given; of one matrix once."""
-        first = of_its_own(checked_matrix(left, names[0]), left)
-        second = first if right is left else of_its_own(checked_matrix(right, names[1]), right)
-        if sp.issparse(first) and sp.issparse(second):
-            self.left, self.right = first, second
-        else:
-            self.rows = in_fast_form(first), in_fast_form(second)
+        """Keep copies of the rows as sums multiply them: arrays where half of the numbers or more are not zero."""
+        first = in_fast_form(of_its_own(checked_matrix(left, names[0]), left))
+        same = right is left
+        self.rows = (
+            first,
+            first if same else in_fast_form(of_its_own(checked_matrix(right, names[1]), right)),
+        )
 
     @cached_property
-    def rows(self) -> tuple[Any, Any]:
-        """Left and right rows as sums multiply them: arrays where at least half of the numbers are not zero."""
-        left = in_fast_form(self.left)
-        return left, left if self.right is self.left else in_fast_form(self.right)
+    def left(self) -> sp.csr_array:
+        return as_rows(self.rows[0], "left")
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("left", "right") or "rows" not in vars(self):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        left, right = self.rows
-        self.left = as_rows(left, "left")
-        self.right = self.left if right is left else as_rows(right, "right")
-        return vars(self)[name]
-
-    def __getstate__(self) -> dict[str, Any]:
-        rows = {"left": self.left, "right": self.right}
-        return {name: value for name, value in vars(self).items() if name != "rows"} | rows
+    @cached_property
+    def right(self) -> sp.csr_array:
+        return self.left if self.rows[1] is self.rows[0] else as_rows(self.rows[1], "right")
 
     @abstractmethod
     def resolve(self, terms: Array) -> tuple[Array, Array, Array, Array]:
@@ -167,11 +144,6 @@ class BilinearSum(Bilinear):
     TripletSum : order in place of targets.
     problems.subspace.MatrixCompletion : known entries, with one factor solved for.
 
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
-
     Examples
     --------
     >>> import numpy as np
@@ -239,11 +211,6 @@ class TripletSum(Bilinear):
     --------
     BilinearSum : targets in place of an order.
     problems.similarity.LoretaSimilarity : the estimator.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
 
     Examples
     --------

@@ -39,11 +39,6 @@ class ConstrainedProblem(Problem):
     InvalidInputError
         As in `Problem`, for the cost and for each constraint; and where there is none.
 
-    See Also
-    --------
-    rmopt.solvers.AugmentedLagrangian : the solver for these, with its source.
-    rmopt.core.Problem : without constraints.
-
     Examples
     --------
     >>> import numpy as np
@@ -109,28 +104,10 @@ class AugmentedCost(Cost):
     penalty : float
         ρ.
 
-    See Also
-    --------
-    rmopt.solvers.AugmentedLagrangian : makes these, and corrects λ and μ.
-
     References
     ----------
     Liu and Boumal, Simple algorithms for optimization on Riemannian manifolds with constraints, Applied
     Mathematics & Optimization 82 (2020), https://doi.org/10.1007/s00245-019-09564-3.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import rmopt
-    >>> from rmopt.costs import ConstrainedProblem
-    >>> from rmopt.costs.constraints import AugmentedCost
-    >>> from rmopt.manifolds import Sphere
-    >>> zero = rmopt.autograd_cost(lambda x: 0.0 * x[0])
-    >>> first = rmopt.autograd_cost(lambda x: x[0])
-    >>> problem = ConstrainedProblem(Sphere(3), zero, equalities=[first])
-    >>> cost = AugmentedCost(problem, (np.zeros(1), np.zeros(0)), penalty=4.0)
-    >>> cost.value(np.array([0.5, 0.0, 0.0]))
-    0.5
     """
 
     def __init__(self, problem: ConstrainedProblem, multipliers: tuple[Array, Array], penalty: float) -> None:

@@ -31,23 +31,10 @@ class LocalModel(ABC):
     value : float
         f(YYᵀ).
 
-    See Also
-    --------
-    ConvexCost : returns one from `at`.
-
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
     https://doi.org/10.1007/978-3-319-23528-8_39.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs import Trace
-    >>> from rmopt.costs.convex import LocalModel
-    >>> model = Trace(2.0).at(np.ones((3, 1)))
-    >>> isinstance(model, LocalModel), model.value, model.factor_gradient().ravel().tolist()
-    (True, 6.0, [4.0, 4.0, 4.0])
     """
 
     factor: Array
@@ -90,11 +77,6 @@ class ConvexCost(Cost):
     --------
     EmbeddedCost : less to write where a cost depends on embeddings of objects.
     rmopt.solvers.RankIncremental : minimises these to a certified minimum.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------
@@ -193,25 +175,6 @@ class SumOfCosts(ConvexCost):
     ------
     InvalidInputError
         When the parts are of matrices of different sizes.
-
-    See Also
-    --------
-    ConvexCost : its ``+`` makes these.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs import Trace
-    >>> from rmopt.costs.convex import SumOfCosts
-    >>> from problems.coembedding import MetricRegression
-    >>> cost = MetricRegression(np.eye(3)) + Trace(0.5)
-    >>> isinstance(cost, SumOfCosts), len(cost.parts)
-    (True, 2)
     """
 
     def __init__(self, *parts: ConvexCost) -> None:
@@ -273,22 +236,10 @@ class _SumModel(LocalModel):
 class HasFactorPreconditioner(Protocol):
     """A cost that knows something near to the inverse of the factor's Hessian.
 
-    See Also
-    --------
-    rmopt.core.cost.HasPreconditioner : in tangent vectors of any manifold.
-
     References
     ----------
     Tong, Ma and Chi, Accelerating ill-conditioned low-rank matrix estimation via scaled gradient descent, JMLR
     22 (2021), https://jmlr.org/papers/v22/20-1067.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs.convex import HasFactorPreconditioner
-    >>> from problems.coembedding import MetricRegression
-    >>> isinstance(MetricRegression(np.eye(3)), HasFactorPreconditioner)
-    True
     """
 
     def preconditioner(self, Y: Array, floor: float = 0.0) -> Callable[[Array], Array] | None:
@@ -314,15 +265,6 @@ class Trace(ConvexCost):
     ------
     InvalidInputError
         For another β.
-
-    See Also
-    --------
-    LogDetTriplet : a barrier in place of a low rank.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------

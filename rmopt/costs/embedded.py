@@ -136,21 +136,7 @@ class EmbeddedModel(LocalModel):
 
 
 class Pairing(ABC):
-    """Which objects' distances are measured.
-
-    See Also
-    --------
-    Pairs : a list.
-    Grid : all pairs of two kinds of objects.
-
-    Examples
-    --------
-    >>> from rmopt.costs import Grid, Pairs
-    >>> from rmopt.costs.embedded import Pairing
-    >>> grid, pairs = Grid(range(2), range(2, 5)), Pairs([0], [1], 2)
-    >>> isinstance(grid, Pairing), isinstance(pairs, Pairing)
-    (True, True)
-    """
+    """Which objects' distances are measured."""
 
     @abstractmethod
     def distances(self, A: Array, B: Array) -> Array:
@@ -173,18 +159,6 @@ class Pairs(Pairing):
     ------
     InvalidInputError
         When they are not equally many numbers of objects.
-
-    See Also
-    --------
-    Grid : all pairs of two kinds of objects.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs import Pairs
-    >>> Z = np.array([[0.0], [1.0], [3.0]])
-    >>> Pairs([0, 0], [1, 2], 3).distances(Z, Z).tolist()
-    [1.0, 9.0]
     """
 
     def __init__(self, left: Any, right: Any, n_objects: int) -> None:
@@ -218,18 +192,6 @@ class Grid(Pairing):
     ----------
     rows, columns : range
         Numbers of objects; the two do not overlap.
-
-    See Also
-    --------
-    Pairs : some pairs alone.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs import Grid
-    >>> Z = np.array([[0.0], [1.0], [3.0]])
-    >>> Grid(range(1), range(1, 3)).distances(Z, Z).tolist()
-    [[1.0, 9.0]]
     """
 
     def __init__(self, rows: range, columns: range) -> None:
@@ -269,16 +231,6 @@ class PairwiseDistance(EmbeddedCost):
         One row for each object; `BlockDiagonal` for objects of several kinds.
     pairing : Pairing
         `Pairs` or `Grid`.
-
-    See Also
-    --------
-    EmbeddedCost : other measurements than distances.
-    problems.coembedding.MultilabelCoembedding : one of these.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------

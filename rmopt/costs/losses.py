@@ -45,10 +45,6 @@ class Loss:
     code : int, optional
         Number of the built-in loss in the compiled kernels.
 
-    See Also
-    --------
-    BilinearSum : takes one, or its name in `LOSSES`.
-
     References
     ----------
     Hastie, Tibshirani and Friedman, The Elements of Statistical Learning, 2nd edition, Springer (2009),
@@ -162,7 +158,9 @@ def _compiled(function: Scalar) -> Any:
             made.compile((float64, float64))
         overload = made.overloads[float64, float64]
         found = overload.signature.return_type
-        reason = "" if isinstance(found, types.Number | types.Boolean) else f"it returns {found}"
+        reason = (
+            "" if isinstance(found, types.Integer | types.Float | types.Boolean) else f"it returns {found}"
+        )
         if overload.lifted:
             reason = "it goes back to Python by numba.objmode, where errors cannot be caught"
         elif not reason:

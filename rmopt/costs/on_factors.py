@@ -25,10 +25,6 @@ class OnFactors(Cost):
     cost : Cost
         Of points of `PSDFixedRank` or `FixedRankEmbedded`.
 
-    See Also
-    --------
-    rmopt.manifolds.FixedRankEmbedded : takes the cost itself.
-
     References
     ----------
     Burer and Monteiro, A nonlinear programming algorithm for solving semidefinite programs via low-rank

@@ -23,26 +23,10 @@ Linear = tuple[Callable[[Ambient], Array], Callable[[Array], Ambient]]
 class ResidualSum(Cost):
     """½ ‖r(x)‖² for some residuals r.
 
-    See Also
-    --------
-    autograd_residuals : derivatives by autograd; `jax_residuals` and `torch_residuals` by JAX and PyTorch.
-    rmopt.solvers.LevenbergMarquardt : the solver for these.
-
     References
     ----------
     Moré, The Levenberg–Marquardt algorithm: implementation and theory, in: Numerical Analysis, Lecture Notes in
     Mathematics 630, Springer (1978), https://doi.org/10.1007/BFb0067700.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs import ResidualSum
-    >>> from rmopt.costs.residuals import AutomaticResiduals
-    >>> cost = AutomaticResiduals(lambda x: x - 1.0)
-    >>> isinstance(cost, ResidualSum), cost.value(np.zeros(2))
-    (True, 1.0)
-    >>> cost.residuals(np.zeros(2)).tolist()
-    [-1.0, -1.0]
     """
 
     @abstractmethod
@@ -93,29 +77,6 @@ class AutomaticResiduals(_OfFunction, ResidualSum):
     ------
     InvalidInputError
         For what is no function of arrays, or returns no finite numbers.
-
-    See Also
-    --------
-    autograd_residuals : makes one as a decorator, and so do `jax_residuals` and `torch_residuals`.
-    ResidualSum : derivatives by hand.
-
-    References
-    ----------
-    Moré, The Levenberg–Marquardt algorithm: implementation and theory, in: Numerical Analysis, Lecture Notes in
-    Mathematics 630, Springer (1978), https://doi.org/10.1007/BFb0067700.
-
-    Examples
-    --------
-    >>> import autograd.numpy as anp, numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs.residuals import AutomaticResiduals
-    >>> from rmopt.manifolds import Euclidean
-    >>> from rmopt.solvers import LevenbergMarquardt
-    >>> def valley(x):
-    ...     return anp.array([10.0 * (x[1, 0] - x[0, 0] ** 2), 1.0 - x[0, 0]])
-    >>> problem = Problem(Euclidean(2, 1), AutomaticResiduals(valley))
-    >>> LevenbergMarquardt().run(problem, np.zeros((2, 1))).point.round(6).ravel()
-    array([1., 1.])
     """
 
     point_type = AutomaticCost.point_type
@@ -210,11 +171,6 @@ def autograd_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
     InvalidInputError
         For what is no function of arrays.
 
-    See Also
-    --------
-    jax_residuals, torch_residuals : by JAX and PyTorch.
-    autograd_cost : functions of one number.
-
     Examples
     --------
     The best unit vector without negative entries:
@@ -253,23 +209,6 @@ def jax_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
         For what is no function of arrays.
     MissingCapabilityError
         Where JAX is not installed.
-
-    See Also
-    --------
-    autograd_residuals, torch_residuals : by autograd and PyTorch.
-    jax_cost : functions of one number.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem, jax_residuals  # doctest: +SKIP
-    >>> from rmopt.manifolds import Euclidean
-    >>> from rmopt.solvers import LevenbergMarquardt
-    >>> problem = Problem(
-    ...     Euclidean(2), jax_residuals(lambda x: x**3 - 8.0)
-    ... )  # doctest: +SKIP
-    >>> LevenbergMarquardt().run(problem, np.ones(2)).point.round(6)  # doctest: +SKIP
-    array([2., 2.])
     """
     JAX.module()
     return AutomaticResiduals(function, JAX)
@@ -293,23 +232,6 @@ def torch_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
         For what is no function of arrays.
     MissingCapabilityError
         Where PyTorch is not installed.
-
-    See Also
-    --------
-    autograd_residuals, jax_residuals : by autograd and JAX.
-    torch_cost : functions of one number.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem, torch_residuals  # doctest: +SKIP
-    >>> from rmopt.manifolds import Euclidean
-    >>> from rmopt.solvers import LevenbergMarquardt
-    >>> problem = Problem(
-    ...     Euclidean(2), torch_residuals(lambda x: x**3 - 8.0)
-    ... )  # doctest: +SKIP
-    >>> LevenbergMarquardt().run(problem, np.ones(2)).point.round(6)  # doctest: +SKIP
-    array([2., 2.])
     """
     TORCH.module()
     return AutomaticResiduals(function, TORCH)

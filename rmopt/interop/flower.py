@@ -170,33 +170,29 @@ class ManifoldAveraging(FedAvg):
     def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
         """Return the mean of the clients' points, and that of their metrics."""
         valid, _ = self._check_and_log_replies(replies, is_train=True)
-        points, counts, used, flaws = [], [], [], []
+        points, counts, used, flaw = [], [], [], ""
         # In the order of the clients, so that bits do not depend on who is first.
-        for reply in sorted(valid, key=lambda one: one.metadata.src_node_id):
+        for reply in sorted(valid, key=lambda message: message.metadata.src_node_id):
             [arrays] = reply.content.array_records.values()
             [metrics] = reply.content.metric_records.values()
             try:
-                number(self.weighted_by_key, metrics[self.weighted_by_key], least=0)
+                count = number(self.weighted_by_key, metrics[self.weighted_by_key], least=0)
                 points.append(from_arrays(self.manifold, arrays))
-                counts.append(metrics[self.weighted_by_key])
-                used.append(reply.content)
             except InvalidInputError as error:
-                flaws.append(
+                flaw = (
                     f"the reply of client {reply.metadata.src_node_id} is of no use: {str(error).rstrip('.')}"
                 )
-                logging.getLogger("flwr").warning("%s; it is left out.", flaws[-1])
-        if not points:
-            if flaws:
-                raise InvalidInputError(
-                    f"no client replied with a point: {flaws[0]}; let clients send to_arrays(point), and how many "
-                    "examples they have."
-                )
+                logging.getLogger("flwr").warning("%s; it is left out.", flaw)
+            else:
+                counts.append(count)
+                used.append(reply.content)
+        if not points and not flaw:
             return None, None
-        weights = np.array(counts, dtype=float)
+        weights = np.array(counts)
         if not weights.sum() > 0:
             raise InvalidInputError(
-                f"clients had {', '.join(map(str, counts))} examples; let each say in {self.weighted_by_key!r} how "
-                "many."
+                f"no client replied with a point and a number of examples above 0{flaw and ': '}{flaw}; let clients "
+                f"send to_arrays(point), and how many examples they have as {self.weighted_by_key!r}."
             )
         mean = self._mean(points, weights / weights.sum())
         if self.outer_step != 1.0 and self._sent is not None:

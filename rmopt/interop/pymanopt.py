@@ -35,7 +35,7 @@ from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.transport import ByProjection
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.solvers.base import Result, Solver, StopRule
-from rmopt.solvers.checkpoint import Saving
+from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.oracle import Oracle
 from rmopt.solvers.premise import held
 from rmopt.solvers.recorder import Recorder
@@ -52,11 +52,6 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     Parameters
     ----------
     problem : Problem
-
-    See Also
-    --------
-    PymanoptSolver : its optimizers as solvers of rmopt.
-    from_pymanopt : the other way.
 
     Examples
     --------
@@ -235,7 +230,7 @@ class PymanoptSolver(Solver):
         *,
         random_state: int | np.random.Generator | None = None,
         recorder: Recorder | None = None,
-        checkpoint: Saving | Path | str | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
         stop: StopRule | None = None,
         first_step: int = 0,
     ) -> Result:
@@ -398,25 +393,6 @@ class FromPymanopt(Manifold):
     ------
     InvalidInputError
         For anything else.
-
-    See Also
-    --------
-    from_pymanopt : makes one.
-
-    References
-    ----------
-    Townsend, Koep and Weichwald, Pymanopt: a Python toolbox for optimization on manifolds using automatic
-    differentiation, JMLR 17 (2016), https://jmlr.org/papers/v17/16-177.html.
-
-    Examples
-    --------
-    >>> import numpy as np, pymanopt, rmopt
-    >>> from rmopt.interop.pymanopt import FromPymanopt
-    >>> from rmopt.solvers import LBFGS
-    >>> sphere = FromPymanopt(pymanopt.manifolds.Sphere(3))
-    >>> cost = rmopt.autograd_cost(lambda x: x[0])
-    >>> LBFGS().run(rmopt.Problem(sphere, cost), random_state=0).point.round(4)
-    array([-1.,  0.,  0.])
     """
 
     _inner_product = _as_there("inner_product")
@@ -570,10 +546,6 @@ def from_pymanopt(manifold: Any) -> FromPymanopt:
     ----------
     manifold : pymanopt manifold
         For example ``pymanopt.manifolds.Sphere(5)``.
-
-    See Also
-    --------
-    to_pymanopt : the other way.
 
     Examples
     --------

@@ -163,7 +163,7 @@ def run(loss, weights, kinds, sides, cores, squares, counts, left, right, terms,
         new_Up, new_Vp = _mixed(weights, Up, up), _mixed(weights, Vp, vp)
         kept = weights.keep_squares * squares[0] + weights.take_squares * square
         most = max(squares[1], kept) if weights.largest else kept
-        scale = _scale(weights, most, counts[0] + 1)
+        scale = _step_factor(weights, most, counts[0] + 1)
         length = scale * np.sqrt(inner(new_M, new_M) + inner(new_Up, new_Up) + inner(new_Vp, new_Vp))
         if not np.isfinite(length):
             return t, NOT_FINITE
@@ -181,19 +181,13 @@ def run(loss, weights, kinds, sides, cores, squares, counts, left, right, terms,
                 if not symmetric:
                     along_U = carried(V, transposed(new_M), new_Vp, new_Up, turn_U, end_U)
                 core, up, vp = tangent(symmetric, end_U, end_V, along_V, along_U)
-                write(M, core)
-                write(Up, up)
-                write(Vp, vp)
-            write(U, end_U)
-            write(S, end_S)
-            write(V, end_V)
+                assign(M, Up, Vp, core, up, vp)
+            assign(U, S, V, end_U, end_S, end_V)
         if averages and counts[0] > average_from:
             counts[2] += 1
             mean_U, mean_V = A.mean[: A.live[0]], B.mean[: B.live[0]]
             if counts[2] == 1:
-                write(mean_U, U)
-                write(mean_S, S)
-                write(mean_V, V)
+                assign(mean_U, mean_S, mean_V, U, S, V)
             else:
                 # From the mean towards the point.
                 along_V = _towards(U, S, V, mean_U, mean_S, mean_V)
@@ -203,10 +197,16 @@ def run(loss, weights, kinds, sides, cores, squares, counts, left, right, terms,
                 end_U, end_S, end_V = retracted(
                     kinds[1], symmetric, mean_U, mean_S, mean_V, core, up, vp, 1.0 / counts[2]
                 )
-                write(mean_U, end_U)
-                write(mean_S, end_S)
-                write(mean_V, end_V)
+                assign(mean_U, mean_S, mean_V, end_U, end_S, end_V)
     return terms.etas.shape[0], FINISHED
+
+
+@njit(cache=True, nogil=True)
+def assign(A, B, C, a, b, c):
+    """Set A, B, C to a, b, c."""
+    write(A, a)
+    write(B, b)
+    write(C, c)
 
 
 @njit(cache=True, nogil=True)
@@ -313,10 +313,8 @@ def _lodge(side, rows, plus, minus, out):
             side.K[i, live] = -dot(side.K[i, :live], out[:live]) / length
         side.K[live, live] = 1.0 / length
     else:
-        outside, Q = (
-            np.empty((column.shape[0], 1)),
-            times(columns(side.Z, 0, live), columns(side.K[:live], 0, live)),
-        )
+        Q = times(columns(side.Z, 0, live), columns(side.K[:live], 0, live))
+        outside = np.empty((column.shape[0], 1))
         for j in range(column.shape[0]):
             outside[j, 0], column[j] = column[j], 0.0
         for _ in range(2):
@@ -352,7 +350,7 @@ def tangent(symmetric, U, V, along_V, along_U):
 
 
 @njit(cache=True, nogil=True)
-def _scale(weights, most, step):
+def _step_factor(weights, most, step):
     """Return what the direction is multiplied by, from squared lengths."""
     if weights.take_squares == 0.0:
         return 1.0
@@ -537,16 +535,10 @@ def run_reduced(loss, recursive, kind, point, known, symmetric, counts, left, ri
             return t, NOT_FINITE
         counts[0] += 1
         if recursive:
-            write(known.U, U)
-            write(known.S, S)
-            write(known.V, V)
-            write(known.M, M)
-            write(known.Up, Up)
-            write(known.Vp, Vp)
+            assign(known.U, known.S, known.V, U, S, V)
+            assign(known.M, known.Up, known.Vp, M, Up, Vp)
         if length > 0.0:
             counts[1] += 1
             end_U, end_S, end_V = retracted(kind, symmetric, U, S, V, M, Up, Vp, -terms.etas[t])
-            write(U, end_U)
-            write(S, end_S)
-            write(V, end_V)
+            assign(U, S, V, end_U, end_S, end_V)
     return terms.etas.shape[0], FINISHED

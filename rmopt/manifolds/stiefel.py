@@ -260,11 +260,6 @@ class SpecialOrthogonal(Stiefel):
     --------
     Stiefel : fewer columns than rows, and reflections.
 
-    References
-    ----------
-    Edelman, Arias and Smith, The geometry of algorithms with orthogonality constraints, SIAM J. Matrix Anal.
-    Appl. 20 (1998), https://doi.org/10.1137/S0895479895290954.
-
     Examples
     --------
     >>> import numpy as np

@@ -96,11 +96,6 @@ class Orthographic(Retraction):
     --------
     SecondOrder : defined for every ξ.
     MetricProjection : the nearest matrix.
-
-    References
-    ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
-    https://doi.org/10.1137/100802529.
     """
 
     order = 2
@@ -129,11 +124,6 @@ class SecondOrderPSD(Retraction):
     --------
     MetricProjectionPSD : the nearest matrix, by eigenvalues.
     PolarFactors : for the metric of `rmopt.manifolds.PolarPSD`.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
     """
 
     order = 2
@@ -160,11 +150,6 @@ class MetricProjectionPSD(Retraction):
     See Also
     --------
     SecondOrderPSD : defined for every ξ, and no eigenvalues.
-
-    References
-    ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
-    https://doi.org/10.1137/100802529.
     """
 
     order = 2

@@ -6,7 +6,7 @@ from rmopt.costs.tree_sum import TreeSum
 from rmopt.solvers.augmented_lagrangian import AugmentedLagrangian
 from rmopt.solvers.base import Result, Solver
 from rmopt.solvers.certificate import Certificate, certify
-from rmopt.solvers.checkpoint import Checkpoint, SharedCheckpoint
+from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.coordinate_descent import CoordinateDescent
 from rmopt.solvers.descent import GradientSolver
 from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
@@ -56,7 +56,7 @@ __all__ = [
     "InverseTime", "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "Matchings",
     "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "OneByOne", "OneProcess",
     "Parallel", "QuasiNewton", "RankIncremental", "Recorder", "Result", "Sampler", "ScaledSGD",
-    "ScheduledSolver", "Shards", "SharedCheckpoint", "ShuffledEpochs", "SmallChange", "SmallStep", "Solver",
+    "ScheduledSolver", "Shards", "ShuffledEpochs", "SmallChange", "SmallStep", "Solver",
     "Stagnation", "SteepestDescent", "StepLength", "StepRule", "StepSize", "Stop", "StrongWolfe", "TreeSum",
     "TrustRegions", "Uniform", "World", "certify",
 ]  # fmt: skip

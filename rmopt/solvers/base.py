@@ -21,7 +21,7 @@ from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value, written
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
-from rmopt.solvers.checkpoint import Saving, difference, saving, witness
+from rmopt.solvers.checkpoint import Checkpoint, Saver, difference, witness
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder, numbers_for
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
@@ -33,15 +33,6 @@ PIECE_SECONDS = 0.1
 PLAIN = {int, float}
 
 StopRule = Callable[[Sequence[Mapping[str, Any]]], str | None]
-
-
-# What pymanopt and scipy call what a result has.
-OF_OTHERS = {
-    "cost": 'history[-1]["cost"], or problem.value(result.point)', "fun": 'history[-1]["cost"]',
-    "gradient_norm": 'history[-1]["gradient_norm"]', "log": "history", "x": "point", "iterations": "steps",
-    "nit": "steps", "time": "seconds", "stopping_criterion": "stopped_by", "message": "stopped_by",
-    "success": "converged",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +84,22 @@ class Result:
     converged: bool = False
     counts: dict[str, int] = field(default_factory=dict)
 
-    def __getattr__(self, name: str) -> Any:
-        if name in OF_OTHERS:
-            raise AttributeError(f"{type(self).__name__} has no {name}; take {OF_OTHERS[name]}.")
-        # Once more, for the error itself: it may be one within a property.
-        return super().__getattribute__(name)
+    @property
+    def cost(self) -> float:
+        """The cost at the last point, of solvers of whole gradients; others never see it: `problem.value(point)`."""
+        return self._last("cost")
+
+    @property
+    def gradient_norm(self) -> float:
+        """The length of the gradient at the last point, of solvers of whole gradients."""
+        return self._last("gradient_norm")
+
+    def _last(self, name: str) -> float:
+        if not self.history or name not in self.history[-1]:
+            raise MissingCapabilityError(
+                f"the solver did not evaluate the {name} as a whole; ask the problem, at result.point."
+            )
+        return float(self.history[-1][name])
 
 
 @contextmanager
@@ -370,7 +372,7 @@ class Solver(Value, ABC):
         *,
         random_state: int | np.random.Generator | None = None,
         recorder: Recorder | None = None,
-        checkpoint: Saving | Path | str | None = None,
+        checkpoint: Checkpoint | Path | str | None = None,
         stop: StopRule | None = None,
         first_step: int = 0,
     ) -> Result:
@@ -385,9 +387,9 @@ class Solver(Value, ABC):
             Equal integers give equal bits.
         recorder : Recorder, optional
             What to measure on the way, and whether to draw a progress bar.
-        checkpoint : path, Checkpoint or SharedCheckpoint, optional
+        checkpoint : path or Checkpoint, optional
             Save on the way, and resume when the file is there already, with its seed where `random_state` is None.
-            The budget may then be larger than before. In several processes a path is that of a `SharedCheckpoint`.
+            The budget may then be larger than before.
         stop : Stop or callable, optional
             A criterion such as `MaxSeconds`, besides the solver's own end; one with `GradientNorm` takes the place of
             a `tol` that was not given. It sees the rows after each measurement and returns a reason to stop, or None.
@@ -434,7 +436,7 @@ class _Run:
         self.stop = optional(callable_of)("stop", stop)
         solver = solver.beside(self.stop)
         world = solver._world(problem)
-        checkpoint: Saving | None = optional(saving, world)("checkpoint", saved)
+        checkpoint = None if saved is None else Saver("checkpoint", saved, world)
         self.first = first_step = integer("first_step", first_step)
         self.solver, self.problem, self.checkpoint = solver, problem, checkpoint
         self.recorder = Recorder() if recorder is None else recorder
@@ -488,7 +490,7 @@ class _Run:
                 planned.append(recorder.next_after(int(planned[-1])))
             if ({*planned[:-1]} ^ {row["step"] for row in rows}) - {step, self._asked_at()}:
                 raise InvalidInputError(
-                    f"the checkpoint {getattr(checkpoint, 'path', checkpoint)} was measured at other steps than this "
+                    f"the checkpoint {checkpoint and checkpoint.path} was measured at other steps than this "
                     "run plans for its criterion; take the same max_iter and recorder, or choose another path."
                 )
         recorder.begin(step, self.last, rows)
@@ -496,7 +498,6 @@ class _Run:
             # What cannot be saved is told before work starts.
             solver.pack(self.work, self.state)
         savable = checkpoint is not None and checkpoint.pause_after(step) == np.inf
-        last_save = time.monotonic()
         try:
             with Interrupts(savable) as interrupts:
                 if self.measures and not recorder.rows:
@@ -513,9 +514,8 @@ class _Run:
                         if interrupts.pending is not None:
                             self._save()
                             interrupts.deliver()
-                        elif checkpoint.due(self.step, time.monotonic() - last_save):
+                        elif checkpoint.due(self.step):
                             self._save()
-                            last_save = time.monotonic()
                 if early is not None and self.measures and recorder.rows[-1]["step"] < self.step:
                     self.measured()
                 point = self._point()
@@ -642,9 +642,10 @@ class _Run:
 
     def _save(self) -> None:
         if self.checkpoint is not None:
-            about = {"run": self.told, "step": self.step, "seconds": self.seconds, "rows": self.recorder.rows}
-            about["witness"] = [self.begun, self._witness(self.state)]
-            self.checkpoint.save(self.solver.pack(self.work, self.state), about)
+            self.checkpoint.save(
+                self.solver.pack(self.work, self.state), self.told, self.step, seconds=self.seconds,
+                rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
+            )  # fmt: skip
 
     def _witness(self, state: Any) -> dict[str, float]:
         return self.solver.witness(self.problem, self.work, state, self.seed)
@@ -652,7 +653,7 @@ class _Run:
     def _resume(self, coarseness: float) -> None:
         """Go on from the checkpoint, where there is one: its state is held against a fresh one of the run."""
         assert self.checkpoint is not None
-        tag = getattr(self.checkpoint, "tag", "")
+        tag, where = self.checkpoint.plan.tag, f"the checkpoint {self.checkpoint.path}"
         self.told = {
             **(tag if isinstance(tag, dict) else {"tag": tag}), "seed": self.seed, "first step": self.first,
             **self.solver.signature(), "manifold": written(self.problem.manifold), "rmopt": rmopt.__version__,
@@ -662,7 +663,6 @@ class _Run:
         if saved is None:
             return
         arrays, about = saved
-        where = f"the checkpoint {getattr(self.checkpoint, 'path', self.checkpoint)}"
         done, budget = about["step"] - self.first, self.last - self.first
         try:
             state = self.solver.unpack(self.work, arrays, self.state)

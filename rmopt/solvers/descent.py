@@ -128,11 +128,8 @@ class GradientSolver(CheckedValue, Solver):
         length = f"a gradient of length {state.norm:.1e}"
         if short:
             if self.gradient_norm is None and state.norm > 0.0:
-                rounded = state.norm > self._tol(state) * state.first_norm
-                share = (
-                    "which is rounding" if rounded else f"{state.norm / state.first_norm:.0e} of the first"
-                )
-                length += f", {share}"
+                part = state.norm / max(state.first_norm, 1e-300)
+                length += ", which is rounding" if part > self._tol(state) else f", {part:.0e} of the first"
             return Converged(length)
         way = max(work.manifold.typical_dist, size_of(state.point))
         share = state.norm * way / abs(state.cost) if state.cost else inf

@@ -37,7 +37,7 @@ class LineSearchSolver(GradientSolver):
     >>> minus_captured = autograd_cost(lambda U: -0.5 * ((A @ U) * U).sum())
     >>> solver = LineSearchSolver(Conjugate("dai-yuan"), StrongWolfe(flatness=0.1))
     >>> result = solver.run(Problem(Grassmann(10, 2), minus_captured), random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, -8.5)
     """
 
@@ -122,7 +122,7 @@ class GradientDescent(LineSearchSolver):
     >>> from rmopt.solvers import GradientDescent
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = GradientDescent().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 
@@ -160,7 +160,7 @@ class ConjugateGradient(LineSearchSolver):
     >>> from rmopt.solvers import ConjugateGradient
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = ConjugateGradient().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 
@@ -199,7 +199,7 @@ class LBFGS(LineSearchSolver):
     >>> from rmopt.solvers import LBFGS
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = LBFGS().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 

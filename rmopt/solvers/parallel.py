@@ -58,7 +58,7 @@ class Parallel(ScheduledSolver):
         How far to go from the last mean towards the next one; above 1 it goes beyond.
     world : World, optional
         `MPIWorld()` for the processes that ``mpiexec`` started; unless given, this process alone. In several
-        processes a checkpoint is a path or a `SharedCheckpoint`, a criterion goes by steps (no `MaxSeconds`), and the
+        processes a criterion goes by steps (no `MaxSeconds`), and the
         updates in a row are those of the workers of its process. All give the same start, seed and parameters.
 
     Raises
@@ -303,8 +303,10 @@ class ParallelEngine(Engine):
         with self.world.guard():
             while done < len(etas):
                 end = min(len(etas), done + self._next_mean(state.steps) - state.steps)
-                work = partial(_advanced, etas=etas[done:end])
-                own = in_threads(work, self.engines, state.own, parts[done:end].swapaxes(0, 1))
+                # Terms of other workers may lie between those of one.
+                terms = map(np.ascontiguousarray, parts[done:end].swapaxes(0, 1))
+                calls = zip(self.engines, state.own, terms, strict=True)
+                own = in_threads(lambda call, etas=etas[done:end]: call[0].advance(*call[1:], etas), calls)
                 state = replace(state, own=own, steps=state.steps + end - done)
                 state, done = self._at_mean(state) if self._met(state.steps) else state, end
         return state
@@ -415,11 +417,6 @@ class ParallelEngine(Engine):
 
     def _point(self, mean: Any) -> Any:
         return mean if self.gauge is None else self.gauge.point_of(mean, self.manifold.rank)  # type: ignore[attr-defined]
-
-
-def _advanced(engine: Engine, state: Any, terms: Array, etas: Array) -> Any:
-    """Return where steps lead; terms of other workers may lie between these."""
-    return engine.advance(state, np.ascontiguousarray(terms), etas)
 
 
 def _copied(state: Any) -> Any:

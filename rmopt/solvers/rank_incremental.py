@@ -252,13 +252,6 @@ class RankIncremental(CheckedValue, Solver):
     TrustRegions : a rank that is known.
     certify : the certificate alone.
 
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39. Journée, Bach, Absil and Sepulchre, Low-rank optimization on the
-    cone of positive semidefinite matrices, SIAM J. Optim. 20 (2010), https://doi.org/10.1137/080731359. Zhang, Yu
-    and Schuurmans, Accelerated training for matrix-norm regularization: a boosting approach, NIPS (2012).
-
     Examples
     --------
     >>> import numpy as np

@@ -167,7 +167,7 @@ class TrustRegions(ModelSolver):
     (True, True)
     """
 
-    first_radius: Annotated[float | None, optional(number, above=0)] = None
+    first_radius: Annotated[float | None, optional(number, above=0)] = None  # type: ignore[assignment]
 
     def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
         state = super().advance(work, state, steps)
@@ -323,7 +323,7 @@ class AdaptiveCubics(ModelSolver):
     >>> from rmopt.solvers import AdaptiveCubics
     >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
     >>> result = AdaptiveCubics().run(problem, random_state=0)
-    >>> result.converged, round(result.history[-1]["cost"], 6)
+    >>> result.converged, round(result.cost, 6)
     (True, 0.2)
     """
 

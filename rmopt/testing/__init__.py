@@ -57,21 +57,10 @@ def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
     InvalidInputError
         For anything else, and for solvers, engines, samplers and step sizes in single precision.
 
-    See Also
-    --------
-    parametrize_with_laws : a test for each law, seed and part.
-
     References
     ----------
     Claessen and Hughes, QuickCheck: a lightweight tool for random testing of Haskell programs, ICFP (2000),
     https://doi.org/10.1145/351240.351266.
-
-    Examples
-    --------
-    >>> from rmopt.manifolds import Grassmann
-    >>> from rmopt.testing import checks_of
-    >>> all(checks_of(Grassmann(5, 2)))
-    True
     """
     return _laws_of(part, dtype)(part, seed)
 
@@ -155,15 +144,6 @@ def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2)
     ------
     InvalidInputError
         For a part that has no laws, when the tests are collected.
-
-    See Also
-    --------
-    checks_of : the checks without pytest.
-
-    References
-    ----------
-    Claessen and Hughes, QuickCheck: a lightweight tool for random testing of Haskell programs, ICFP (2000),
-    https://doi.org/10.1145/351240.351266.
 
     Examples
     --------

@@ -37,10 +37,6 @@ def points(manifold: Manifold) -> st.SearchStrategy[Any]:
     ----------
     manifold : Manifold
 
-    See Also
-    --------
-    ill_conditioned_points : with singular values far apart.
-
     References
     ----------
     MacIver, Hatfield-Dodds et al., Hypothesis: a new approach to property-based testing, Journal of Open Source
@@ -71,28 +67,6 @@ def ill_conditioned_points(manifold: Manifold, worst: float = 1e8) -> st.SearchS
     manifold : Manifold
     worst : float
         The largest condition number.
-
-    See Also
-    --------
-    points : random points.
-
-    References
-    ----------
-    MacIver, Hatfield-Dodds et al., Hypothesis: a new approach to property-based testing, Journal of Open Source
-    Software 4 (2019), https://doi.org/10.21105/joss.01891.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hypothesis import given, settings
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> from rmopt.testing.strategies import ill_conditioned_points
-    >>> @settings(max_examples=5, database=None, derandomize=True, deadline=None)
-    ... @given(ill_conditioned_points(FixedRankEmbedded(5, 4, 2), worst=1e6))
-    ... def test_conditions(W):
-    ...     assert np.linalg.cond(W.S) < 1e7
-    >>> print(test_conditions())
-    None
     """
     spread = st.floats(0.0, float(np.log10(worst)))
     return st.builds(lambda seed, digits: _ill(manifold, np.random.default_rng(seed), digits), _SEEDS, spread)
@@ -106,28 +80,6 @@ def tangents(manifold: Manifold, harsh: bool = False) -> st.SearchStrategy[tuple
     manifold : Manifold
     harsh : bool
         At ill-conditioned points.
-
-    See Also
-    --------
-    points : points alone.
-
-    References
-    ----------
-    MacIver, Hatfield-Dodds et al., Hypothesis: a new approach to property-based testing, Journal of Open Source
-    Software 4 (2019), https://doi.org/10.21105/joss.01891.
-
-    Examples
-    --------
-    >>> from hypothesis import given, settings
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.testing.strategies import tangents
-    >>> @settings(max_examples=5, database=None, derandomize=True, deadline=None)
-    ... @given(tangents(Sphere(3)))
-    ... def test_orthogonal(pair):
-    ...     x, xi = pair
-    ...     assert abs(x @ xi) < 1e-10
-    >>> print(test_orthogonal())
-    None
     """
 
     def at(point: Any) -> st.SearchStrategy[tuple[Any, Any]]:
@@ -148,28 +100,6 @@ def problems(manifold: Manifold) -> st.SearchStrategy[Problem]:
     ----------
     manifold : Manifold
         Of arrays, or of matrices of one rank.
-
-    See Also
-    --------
-    points : where to evaluate them.
-
-    References
-    ----------
-    MacIver, Hatfield-Dodds et al., Hypothesis: a new approach to property-based testing, Journal of Open Source
-    Software 4 (2019), https://doi.org/10.21105/joss.01891.
-
-    Examples
-    --------
-    >>> from hypothesis import given, settings
-    >>> from rmopt.checks import check_gradient
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.testing.strategies import problems
-    >>> @settings(max_examples=3, database=None, derandomize=True, deadline=None)
-    ... @given(problems(Sphere(3)))
-    ... def test_gradients(problem):
-    ...     assert check_gradient(problem)
-    >>> print(test_gradients())
-    None
     """
 
     def problem(seed: int, digits: float) -> Problem:

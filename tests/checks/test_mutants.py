@@ -13,7 +13,6 @@ from typing import Any
 
 import mutation
 import numpy as np
-import pymanopt
 import pytest
 import scipy.sparse as sp
 from tabled import each_row
@@ -39,7 +38,6 @@ from rmopt.core.ambient import dense
 from rmopt.core.transport import Transport
 from rmopt.costs import BilinearSum, EmbeddedCost, LogDetTriplet, ResidualSum, squared
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
-from rmopt.interop import from_pymanopt
 from rmopt.linalg import symmetric
 from rmopt.manifolds import (
     Euclidean,
@@ -883,32 +881,6 @@ def test_mistakes_in_the_library_can_still_be_made() -> None:
 # Right parts: of strangers, and of the library
 
 
-def foreign(seed: int) -> list[Check]:
-    checks: list[Check] = []
-    for made in (
-        pymanopt.manifolds.Sphere(5),
-        pymanopt.manifolds.Sphere(4, 3),
-        pymanopt.manifolds.Stiefel(6, 2),
-        pymanopt.manifolds.Oblique(5, 3),
-        pymanopt.manifolds.SpecialOrthogonalGroup(4),
-        pymanopt.manifolds.SymmetricPositiveDefinite(4),
-        pymanopt.manifolds.Grassmann(6, 2),
-        pymanopt.manifolds.Grassmann(5, 2, k=2),
-        # Factors of full rank: close to one all arrays are points, though fewer directions are tangent.
-        pymanopt.manifolds.PSDFixedRank(5, 2),
-    ):
-        manifold = from_pymanopt(made)
-        checks += check_manifold(manifold, seed) + check_retraction(
-            manifold.default_retraction, manifold, seed
-        )
-    adapter = from_pymanopt(pymanopt.manifolds.Stiefel(7, 3))
-    return (
-        checks
-        + check_cost(Problem(adapter, Brockett()), seed)
-        + check_hessian(Problem(adapter, Brockett()), seed)
-    )
-
-
 def geometry(seed: int) -> list[Check]:
     checks: list[Check] = []
     for manifold in (Frames(), Ball(), Frames(4, 1)):
@@ -952,7 +924,7 @@ def runs(seed: int) -> list[Check]:
     return checks + check_step_size(FromFunction(lambda t: np.linspace(1.0, 0.0, 70)[t]), steps=70)
 
 
-RIGHT = {"pymanopt": foreign, "geometry": geometry, "costs": costs, "runs": runs}
+RIGHT = {"geometry": geometry, "costs": costs, "runs": runs}
 
 
 @pytest.mark.parametrize("kind", RIGHT)

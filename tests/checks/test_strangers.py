@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
-import scipy.sparse as sp
 import strangers
 from tabled import each_row
 
@@ -22,7 +21,6 @@ from rmopt.engines import ReferenceEngine
 from rmopt.engines.choose import TWINS
 from rmopt.engines.coordinate import CoordinateReference
 from rmopt.errors import RmoptError
-from rmopt.kernels import losses as kernels
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power, Product, Simplex
 from rmopt.retractions import MetricProjectionPSD
 from rmopt.solvers import (
@@ -162,14 +160,6 @@ def test_functions_that_are_no_loss(name: str) -> None:
             strange.end(engine)
 
 
-def test_codes_of_losses_belong_to_the_built_in_ones() -> None:
-    for code in (0, 17, -1, 1.0, True):
-        with pytest.raises(InvalidInputError, match="leave the code out"):
-            Loss("mine", strangers.huber.value, strangers.huber.slope, code=code)
-    for code in (5, -2):
-        assert all(np.isnan(of(code, 0.3, 1.0)) for of in (kernels.value, kernels.slope, kernels.curvature))
-
-
 TARGET = np.linspace(-1.0, 1.0, 63).reshape(9, 7)
 
 
@@ -307,34 +297,6 @@ def test_a_batch_size_does_not_contradict_the_sampler() -> None:
             SGD(0.1, batch_size=given, sampler=Uniform(10, 4))
 
 
-def test_arguments_of_solvers() -> None:
-    sizes = np.int64(5), np.int32(5)
-    for n in sizes:
-        assert SGD(0.1, max_iter=n, batch_size=n).max_iter == 5
-        assert CoordinateDescent(max_iter=n).budget(None) == 5  # type: ignore[arg-type]
-        assert Gossip(0.1, max_iter=n).budget(None) == 5  # type: ignore[arg-type]
-        assert ManifoldIdentification(0.1, inner_step_size=0.1, inner_steps=n, max_iter=n).max_iter == 5
-        assert Uniform(n, n).batch_size == 5
-    for wrong in (np.inf, np.nan, "x", True, -1, 2.5, [1]):
-        for make in (
-            lambda value: SGD(0.1, max_iter=value), lambda value: SGD(0.1, batch_size=value),
-            lambda value: CoordinateDescent(max_iter=value), lambda value: Gossip(0.1, max_iter=value),
-            lambda value: Uniform(10, value), lambda value: Uniform(value),
-            lambda value: ManifoldIdentification(0.1, inner_step_size=0.1, max_iter=value),
-        ):  # fmt: skip
-            with pytest.raises(InvalidInputError):
-                make(wrong)
-    for wrong in (np.inf, np.nan, "x", True, -1, [1], 1j):
-        for make in (
-            lambda value: SGD(value), lambda value: CoordinateDescent(value),
-            lambda value: CoordinateDescent(tol=value), lambda value: Gossip(0.1, n_epochs=value),
-            lambda value: Gossip(0.1, scales=[value]),
-            lambda value: ManifoldIdentification(0.1, inner_step_size=value),
-        ):  # fmt: skip
-            with pytest.raises(InvalidInputError):
-                make(wrong)
-
-
 # Coordinate descent on a manifold of one's own
 
 
@@ -415,26 +377,3 @@ def pairs() -> BilinearSum:
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((40, 9)), rng.standard_normal((40, 7))
     return BilinearSum(left, right, squared, rng.standard_normal(40))
-
-
-def test_data_that_were_exchanged_do_not_reach_a_loop() -> None:
-    problem = Problem(FixedRankEmbedded(9, 7, 3), pairs())
-    problem.cost.left = sp.csc_array(np.ones((40, 9)))  # type: ignore[attr-defined]
-    with pytest.raises(InvalidInputError, match="left is no CSR array"):
-        SGD(0.02, max_iter=10).run(problem, random_state=0)
-    problem = Problem(FixedRankEmbedded(9, 7, 3), pairs())
-    problem.cost.left.indices[0] = 500  # type: ignore[attr-defined]
-    with pytest.raises(InvalidInputError, match="left is a damaged csr matrix"):
-        SGD(0.02, max_iter=10).run(problem, random_state=0)
-
-
-def test_a_code_put_on_a_retraction_is_no_kernel() -> None:
-    from rmopt.retractions import SecondOrder
-
-    problem, moved = Problem(FixedRankEmbedded(9, 7, 3), pairs()), SecondOrder()
-    moved.kernel = 1  # type: ignore[misc]
-    ends = [
-        SGD(0.02, max_iter=50, retraction=moved, engine=engine).run(problem, random_state=0).point
-        for engine in ("auto", "reference")
-    ]
-    np.testing.assert_allclose(ends[0].S, ends[1].S, rtol=1e-12)

@@ -6,34 +6,26 @@ import re
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import autograd.numpy as anp
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from descent_parts import Quadratic
-from tabled import each_row
 
 import rmopt
 from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem, autograd_cost
 from rmopt.checks import (
-    check_block_engine,
     check_cost,
-    check_engine,
     check_gradient,
     check_hessian,
     check_instance,
     check_manifold,
     check_retraction,
-    check_sampler,
     check_solver,
-    check_step_size,
 )
 from rmopt.checks.catalogue import Instance, instances
-from rmopt.checks.report import Law
 from rmopt.checks.solver import SOLVER
 from rmopt.core import Cost
 from rmopt.core.cost import as_sum
@@ -365,32 +357,6 @@ def test_retractions_are_checked_by_their_names_and_kinked_costs_by_all_other_la
     assert "gradient" not in names
 
 
-@each_row(
-    "call",
-    [
-        lambda: check_gradient(Sphere(3)),  # type: ignore[arg-type]
-        lambda: check_manifold(Sphere),  # type: ignore[arg-type]
-        lambda: check_retraction(Sphere(3), Normalisation()),  # type: ignore[arg-type]
-        lambda: check_cost(Problem(Sphere(5), Quadratic()), point=np.ones(3)),
-        # An array of integers is a seed to numpy.
-        lambda: check_gradient(Problem(Sphere(3), Quadratic()), np.array([1, 0, 0])),
-        lambda: check_hessian(Problem(Sphere(3), Quadratic()), np.array([1.0, 0.0, 0.0])),
-        lambda: check_retraction(3, Sphere(3)),  # type: ignore[arg-type]
-        lambda: check_engine("x"),  # type: ignore[arg-type]
-        lambda: check_block_engine(FLAT, Normalisation()),
-        lambda: check_sampler(3),  # type: ignore[arg-type]
-        lambda: check_solver("x", FLAT),  # type: ignore[arg-type]
-        lambda: check_solver(GradientDescent(), "x"),  # type: ignore[arg-type]
-        lambda: check_step_size(0.1),  # type: ignore[arg-type]
-        lambda: FixedRankEmbedded(20, 16, 3).from_matrix(sp.csr_array((20, 16))),
-        lambda: PSDFixedRank(20, 3).from_matrix(sp.csr_array((20, 20))),
-    ],
-)
-def test_arguments_of_checks_and_zeros_are_refused_by_name(call: Callable[[], Any]) -> None:
-    with pytest.raises(InvalidInputError, match=r"must be an? |must be one with blocks|is not on|is zero"):
-        call()
-
-
 def test_a_value_that_depends_on_the_basis_now_and_then() -> None:
     class Jumping(Quadratic):
         def value(self, point: Any) -> float:
@@ -409,50 +375,9 @@ def test_a_solver_that_cannot_run_is_not_said_to_obey() -> None:
         check_solver(SGD(0.01, rule=Momentum(0.5), engine="compiled"), problem)
 
 
-class Cubes(Cost):
-    def value(self, point: Array) -> float:
-        return float(np.sum(point**3))
-
-    def gradient(self, point: Array) -> Array:
-        return 3 * point**2
-
-
-class Place(NamedTuple):
-    point: Any
-    steps: int
-    updates: int
-
-
-class Leak(Solver):
-    """It keeps the gradients of its first run."""
-
-    def __init__(self) -> None:
-        self.max_iter, self._kept = 20, {}
-
-    def begin(self, work: Any, point: Any) -> Place:
-        return Place(point, 0, 0)
-
-    def advance(self, work: Any, state: Place, steps: int) -> Place:
-        if steps == 0:
-            return state
-        gradient = self._kept.setdefault(state.steps, work.riemannian_gradient(state.point))
-        tangent = work.manifold.projection(state.point, gradient) * -0.05
-        return Place(work.manifold.retraction(state.point, tangent), state.steps + 1, state.updates + 1)
-
-
-def test_a_memory_of_the_first_run_is_found() -> None:
-    failed = {check.name for check in check_solver(Leak(), Problem(Stiefel(6, 2), Cubes())) if not check}
-    assert {"repetition", "solver purity"} <= failed
-
-
 def test_a_state_that_changes_in_place_is_found() -> None:
     failed = {check.name: check.detail for check in check_solver(Wearing(), FLAT) if not check}
     assert "`advance` changed the state" in failed["solver purity"]
-
-
-def test_seeds_from_a_generator_are_for_all_parts() -> None:
-    mark = parametrize_with_laws([Sphere(3), Sphere(4)], seeds=(i for i in range(3)))
-    assert len(mark.args[1]) == 6
 
 
 @pytest.mark.parametrize("constant", [1e4, 1e8, 1e12, 1e14])
@@ -479,23 +404,6 @@ def test_no_law_makes_a_square_of_a_long_column() -> None:
         assert tracemalloc.get_traced_memory()[1] < 4000**2
     finally:
         tracemalloc.stop()
-
-
-def test_what_is_wrong_beyond_all_numbers_is_not_called_exact() -> None:
-    broken = Law("law", "It holds", "a slip", 1.0, lambda about: np.inf).check("part", None)
-    assert broken is not None
-    assert broken.numbers == "inf, at most 1"
-
-
-def test_a_retraction_that_says_order_1_is_not_told_to_say_so() -> None:
-    class Halved(Normalisation):
-        order = 1
-
-        def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
-            return super().__call__(manifold, point, tangent, 0.5 * t)
-
-    for law in check_retraction(Halved(), Sphere(4))[:2]:
-        assert "cause: the curve does not start at x with velocity" in law.detail
 
 
 def test_a_constant_beside_which_a_right_hessian_fails_is_named() -> None:

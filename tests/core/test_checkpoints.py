@@ -23,10 +23,10 @@ from problems.similarity import LoretaSimilarity
 from problems.subspace import MatrixCompletion, MultitaskFeatures
 from problems.subspace.instances import agent_sums
 from rmopt import DivergedError, InvalidInputError, Problem
-from rmopt.arrays import load_arrays, save_arrays
 from rmopt.core import StorageError
 from rmopt.core.cost import WholeCost
 from rmopt.costs import BilinearSum, squared
+from rmopt.files import load_arrays, save_arrays
 from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
@@ -34,6 +34,7 @@ from rmopt.manifolds import (
     PSDFactors,
     PSDFixedRank,
     Sphere,
+    Stiefel,
 )
 from rmopt.retractions import QR
 from rmopt.solvers import (
@@ -49,8 +50,8 @@ from rmopt.solvers import (
     Recorder,
     Stagnation,
     TrustRegions,
-    checkpoint,
 )
+from rmopt.solvers.checkpoint import Saver
 
 G = Grassmann(12, 3)
 SCALE = 2.0
@@ -212,10 +213,10 @@ def test_a_larger_budget_gives_the_bits_of_one_long_run(name: str, tmp_path: Pat
 
 
 def forged(path: Path, change: Any) -> None:
-    """Write a checkpoint again with a change, and with the digest of a file that rmopt saved."""
+    """Write a checkpoint again with a change."""
     arrays, about = load_arrays(path)
     change(arrays, about)
-    checkpoint._save(path, arrays, about)
+    save_arrays(path, arrays, about)
 
 
 FORGERIES: dict[str, Any] = {
@@ -227,6 +228,7 @@ FORGERIES: dict[str, Any] = {
     "more": lambda arrays, about: arrays.update(extra=np.ones(1)),
     "no step": lambda arrays, about: about.pop("step"),
     "no rows": lambda arrays, about: about.pop("rows"),
+    "no axes": lambda arrays, about: about.pop("axes"),
     "no seconds": lambda arrays, about: about.pop("seconds"),
     **{
         f"step {step!r}": lambda arrays, about, step=step: about.update(step=step)
@@ -251,6 +253,39 @@ def test_a_forged_checkpoint_is_told_by_its_name(name: str, tmp_path: Path) -> N
     forged(path, FORGERIES[name])
     with pytest.raises(StorageError, match=r"c\.npz .*[Dd]elete it or choose another path"):
         solver.run(problem, random_state=0, checkpoint=Checkpoint(path))
+
+
+def test_the_order_of_memory_is_no_part_of_the_file(tmp_path: Path) -> None:
+    """Products are rounded otherwise in another one: that of the run is told in words."""
+    A, path = np.random.default_rng(1).standard_normal((30, 30)), tmp_path / "c.npz"
+    problem = Problem(Stiefel(30, 4), rmopt.autograd_cost(lambda U: anp.sum(anp.cos(A @ U))))
+    start = np.asfortranarray(problem.manifold.random_point(np.random.default_rng(0)))
+
+    def run(budget: int, checkpoint: Any = None) -> Any:
+        return (
+            LBFGS(max_iter=budget, tol=0.0).run(problem, start, checkpoint=checkpoint, random_state=0).point
+        )
+
+    run(5, path)
+    arrays, about = load_arrays(path)
+    save_arrays(path, {name: np.array(array, order="F") for name, array in arrays.items()}, about)
+    np.testing.assert_array_equal(run(10, path), run(10))
+    wide = np.arange(24.0).reshape(2, 3, 4).transpose(1, 2, 0)
+    saver = Saver("checkpoint", tmp_path / "d.npz")
+    saver.save({"x": wide}, {}, 0, seconds=0.0, rows=[], witness=[])
+    found = saver.load({})
+    assert found is not None
+    assert found[0]["x"].strides == wide.strides
+    np.testing.assert_array_equal(found[0]["x"], wide)
+
+
+@each_row("path", ["x" * 300, "a\0b", "/dev/zero", "/"])
+def test_a_path_that_cannot_be_a_file_is_told_in_one_sentence(path: str) -> None:
+    for checkpoint in (path, Path(path)):
+        with pytest.raises(InvalidInputError, match=r"cannot be a file: .*; choose another path"):
+            LBFGS().run(Problem(Sphere(5), Quadratic()), random_state=0, checkpoint=checkpoint)
+    with pytest.raises(InvalidInputError, match=r"checkpoint .*cannot be a file"):
+        LoretaSimilarity(2, checkpoint=path).fit(ROWS, CLASSES)
 
 
 def test_a_state_that_no_file_keeps_is_refused_before_work(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from problems.ranking import LowRankLogisticRegression
 from problems.saving import Saved
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import RTRMC, BayesianCompletion, BiasedALS, ImplicitALS
-from rmopt.arrays import load_arrays, save_arrays
 from rmopt.core import InvalidInputError, StorageError
 from rmopt.costs import LOSSES, Loss
+from rmopt.files import load_arrays, save_arrays
 
 SAVED = {name: part for name, part in PARTS.items() if issubclass(part.kind, Saved)}
 

@@ -19,8 +19,8 @@ from problems.data.sets import BACKGROUND
 from problems.ranking.estimators import LabelScores
 from problems.similarity import LoretaSimilarity
 from problems.similarity.estimators import BilinearSimilarity
-from rmopt.arrays import load_arrays, read_arrays, save_arrays
 from rmopt.core import InvalidInputError, LowRankPoint, PSDPoint, StorageError
+from rmopt.files import load_arrays, read_arrays, save_arrays
 
 Make = Callable[[Path], tuple[Path, Callable[[], Any]]]
 
@@ -255,14 +255,11 @@ def test_archives_that_unpack_to_too_much(tmp_path: Path) -> None:
     assert path.stat().st_size < 200_000
     with pytest.raises(StorageError, match=r"would unpack to 134,217,8.., and 67,108,864 are allowed"):
         read_arrays(path)
-    assert read_arrays(path, largest=2**28)["x"].size == 2**24
-    with pytest.raises(StorageError, match="100 are allowed"):
-        read_arrays(path, {"x": (float, ("n",))}, largest=100)
 
 
 def test_pickles_and_foreign_compressions_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.array([{}], dtype=object))
-    with pytest.raises(StorageError, match=r"x\.npy in .*a\.npz holds object"):
+    with pytest.raises(StorageError, match="Object arrays"):
         read_arrays(tmp_path / "a.npz")
     with zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_LZMA) as written:
         written.writestr("x.npy", b"")
@@ -278,7 +275,7 @@ def test_formats(tmp_path: Path) -> None:
     np.savez(path, x=np.ones(2), about=np.frombuffer(b'{"step": 1}', np.uint8))
     assert load_arrays(path)[1] == {"step": 1}
     for about, words in (
-        (b'{"format": 2}', "install a newer rmopt"), (b"[1]", "not a mapping"), (b"[" * 9999, "damaged"),
+        (b'{"format": 2}', "install a newer rmopt"), (b"[1]", "no description"), (b"[" * 9999, "damaged"),
         (b"\xff", "damaged"), (b'{"format": "x"}', "format x"),
     ):  # fmt: skip
         np.savez(path, x=np.ones(2), about=np.frombuffer(about, np.uint8))

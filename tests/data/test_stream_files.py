@@ -38,7 +38,7 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
     [
         # Tables
         ({"a__csv": "label,age,pay\na,30,5\n", "b__csv": "label,pay,age\na,5,30\n"}, {}, "under the same names"),
-        ({"a__csv": "label,x\n1,1\n", "b__csv": "label,x\nc,1\n"}, {}, "'text' labels"),
+        ({"a__csv": "label,x\n1,1\n", "b__csv": "label,x\nc,1\n"}, {}, "labels that are text"),
         ({"a__csv": "x,x,label\n0,5,a\n"}, {}, "two columns called 'x'"),
         ({"a__csv": "x,test,label\n0,1,a\n"}, {}, "may say what is held out"),
         ({"a__csv": "label\na\n"}, {}, "no columns of features"),
@@ -68,7 +68,7 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
         ({"a__svm": "1 1:1\n2 0:1\n"}, {"zero_based": False}, "line 2 of .* from 1"),
         ({"a__svm": "1 4294967296:1\n"}, {"n_features": 2**31 - 1}, "line 1 of"),
         ({"a__svm": "1 0:1\n"}, {"n_features": 2**33}, "n_features = 8589934592"),
-        ({"a__svm": "1 0:1\n1,2 0:1\n"}, {}, r"several, say multilabel=True"),
+        ({"a__svm": "1 0:1\n1,2 0:1\n"}, {}, "say multilabel=True"),
         ({"a__svm": "1.5 0:1\n"}, {"multilabel": True}, "not a whole number"),
         ({"a__svm": "999999999999 0:1\n"}, {"multilabel": True}, "not a whole number"),
         ({"a__svm": ""}, {}, "empty; remove it"),
@@ -88,7 +88,7 @@ def test_a_stream_refuses_files_with_their_names_and_lines(
 @each_row(
     ("arrays", "why"),
     [
-        ({"y": np.zeros((3, 1))}, "one column of labels"), ({"y": np.array([*"abc"], dtype=object)}, "astype"),
+        ({"y": np.zeros((3, 1))}, "one column of labels"), ({"y": np.array([*"abc"], dtype=object)}, "object"),
         ({"y": np.zeros(2)}, "one column of labels"), ({}, "one column of labels"),
         ({"y": np.arange(3), "classes": np.arange(3)}, "it has 2"),
         ({"y": np.arange(3), "X_indices": [9, 1, 0]}, "9"), ({"y": np.arange(3), "X_indices": [0.5, 1, 0]}, "float"),
@@ -120,7 +120,7 @@ def test_folders_that_are_of_no_use(tmp_path: Path) -> None:
         list(stream(tmp_path))
     np.savez(tmp_path / "a.npz", X=np.eye(3), y=np.arange(3))
     np.savez(tmp_path / "b.npz", X=np.eye(4), y=np.arange(4))
-    with pytest.raises(InvalidInputError, match=r"b\.npz holds 4 features, and rows before it 3"):
+    with pytest.raises(InvalidInputError, match=r"b\.npz holds dense rows of 4 features, and"):
         list(stream(tmp_path))
 
 
@@ -200,7 +200,7 @@ def test_rows_are_shuffled_within_a_buffer(digits: tuple[np.ndarray, np.ndarray]
 
 
 def test_npz_and_csv_hold_what_was_written(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
-    for kind in ("npz", "csv", "mtx"):
+    for kind in ("npz", "csv"):
         folder, how = formatted(kind, tmp_path / kind, digits)
         [(X, y)] = stream(folder, **how)
         np.testing.assert_array_equal(X.toarray() if sp.issparse(X) else X, digits[0][:830])
@@ -286,37 +286,3 @@ def test_the_reader_does_not_run_away(digits: tuple[np.ndarray, np.ndarray], tmp
     # The one that is used, two that wait, and one that waits to wait.
     assert len(seen) <= 4
     given.close()  # type: ignore[attr-defined]
-
-
-MTX = (
-    "%%MatrixMarket matrix coordinate real general\n% by hand\n3 4 4\n1 4 2.5\n\n3 1 1\n3 1 0.5\n3 2 -1e-3\n"
-)
-
-
-@each_row(
-    ("before", "after", "labels", "why"),
-    [
-        ("3 2 -1e-3", "3 5 1", "a\nb\nc", "within 3 rows and 4 columns"),
-        ("3 2 -1e-3", "3 nan 1", "a\nb\nc", "finite"),
-        ("3 2 -1e-3", "3 2 inf", "a\nb\nc", "finite"), ("3 2 -1e-3", "3 2", "a\nb\nc", "damaged"),
-        ("3 2 -1e-3\n", "", "a\nb\nc", "must hold 4 entries"), ("", "", "a\n\nc", "2 labels in 3 lines"),
-        ("", "", "a\nb\n", "2 labels in 2 lines"), ("", "", "a\nb\nc\nd", "4 labels in 4 lines"),
-        ("", "", None, "have no labels; write them into"),
-    ],
-)  # fmt: skip
-def test_rows_of_mtx_files(
-    before: str, after: str, labels: str | None, why: str, tmp_path_factory: Any
-) -> None:
-    folder = tmp_path_factory.mktemp("m")
-    path, beside = folder / "a.mtx", folder / "a.labels"
-    path.write_text(MTX)
-    beside.write_text("1,2\n\n0")
-    [(X, Y)] = stream(path, multilabel=True)
-    np.testing.assert_array_equal(X.toarray(), [[0, 0, 0, 2.5], [0] * 4, [1.5, -1e-3, 0, 0]])
-    np.testing.assert_array_equal(Y.toarray(), [[0, 1, 1], [0, 0, 0], [1, 0, 0]])
-    path.write_text(MTX.replace(before, after))
-    beside.unlink()
-    if labels is not None:
-        beside.write_text(labels)
-    with pytest.raises((InvalidInputError, StorageError), match=why):
-        list(stream(path))

@@ -80,6 +80,19 @@ def test_links_and_permissions_stay(tmp_path: Path) -> None:
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
 
 
+def test_the_mask_of_the_process_is_followed_and_never_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.umask(0o027)
+    try:
+        monkeypatch.setattr("os.umask", lambda mask: pytest.fail("another thread would see it"))
+        write_atomically(tmp_path / "a.txt", lambda stream: stream.write(b"text"))
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
+
+
 def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path: Path, writer: Any) -> None:
     with pytest.raises(StorageError, match=r"another run writes into .*; wait until it has ended, or choose"):
         OutputFolder(tmp_path, "second")

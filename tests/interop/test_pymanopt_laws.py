@@ -190,43 +190,6 @@ def test_dimensions_and_scales(shared: Shared, manifold: Any, at: Drawn) -> None
 
 
 @everywhere
-def test_random_points_are_points_and_no_two_are_equal(shared: Shared, manifold: Any, at: Drawn) -> None:
-    for point in (at.x, at.y, at.z):
-        np.testing.assert_allclose(shared.off(point), 0.0, atol=1e-10)
-    assert np.linalg.norm(at.x - at.y) > 1e-3
-
-
-@everywhere
-def test_random_tangent_vectors_are_tangent_of_length_1_and_no_two_are_equal(
-    shared: Shared, manifold: Any, at: Drawn
-) -> None:
-    if not broken(shared, manifold):
-        np.testing.assert_allclose(shared.normal(at.x, at.around(at.u)), 0.0, atol=1e-10)
-    np.testing.assert_allclose(manifold.norm(at.x, at.u), 1.0)
-    assert np.linalg.norm(at.u - at.v) > 1e-3
-    assert manifold.norm(at.x, manifold.zero_vector(at.x)) == 0.0
-
-
-def broken(shared: Shared, manifold: Any) -> bool:
-    """Return whether projections are wrong: on pymanopt's Elliptope, by the sign of a Lyapunov equation."""
-    return isinstance(shared.theirs, foreign.Elliptope) and manifold is not shared.ours
-
-
-@everywhere
-def test_inner_products_are_symmetric_and_make_norms(shared: Shared, manifold: Any, at: Drawn) -> None:
-    product = manifold.inner_product(at.x, at.u, at.v)
-    np.testing.assert_allclose(product, manifold.inner_product(at.x, at.v, at.u), atol=1e-14)
-    np.testing.assert_allclose(manifold.norm(at.x, at.u) ** 2, manifold.inner_product(at.x, at.u, at.u))
-    if isinstance(shared.ours, SymmetricPositiveDefinite):
-        solved = np.linalg.solve(at.x, at.u), np.linalg.solve(at.x, at.v)
-        np.testing.assert_allclose(product, np.sum(solved[0] * np.swapaxes(solved[1], -1, -2)), atol=1e-13)
-        identity = np.broadcast_to(np.eye(at.x.shape[-1]), at.x.shape)
-        np.testing.assert_allclose(manifold.norm(identity, at.y), np.linalg.norm(at.y))
-    else:
-        np.testing.assert_allclose(product, np.sum(at.u * at.v), atol=1e-14)
-
-
-@everywhere
 def test_projections_and_gradients_have_their_closed_form(shared: Shared, manifold: Any, at: Drawn) -> None:
     if shared.projection is None:
         return
@@ -246,19 +209,6 @@ def test_hessians_are_derivatives_of_projections(shared: Shared, manifold: Any, 
 
 
 @everywhere
-def test_retractions_and_geodesics_stay_and_begin_as_the_vector_says(
-    shared: Shared, manifold: Any, at: Drawn
-) -> None:
-    moves = [manifold.retraction] + [manifold.exp] * known(manifold, "exp")
-    if not hasattr(manifold, "foreign") and hasattr(manifold, "retractions"):
-        moves += [manifold.using(retraction).retraction for retraction in manifold.retractions]
-    for move in moves:
-        np.testing.assert_allclose(shared.off(move(at.x, at.u)), 0.0, atol=1e-10)
-        near = move(at.x, 1e-6 * at.u)
-        np.testing.assert_allclose(near, at.x + 1e-6 * at.around(at.u), atol=1e-11)
-
-
-@everywhere
 def test_distances_have_their_closed_form_and_are_lengths_of_logarithms(
     shared: Shared, manifold: Any, at: Drawn
 ) -> None:
@@ -271,32 +221,6 @@ def test_distances_have_their_closed_form_and_are_lengths_of_logarithms(
     assert there <= manifold.dist(at.x, at.z) + manifold.dist(at.z, at.y)
     if shared.dist is not None:
         np.testing.assert_allclose(there, shared.dist(at.x, at.y), rtol=1e-9)
-
-
-@everywhere
-def test_exponentials_and_logarithms_undo_each_other(shared: Shared, manifold: Any, at: Drawn) -> None:
-    if not known(manifold, "log"):
-        return
-    back = manifold.exp(at.x, manifold.log(at.x, at.y))
-    np.testing.assert_allclose(manifold.dist(at.y, back), 0.0, atol=1e-6)
-    if not shared.is_quotient:
-        np.testing.assert_allclose(back, at.y, atol=1e-9)
-    np.testing.assert_allclose(manifold.log(at.x, manifold.exp(at.x, at.u)), at.u, atol=1e-9)
-
-
-@everywhere
-def test_the_mean_of_a_pair_is_in_the_middle(shared: Shared, manifold: Any, at: Drawn) -> None:
-    if known(manifold, "pair_mean"):
-        middle = manifold.pair_mean(at.x, at.y)
-        np.testing.assert_allclose(manifold.dist(at.x, middle), manifold.dist(middle, at.y), rtol=1e-6)
-
-
-@everywhere
-def test_transported_vectors_are_tangent(shared: Shared, manifold: Any, at: Drawn) -> None:
-    if broken(shared, manifold):
-        return
-    moved = manifold.transport(at.x, at.y, at.u)
-    np.testing.assert_allclose(shared.normal(at.y, at.y @ moved if at.lie else moved), 0.0, atol=1e-10)
 
 
 @each_row("d", [4, 15])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,7 @@ from rmopt.solvers import (
     Gossip,
     InverseTime,
     Matchings,
-    OneProcess,
     Recorder,
-    SharedCheckpoint,
 )
 from rmopt.solvers.gossip import GossipEngine
 
@@ -205,43 +204,13 @@ def test_a_run_that_is_interrupted_goes_on_to_the_same_bits(tmp_path: Path) -> N
         if rows[-1]["step"] == 100:
             raise InterruptedError
 
-    for make in (Checkpoint, lambda path: SharedCheckpoint(path, every_steps=30)):
-        path = tmp_path / f"{getattr(make, '__name__', 'shared')}.npz"
-        saving = make(path) if make is not Checkpoint else Checkpoint(path, every_seconds=0.0)
-        with pytest.raises(InterruptedError):
-            solver.run(
-                problem, random_state=9, recorder=Recorder({"cost": problem.cost.value}, at=[50, 100]),
-                checkpoint=saving, stop=interrupt,
-            )  # fmt: skip
-        again = solver.run(
-            problem,
-            random_state=9,
-            recorder=Recorder({"cost": problem.cost.value}, at=[50, 100]),
-            checkpoint=saving,
-        )
-        assert distance(again.point, whole.point) == 0.0
-        assert [row["cost"] for row in again.history] == [row["cost"] for row in whole.history]
-
-
-def test_a_shared_checkpoint_keeps_two_generations_and_goes_back_to_the_common_one(tmp_path: Path) -> None:
-    problem, solver = problem_of("completion-ridge"), Gossip(0.05, max_iter=100)
-    solver.run(problem, random_state=9, checkpoint=SharedCheckpoint(tmp_path / "run.npz", every_steps=30))
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["run.rank0of1.step100.npz", "run.rank0of1.step90.npz"]
-
-    class Behind(OneProcess):
-        """Another process has only the save of step 90."""
-
-        def least(self, number: int) -> int:
-            return min(number, 90)
-
-    behind = SharedCheckpoint(tmp_path / "run.npz", every_steps=30, world=Behind())
-    # Nobody looks at what this one has beyond that.
-    (tmp_path / names[0]).write_bytes(b"")
-    again = solver.run(problem, random_state=9, checkpoint=behind)
-    assert distance(again.point, solver.run(problem, random_state=9).point) == 0.0
-    with pytest.raises(InvalidInputError, match="belongs to another run"):
-        Gossip(0.06, max_iter=100).run(problem, random_state=9, checkpoint=behind)
+    saving = Checkpoint(tmp_path / "run.npz", every_seconds=0.0)
+    measured = partial(Recorder, {"cost": problem.cost.value}, at=[50, 100])
+    with pytest.raises(InterruptedError):
+        solver.run(problem, random_state=9, recorder=measured(), checkpoint=saving, stop=interrupt)
+    again = solver.run(problem, random_state=9, recorder=measured(), checkpoint=saving)
+    assert distance(again.point, whole.point) == 0.0
+    assert [row["cost"] for row in again.history] == [row["cost"] for row in whole.history]
 
 
 def test_many_agents_on_a_random_graph_reach_consensus() -> None:
@@ -329,6 +298,8 @@ def test_bad_input() -> None:
     wrong = Gossip(0.1, max_iter=3, order=lambda rng, start, size: np.full((size, 1), 7))
     with pytest.raises(InvalidInputError, match="edges from 7 to 7, and there are 5"):
         wrong.run(problem)
+    with pytest.raises(InvalidInputError, match="every_steps = 0"):
+        Checkpoint("x.npz", every_steps=0)
     with pytest.raises(InvalidInputError, match="has no edges"):
         Matchings(Graph.path(1))
     spoiled = Parts(

@@ -32,7 +32,7 @@ SCRIPT = """
 import json, sys
 import numpy as np
 from problems.subspace import GossipPlan, agree, gossip
-from problems.subspace.methods import low_rank_shares
+from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import MPIWorld, OneProcess
 
 world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
@@ -222,21 +222,10 @@ def test_all_end_where_one_fails(tmp_path: Path, last_words: str, said: str) -> 
 
 
 def command(out: Path, *more: str, processes: int = 3) -> list[str]:
-    options = [
-        "--case",
-        "4",
-        "--scale",
-        "0.2",
-        "--updates",
-        "2000",
-        "--methods",
-        "stochastic",
-        "--out",
-        str(out),
-    ]
+    options = ["--case", "4", "--scale", "0.2", "--updates", "2000", "--methods", "stochastic", "--out"]
     return [
         str(MPIEXEC), "-n", str(processes), sys.executable, "-m", "rmopt.cli", "run", "completion", "--agents", "mpi",
-        *options, *more,
+        *options, str(out), *more,
     ]  # fmt: skip
 
 
@@ -268,19 +257,6 @@ def test_a_killed_process_and_a_resumed_run_end_as_if_nothing_had_happened(tmp_p
     subprocess.run(command(killed, "--resume"), capture_output=True, timeout=300, check=True)
     assert rows(killed) == rows(whole)
     assert not list(killed.glob("checkpoint-*.npz"))
-
-
-@pytest.mark.slow
-def test_a_folder_that_one_process_cannot_write_ends_all(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    done = subprocess.run(
-        ["timeout", "60", *command(tmp_path / "file" / "out", processes=2)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode not in (0, 124)
-    assert done.stderr.count("cannot write into") == 1
 
 
 def test_bad_input_is_told_once_and_ends_all_processes(tmp_path: Path) -> None:

@@ -17,11 +17,12 @@ from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
 from problems.streaming import similarity
 from problems.subspace import GossipPlan, MatrixCompletion, agree, gossip
-from rmopt import InvalidInputError, Problem, autograd_cost
+from rmopt import InvalidInputError, Problem
 from rmopt.costs import GossipCost, Graph
 from rmopt.experiments import Run
-from rmopt.manifolds import Grassmann, Power, Sphere
-from rmopt.solvers import SGD, Checkpoint, Gossip, OneProcess, SharedCheckpoint
+from rmopt.manifolds import Grassmann, Power
+from rmopt.solvers import Checkpoint, Gossip, OneProcess
+from rmopt.solvers.checkpoint import Saver
 
 
 class Alike(OneProcess):
@@ -36,32 +37,50 @@ class Alike(OneProcess):
         return [value] + [{**value, **self.other} if known else value] * (self.size - 1)
 
 
+RUN = {"seed": 0}
+
+
+def saver(path: Path, size: int, least: int | None = None) -> Saver:
+    """Return that of the first of some processes, where another one has come to the step `least`."""
+    world = Alike(size)
+    if least is not None:
+        world.least = lambda number: min(number, least)  # type: ignore[method-assign]
+    return Saver("checkpoint", Checkpoint(path, every_steps=10), world)
+
+
+def save(saver: Saver, step: int) -> None:
+    saver.save({"x": np.array([step])}, RUN, step, seconds=0.0, rows=[], witness=[])
+
+
+def test_several_processes_keep_two_generations_and_go_back_to_the_common_one(tmp_path: Path) -> None:
+    path = tmp_path / "run.npz"
+    for step in (80, 90, 100):
+        save(saver(path, 2), step)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["run.rank0of2.step100.npz", "run.rank0of2.step90.npz"]
+    # Nobody looks at what this one has beyond that of the other.
+    (tmp_path / names[0]).write_bytes(b"")
+    behind = saver(path, 2, least=90)
+    found = behind.load(RUN)
+    assert found is not None
+    assert (found[0]["x"].tolist(), found[1]["step"]) == ([90], 90)
+    with pytest.raises(InvalidInputError, match="another run: its seed is 0, not 1"):
+        behind.load({"seed": 1})
+    assert (behind.pause_after(7), behind.due(20), behind.due(21)) == (10, True, False)
+
+
 def test_another_number_of_processes_does_not_begin_anew(tmp_path: Path) -> None:
-    problem, path = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum())), tmp_path / "run.npz"
-
-    def run(saving: Any) -> Any:
-        return SGD(0.01, max_iter=20).run(problem, random_state=0, checkpoint=saving)
-
-    def shared(size: int) -> SharedCheckpoint:
-        return SharedCheckpoint(path, every_steps=10, world=Alike(size))
-
-    run(shared(2))
-    run(shared(2))
+    path = tmp_path / "run.npz"
+    save(saver(path, 2), 10)
     with pytest.raises(InvalidInputError, match="saved by 2 processes, and now there are 3; start as many"):
-        run(shared(3))
+        saver(path, 3).load(RUN)
     with pytest.raises(InvalidInputError, match="saved by 2 processes, and now there is 1;"):
-        run(Checkpoint(path))
+        saver(path, 1).load(RUN)
     for file in tmp_path.iterdir():
         file.unlink()
-    run(Checkpoint(path))
+    save(saver(path, 1), 10)
     with pytest.raises(InvalidInputError, match="saved by 1 process, and now there are 2;"):
-        run(shared(2))
-    with pytest.raises(InvalidInputError, match="saved by a Checkpoint; take one again"):
-        run(shared(1))
-    path.unlink()
-    run(shared(1))
-    with pytest.raises(InvalidInputError, match="saved by a SharedCheckpoint; take one again"):
-        run(Checkpoint(path))
+        saver(path, 2).load(RUN)
 
 
 X = np.random.default_rng(0).standard_normal((90, 6))
@@ -292,7 +311,7 @@ def test_a_model_that_no_memory_holds_is_refused_before(tmp_path: Path) -> None:
 def test_a_line_may_be_repaired_in_a_file_that_was_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmopt.solvers.Checkpoint.due", lambda *_: True)
+    monkeypatch.setattr("rmopt.solvers.checkpoint.Saver.due", lambda *_: True)
     (tmp_path / "data").mkdir()
     lines = [f"{number % 3},{number % 7},{number % 5},{number % 2}" for number in range(30)]
     good = "\n".join(["a,b,c,label", *lines]) + "\n"
