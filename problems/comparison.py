@@ -619,6 +619,7 @@ class Experiment:
                     which = f" {row['rank'] or row['features']}" * (len(group) > 1)
                     save_model(run, row.cells[0].get("model"), label + which)
         claims = self.claims(rows)
+        fails = any(claim.reproduced is False for claim in claims) and self.data == type(self).data
         return Outcome(
             data=self.bundle.name,
             parameters={name: value for name, value in self._options() if name not in NOT_IN_RESULTS}
@@ -626,14 +627,14 @@ class Experiment:
             rows=[{"method": row.label} | self.row(row) for row in rows],
             headings=self.headings,
             claims=claims,
-            notes=self.notes(rows, claims),
+            notes=self.notes(rows) + [self.toy] * bool(self.toy and fails),
         )
 
     def _options(self) -> list[tuple[str, Any]]:
         return [(one.name, getattr(self, one.name)) for one in fields(self) if one.init]
 
-    def notes(self, rows: Sequence[Row], claims: Sequence[Claim]) -> list[str]:
-        """Return what stands below the table: the parameters of each row, and why claims fail on toy data."""
+    def notes(self, rows: Sequence[Row]) -> list[str]:
+        """Return what stands below the table: the parameters of each row."""
         said: dict[str, str] = {}
         for row in rows:
             kind, parameters = self.chosen[row["method"]], row.models[0]["parameters"]
@@ -642,9 +643,7 @@ class Experiment:
             if text := listed(step | parameters if kind.file or given.get("step_size") else parameters):
                 more = " (its own; --steps gives it another)" * bool(kind.file and step and not parameters)
                 said[row.label] = f"{row.label}: {text}{more}"
-        notes = [f"Parameters: {'; '.join(said.values())}."] if said else []
-        fails = any(claim.reproduced is False for claim in claims) and self.data == type(self).data
-        return notes + [self.toy] * bool(fails and self.toy)
+        return [f"Parameters: {'; '.join(said.values())}."] if said else []
 
 
 def save_model(run: Run, model: Any, name: str) -> None:
