@@ -242,7 +242,7 @@ class _Tangents:
     def carriers(self) -> list[Callable[..., Any]]:
         """Return the transport of the manifold, and its default one where that is another."""
         default = self.manifold.default_transport
-        others = [] if isinstance(default, ByManifold) else [default.on(self.manifold)]
+        others = [] if isinstance(default, ByManifold) else [partial(default, self.manifold)]
         return [self.manifold.transport, *others]
 
     def near(self) -> Any:
