@@ -154,7 +154,8 @@ class _Run:
 
     def _once(self, place: Any) -> Iterator[tuple[Any, Any]]:
         """Yield the chunks that are left of one pass over them, from a place on."""
-        number, skip, known = 0, *((place["chunks"], place["last"]) if place else (0, 0))
+        number = 0
+        skip, known = (place["chunks"], place["last"]) if place else (0, 0)
         self.given, self.last = skip, 0
         for number, chunk in enumerate(self.chunks, 1):
             if not isinstance(chunk, tuple | list) or len(chunk) != 2:
@@ -164,7 +165,7 @@ class _Run:
             if number > skip:
                 yield chunk[0], chunk[1]
                 continue
-            self.last = _digest(*chunk, self.last)
+            self.last = _digest(chunk[0], chunk[1], self.last)
             if number == skip and self.last != known:
                 raise InvalidInputError(
                     f"the first {number} chunks are not those that were learned before the checkpoint "

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import zipfile
+import socket
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 from problems import subspace
-from problems.serving import Searcher, SimilarityIndex, make_server
-from problems.serving.index import ABOUT
+from problems.serving import Searcher, SimilarityIndex, make_app
+from problems.serving.index import FILE
+from problems.serving.web import HERE
 from problems.subspace.completer import CompletionModel
 from problems.subspace.page import ItemSearch
+from problems.validation import package
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import load_arrays
 
@@ -21,6 +24,8 @@ COMPLETERS = {
     for name, kind in vars(subspace).items()
     if isinstance(kind, type) and issubclass(kind, CompletionModel)
 }
+# Connections at a time; more are told to come back.
+CONNECTIONS = 1000
 
 
 def opened(path: Path) -> SimilarityIndex | Searcher:
@@ -33,34 +38,41 @@ def opened(path: Path) -> SimilarityIndex | Searcher:
     StorageError
         When nothing is there, or it is damaged.
     """
-    if not path.exists():
-        raise StorageError(f"{path} does not exist; check the path.")
-    if (path / ABOUT).is_file():
+    if (path / FILE).is_file():
         return SimilarityIndex.load(path)
     file = path / MODEL if path.is_dir() else path
-    # One that ends in .npz and is no archive is damaged, which load_arrays says.
-    if not (file.is_file() and (file.suffix == ".npz" or zipfile.is_zipfile(file))):
-        raise InvalidInputError(
-            f"{path} is no model: it must be a folder with {MODEL}, as rmopt fit completion FILE writes it, or with "
-            f"{ABOUT}, as SimilarityIndex.save writes it; or such a {MODEL}."
+    if not file.exists():
+        raise StorageError(
+            f"{file} does not exist; give a folder that rmopt fit or SimilarityIndex.save wrote."
         )
     kind = load_arrays(file)[1].get("kind")
     if kind not in COMPLETERS:
         raise InvalidInputError(
-            f"{file} holds a {kind}, which has nothing to show by itself: of a model of texts make an index by "
-            "model.index(X, texts=…, vectorizer=…).save(FOLDER), and serve the folder; recommendations are made by "
-            f"{', '.join(sorted(COMPLETERS))}."
+            f"{file} holds a {kind}, which has nothing to show by itself: make an index of texts by "
+            "model.index(X, texts=…, vectorizer=…).save(FOLDER), or learn recommendations by rmopt fit completion."
         )
     return ItemSearch(COMPLETERS[kind].load(file))
 
 
-def serve(path: Path, host: str, port: int, said: Callable[[str], None]) -> None:
-    """Serve what is at a path until the process is interrupted; `said` is called with the address."""
-    searched = opened(Path(path))
-    with make_server(searched, host, port, title=Path(path).resolve().name) as server:
-        said(f"http://{host}:{server.server_address[1]}/")
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            # The way to end it.
-            return
+def serve(path: Path, host: str, port: int, say: Callable[[str], object]) -> None:
+    """Serve what is at a path until the process is interrupted; `say` is called with the address."""
+    uvicorn = package("uvicorn", "rmopt[serve]", instead="query the model from Python")
+    # Who asks for other machines is asked by names that nobody here knows.
+    hosts = ("*",) if host in ("0.0.0.0", "::") else (*HERE, f"[{host}]" if ":" in host else host)
+    app = make_app(opened(path), path.resolve().name, hosts)
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family, backlog=CONNECTIONS)
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot listen at {host}, port {port} ({error.strerror or error}); choose another --host or --port."
+        ) from error
+    config = uvicorn.Config(
+        app, log_level="critical", access_log=False, server_header=False, lifespan="off",
+        limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=0,
+    )  # fmt: skip
+    with closing(listener), suppress(KeyboardInterrupt):
+        say(
+            f"{path} is at http://{hosts[-1] if hosts != ('*',) else host}:{listener.getsockname()[1]}/ until Ctrl-C."
+        )
+        uvicorn.Server(config).run(sockets=[listener])

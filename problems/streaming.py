@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from sklearn.feature_extraction.text import HashingVectorizer
 from typer import Argument, Option
 
-from problems.data import stream
+from problems.data import read_texts, stream
+from problems.data.files import read_file, suffix_of, text_files, text_frames
+from problems.data.tables import MEANT, plain
 from problems.loreta import Loreta
 from problems.options import launched
 from problems.ranking import LoretaLabelRanker
@@ -64,14 +68,23 @@ def similarity(
     n_jobs: Jobs = 1,
     resume: Resume = False,
 ) -> Outcome:
-    """Learn a similarity from rows with classes, chunk by chunk, and write model.npz.
+    """Learn a similarity from rows with classes, chunk by chunk, and write model.npz; of texts also an index.
+
+    Texts are files in a folder for each class, or a column called text beside one called label; rmopt serve searches
+    them by the index.
 
     A checkpoint is written every half minute; with --resume and the same --out folder a run that was killed goes on
     from it, and ends with the same bits. LoretaSimilarity.load reads the model. Under mpirun the processes share the
     files, of which there must be as many or more, and learn the one model together.
     """
     model = LoretaSimilarity(rank, step_size=step_size, psd=psd, init=init, n_jobs=n_jobs)
-    return _fitted(run, model, locals(), steps_per_row=steps_per_row)
+    outcome = _fitted(run, model, locals(), steps_per_row=steps_per_row)
+    texts, names = _texts_in(files)
+    if texts and launched().rank == 0:
+        vectorizer = HashingVectorizer(n_features=model.n_features_in_)
+        model.index(vectorizer.transform(texts), names, texts=texts, vectorizer=vectorizer).save(run.out)
+        run.say(f"rmopt serve {shlex.quote(str(run.out))} searches these texts in a browser.\n")
+    return outcome
 
 
 def ranking(
@@ -99,6 +112,18 @@ def ranking(
     """
     model = LoretaLabelRanker(rank, step_size=step_size, n_jobs=n_jobs)
     return _fitted(run, model, locals())
+
+
+def _texts_in(path: Path) -> tuple[list[str], list[str] | None]:
+    """Return the texts that were learned and their names, none where rows were numbers."""
+    if path.is_dir() and text_files(path)[0]:
+        texts, _, names = read_texts(path)
+        return texts, names
+    if suffix_of(path) not in (".csv", ".tsv"):
+        return [], None
+    heading = next(text_frames(path, "utf-8", 1))[0].iloc[0].astype(str)
+    columns = [name.strip() for name in heading if MEANT.get(plain(name)) == "text"]
+    return (read_file(path).words(columns[0]) if columns else []), None
 
 
 def _fitted(run: Run, model: Loreta, given: dict[str, Any], **how: Any) -> Outcome:

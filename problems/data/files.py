@@ -282,7 +282,7 @@ def _npz(path: Path) -> Table:
         raise InvalidInputError(
             f"X of {path} has {n:,} rows, and Y {whole['Y'].shape[0]:,}; write one for each row."
         )
-    names = {
+    names: dict[str, tuple[str, ...]] = {
         name: tuple(map(str, arrays.pop(name).ravel().tolist()))
         for name in ("feature_names", "label_names", "class_names") if name in arrays
     }  # fmt: skip

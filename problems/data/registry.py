@@ -1,11 +1,11 @@
 """Data sets by name: how they are registered, loaded, and where their files lie."""
 
-import inspect
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import wraps
 from importlib.metadata import entry_points
 from pathlib import Path
 from textwrap import shorten
@@ -88,8 +88,7 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
         read = known[name].load()
     except (ImportError, AttributeError) as error:
         raise InvalidInputError(
-            f"the data set {name!r} is registered as {known[name].value}, which cannot be imported "
-            f"({error}); repair or uninstall the package that registers it."
+            f"the data set {name!r} cannot be imported from {known[name].value} ({error}); repair or uninstall it."
         ) from error
     bundle = read(data_home)
     if not isinstance(bundle, kind):
@@ -188,17 +187,6 @@ def data_folder(data_home: Path | str | None = None) -> Path:
     InvalidInputError
         When the argument or the variable names something that is not a folder.
 
-    See Also
-    --------
-    load : reads from there.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from problems.data import data_folder
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     print(str(data_folder(folder)) == folder)
-    True
     """
     environment = os.environ.get("RMOPT_DATA_HOME")
     for name, given in (("data_home", data_home), ("RMOPT_DATA_HOME", environment or None)):
@@ -253,26 +241,22 @@ def loader(
 ) -> Callable[[Callable[..., B]], Callable[..., B]]:
     """Make a loader, which takes the data folder, of a function that reads a file, or of one that needs none.
 
-    Where no file of the source is there it is fetched: by `fetch`, which makes the data, or as the source says.
+    Where no file of the source is there, `fetch` makes the data, or it is downloaded as the source says.
     """
-    files, can_fetch = source.files, fetch is not None or bool(source.downloads)
-    where, missing = "Nothing is read; a folder that is given must exist all the same.", ""
-    if files:
-        where = f"A folder with ``{'`` or ``'.join(files)}``; see `problems.data.data_folder`."
-        gone = "damaged, or there is neither a file nor a network connection"
-        missing = f"\nStorageError\n    When the file is {gone if can_fetch else 'missing or damaged'}."
+    files = source.files
     elsewhere = (
         f"or pass as --data-home (or set RMOPT_DATA_HOME to) a folder that holds {' or '.join(files)}."
     )
 
     def made(read: Callable[..., B]) -> Callable[..., B]:
+        @wraps(read)
         def load_it(data_home: Path | str | None = None) -> B:
             if not files:
                 if data_home is not None:
                     data_folder(data_home)
                 return read()
             path, folder = source.there(data_home), data_folder(data_home)
-            if path is None and not can_fetch:
+            if path is None and fetch is None and not source.downloads:
                 raise StorageError(f"{files[0]} is not in {folder}; {source.advice}, {elsewhere}")
             try:
                 if path is None and fetch is not None:
@@ -287,26 +271,8 @@ def loader(
             with reading(path):
                 return read(path)
 
-        load_it.__module__, load_it.__name__ = read.__module__, read.__name__
-        load_it.__qualname__ = read.__name__
-        # The parameters stand between what is said and where it is from.
-        about, *after = re.split(
-            r"\n\n(?=See Also\n|References\n|Examples\n)", inspect.cleandoc(read.__doc__ or ""), maxsplit=1
-        )
-        below = "\n\n".join(["", *after])
-        load_it.__doc__ = f"""{about}
-
-Parameters
-----------
-data_home : path, optional
-    {where}
-
-Raises
-------
-InvalidInputError
-    When `data_home` is not a folder.{missing}{below}
-"""
         vars(load_it)["source"] = source
+        vars(load_it).pop("__wrapped__")
         return load_it
 
     return made

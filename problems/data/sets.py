@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 
 from problems.data.bundles import ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle, stratified
 from problems.data.files import read_table
 from problems.data.registry import Source, loader
 from problems.data.tags import numbered, post_core
-from rmopt.core.ambient import Array
-from rmopt.errors import StorageError
-from rmopt.files import Layout, read_arrays, reading, save_arrays
+from rmopt.files import Layout, read_arrays
 
 __all__ = [
     "bibtex", "caltech101", "delicious", "digits", "digits_labels", "emotions", "enron", "ml1m", "ml10m_tags",
@@ -26,11 +21,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-DIGITS_TEST_FRACTION = 0.3
-DIGITS_SPLIT_SEED = 0
 NEWS20_FILE = "news20_bydate_cai.npz"
 NEWS20_FULL_FILE = "news20_bydate_fullvocab_derived.npz"
-NEWS20_OWN, NEWS20_FULL_OWN = "news20_scikit-learn.npz", "news20-full_scikit-learn.npz"
 NEWSGROUPS = "http://qwone.com/~jason/20Newsgroups/"
 CALTECH_FILE, MNIST_FILE = "caltech101_bow1000_derived.npz", "mnist.npz"
 MNIST = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
@@ -38,7 +30,6 @@ MNIST_DIGEST = "sha256:731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc1
 CALTECH_CLASSES, CALTECH_IMAGES = 50, 65
 BACKGROUND = "BACKGROUND_Google"
 _LABELS: Layout = {"y": (int, ("n",)), "class_names": (str, ("classes",))}
-PICTURE = "china.jpg"
 GROUPLENS = "https://files.grouplens.org/datasets/movielens"
 MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan/43f6389095ad71984264db4387a8074b22bc7d4a/data/multi-label"
 ML10M = f"{GROUPLENS}/ml-10m.zip"
@@ -54,11 +45,6 @@ def digits() -> ClassBundle:
 
     The held-out 30 % of every class are drawn once with a fixed seed.
 
-    See Also
-    --------
-    mnist : forty times as many, and larger.
-    digits_labels : the same with several labels each.
-
     References
     ----------
     Alpaydin and Kaynak, Optical recognition of handwritten digits, UCI Machine Learning Repository (1998),
@@ -71,113 +57,61 @@ def digits() -> ClassBundle:
     >>> bundle.X.shape, bundle.n_classes, int(bundle.test.sum())
     ((1797, 64), 10, 539)
     """
-    table = _digits_table()
-    y = table[:, -1].astype(np.int64)
-    test = stratified(y, DIGITS_TEST_FRACTION, DIGITS_SPLIT_SEED)
-    return ClassBundle("digits", "scikit-learn", table[:, :-1] / 16, y, test)
-
-
-def _digits_table() -> NDArray[np.float64]:
-    """Read pixels and label, shape (1797, 65); without the second that importing scikit-learn takes."""
-    package = importlib.util.find_spec("sklearn")
-    for folder in (package and package.submodule_search_locations) or ():
-        file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
-        if file.is_file():
-            return np.loadtxt(file, delimiter=",")
     from sklearn.datasets import load_digits
 
-    return np.column_stack(load_digits(return_X_y=True))
+    X, y = load_digits(return_X_y=True)
+    return ClassBundle("digits", "scikit-learn", X / 16, y.astype(np.int64), stratified(y, 0.3, 0))
 
 
-def _read_newsgroups(name: str, path: Path, published: bool, first_label: int = 0) -> ClassBundle:
-    """Read counts of 20 Newsgroups: published ones, or scikit-learn's, which `_count_newsgroups` stores."""
+def _read_newsgroups(name: str, path: Path, first_label: int = 0) -> ClassBundle:
     X = read_table(path, "X")
     labels: Layout = {"y": (int, ("n",)), "is_test": (bool, ("n",))}
     stored = read_arrays(path, {**labels, "vocabulary_utf8": (str, (X.shape[1],))}, labels)
     if "vocabulary_utf8" in stored:
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-        kept = [term not in ENGLISH_STOP_WORDS for term in stored["vocabulary_utf8"].tolist()]
-        X = X[:, np.flatnonzero(kept)]
-    source, first = (path.name, first_label) if published else ("scikit-learn", 0)
-    return ClassBundle(name, source, X, stored["y"] - first, stored["is_test"])
+        X = X[:, [term not in ENGLISH_STOP_WORDS for term in stored["vocabulary_utf8"].tolist()]]
+    return ClassBundle(name, path.name, X, stored["y"] - first_label, stored["is_test"])
 
 
-def _count_newsgroups(name: str, file: Path, **options: str) -> ClassBundle:
-    """Let scikit-learn fetch 20 Newsgroups, count terms, and store them."""
+def _count_newsgroups(name: str, **options: str) -> ClassBundle:
+    """Let scikit-learn fetch 20 Newsgroups, compare its own checksum, and count terms."""
     from sklearn.datasets import fetch_20newsgroups
     from sklearn.feature_extraction.text import CountVectorizer
 
-    # scikit-learn compares its own checksum.
     train, test = (fetch_20newsgroups(subset=part, shuffle=False) for part in ("train", "test"))
     counts = CountVectorizer(stop_words="english", min_df=2, **options)
     X = csr_array(counts.fit_transform(train.data + test.data), dtype=np.float64)
     X.sum_duplicates()
     y = np.concatenate([train.target, test.target]).astype(np.int64)
-    is_test = np.repeat([False, True], [len(train.target), len(test.target)])
-    parts = {"X_data": X.data.astype(np.float32), "X_indices": X.indices, "X_indptr": X.indptr}
-    arrays = {**parts, "X_shape": np.array(X.shape), "y": y, "is_test": is_test}
-    try:
-        save_arrays(file, arrays, {"source": "scikit-learn fetch_20newsgroups"})
-    except StorageError as error:
-        warnings.warn(f"20 Newsgroups will be counted again next time: {error}", stacklevel=3)
-    return ClassBundle(name, "scikit-learn", X, y, is_test)
+    return ClassBundle(name, "scikit-learn", X, y, np.arange(len(y)) >= len(train.target))
 
 
-@loader(
-    Source((NEWS20_FILE, NEWS20_OWN), NEWSGROUPS),
-    fetch=lambda folder: _count_newsgroups("news20", folder / NEWS20_OWN),
-)
+@loader(Source((NEWS20_FILE,), NEWSGROUPS), fetch=lambda folder: _count_newsgroups("news20"))
 def news20(path: Path) -> ClassBundle:
     """Load the term counts of 20 Newsgroups with the published by-date split: 18846 posts, 7532 held out.
 
-    Read from ``news20_bydate_cai.npz`` (26214 terms) in the data folder, which may be read-only then; else from
-    what a former call stored there; else fetched and counted by scikit-learn (no English stop words, terms in
-    at least two posts) and stored there.
-
-    See Also
-    --------
-    news20_full : more words.
+    Read from ``news20_bydate_cai.npz`` (26214 terms) in the data folder; else fetched and counted by scikit-learn (no
+    English stop words, terms in at least two posts).
 
     References
     ----------
     Lang, NewsWeeder: learning to filter netnews, ICML (1995),
     https://doi.org/10.1016/B978-1-55860-377-6.50048-7.
-
-    Examples
-    --------
-    >>> from problems.data.sets import news20
-    >>> news20().X.shape  # doctest: +SKIP
-    (18846, 26214)
     """
-    return _read_newsgroups("news20", path, path.name == NEWS20_FILE, first_label=1)
+    return _read_newsgroups("news20", path, first_label=1)
 
 
 @loader(
-    Source((NEWS20_FULL_FILE, NEWS20_FULL_OWN), NEWSGROUPS),
-    fetch=lambda folder: _count_newsgroups("news20-full", folder / NEWS20_FULL_OWN, token_pattern="[a-z]+"),
+    Source((NEWS20_FULL_FILE,), NEWSGROUPS),
+    fetch=lambda folder: _count_newsgroups("news20-full", token_pattern="[a-z]+"),
 )
 def news20_full(path: Path) -> ClassBundle:
     """Load 20 Newsgroups with every word of the letters a-z that two posts use and that is no stop word.
 
     Read from ``news20_bydate_fullvocab_derived.npz``, or fetched, as in `news20`.
-
-    See Also
-    --------
-    news20 : the words that were published.
-
-    References
-    ----------
-    Lang, NewsWeeder: learning to filter netnews, ICML (1995),
-    https://doi.org/10.1016/B978-1-55860-377-6.50048-7.
-
-    Examples
-    --------
-    >>> from problems.data.sets import news20_full
-    >>> news20_full().X.shape  # doctest: +SKIP
-    (18846, 61537)
     """
-    return _read_newsgroups("news20-full", path, path.name == NEWS20_FULL_FILE)
+    return _read_newsgroups("news20-full", path)
 
 
 @loader(
@@ -193,21 +127,10 @@ def caltech101(path: Path) -> ClassBundle:
     The classes are the largest without the background, the images the first of each, as Atzmon et al. (2015)
     have 50 classes with 65 images of Caltech-256. Every fifth image is held out.
 
-    See Also
-    --------
-    mnist : images as pixels.
-
     References
     ----------
     Fei-Fei, Fergus and Perona, Learning generative visual models from few training examples, CVPR workshop
     (2004), https://doi.org/10.1109/CVPR.2004.383.
-
-    Examples
-    --------
-    >>> from problems.data.sets import caltech101
-    >>> bundle = caltech101()  # doctest: +SKIP
-    >>> bundle.X.shape, bundle.n_classes  # doctest: +SKIP
-    ((3219, 1000), 50)
     """
     X, (y, names) = read_table(path, "X"), read_arrays(path, _LABELS).values()
     if len(y) != X.shape[0] or not 0 <= y.min() <= y.max() < len(names):
@@ -227,21 +150,10 @@ def mnist(path: Path) -> ClassBundle:
 
     Read from ``mnist.npz`` in the data folder, else fetched as Keras has it.
 
-    See Also
-    --------
-    digits : small, and no file is needed.
-
     References
     ----------
     LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, Proceedings of
     the IEEE 86 (1998), https://doi.org/10.1109/5.726791.
-
-    Examples
-    --------
-    >>> from problems.data.sets import mnist
-    >>> bundle = mnist()  # doctest: +SKIP
-    >>> bundle.X.shape, int(bundle.test.sum())  # doctest: +SKIP
-    ((70000, 784), 10000)
     """
     parts = {f"{name}_{part}": (float, None) for part in ("train", "test") for name in "xy"}
     found = read_arrays(path, {"X": (float, None), "y": (int, ("n",)), "n_train": (int, ())}, parts)
@@ -260,10 +172,6 @@ def digits_labels() -> MultilabelBundle:
 
     As the LORETA paper adds the ancestors of a class, each digit gets what it is: even or odd, small (0 to 4) or
     large, and with a closed loop (0, 6, 8, 9) or without one.
-
-    See Also
-    --------
-    digits : the same with one class each.
 
     References
     ----------
@@ -315,20 +223,10 @@ def _read_mulan(name: str, path: Path, n_labels: int) -> MultilabelBundle:
 def delicious(path: Path) -> MultilabelBundle:
     """Load Delicious: 16105 web pages, 500 words, 983 tags (19 a page), the first 12920 pages for training.
 
-    See Also
-    --------
-    bibtex : fewer labels and more words.
-
     References
     ----------
     Tsoumakas, Katakis and Vlahavas, Effective and efficient multilabel classification in domains with large
     number of labels, ECML PKDD workshop on mining multidimensional data (2008).
-
-    Examples
-    --------
-    >>> from problems.data.sets import delicious
-    >>> delicious().X.shape  # doctest: +SKIP
-    (16105, 500)
     """
     return _read_mulan("delicious", path, n_labels=983)
 
@@ -341,21 +239,10 @@ def delicious(path: Path) -> MultilabelBundle:
 def bibtex(path: Path) -> MultilabelBundle:
     """Load Bibtex: 7395 references, 1836 words, 159 tags.
 
-    See Also
-    --------
-    delicious : more labels and fewer words.
-    enron : fewer labels.
-
     References
     ----------
     Katakis, Tsoumakas and Vlahavas, Multilabel text classification for automated tag suggestion, ECML PKDD
     Discovery Challenge (2008).
-
-    Examples
-    --------
-    >>> from problems.data.sets import bibtex
-    >>> bibtex().X.shape  # doctest: +SKIP
-    (7395, 1836)
     """
     return _read_mulan("bibtex", path, n_labels=159)
 
@@ -368,20 +255,10 @@ def bibtex(path: Path) -> MultilabelBundle:
 def enron(path: Path) -> MultilabelBundle:
     """Load Enron: 1702 letters, 1001 words, 53 labels.
 
-    See Also
-    --------
-    bibtex : more labels.
-
     References
     ----------
     Klimt and Yang, The Enron corpus: a new dataset for email classification research, ECML (2004),
     https://doi.org/10.1007/978-3-540-30115-8_22.
-
-    Examples
-    --------
-    >>> from problems.data.sets import enron
-    >>> enron().X.shape  # doctest: +SKIP
-    (1702, 1001)
     """
     return _read_mulan("enron", path, n_labels=53)
 
@@ -394,19 +271,9 @@ def enron(path: Path) -> MultilabelBundle:
 def emotions(path: Path) -> MultilabelBundle:
     """Load Emotions: 593 pieces of music, 72 features, 6 labels.
 
-    See Also
-    --------
-    scene : images, as small.
-
     References
     ----------
     Trohidis, Tsoumakas, Kalliris and Vlahavas, Multi-label classification of music into emotions, ISMIR (2008).
-
-    Examples
-    --------
-    >>> from problems.data.sets import emotions
-    >>> emotions().X.shape  # doctest: +SKIP
-    (593, 72)
     """
     return _read_mulan("emotions", path, n_labels=6)
 
@@ -419,20 +286,10 @@ def emotions(path: Path) -> MultilabelBundle:
 def scene(path: Path) -> MultilabelBundle:
     """Load Scene: 2407 images, 294 features, 6 labels.
 
-    See Also
-    --------
-    emotions : pieces of music, as small.
-
     References
     ----------
     Boutell, Luo, Shen and Brown, Learning multi-label scene classification, Pattern Recognition 37 (2004),
     https://doi.org/10.1016/j.patcog.2004.03.009.
-
-    Examples
-    --------
-    >>> from problems.data.sets import scene
-    >>> scene().X.shape  # doctest: +SKIP
-    (2407, 294)
     """
     return _read_mulan("scene", path, n_labels=6)
 
@@ -467,20 +324,10 @@ def _read_movielens(name: str, path: Path, separator: str) -> Ratings:
 def ml100k(path: Path) -> Ratings:
     """Load MovieLens-100K: 1682 films (rows), 943 users (columns), 100000 dated ratings from 1 to 5.
 
-    See Also
-    --------
-    ml1m : ten times as many ratings.
-
     References
     ----------
     Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent
     Systems 5 (2015), https://doi.org/10.1145/2827872.
-
-    Examples
-    --------
-    >>> from problems.data.sets import ml100k
-    >>> ml100k().shape  # doctest: +SKIP
-    (1682, 943)
     """
     return _read_movielens("ml100k", path, "\t")
 
@@ -489,20 +336,10 @@ def ml100k(path: Path) -> Ratings:
 def ml1m(path: Path) -> Ratings:
     """Load MovieLens-1M: 3706 films (rows), 6040 users (columns), 1000209 ratings from 1 to 5.
 
-    See Also
-    --------
-    ml100k : a tenth of the ratings.
-
     References
     ----------
     Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent
     Systems 5 (2015), https://doi.org/10.1145/2827872.
-
-    Examples
-    --------
-    >>> from problems.data.sets import ml1m
-    >>> ml1m().shape  # doctest: +SKIP
-    (3706, 6040)
     """
     return _read_movielens("ml1m", path, "::")
 
@@ -510,10 +347,6 @@ def ml1m(path: Path) -> Ratings:
 @loader(Source(origin="scikit-learn"))
 def picture() -> Ratings:
     """Load a photograph of scikit-learn's: 427 rows, its 640 columns in red, green and blue, from 0 to 1.
-
-    See Also
-    --------
-    problems.subspace.RTRMC : fills in what is missing of it.
 
     References
     ----------
@@ -529,13 +362,13 @@ def picture() -> Ratings:
     """
     from sklearn.datasets import load_sample_image
 
-    colours = load_sample_image(PICTURE).astype(float) / 255.0
+    colours = load_sample_image("china.jpg").astype(float) / 255.0
     height, width, _ = colours.shape
     pixels = np.arange(height * width).reshape(height, width)
     table = np.hstack([colours[:, :, colour] for colour in range(3)])
     rows, columns = np.indices(table.shape, dtype=np.int32)
     return Ratings(
-        "picture", f"scikit-learn, {PICTURE}", rows.ravel(), columns.ravel(), table.ravel(), table.shape,
+        "picture", "scikit-learn, china.jpg", rows.ravel(), columns.ravel(), table.ravel(), table.shape,
         (0.0, 1.0), np.hstack([pixels] * 3).ravel(),
     )  # fmt: skip
 
@@ -552,22 +385,11 @@ def parkinsons(path: Path) -> TaskBundle:
 
     The features are those of Mishra et al. 2019: all columns but the patient and the two UPDRS scores, as they are.
 
-    See Also
-    --------
-    problems.subspace.MultitaskSubspace : learns from it.
-
     References
     ----------
     Tsanas, Little, McSharry and Ramig, Accurate telemonitoring of Parkinson's disease progression by noninvasive
     speech tests, IEEE Transactions on Biomedical Engineering 57 (2010),
     https://doi.org/10.1109/TBME.2009.2036000.
-
-    Examples
-    --------
-    >>> from problems.data.sets import parkinsons
-    >>> bundle = parkinsons()  # doctest: +SKIP
-    >>> bundle.X.shape, int(bundle.task.max()) + 1  # doctest: +SKIP
-    ((5875, 19), 42)
     """
     if path.name == PARKINSONS_FILE:
         table = read_arrays(path, {"X": (float, (None, 22))})["X"]
@@ -586,23 +408,21 @@ def parkinsons(path: Path) -> TaskBundle:
 def ml10m_tags(path: Path) -> TagBundle:
     """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies.
 
-    See Also
-    --------
-    toy_tags : small, and no file is needed.
-
     References
     ----------
     Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent
     Systems 5 (2015), https://doi.org/10.1145/2827872.
-
-    Examples
-    --------
-    >>> from problems.data.sets import ml10m_tags
-    >>> tags = ml10m_tags()  # doctest: +SKIP
-    >>> tags.counts  # doctest: +SKIP
-    (107, 162, 168)
     """
-    users, movies, texts = _stored_columns(path) if path.name == ML10M_FILE else _text_columns(path)
+    if path.name == ML10M_FILE:
+        columns = {name: (int, ("n",)) for name in ("user", "movie", "tag")}
+        stored = read_arrays(path, {**columns, "tag_names_utf8": (str, (None,))})
+        if stored["tag"].min(initial=0) < 0:
+            raise ValueError("it has negative numbers of tags")
+        users, movies, texts = stored["user"], stored["movie"], stored["tag_names_utf8"][stored["tag"]]
+    else:
+        rows = [line.split("::") for line in path.read_text(encoding="utf-8").splitlines() if line]
+        users, movies = (np.array([int(row[column]) for row in rows]) for column in (0, 1))
+        texts = np.array([row[2] for row in rows])
     known, tags = np.unique([text.strip().lower() for text in texts], return_inverse=True)
     core = post_core(np.column_stack([users, movies, tags]).astype(np.int64), ML10M_CORE)
     if not len(core):
@@ -611,27 +431,9 @@ def ml10m_tags(path: Path) -> TagBundle:
     return TagBundle("ml10m-tags", path.name, triples, tuple(str(known[tag]) for tag in names[2]))
 
 
-def _stored_columns(path: Path) -> tuple[Array, Array, Array]:
-    columns = {name: (int, ("n",)) for name in ("user", "movie", "tag")}
-    stored = read_arrays(path, {**columns, "tag_names_utf8": (str, (None,))})
-    if stored["tag"].min(initial=0) < 0:
-        raise ValueError("it has negative numbers of tags")
-    return stored["user"], stored["movie"], stored["tag_names_utf8"][stored["tag"]]
-
-
-def _text_columns(path: Path) -> tuple[Array, Array, list[str]]:
-    rows = [line.split("::") for line in path.read_text(encoding="utf-8").splitlines() if line]
-    users, movies = (np.array([int(row[column]) for row in rows]) for column in (0, 1))
-    return users, movies, [row[2] for row in rows]
-
-
 @loader(Source(origin="made up"))
 def toy_tags() -> TagBundle:
     """Make tags of 40 users and 60 items: each has a place in the plane, and tags come from the nearest of 50.
-
-    See Also
-    --------
-    ml10m_tags : tags that people gave.
 
     References
     ----------
@@ -659,27 +461,25 @@ def toy_tags() -> TagBundle:
 def _text_table(path: Path, separator: str, **options: Any) -> Any:
     """Return a table of finite numbers from a text file."""
     # numpy takes separators of one character.
-    with reading(path), path.open(encoding="utf-8") as stream:
-        table = np.loadtxt(
-            (line.replace(separator, ",") for line in stream), delimiter=",", ndmin=2, **options
-        )
-        if not table.size or not np.isfinite(table).all():
-            raise ValueError("it must hold finite numbers, and at least one row")
-        return table
+    with path.open(encoding="utf-8") as stream:
+        lines = (line.replace(separator, ",") for line in stream)
+        table = np.loadtxt(lines, delimiter=",", ndmin=2, **options)
+    if not table.size or not np.isfinite(table).all():
+        raise ValueError("it must hold finite numbers, and at least one row")
+    return table
 
 
 def _arff(path: Path, n_labels: int) -> tuple[Any, Any]:
     """Return the features and the labels, which are the last columns, of an ARFF file, dense or sparse."""
-    with reading(path):
-        head, _, body = path.read_text(encoding="utf-8").lower().partition("@data")
-        lines = [line for line in body.splitlines() if line.strip()]
-        if lines[0].startswith("{"):
-            cells = [line.strip("{} ").replace(",", " ").split() for line in lines]
-            numbers = np.array([cell for row in cells for cell in row], dtype=np.float64).reshape(-1, 2)
-            rows = np.repeat(np.arange(len(cells)), [len(row) // 2 for row in cells])
-            shape = len(lines), head.count("@attribute ")
-            table = csr_array((numbers[:, 1], (rows, numbers[:, 0].astype(np.int32))), shape=shape)
-            table.sum_duplicates()
-        else:
-            table = np.loadtxt(lines, delimiter=",", ndmin=2)
+    head, _, body = path.read_text(encoding="utf-8").lower().partition("@data")
+    lines = [line for line in body.splitlines() if line.strip()]
+    if lines[0].startswith("{"):
+        cells = [line.strip("{} ").replace(",", " ").split() for line in lines]
+        numbers = np.array([cell for row in cells for cell in row], dtype=np.float64).reshape(-1, 2)
+        rows = np.repeat(np.arange(len(cells)), [len(row) // 2 for row in cells])
+        shape = len(lines), head.count("@attribute ")
+        table = csr_array((numbers[:, 1], (rows, numbers[:, 0].astype(np.int32))), shape=shape)
+        table.sum_duplicates()
+    else:
+        table = np.loadtxt(lines, delimiter=",", ndmin=2)
     return table[:, :-n_labels], csr_array(table[:, -n_labels:])

@@ -175,24 +175,21 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
     roles = {ALIASES.get(role, role): columns for role, columns in said.items()}
     options = {name: str(roles.pop(name)) for name in OPTIONS if name in roles}
     known = {"drop"} | {role for one in KINDS for role in one.needs + one.may}
-    if unknown := set(roles) - known:
+    wrong = sorted(set(roles) - known)
+    wrong += [f"{name}={value}" for name, value in options.items() if not OPTIONS[name](value)]
+    if wrong:
         raise InvalidInputError(
-            f"{', '.join(sorted(unknown))} is nothing that a column can be said to mean; say "
-            f"{', '.join(sorted(known))}; of files of text also header or encoding; or the options "
-            "duplicates=sum, mean or last, zeros=missing, split=SEPARATOR."
-        )
-    if wrong := [name for name, value in options.items() if not OPTIONS[name](value)]:
-        raise InvalidInputError(
-            f"{wrong[0]}={options[wrong[0]]} is none of duplicates=sum, mean or last, zeros=missing, split=SEPARATOR."
+            f"{', '.join(wrong)} is nothing that can be said of {table.source}; say which columns are "
+            f"{', '.join(sorted(known))}, or duplicates=sum, mean or last, zeros=missing, split=SEPARATOR; of files "
+            "of text also header or encoding."
         )
     if not len(table.frame) or 0 in np.shape(table.X):
-        raise InvalidInputError(f"{table.source} holds no rows, or no features.")
+        raise InvalidInputError(f"{table.source} holds no rows, or no features; bring other data.")
     given = {role: _chosen(table, role, names) for role, names in roles.items()}
     every = [name for names in given.values() for name in names]
-    if len(set(every)) < len(every):
-        twice = next(name for name in every if every.count(name) > 1)
+    if twice := [name for name in every if every.count(name) > 1]:
         raise InvalidInputError(
-            f"the column {twice} of {table.source} is said to mean several things; say one."
+            f"the column {twice[0]} of {table.source} is said to mean several things; say one."
         )
     table = replace(table, frame=table.frame.drop(columns=given.pop("drop", [])), options=options)
     wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]
@@ -205,17 +202,16 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
         if isinstance(bundle, kind):
             return bundle
         raise InvalidInputError(
-            f"{table.source} holds {bundle.holds}, and {kind.holds} are needed; several labels are said as "
-            "label=first+second or, by what their names begin with, as label=topic_*."
+            f"{table.source} holds {bundle.holds}, and {kind.holds} are needed; say several labels as "
+            "label=first+second, as label=topic_*, or as label=COLUMN,split=SEPARATOR."
         )
     if kind is Ratings and not given and (places := _by_place(table)):
         return ratings(table, places)
-    wanted = able or wanted
-    needs = "; or ".join(" and ".join(one.needs) + " alone" * one.alone for one in wanted)
-    command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}."
+    needs = "; or ".join(" and ".join(one.needs) + " alone" * one.alone for one in able or wanted)
+    command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in (able or wanted)[0].needs)}."
     raise InvalidInputError(
-        f"it is not clear what the columns of {table.source} mean: {table.listed()}; say which is {needs}, "
-        f"as in {' '.join([command, *table.notes])}"
+        f"it is not clear what the columns of {table.source} mean: {table.listed()}; say which is {needs}, as in "
+        f"{' '.join([command, *table.notes])}"
     )
 
 
@@ -376,8 +372,6 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
                 "where it means that nothing is known."
             )
     elif found.dtype.kind == "f":
-        if not np.isfinite(found).all():
-            raise InvalidInputError(f"the column {name} of {table.source} holds infinite values; repair it.")
         if ((found == np.round(found)) & (np.abs(found) < 2.0**63)).all():
             found = found.astype(np.int64)
     elif found.dtype.kind in "bi":
@@ -541,18 +535,14 @@ def _features(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
         count_terms(table, table.words(roles["text"][0]))
     if table.X is not None:
         if "features" in roles:
-            raise InvalidInputError(
-                f"the features of {table.source} are one table already; leave features= out."
-            )
+            raise InvalidInputError(f"{table.source} has its features in one table; leave features= out.")
         _note_unused(table, roles)
         if not issparse(table.X):
             return np.ascontiguousarray(table.X, dtype=np.float64), table.names.get("feature_names")
         X = csr_array(sound("X", table.X), dtype=np.float64)
         X.sum_duplicates()
         if not holds_counts(X):
-            table.notes.append(
-                "Its sparse table holds no counts, which are whole and not negative: it is scaled, not weighted."
-            )
+            table.notes.append("Its sparse table holds no counts of words: it is scaled, not weighted.")
         X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
         return X, table.names.get("feature_names")
     others = {name for role, names in roles.items() if role != "features" for name in names}
@@ -566,46 +556,41 @@ def _features(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
 def samples(table: Table, roles: Roles) -> Bundle:
     """Return samples of classes, or with several labels: columns of them, or a column that holds lists."""
     X, names = _features(table, roles)
-    test, labels, Y, known, y = (
-        None,
-        table.names.get("label_names"),
-        table.Y,
-        np.zeros(0),
-        np.zeros(len(table.frame)),
-    )
-    if "test" in roles:
-        test = _flags(table, roles["test"][0], "says which rows are held out by 1 and 0, or test and train")
-    if "label" in roles and "split" in table.options:
-        Y, labels = _split(table, roles["label"][0])
-    elif "label" in roles and len(roles["label"]) > 1:
-        labels = tuple(roles["label"])
-        Y = np.column_stack([_flags(table, name, "marks a label by 1 and 0") for name in labels])
-    elif "label" in roles:
-        Y, (known, y) = None, names_in(table, roles["label"][0])
-        _check_classes(table, roles["label"][0], known, y)
-    y = y.astype(np.int64)
-    about: dict[str, Any] = {
-        "test": stratified(y, TEST_FRACTION, SPLIT_SEED) if test is None else test, "split_said": test is not None,
-        "feature_names": names,
-    }  # fmt: skip
-    if Y is not None:
+    columns, about = roles.get("label", []), {"feature_names": names, "split_said": "test" in roles}
+    if len(columns) != 1 or "split" in table.options:
+        Y, labels = table.Y, table.names.get("label_names")
+        if len(columns) == 1:
+            Y, labels = _split(table, columns[0])
+        elif columns:
+            Y, labels = (
+                np.column_stack([_flags(table, name, "a label by 1 and 0") for name in columns]),
+                tuple(columns),
+            )
         Y = csr_array(Y, dtype=np.float64)
         Y.sum_duplicates()
         Y.eliminate_zeros()
+        test, notes = _held_out(table, roles, np.zeros(len(table.frame), np.int64)), tuple(table.notes)
         return MultilabelBundle(
-            table.name, table.source, X, Y, label_names=labels, notes=tuple(table.notes), **about
+            table.name, table.source, X, Y, test, label_names=labels, notes=notes, **about
         )
+    known, y = names_in(table, columns[0])
+    _check_classes(table, columns[0], known, y)
     classes = table.names.get("class_names")
     if classes is not None and not np.array_equal(known, np.arange(len(classes))):
-        table.notes.append(
-            f"class_names is not used: it names {len(classes)} classes, numbered from 0, and the labels are "
-            f"{first_of(known)}."
-        )
+        table.notes.append(f"class_names is not used: the labels are {first_of(known.tolist())}.")
         classes = None
     return ClassBundle(
-        table.name, table.source, X, y, class_names=tuple(map(str, known)) if classes is None else classes,
+        table.name, table.source, X, y.astype(np.int64), _held_out(table, roles, y),
+        class_names=tuple(map(str, known)) if classes is None else classes,
         sample_names=table.names.get("sample_names"), notes=tuple(table.notes), **about,
     )  # fmt: skip
+
+
+def _held_out(table: Table, roles: Roles, groups: Array) -> Array:
+    """Return the split that a column says, or the same fraction of each group at random."""
+    if "test" not in roles:
+        return stratified(groups, TEST_FRACTION, SPLIT_SEED)
+    return _flags(table, roles["test"][0], "what is held out by 1 and 0, or test and train")
 
 
 def _check_classes(table: Table, name: str, known: Array, y: Array) -> None:
@@ -649,7 +634,9 @@ def _flags(table: Table, name: str, must: str) -> Array:
     words = [word.lower() for word in table.words(name)]
     strange = next((word for word in words if word not in YES | NO), None)
     if strange is not None:
-        raise InvalidInputError(f"the column {name} of {table.source} {must}, not by {example(strange)!r}.")
+        raise InvalidInputError(
+            f"the column {name} of {table.source} marks {must}, not by {example(strange)!r}."
+        )
     return np.array([word in YES for word in words])
 
 

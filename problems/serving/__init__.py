@@ -2,6 +2,6 @@
 
 from problems.serving.exchange import to_onnx
 from problems.serving.index import Searchable, SimilarityIndex, top_k
-from problems.serving.web import Found, Result, Searcher, make_server
+from problems.serving.web import Found, Searcher, TextSearch, make_app
 
-__all__ = ["Found", "Result", "Searchable", "Searcher", "SimilarityIndex", "make_server", "to_onnx", "top_k"]
+__all__ = ["Found", "Searchable", "Searcher", "SimilarityIndex", "TextSearch", "make_app", "to_onnx", "top_k"]

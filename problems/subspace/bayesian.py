@@ -398,9 +398,13 @@ class BayesianCompletion(CompletionModel):
         values = self._within(self._values(rows, columns))
         if not return_std:
             return values
+        return values, self._std(rows, columns)
+
+    def _std(self, rows: Array, columns: Array) -> Array:
+        """Return standard deviations of entries that will be observed."""
         mean, square = self._moments(rows, columns, self.column_samples_)
         variance = np.maximum(square - mean**2, 0.0) + np.mean(1.0 / self.noise_precisions_)
-        return values, self.scale_ * np.sqrt(variance)
+        return self.scale_ * np.sqrt(variance)
 
     def recommend(self, column: Any, n: int = 10, *, return_std: bool = False) -> list[Any]:
         """Return the rows with the highest predictions in a column, without those that are known there.
@@ -424,10 +428,9 @@ class BayesianCompletion(CompletionModel):
         return self._listed(column, n, self._best_with_std if return_std else self._best)
 
     def _best_with_std(self, column: int, n: int) -> list[tuple[Any, float, float]]:
-        best = self._best(column, n)
-        rows = positions("row", self.row_names_, np.array([name for name, _ in best]))
-        _, std = self.predict(rows, column, return_std=True, names=False)
-        return [(*one, float(width)) for one, width in zip(best, std, strict=True)]
+        rows, values = self._best_rows(column, n)
+        std = self._std(rows, np.full_like(rows, column))
+        return list(zip(self.row_names_[rows].tolist(), values.tolist(), std.tolist(), strict=True))
 
     def _values(self, rows: Array, columns: Array) -> Array:
         return self.mean_ + self.scale_ * self._moments(rows, columns, self.column_means_)[0]

@@ -473,13 +473,18 @@ class CompletionModel(Saved, Estimator):
         return lists if several else lists[0]
 
     def _best(self, column: int, n: int) -> list[tuple[Any, float]]:
-        # In the order before they are clipped: many may lie beyond the limits.
+        rows, values = self._best_rows(column, n)
+        return list(zip(self.row_names_[rows].tolist(), values.tolist(), strict=True))
+
+    def _best_rows(self, column: int, n: int) -> tuple[Array, Array]:
+        """Return the best rows that are not known in a column, and their predictions."""
         rows = np.arange(self.known_.shape[0], dtype=np.int32)
         found = self._values(rows, np.full_like(rows, column))
         found[self.known_.indices[self.known_.indptr[column] : self.known_.indptr[column + 1]]] = -np.inf
+        # In the order before they are clipped: many may lie beyond the limits.
         best = np.argsort(-found, kind="stable")[:n]
-        within = self._within(found)
-        return [(self.row_names_[row].item(), float(within[row])) for row in best if found[row] > -np.inf]
+        best = best[found[best] > -np.inf]
+        return best, self._within(found[best])
 
     def ranked(self, ratings: Any, y: Any = None, n: int = 10) -> Ranked:
         """Measure the recommendations for all columns by entries that were held out.

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import pandas as pd
 from sklearn.base import clone
 from typer import Argument, Option
 
 from problems.data import Ratings
+from problems.data.files import read_file
 from problems.options import DataHome, loaded, ranks_within
 from problems.subspace.als import BiasedALS, ImplicitALS
 from problems.subspace.bayesian import BayesianCompletion
@@ -23,50 +28,48 @@ from rmopt.files import write_atomically
 MODELS: dict[str, Any] = {"als": BiasedALS, "bayesian": BayesianCompletion, "implicit": ImplicitALS}
 # Of implicit feedback.
 MEASURES = "precision", "recall", "ndcg"
-# Between two moves of the progress bar.
-USERS = 100
 HEADINGS = {"test_rmse": "RMSE", "ndcg": "nDCG", "train_seconds": "train s"}
+File = Annotated[
+    str,
+    Argument(
+        metavar="FILE",
+        help="ratings, a line each, or a registered data set; ratings.csv::user=uid,item=film,rating=stars where the "
+        "names of the columns do not say it.",
+    ),
+]
+Model = Annotated[
+    Literal["als", "bayesian", "implicit"],
+    Option(help="bayesian errs less and takes longer; implicit is for views, clicks and purchases."),
+]
+Rank = Annotated[
+    int | None, Option(min=1, help="The rank of the model; by default 10, or what fits the data.")
+]
+Count = Annotated[int, Option("--n", "-n", min=1, help="How many items are recommended to a user.")]
+Users = Annotated[list[str] | None, Option("--user", help="Recommend to this user alone; may be repeated.")]
+Hidden = Annotated[float, Option(help="Share of the ratings that the error is measured on.")]
+Names = Annotated[
+    Path | None, Option("--names", metavar="FILE", help="Names of items, such as movies.csv: ids and titles.")
+]
+Duplicates = Annotated[
+    Literal["sum", "mean", "last"] | None,
+    Option(help="What becomes of an item that a user has several times."),
+]
 
 
 def completion(
-    run: Run,
-    file: Annotated[
-        str,
-        Argument(
-            metavar="FILE",
-            help="Ratings, a line each, or a registered data set; ratings.csv::user=uid,item=film,rating=stars where "
-            "the names of the columns do not say it.",
-        ),
-    ],
-    *,
-    data_home: DataHome = None,
-    model: Annotated[
-        Literal["als", "bayesian", "implicit"],
-        Option(help="bayesian errs less and takes longer; implicit is for views, clicks and purchases."),
-    ] = "als",
-    rank: Annotated[
-        int | None, Option(min=1, help="The rank of the model; unless given 10, or what fits the data.")
-    ] = None,
-    n: Annotated[int, Option("--n", "-n", min=1, help="How many items are recommended to a user.")] = 10,
-    user: Annotated[
-        list[str] | None, Option("--user", help="Recommend to this user alone; may be repeated.")
-    ] = None,
-    hidden: Annotated[float, Option(help="Share of the ratings that the error is measured on.")] = 0.1,
-    duplicates: Annotated[
-        Literal["sum", "mean", "last"] | None,
-        Option(help="What to take of several ratings or plays of a user and an item."),
-    ] = None,
-) -> Outcome:
+    run: Run, file: File, *, data_home: DataHome = None, model: Model = "als", rank: Rank = None, n: Count = 10,
+    user: Users = None, hidden: Hidden = 0.1, names: Names = None, duplicates: Duplicates = None,
+) -> Outcome:  # fmt: skip
     """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
 
     The error is that of a model that has not seen the hidden ratings; the model that is written has seen all. Below
     it stands what users and items alone explain, or for views the most popular items.
     """
     number("--hidden", hidden, above=0, below=1)
-    said = {} if duplicates is None else {"duplicates": duplicates}
-    ratings = loaded(run, file, data_home, Ratings, **said)
-    names = np.arange(ratings.shape[1]) if ratings.column_names is None else ratings.column_names
-    by_text = {str(name): name for name in names.tolist()}
+    ratings = loaded(run, file, data_home, Ratings, **({"duplicates": duplicates} if duplicates else {}))
+    ratings = ratings if names is None else _titled(ratings, names)
+    users = np.arange(ratings.shape[1]) if ratings.column_names is None else ratings.column_names
+    by_text = {str(name): name for name in users.tolist()}
     if unknown := [name for name in user or () if name not in by_text]:
         raise InvalidInputError(
             f"--user {unknown[0]!r} is not in {ratings.source}, which names users such as {next(iter(by_text))!r}."
@@ -82,16 +85,17 @@ def completion(
     rows = _measured(estimator, ratings, run.seed, hidden, n)
     fitted = estimator.fit(ratings)
     fitted.save(run.path("model.npz"))
-    chosen = [by_text[name] for name in user] if user else names.tolist()
-    lists = _lists(run, fitted, chosen, n)
-    heads = ["user", "place", "item", "score", *["std"] * isinstance(fitted, BayesianCompletion)]
-    places = [
-        (name, place, *row)
-        for name, best in zip(chosen, lists, strict=True)
-        for place, row in enumerate(best, 1)
-    ]
-    text = pd.DataFrame(places, columns=heads).to_csv(index=False, float_format="%.6g", lineterminator="\r\n")
-    write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
+    chosen = [by_text[name] for name in user] if user else users.tolist()
+    how = {"return_std": True} if model == "bayesian" else {}
+    lists = fitted.recommend(chosen, n, **how)
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["user", "place", "item", "score", *(["std"] if how else [])])
+    cells = {name: _harmless(name) for name in (*chosen, *fitted.row_names_.tolist())}
+    for name, best in zip(chosen, lists, strict=True):
+        for place, (item, *scores) in enumerate(best, 1):
+            table.writerow([cells[name], place, cells[item], *map("{:.6g}".format, scores)])
+    write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.getvalue().encode()))
     for name, best in zip(user or (), lists, strict=False):
         wide = max((len(str(item)) for item, *_ in best), default=0)
         run.say(
@@ -100,6 +104,32 @@ def completion(
     return Outcome(
         ratings.source, {"model": model, "rank": width, "hidden": hidden, "n": n}, rows, headings=HEADINGS
     )
+
+
+def _harmless(name: Any) -> Any:
+    """Return a name that no spreadsheet takes for a formula: a text that begins as one gets an apostrophe."""
+    return f"'{name}" if isinstance(name, str) and name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
+
+
+def _titled(ratings: Ratings, path: Path) -> Ratings:
+    """Return ratings whose items are called as the second column of a file says of the first."""
+    table = read_file(path)
+    if len(table.frame.columns) < 2 or ratings.row_names is None:
+        raise InvalidInputError(
+            f"--names {path} must have two columns: the items of the ratings, and their names."
+        )
+    ids, names = (table.words(column) for column in list(table.frame)[:2])
+    titles, counts = dict(zip(ids, names, strict=True)), Counter(names)
+    items = [str(item) for item in ratings.row_names.tolist()]
+    if not any(item in titles for item in items):
+        raise InvalidInputError(
+            f"--names {path} has none of the items, such as {items[0]!r}; check its first column."
+        )
+    # Films may share a title.
+    known = {
+        item: f"{title} ({item})" if counts[title] > 1 else title for item, title in titles.items() if title
+    }
+    return replace(ratings, row_names=np.array([known.get(item, item) for item in items]))
 
 
 def _measured(
@@ -118,22 +148,11 @@ def _measured(
     seconds = {"train_seconds": time.perf_counter() - begun}
     if isinstance(model, ImplicitALS):
         popular = np.diff(train.tocsr().indptr).astype(float)
-        by_count = ranked_lists(lambda column: popular, train, test, n)
-        found = [(row | seconds, model.ranked(test, n=n)), ({"model": "the most popular"}, by_count)]
-        return [about | {key: getattr(lists, key) for key in MEASURES} for about, lists in found]
+        lists = [model.ranked(test, n=n), ranked_lists(lambda column: popular, train, test, n)]
+        scores = [{key: getattr(one, key) for key in MEASURES} for one in lists]
+        return [row | seconds | scores[0], {"model": "the most popular"} | scores[1]]
     biases = BiasedALS(0, lam=5.0, count_power=0.0, limits=ratings.limits, random_state=seed).fit(train)
     return [
         row | seconds | {"test_rmse": model.rmse(test)},
         {"model": "users and items alone", "test_rmse": biases.rmse(test)},
     ]
-
-
-def _lists(run: Run, model: CompletionModel, users: list[Any], n: int) -> list[Any]:
-    """Return what is recommended to each user, with a progress bar."""
-    how = {"return_std": True} if isinstance(model, BayesianCompletion) else {}
-    lists: list[Any] = []
-    with run.ticks("recommend", -(-len(users) // USERS)) as tick:
-        for first in range(0, len(users), USERS):
-            lists += model.recommend(users[first : first + USERS], n, **how)
-            tick()
-    return lists

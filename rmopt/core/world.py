@@ -254,9 +254,10 @@ class MPIWorld(World):
         # Messages of others cannot be taken for ours. There are few communicators to have, so all worlds of one share
         # two: the second is where a process says that it ends.
         known: Any = given.Get_attr(_own_communicators(MPI))
-        self.communicator, self._ends = known or (given.Dup(), given.Dup())
+        own: Any = known or (given.Dup(), given.Dup())
+        self.communicator, self._ends = own
         if known is None:
-            given.Set_attr(_own_communicators(MPI), (self.communicator, self._ends))
+            given.Set_attr(_own_communicators(MPI), own)
             if self.size > 1:
                 # Where one process fails outside of `guard`, the others would wait for it forever.
                 sys.excepthook = partial(self._end_all, sys.excepthook)

@@ -16,6 +16,10 @@ from rmopt.solvers.oracle import Iterate, Oracle
 TRIALS = 40
 # Changes of the cost below this share of it are rounding; there slopes decide (Hager and Zhang 2005).
 ROUNDING = 1e-14
+# What a step must bring of what the slope promises.
+SHARE = 1e-4
+# The weight of the past in the mean with which Barzilai and Borwein's steps compare the cost (Zhang and Hager 2004).
+PAST = 0.85
 # The cost may rise by at most so many times what the step before changed.
 RISE = 10.0
 
@@ -79,14 +83,26 @@ class Curve:
         """Return what is known at t; one retraction and one evaluation."""
         return Trial(self, t)
 
-    def falls_enough(self, trial: Trial, reference: float, share: float) -> bool:
+    def backtracked(self, t: float, reference: float) -> Trial | None:
+        """Return the first trial that falls enough, each at the minimum of a parabola within bounds."""
+        cost, slope = self.start.cost, self.slope
+        for _ in range(TRIALS):
+            trial = Trial(self, t)
+            if self.falls_enough(trial, reference):
+                return trial
+            rise = trial.cost - cost - slope * t
+            inside = isfinite(trial.cost) and rise > 0.0
+            t *= min(0.5, max(0.1, -0.5 * slope * t / rise)) if inside else 0.1
+        return None
+
+    def falls_enough(self, trial: Trial, reference: float) -> bool:
         """Return whether a trial brings a share of what the slope promises, as far as rounding lets see that."""
-        promised, noise = share * trial.t * self.slope, ROUNDING * self.work.coarseness * abs(self.start.cost)
+        promised, noise = SHARE * trial.t * self.slope, ROUNDING * self.work.coarseness * abs(self.start.cost)
         if trial.cost <= reference + promised and trial.cost < reference:
             return True
         if not trial.cost <= reference + noise or -promised > 10.0 * noise:
             return False
-        return abs(trial.slope) <= (1.0 - 2.0 * share) * -self.slope
+        return abs(trial.slope) <= (1.0 - 2.0 * SHARE) * -self.slope
 
 
 class Guess(NamedTuple):
@@ -157,35 +173,14 @@ class Backtracking(StepLength):
 
     The first trial is the minimum of a parabola through the slopes of the step before.
 
-    Parameters
-    ----------
-    share : float
-        Of the promised decrease.
-
     See Also
     --------
     StrongWolfe : flat slopes at the end, which conjugate gradients like.
     BarzilaiBorwein : mostly no search; for the negative gradient.
     """
 
-    def __init__(self, share: float = 1e-4) -> None:
-        self.share = number("share", share, above=0, below=0.5)
-
     def __call__(self, curve: Curve, guess: float, memory: Any) -> Trial | None:
-        return _backtracked(curve, guess, curve.start.cost, self.share)
-
-
-def _backtracked(curve: Curve, t: float, reference: float, share: float) -> Trial | None:
-    """Return the first trial that falls enough, each at the minimum of a parabola within bounds."""
-    cost, slope = curve.start.cost, curve.slope
-    for _ in range(TRIALS):
-        trial = Trial(curve, t)
-        if curve.falls_enough(trial, reference, share):
-            return trial
-        rise = trial.cost - cost - slope * t
-        inside = isfinite(trial.cost) and rise > 0.0
-        t *= min(0.5, max(0.1, -0.5 * slope * t / rise)) if inside else 0.1
-    return None
+        return curve.backtracked(guess, curve.start.cost)
 
 
 class BarzilaiBorwein(StepLength):
@@ -194,13 +189,6 @@ class BarzilaiBorwein(StepLength):
     The cost may rise for a while: it is compared with a weighted mean of the past (Zhang and Hager 2004), and may
     rise by ten times what the step before changed. Short and long steps of Barzilai and Borwein (1988) alternate.
     They belong to the negative gradient; along conjugate directions they may stall.
-
-    Parameters
-    ----------
-    forgetting : float
-        Weight of the past in the mean, from 0 (Armijo's rule) to 1.
-    share : float
-        Of the promised decrease.
 
     See Also
     --------
@@ -216,19 +204,15 @@ class BarzilaiBorwein(StepLength):
     https://doi.org/10.1137/S1052623403428208.
     """
 
-    def __init__(self, forgetting: float = 0.85, share: float = 1e-4) -> None:
-        self.forgetting = number("forgetting", forgetting, least=0, most=1)
-        self.share = number("share", share, above=0, below=0.5)
-
     def __call__(self, curve: Curve, guess: float, memory: Guess) -> Trial | None:
-        return _backtracked(curve, guess, max(memory.level, curve.start.cost), self.share)
+        return curve.backtracked(guess, max(memory.level, curve.start.cost))
 
     def after(self, move: Move, memory: Guess) -> Guess:
         sy = abs(move.t * (move.slope_after - move.slope_carried))
         precondition = move.work.preconditioner(move.point) if move.work.preconditions else None
         # Lengths are those of the preconditioner: the direction is −P times the gradient.
         ss = move.t * move.t * (move.old_squared if precondition is None else -move.slope)
-        weight = self.forgetting * memory.weight + 1.0
+        weight = PAST * memory.weight + 1.0
         level = ((weight - 1.0) * memory.level + move.cost) / weight
         # Beside a start that is very far up any rise would look small.
         level = min(level, move.cost + RISE * abs(move.start.cost - move.cost))
@@ -245,8 +229,6 @@ class StrongWolfe(StepLength):
 
     Parameters
     ----------
-    share : float
-        Of the promised decrease.
     flatness : float
         Of the slope at the end, relative to that at the start: 0.9 for L-BFGS, 0.1 for conjugate gradients.
 
@@ -260,9 +242,8 @@ class StrongWolfe(StepLength):
     J. Optim. 16 (2005), https://doi.org/10.1137/030601880.
     """
 
-    def __init__(self, share: float = 1e-4, flatness: float = 0.5) -> None:
-        self.share = number("share", share, above=0, below=0.5)
-        self.flatness = number("flatness", flatness, above=self.share, below=1)
+    def __init__(self, flatness: float = 0.5) -> None:
+        self.flatness = number("flatness", flatness, above=SHARE, below=1)
 
     def __call__(self, curve: Curve, guess: float, memory: Any) -> Trial | None:
         flat = -self.flatness * curve.slope
@@ -271,7 +252,7 @@ class StrongWolfe(StepLength):
         t, best = guess, None
         for _ in range(TRIALS):
             trial = curve.at(t)
-            falls = isfinite(trial.cost) and curve.falls_enough(trial, curve.start.cost, self.share)
+            falls = isfinite(trial.cost) and curve.falls_enough(trial, curve.start.cost)
             if not falls or (best is not None and trial.cost > low[1]):
                 high = (t, trial.cost, trial.slope if isfinite(trial.cost) else float("nan"))
             else:
@@ -353,4 +334,4 @@ class Exact(StepLength):
                 f"{type(work.cost).__name__} has no `exact_step(manifold, point, tangent)`; take Backtracking()."
             )
         t = float(known(work.manifold, curve.start.point, curve.direction))
-        return _backtracked(curve, t if t > 0.0 and isfinite(t) else guess, curve.start.cost, 1e-4)
+        return curve.backtracked(t if t > 0.0 and isfinite(t) else guess, curve.start.cost)

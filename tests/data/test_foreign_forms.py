@@ -148,7 +148,7 @@ def test_repeated_plays_are_summed_averaged_or_the_last_is_taken(tmp_path: Path)
         found = load(f"{path}::duplicates={how}", kind=Ratings)
         assert found.table().toarray().tolist() == [[value, 1.0], [2.0, 0.0]]
         assert "came again" in found.notes[0]
-    with pytest.raises(InvalidInputError, match="duplicates=most is none of"):
+    with pytest.raises(InvalidInputError, match="duplicates=most is nothing"):
         load(f"{path}::duplicates=most", kind=Ratings)
 
 

@@ -1,19 +1,21 @@
-"""Recommendations: ``rmopt fit completion``, users who come later, items alike, and a page."""
+"""Recommendations: ``rmopt fit completion``, users who come later, items alike, and a page; texts to a page."""
 
 import csv
 import json
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
+from scipy.io import mmwrite
 from sklearn.exceptions import NotFittedError
+from starlette.datastructures import QueryParams
 
 from problems.data import load
 from problems.serve import opened
-from problems.serving.web import answer
+from problems.serving import SimilarityIndex, TextSearch
 from problems.similarity import LoretaSimilarity
 from problems.subspace import BayesianCompletion, BiasedALS, ImplicitALS, ItemSearch, ScaledSGDCompletion
 from rmopt import InvalidInputError
@@ -33,11 +35,17 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def fitted(capsys: Any, *words: str, code: int = 0) -> Any:
+def fitted(capsys: Any, *words: object, code: int = 0, name: str = "completion") -> Any:
     with pytest.raises(SystemExit) as ended:
-        main(["fit", "completion", *words])
-    assert ended.value.code == code
-    return capsys.readouterr()
+        main(["fit", name, *map(str, words)])
+    printed = capsys.readouterr()
+    assert int(ended.value.code or 0) == code, printed.err
+    return printed
+
+
+def written(folder: Path) -> list[list[str]]:
+    with (folder / "recommendations.csv").open(newline="") as text:
+        return list(csv.reader(text))
 
 
 @pytest.mark.parametrize(
@@ -46,15 +54,13 @@ def fitted(capsys: Any, *words: str, code: int = 0) -> Any:
 def test_every_user_gets_what_the_written_model_recommends(
     model: str, kind: Any, file: Path, tmp_path: Path, capsys: Any
 ) -> None:
-    out = fitted(
-        capsys, str(file), "--model", model, "--rank", "2", "-n", "4", "--out", str(tmp_path), "--json"
-    )
+    out = fitted(capsys, file, "--model", model, "--rank", 2, "-n", 4, "--out", tmp_path, "--json")
     rows = json.loads(out.out)["rows"]
     if model != "implicit":
         assert rows[0]["test_rmse"] < 0.75 * rows[1]["test_rmse"]
     found: dict[str, list[list[str]]] = {}
-    with (tmp_path / "recommendations.csv").open(newline="") as text:
-        head, *lines = csv.reader(text)
+    head, *lines = written(tmp_path)
+    assert b"\r" not in (tmp_path / "recommendations.csv").read_bytes()
     assert head == ["user", "place", "item", "score", *["std"] * (model == "bayesian")]
     for user, place, *rest in lines:
         found.setdefault(user, []).append(rest)
@@ -66,51 +72,64 @@ def test_every_user_gets_what_the_written_model_recommends(
     users = ["ann7", "ann30"]
     for user, best in zip(users, again.recommend(users, 4, **how), strict=True):
         assert best == again.recommend(user, 4, **how)
-        assert [[name, *(f"{one:.6g}" for one in scores)] for name, *scores in best] == found[user]
+        assert [[name, *(f"{score:.6g}" for score in scores)] for name, *scores in best] == found[user]
         seen = ratings.row_names[ratings.rows[ratings.column_names[ratings.columns] == user]]
         assert not {name for name, *_ in best} & set(seen)
 
 
-def test_one_user_is_shown(file: Path, tmp_path: Path, capsys: Any) -> None:
-    out = fitted(capsys, str(file), "--user", "ann7", "-n", "2", "--out", str(tmp_path)).out
-    with (tmp_path / "recommendations.csv").open(newline="") as text:
-        _, *lines = csv.reader(text)
-    assert [line[0] for line in lines] == ["ann7"] * 2
-    assert f"For ann7:\n  {lines[0][2]:6}  {float(lines[0][3]):.2f}\n  {lines[1][2]}" in out
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("--user", "zoe"), "--user 'zoe' is not in"),
-        (("--hidden", "0"), "--hidden = 0"),
-        (("--hidden", "1e-9"), "leaves none"),
-    ],
-)
-def test_what_cannot_be_done_is_said(
-    words: tuple[str, ...], sentence: str, file: Path, tmp_path: Path, capsys: Any
+def test_one_user_is_shown_with_titles_that_no_spreadsheet_runs(
+    file: Path, tmp_path: Path, capsys: Any
 ) -> None:
-    assert sentence in fitted(capsys, str(file), *words, "--out", str(tmp_path / "new"), code=2).err
+    titles = tmp_path / "movies.csv"
+    lines = [f'Film {i},"=cmd, {i // 2}",Comedy' for i in range(29)]
+    titles.write_text("\n".join(["movieId,title,genres", *lines]))
+    out = fitted(capsys, file, "--user", "ann7", "-n", 30, "--names", titles, "--out", tmp_path / "new").out
+    lines = written(tmp_path / "new")[1:]
+    assert {line[0] for line in lines} == {"ann7"}
+    names = {line[2] for line in lines}
+    # Two films share a title, and of the last nothing is known.
+    assert names <= {f"'=cmd, {i // 2} (Film {i})" for i in range(28)} | {"'=cmd, 14", "Film 29"}
+    assert "For ann7:\n  =cmd, " in out
+    titles.write_text("a,b\n1,2\n")
+    assert "--names" in fitted(capsys, file, "--names", titles, "--out", tmp_path / "x", code=2).err
 
 
-def test_views_are_no_ratings(tmp_path: Path, capsys: Any) -> None:
+@pytest.mark.parametrize("words", [("--user", "zoe"), ("--hidden", "0"), ("--hidden", "1e-9")])
+def test_what_cannot_be_done_is_said(words: tuple[str, ...], file: Path, tmp_path: Path, capsys: Any) -> None:
+    assert words[0] in fitted(capsys, file, *words, "--out", tmp_path / "new", code=2).err
+
+
+def test_views_are_no_ratings_and_may_be_summed(tmp_path: Path, capsys: Any) -> None:
     views = tmp_path / "views.csv"
     views.write_text("user,item\n" + "\n".join(f"u{k % 9},i{k % 7}" for k in range(40)))
-    assert "--model implicit" in fitted(capsys, str(views), "--out", str(tmp_path / "new"), code=2).err
-    out = fitted(capsys, str(views), "--model", "implicit", "--out", str(tmp_path / "new")).out
+    assert "--model implicit" in fitted(capsys, views, "--out", tmp_path / "new", code=2).err
+    out = fitted(capsys, views, "--model", "implicit", "--out", tmp_path / "new").out
     assert "--rank is 6: these data have no rank above 6." in out
-    assert (tmp_path / "new" / "recommendations.csv").exists()
+    plays = tmp_path / "plays.csv"
+    plays.write_text("user,item,rating\n" + "\n".join(f"u{k % 9},i{k % 7},{1 + k % 4}" for k in range(80)))
+    words = (plays, "--model", "implicit", "--out", tmp_path / "plays")
+    assert "duplicates" in fitted(capsys, *words, code=2).err
+    fitted(capsys, *words, "--duplicates", "sum")
+
+
+def test_it_is_said_that_rows_of_a_matrix_are_items(tmp_path: Path, capsys: Any) -> None:
+    rng = np.random.default_rng(0)
+    stars = np.where(rng.random((60, 25)) < 0.4, rng.integers(1, 6, (60, 25)), 0)
+    mmwrite(tmp_path / "r.mtx", sp.coo_array(stars))
+    for said, users in (("", 25), ("::user=item,item=user", 60)):
+        out = fitted(capsys, f"{tmp_path / 'r.mtx'}{said}", "--out", tmp_path / f"{users}").out
+        assert "rows are taken for items" in " ".join(out.split())
+        assert len({line[0] for line in written(tmp_path / f"{users}")[1:]}) == users
 
 
 @pytest.fixture(scope="module", params=["als", "bayesian", "implicit"])
 def model(request: Any, file: Path) -> Any:
-    ratings = load(file)
     made = {
         "als": BiasedALS(2, limits=(1, 5), random_state=0),
         "bayesian": BayesianCompletion(2, limits=(1, 5), n_samples=5, random_state=0),
         "implicit": ImplicitALS(2, random_state=0),
     }
-    return made[request.param].fit(ratings)
+    return made[request.param].fit(load(file))
 
 
 def test_somebody_new_gets_what_a_model_that_has_taken_them_in_recommends(model: Any) -> None:
@@ -121,11 +140,8 @@ def test_somebody_new_gets_what_a_model_that_has_taken_them_in_recommends(model:
     assert "new" not in model.column_names_
     liked = 1.0 if isinstance(model, ImplicitALS) else 5.0
     assert model.recommend_to_new(["Film 3"]) == model.recommend_to_new({"Film 3": liked})
-    for wrong, sentence in (
-        ({}, "a row at least"), ({"Film 3": "good"}, "Film 3"), ({"Film 99": 1.0}, "'Film 99' was not seen"),
-        ("Film 3", "values"), (pd.Series({"Film 3": 5.0}), "series.to_dict()"),
-    ):  # fmt: skip
-        with pytest.raises(InvalidInputError, match=sentence):
+    for wrong in ({}, {"Film 3": "good"}, {"Film 99": 1.0}, "Film 3"):
+        with pytest.raises(InvalidInputError):
             model.recommend_to_new(wrong)
 
 
@@ -146,52 +162,80 @@ def test_a_page_recommends(model: Any) -> None:
     search = ItemSearch(model)
     how = {"return_std": True} if isinstance(model, BayesianCompletion) else {}
 
-    def told(target: str) -> Any:
-        status, _, text = answer(search, "", f"/search?{target}")
-        return status, json.loads(text)
+    def find(fields: str, k: int = 4) -> Any:
+        return search.find(QueryParams(fields), k)
 
-    _, of_user = told("q=ann7&k=4")
-    found = [tuple(one[key] for key in ("name", "score", "std") if key in one) for one in of_user["results"]]
+    of_user = find("q=ann7")
+    found = [
+        tuple(result[key] for key in ("name", "score", "std") if key in result) for result in of_user.results
+    ]
     assert found == model.recommend("ann7", 4, **how)
-    column = model.column_names_.tolist().index("ann7")
-    known = model.row_names_[model.known_[:, [column]].indices]
-    for one in of_user["results"]:
-        assert {reason["term"] for reason in one["why"]} <= set(known)
-    _, likes = told("likes=3&likes=8&k=4")
+    known = model.row_names_[model.known_[:, [model.column_names_.tolist().index("ann7")]].indices]
+    assert of_user.message == f"Recommended to ann7, from {len(known)} known items:"
+    for result in of_user.results:
+        assert {reason["term"] for reason in result["why"]} <= set(known)
+    likes = find("likes=3&likes=8").results
     wanted = model.recommend_to_new(model.row_names_[[3, 8]].tolist(), 4)
-    assert [(one["name"], one["score"]) for one in likes["results"]] == wanted
-    _, alike = told("like=3&k=2")
-    assert [(one["name"], one["score"]) for one in alike["results"]] == model.similar(model.row_names_[3], 2)
-    _, named = told("q=film+2")
-    assert named["results"][0]["name"] == "Film 2"
-    assert all("Film 2" in one["name"] for one in named["results"])
-    assert "neither" in told("q=zoe")[1]["message"]
-    assert "40 users" in told("q=")[1]["message"]
-    assert told("like=30")[0] == told("likes=x")[0] == 400
-    page = answer(search, "A & B", "/?likes=3&likes=8")[2]
-    assert page.count("<li>") == 10
-    assert "likes=3&amp;likes=8&amp;likes=" in page
+    assert [(result["name"], result["score"]) for result in likes] == wanted
+    assert [*likes[0]["links"].values()] == [{"like": likes[0]["row"]}, {"likes": [3, 8, likes[0]["row"]]}]
+    alike = find("like=3", 2).results
+    assert [(result["name"], result["score"]) for result in alike] == model.similar(model.row_names_[3], 2)
+    assert find("q=film+2").results[0]["name"] == "Film 2"
+    assert all("Film 2" in result["name"] for result in find("q=film+2").results)
+    assert "neither" in find("q=zoe").message
+    assert "40 users" in find("q=").message
+    for fields in ("like=30", "likes=x"):
+        with pytest.raises(InvalidInputError, match="like"):
+            find(fields)
 
 
 def test_what_fit_wrote_is_served(file: Path, tmp_path: Path, capsys: Any) -> None:
-    fitted(capsys, str(file), "--rank", "2", "--out", str(tmp_path / "learned"))
+    fitted(capsys, file, "--rank", 2, "--out", tmp_path / "learned")
     for path in (tmp_path / "learned", tmp_path / "learned" / "model.npz"):
         assert isinstance(opened(path), ItemSearch)
     LoretaSimilarity(1, max_iter=9).fit(np.eye(3), [0, 0, 1]).save(tmp_path / "metric.npz")
-    with pytest.raises(InvalidInputError, match="holds a similarity, which has nothing to show"):
+    with pytest.raises(InvalidInputError, match="similarity, which has nothing to show"):
         opened(tmp_path / "metric.npz")
-    with pytest.raises(StorageError, match="nothing does not exist"):
-        opened(tmp_path / "nothing")
     (tmp_path / "cut.npz").write_bytes((tmp_path / "learned" / "model.npz").read_bytes()[:-9])
-    with pytest.raises(StorageError, match=r"cut\.npz is damaged"):
-        opened(tmp_path / "cut.npz")
-    for path in (tmp_path, file):
-        with pytest.raises(InvalidInputError, match="is no model"):
+    for path in (tmp_path / "nothing", tmp_path / "cut.npz", tmp_path, file):
+        with pytest.raises(StorageError, match=str(path)):
             opened(path)
-    with pytest.raises(InvalidInputError, match="model = LoretaSimilarity"):
+    with pytest.raises(InvalidInputError, match="LoretaSimilarity"):
         ItemSearch(LoretaSimilarity())
     with pytest.raises(NotFittedError):
         ItemSearch(BiasedALS())
+
+
+@pytest.mark.parametrize("form", ["file", "folder"])
+def test_texts_become_a_page_and_are_in_no_error(form: str, tmp_path: Path, capsys: Any) -> None:
+    rng = np.random.default_rng(0)
+    words = {"bill": ["invoice", "refund", "price"], "login": ["password", "reset", "account"]}
+    rows = [
+        (f'"{rng.choice(kind)}", {" ".join(rng.choice(kind, 6))}\nand so on', name)
+        for _ in range(30)
+        for name, kind in words.items()
+    ]
+    path = tmp_path / "tickets"
+    if form == "folder":
+        for n, (text, name) in enumerate(rows):
+            (path / name).mkdir(parents=True, exist_ok=True)
+            (path / name / f"{n}.txt").write_text(text)
+    else:
+        path = tmp_path / "tickets.csv"
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), *rows])
+    options = ("--n-features", 256, "--rank", 2, "--out", tmp_path / "learned")
+    out = fitted(capsys, path, *options, name="similarity").out
+    assert f"rmopt serve {tmp_path / 'learned'}" in " ".join(out.split())
+    index = opened(tmp_path / "learned")
+    assert isinstance(index, SimilarityIndex)
+    results = TextSearch(index).find(QueryParams(urllib.parse.urlencode({"q": "invoice refund"})), 5).results
+    assert all(any(word in result["text"] for word in words["bill"]) for result in results)
+    if form == "file":
+        path.write_text(path.read_text() + 'a secret text with " a quote,bill,more\n')
+        said = fitted(capsys, path, *options[:-1], tmp_path / "again", name="similarity", code=2).err
+        assert "secret" not in said
+        assert "invoice" not in said
 
 
 def test_rows_are_alike_without_effects_of_columns() -> None:

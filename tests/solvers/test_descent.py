@@ -235,7 +235,7 @@ def test_counts_are_those_of_the_calls(solver: str, bends: bool) -> None:
     [
         *(ByManifold(), ByProjection(), OfRetraction(1e-4), Isometric(ByManifold()), SecondOrder()),
         *(SteepestDescent(), Conjugate("dai-yuan"), QuasiNewton(3)),
-        *(Backtracking(), BarzilaiBorwein(0.5), StrongWolfe(flatness=0.1), Exact()),
+        *(Backtracking(), BarzilaiBorwein(), StrongWolfe(flatness=0.1), Exact()),
     ],
 )
 def test_values_show_how_they_are_made(value: Any) -> None:
