@@ -477,6 +477,7 @@ class Experiment:
     by: ClassVar[Sequence[str]]
     headings: ClassVar[Mapping[str, str]] = {}
     toy: ClassVar[str] = ""
+    least_folds: ClassVar[int] = 2
 
     @abstractmethod
     def check(self) -> None:
@@ -513,6 +514,14 @@ class Experiment:
     def draw(self, rows: Sequence[Row]) -> None:
         """Write the pictures."""
 
+    def launched(self) -> World:
+        """Return the processes to which models are dealt."""
+        return options.launched()
+
+    def read(self, kind: Any) -> Any:
+        """Return the data, a bundle of a kind."""
+        return options.loaded(self.run, self.data, self.data_home, kind)
+
     def about(self) -> Settings:
         """Return what all results depend on, beside data and seeds."""
         return {}
@@ -531,9 +540,9 @@ class Experiment:
         return "its own split" if self.published else f"{self.seeds} random split{'s' * (self.seeds > 1)}"
 
     def __call__(self, run: Run) -> Outcome:
-        world = options.launched()
+        world = self.launched()
         self.run = replace(run, out=world.first(run.out))
-        options.check_options(vars(self), seeds=0, folds=2)
+        options.check_options(vars(self), seeds=0, folds=self.least_folds)
         self.chosen = chosen_methods(self.known, self.methods, self.method, self.name, self.measured_by)
         self.check()
         hints = get_type_hints(type(self), include_extras=True)
@@ -541,8 +550,7 @@ class Experiment:
             kind = get_args(hints[option.name])[0] if option.init else None
             if get_origin(kind) is Literal:
                 one_of(f"--{option.name.replace('_', '-')}", getattr(self, option.name), get_args(kind))
-        kind = hints["data"].__metadata__[-1]
-        self.bundle = options.loaded(self.run, self.data, self.data_home, kind)
+        self.bundle = self.read(hints["data"].__metadata__[-1])
         self.published, self.seeds = options.own_split(self.run.say, self.data, self.bundle, self.seeds)
         rows = [Row(self.label(one), one) for one in self.settings()]
         self.run.say(self.header())
@@ -579,7 +587,7 @@ class Experiment:
             rows=[{"method": row.label} | self.row(row) for row in rows],
             headings=self.headings,
             claims=claims,
-            notes=self.notes(rows) + [self.toy] * toy,
+            notes=self.notes(rows) + [self.toy] * (toy and bool(self.toy)),
         )
 
     def used(self, row: Row) -> list[Settings]:

@@ -109,11 +109,12 @@ def own_split(say: Callable[[str], object], data: str, bundle: Any, seeds: int) 
 
     Says so where somebody said which rows are held out, and random splits are drawn.
     """
-    if not seeds and not bundle.split_said and data not in entry_points(group="rmopt.datasets").names:
+    said = getattr(bundle, "split_said", False)
+    if not seeds and not said and data not in entry_points(group="rmopt.datasets").names:
         raise InvalidInputError(
             f"--seeds 0: {bundle.name} does not say which rows are held out; say test=COLUMN, or take --seeds 1."
         )
-    if seeds and bundle.split_said:
+    if seeds and said:
         say(
             f"The rows that {bundle.name} holds out are not used: splits are random. --seeds 0 takes its own."
         )

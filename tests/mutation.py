@@ -142,7 +142,7 @@ TABLE = (
          "np.sort(truth * -weights, axis=1)",
          "np.sort(np.broadcast_to(-weights, truth.shape), axis=1)"),
     )),
-    ("measure", "problems/coembedding/methods.py",
+    ("measure", "problems/coembedding/experiment.py",
      "test_multilabel_baselines.py::test_measures_by_hand", (
         ("hamming", "1.0 - float(hamming_loss", "float(hamming_loss"),
         ("micro-f1", 'average="micro"', 'average="samples"'),
@@ -156,7 +156,7 @@ TABLE = (
      "test_factor_completion.py::test_held_out_bundles_are_scored_by_their_names", (
         ("rmse", "np.sqrt(np.mean((gaps / unit) ** 2))", "np.mean(np.abs(gaps / unit))"),
     )),
-    ("measure", "problems/subspace/methods.py",
+    ("measure", "problems/subspace/shares.py",
      "test_subspace.py::test_synthetic_entries_are_those_of_a_matrix_of_the_rank_wanted", (
         ("rmse-of-agents", "return float(np.sqrt(total / count))", "return float(total / count)"),
     )),

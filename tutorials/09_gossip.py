@@ -179,7 +179,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from problems.subspace import GossipPlan, gossip
-from problems.subspace.methods import low_rank_shares
+from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import MPIWorld, OneProcess
 world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
 shares = low_rank_shares(100, 300, 3, 6, world, noise=0.0)

@@ -1,9 +1,12 @@
-"""The experiment ``rmopt run metric-regression``: how fast factors should grow (Mirzazadeh et al. 2015, §5)."""
+"""The experiment ``rmopt run metric-regression``: how fast factors should grow (Mirzazadeh et al. 2015, section 5).
+
+Beside `experiment`: its methods are solvers, and its data are drawn.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -12,8 +15,8 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems.coembedding.cost import MetricRegression, closed_form
-from problems.coembedding.figure import draw_curves
-from problems.comparison import Comparison, crossed
+from problems.coembedding.experiment import draw_curves
+from problems.comparison import Comparison, Kept, crossed
 from problems.methods import Cell, Settings
 from problems.options import Resume, check_options, chosen_from, methods_option, whole_numbers
 from problems.validation import package
@@ -24,22 +27,13 @@ from rmopt.costs import Trace
 from rmopt.costs.convex import SumOfCosts
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFactors, PSDFixedRank
-from rmopt.solvers import (
-    LBFGS,
-    Certificate,
-    CertifiedResult,
-    Doubling,
-    Growth,
-    OneByOne,
-    RankIncremental,
-    certify,
-)
+from rmopt.solvers import LBFGS, Certificate, Doubling, Growth, OneByOne, RankIncremental, certify
 
 # Rounds, rank, certificate, and why it ended.
 Solution = tuple[int, int, Certificate, str]
 # From a cost, a relative gap, a time limit and a seed.
 Solve = Callable[[SumOfCosts, float, float, int], Solution]
-# Of each number of samples: seconds by number of features.
+# Of each number of samples, and of each method: seconds by number of features.
 Curves = dict[str, dict[str, list[tuple[float, float]]]]
 
 LATE = "the time limit"
@@ -53,8 +47,7 @@ def _rounds(cost: SumOfCosts, tol: float, limit: float, seed: int, growth: Growt
         return LATE if rows[-1]["seconds"] > limit else None
 
     problem = Problem(PSDFixedRank(cost.shape[0], 1), cost)
-    result = RankIncremental(growth, tol=tol, **how).run(problem, random_state=0, stop=late)
-    assert isinstance(result, CertifiedResult)
+    result: Any = RankIncremental(growth, tol=tol, **how).run(problem, random_state=0, stop=late)
     return result.steps, result.point.rank, result.certificate, result.stopped_by
 
 
@@ -62,11 +55,10 @@ def _one_shot(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution
     """Minimise over all n columns at once, from a random start; it knows no time limit and no certificate."""
     n = cost.shape[0]
     Y = np.random.default_rng([seed, n]).standard_normal((n, n)) / np.sqrt(n)
-    solver = LBFGS(20, max_iter=20_000, tol=1e-12)
-    result = solver.run(Problem(PSDFactors(*Y.shape), cost), Y)
-    Y, iterations, reason = result.point, result.steps, result.stopped_by
-    lengths = np.linalg.svd(Y, compute_uv=False)
-    return iterations, int((lengths > 1e-6 * lengths[0]).sum()), certify(cost, Y)[0], reason
+    result = LBFGS(20, max_iter=20_000, tol=1e-12).run(Problem(PSDFactors(*Y.shape), cost), Y)
+    lengths = np.linalg.svd(result.point, compute_uv=False)
+    rank = int((lengths > 1e-6 * lengths[0]).sum())
+    return result.steps, rank, certify(cost, result.point)[0], result.stopped_by
 
 
 def conic_metric(loss: MetricRegression, beta: float, solver: str) -> tuple[Array, int]:
@@ -80,8 +72,7 @@ def conic_metric(loss: MetricRegression, beta: float, solver: str) -> tuple[Arra
 
 
 def _conic(cost: SumOfCosts, tol: float, limit: float, seed: int, solver: str) -> Solution:
-    loss = cost.parts[0]
-    assert isinstance(loss, MetricRegression)
+    loss: Any = cost.parts[0]
     W, iterations = conic_metric(loss, cost.trace_weight, solver)
     values, vectors = np.linalg.eigh(0.5 * (W + W.T))
     kept = values > 1e-6 * values[-1]
@@ -137,9 +128,7 @@ def metric_regression(
         solve(MetricRegression(np.eye(3)) + Trace(beta), tol, time_limit, run.seed)
 
     # Methods of one size stand together.
-    @lru_cache(maxsize=1)
-    def samples_of(n: int, t: int, seed: int) -> Array:
-        return np.random.default_rng([seed, n, t]).standard_normal((n, t))
+    samples_of = Kept(lambda n, t, seed: np.random.default_rng([seed, n, t]).standard_normal((n, t)), 1)
 
     def train(one: Settings) -> Cell:
         samples = samples_of(one["n"], one["t"], one["seed"])
@@ -148,8 +137,8 @@ def metric_regression(
         rounds, rank, found, ended = chosen[one["method"]][1](cost, tol, time_limit, one["seed"])
         seconds = perf_counter() - begun
         return {
-            "rounds": rounds, "rank": rank, "objective": found.objective, "gap": found.relative_gap, "ended": ended,
-            "seconds": seconds, "relative_error": found.objective / closed_form(samples, beta)[1] - 1.0,
+            "rounds": rounds, "rank": rank, "gap": found.relative_gap, "late": ended == LATE, "seconds": seconds,
+            "relative_error": found.objective / closed_form(samples, beta)[1] - 1.0,
         }  # fmt: skip
 
     # Times are told apart only where one model is trained at a time.
@@ -159,38 +148,34 @@ def metric_regression(
         results = comparison.results(settings, train, ("t", "n", "method"), "solutions")
     rows: list[Cell] = []
     curves: Curves = {}
-    cut_off: set[tuple[str, float]] = set()
+    late: set[tuple[str, float]] = set()
     for (t, n, name), cells in results.items():
-        label, seconds = chosen[name][0], float(np.median([cell["seconds"] for cell in cells]))
-        rows.append(
-            {
-                "method": label, "t": t, "n": n, "rank": max(cell["rank"] for cell in cells),
-                "rounds": max(cell["rounds"] for cell in cells),
-                "relative_error": max(cell["relative_error"] for cell in cells),
-                "gap": max(cell["gap"] for cell in cells), "train_seconds": seconds,
-            }
-        )  # fmt: skip
-        curves.setdefault(f"t = {t:,}", {}).setdefault(label, []).append((n, seconds))
-        if any(cell["ended"] == LATE for cell in cells):
-            cut_off.add((f"t = {t:,}", n))
-    title = f"β = {beta:g}" + f", cut off after {time_limit:g} s" * bool(cut_off)
+        worst = {
+            key: max(cell[key] for cell in cells)
+            for key in ("rank", "rounds", "relative_error", "gap", "late")
+        }
+        panel, label = f"t = {t:,}", chosen[name][0]
+        late |= {(panel, n)} if worst.pop("late") else set()
+        seconds = float(np.median([cell["seconds"] for cell in cells]))
+        rows.append({"method": label, "t": t, "n": n, **worst, "train_seconds": seconds})
+        curves.setdefault(panel, {}).setdefault(label, []).append((n, seconds))
+    title = f"β = {beta:g}" + f", cut off after {time_limit:g} s" * bool(late)
     run.draw(
         "times.png", draw_curves, curves, "n, number of features", "seconds", title, True, size=(9.0, 3.8)
     )
-    return Outcome(
-        data="standard normal",
-        parameters={
-            "sizes": numbers, "samples": counts, "beta": beta, "tol": tol, "time_limit": time_limit,
-            "seeds": seeds,
-        },
-        rows=rows,
-        headings=HEADINGS,
-        claims=_claims(curves, cut_off),
-    )  # fmt: skip
+    about = {
+        "sizes": numbers,
+        "samples": counts,
+        "beta": beta,
+        "tol": tol,
+        "time_limit": time_limit,
+        "seeds": seeds,
+    }
+    return Outcome("standard normal", about, rows, HEADINGS, growth_claims(curves, late))
 
 
-def _claims(curves: Curves, cut_off: set[tuple[str, float]]) -> list[Claim]:
-    """Return the claims of Figure 2 with the verdict of the times; where a run was cut off they are bounds."""
+def growth_claims(curves: Curves, late: set[tuple[str, float]]) -> list[Claim]:
+    """Return the claims of Figure 2 with the verdict of the times; where a run was cut off, late, they are bounds."""
     fast, slow = METHODS["exponential"][0], METHODS["linear"][0]
     ratios = {
         t: {n: b / a for (n, a), (_, b) in zip(found[fast], found[slow], strict=True)}
@@ -199,36 +184,29 @@ def _claims(curves: Curves, cut_off: set[tuple[str, float]]) -> list[Claim]:
     }
     if not ratios:
         return []
-
-    def text(t: str, n: float) -> str:
-        return f"{'over ' * ((t, n) in cut_off)}{ratios[t][n]:.1f}"
-
     sizes = list(next(iter(ratios.values())))
+    text = {
+        t: {n: f"{'over ' * ((t, n) in late)}{found[n]:.1f}" for n in sizes} for t, found in ratios.items()
+    }
     # Ratios of runs that were not cut off.
-    whole = {t: [ratio for n, ratio in found.items() if (t, n) not in cut_off] for t, found in ratios.items()}
-    lines = [f"{t}: " + ", ".join(f"n = {n:g} {text(t, n)}" for n in sizes) for t in ratios]
+    whole = [[ratio for n, ratio in found.items() if (t, n) not in late] for t, found in ratios.items()]
+    grows = all(found[-1] > found[0] for found in whole) if min(map(len, whole)) > 1 else None
+    lines = "; ".join(f"{t}: " + ", ".join(f"n = {n:g} {text[t][n]}" for n in sizes) for t in ratios)
+    last = max(sizes)
     made = [
         Claim(
-            f"exponential growth is faster than linear growth at n = {max(sizes):g}",
-            all(found[max(sizes)] > 1.0 for found in ratios.values()),
-            ", ".join(f"{t}: {text(t, max(sizes))} times" for t in ratios),
+            f"exponential growth is faster than linear growth at n = {last:g}",
+            all(found[last] > 1.0 for found in ratios.values()),
+            ", ".join(f"{t}: {text[t][last]} times" for t in ratios),
         ),
-        Claim(
-            "the advantage grows with n",
-            all(found[-1] > found[0] for found in whole.values())
-            if min(map(len, whole.values())) > 1
-            else None,
-            f"linear / exponential, {'; '.join(lines)}",
-        ),
+        Claim("the advantage grows with n", grows, f"linear / exponential, {lines}"),
     ]
-    finished = [n for n in sizes if not any((t, n) in cut_off for t in ratios)]
+    finished = [n for n in sizes if not any((t, n) in late for t in ratios)]
     if len(ratios) > 1 and finished:
         n = max(finished)
+        rises = bool((np.diff([found[n] for found in ratios.values()]) > 0).all())
+        numbers = ", ".join(f"{found[n]:.1f} ({t})" for t, found in ratios.items())
         made.append(
-            Claim(
-                f"the advantage grows with t (at n = {n:g}, the largest that all finished)",
-                bool((np.diff([found[n] for found in ratios.values()]) > 0).all()),
-                ", ".join(f"{found[n]:.1f} ({t})" for t, found in ratios.items()),
-            )
+            Claim(f"the advantage grows with t (at n = {n:g}, the largest that all finished)", rises, numbers)
         )
     return made

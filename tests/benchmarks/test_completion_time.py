@@ -29,7 +29,7 @@ from problems.data.sets import ml1m
 from problems.subspace import RCGMC, RTRMC, BayesianCompletion, BiasedALS, ScaledSGDCompletion
 from problems.subspace.baselines import Biases, CMFRec, LibMF, MyFM
 from problems.subspace.cost import MatrixCompletion, columns_of
-from problems.subspace.methods import low_rank_shares
+from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import OneProcess
 
 RANK, WANTED = 5, 1e-6

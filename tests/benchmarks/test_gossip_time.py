@@ -19,7 +19,7 @@ from numba import njit
 from threadpoolctl import threadpool_limits
 
 from problems.data.sets import ml1m
-from problems.subspace.methods import shares_of
+from problems.subspace.shares import shares_of
 from rmopt import Problem
 from rmopt.costs import GossipCost, Graph
 from rmopt.manifolds import Grassmann, Power
@@ -103,7 +103,7 @@ SCRIPT = """
 import json, sys
 from threadpoolctl import threadpool_limits
 from problems.subspace import GossipPlan, gossip
-from problems.subspace.methods import low_rank_shares
+from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import MPIWorld
 with threadpool_limits(1):
     world = MPIWorld()

@@ -132,7 +132,7 @@ GOSSIP = """
 import json, sys
 from threadpoolctl import threadpool_limits
 from problems.subspace import GossipPlan, gossip
-from problems.subspace.methods import low_rank_shares
+from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import MPIWorld, OneProcess
 m, columns, agents, steps, mpi = map(int, sys.argv[1:])
 with threadpool_limits(1):

@@ -30,7 +30,7 @@ from problems.coembedding import (
 )
 from problems.coembedding.cost import smooth_hinge
 from problems.coembedding.estimators import checked_betas, local_optima, minimise
-from problems.coembedding.methods import measures
+from problems.coembedding.experiment import measures
 from problems.data.sets import digits_labels, emotions, scene
 from rmopt.costs import Trace
 from rmopt.solvers import RankIncremental

@@ -30,8 +30,8 @@ from sklearn.metrics import (
 from tabled import each_row
 
 import problems.methods
-from problems.coembedding.experiment import coembedding
-from problems.coembedding.tagging_experiment import tagging
+from problems.coembedding.experiment import Coembedding
+from problems.coembedding.tagging_experiment import Tagging
 from problems.comparison import Comparison, Difference
 from problems.data import ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle, load
 from problems.methods import chosen_methods
@@ -42,8 +42,8 @@ from problems.ranking.experiment import Ranking
 from problems.similarity import experiment as similarity_methods
 from problems.similarity.experiment import METHODS, Similarity
 from problems.subspace.experiment import METHODS as COMPLETION_METHODS
-from problems.subspace.experiment import completion
-from problems.subspace.multitask_experiment import multitask
+from problems.subspace.experiment import Completion
+from problems.subspace.multitask_experiment import Multitask
 from rmopt import InvalidInputError
 from rmopt.core import DivergedError
 from rmopt.experiments import Run
@@ -92,22 +92,22 @@ EXPERIMENTS: dict[str, tuple[Callable[..., Any], dict[str, Any], type]] = {
         ClassScores,
     ),
     "completion": (
-        completion,
+        lambda run, **options: Completion(**options)(run),
         {"data": "ratings.csv", "methods": "stochastic,rtrmc", "rank": "2", "agents": "2", "updates": 3.0},
         ShrunkenMean,
     ),
     "multitask": (
-        multitask,
+        lambda run, **options: Multitask(**options)(run),
         {"data": "tasks.npz", "methods": "stochastic,alt-min", "rank": "2", "agents": 2, "updates": 3.0},
         OwnTasks,
     ),
     "coembedding": (
-        coembedding,
+        lambda run, **options: Coembedding(**options)(run),
         {"data": "labels.npz", "rows": 90, "methods": "ila", "folds": 2, "betas": "1", "starts": 0},
         LeastSquares,
     ),
     "tagging": (
-        tagging,
+        lambda run, **options: Tagging(**options)(run),
         {"data": "tags.csv", "methods": "ila,pitf", "betas": "30", "tol": 0.2, "rank": 2},
         PopularTags,
     ),

@@ -29,7 +29,7 @@ from problems.coembedding import (
     LabelThresholds,
 )
 from problems.coembedding.baselines import Guarded, multilabel
-from problems.coembedding.methods import MEASURES, METHODS, PRINTED, SCORERS, measures
+from problems.coembedding.experiment import MEASURES, METHODS, PRINTED, SCORERS, measures
 from problems.ranking import precision_at
 from problems.thresholds import _half_of_largest_f1
 from rmopt.core import InvalidInputError

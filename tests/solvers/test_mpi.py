@@ -32,7 +32,7 @@ SCRIPT = """
 import json, sys
 import numpy as np
 from problems.subspace import GossipPlan, agree, gossip
-from problems.subspace.methods import low_rank_shares
+from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import MPIWorld, OneProcess
 
 world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()

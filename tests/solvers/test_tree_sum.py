@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from problems.subspace import RCGMC, MatrixCompletion, agree
 from problems.subspace.instances import agent_sums
-from problems.subspace.methods import low_rank_shares
+from problems.subspace.shares import low_rank_shares
 from rmopt import Problem
 from rmopt.core import InvalidInputError
 from rmopt.costs import Graph

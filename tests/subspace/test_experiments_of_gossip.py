@@ -15,11 +15,11 @@ from cells_kept import cells_in
 from sklearn.base import clone
 from tabled import each_row
 
+from problems.comparison import Row
 from problems.methods import Method
 from problems.subspace import BiasedALS
-from problems.subspace.claims import case_claims, multitask_claims, table_claims
-from problems.subspace.experiment import completion
-from problems.subspace.methods import METHODS, Brought
+from problems.subspace.experiment import METHODS, Brought, Completion, case_claims, table_claims
+from problems.subspace.multitask_experiment import multitask_claims
 from rmopt.cli import main
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Run
@@ -117,7 +117,7 @@ def test_selection_takes_what_the_folds_like(tmp_path: Path, capsys: pytest.Capt
     said = f"step_size = {chosen['step_size']:g}, decay = {chosen['decay']:g} by cross-validation"
     assert said in " ".join(capsys.readouterr().out.split())
     assert cells[1]["settings"]["parameters"] == chosen
-    assert result(tmp_path)["parameters"]["used"] == {"Stochastic Gossip": {"rho": 1000.0, **chosen}}
+    assert result(tmp_path)["parameters"]["used"] == {"Stochastic Gossip": [{"rho": 1000.0, **chosen}]}
 
 
 def test_selection_of_the_weight_of_the_agreement(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_selection_of_the_weight_of_the_agreement(tmp_path: Path) -> None:
     chosen = [cell["result"]["parameters"] for cell in cells if "parameters" in cell["result"]]
     # So large a weight leaves no time to learn. Both formulations are searched alike.
     assert [one["rho"] for one in chosen] == [0.1, 0.1]
-    assert list(used.values()) == chosen
+    assert [one for (one,) in used.values()] == chosen
     asked = [cell["settings"]["select"] for cell in cells if "parameters" in cell["result"]]
     grid = [one | {"rho": rho} for rho in (0.1, 1e7) for one in METHODS["euclidean"].grid]
     assert asked == [grid, grid]
@@ -234,7 +234,7 @@ def test_every_method_trains_on_ratings(tmp_path: Path) -> None:
     assert {row["rank"] for row in found["rows"]} == {2, None}
     used = found["parameters"]["used"]
     assert used["Stochastic Gossip, N = 4, r = 2"][1]["rho"] > 0.0
-    assert used["RTRMC (batch), N = 2, r = 2"] == [None, None]
+    assert used["RTRMC (batch), N = 2, r = 2"] == [{}, {}]
 
 
 def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -310,56 +310,54 @@ def test_bad_options(
 def test_claims_say_no_where_the_numbers_do() -> None:
     good = [[0.0, 1.0, 1.0], [50.0, 1e-6, 1e-3], [100.0, 1e-12, 1e-6]]
     bad = [[0.0, 1.0, 1.0], [50.0, 1e-3, 1e-1], [100.0, 1e-4, 1e-1]]
-    ours, theirs = ("stochastic", 6, 5, 1e3), ("d-lmafit", 6, 5, 1e3)
-    labels = {ours: "Stochastic Gossip", theirs: "D-LMaFit"}
-    ahead = case_claims(4, {ours: good, theirs: bad}, labels)
+
+    def traced(name: str, label: str, trace: Any, rho: float = 1e3) -> Row:
+        return Row(label, {"method": name, "rho": rho}, [], [{"trace": trace}])
+
+    def pair(ours: Any, theirs: Any) -> list[Row]:
+        return [traced("stochastic", "Stochastic Gossip", ours), traced("d-lmafit", "D-LMaFit", theirs)]
+
+    ahead = case_claims("stochastic", pair(good, bad))
     assert [claim.reproduced for claim in ahead] == [True, True]
     assert "Stochastic Gossip is ahead of D-LMaFit" in ahead[1].claim
-    behind = case_claims(4, {ours: bad, theirs: good}, labels)
+    behind = case_claims("stochastic", pair(bad, good))
     assert [claim.reproduced for claim in behind] == [False, False]
     # With the largest weight agents only agree, and these do not even that.
-    heavy = (*ours[:3], 1e10)
-    found = case_claims(1, {ours: good, heavy: bad}, {ours: "a", heavy: "b"})
+    found = case_claims("", [traced("stochastic", "a", good), traced("stochastic", "b", bad, 1e10)])
     assert [claim.reproduced for claim in found] == [True, False]
     agree = [[0.0, 1.0, 1.0], [100.0, 1e-1, 1e-5]]
-    assert case_claims(1, {heavy: agree}, {heavy: "b"})[0].reproduced is True
+    assert case_claims("", [traced("stochastic", "b", agree, 1e10)])[0].reproduced is True
 
-    def cells(*errors: float) -> list[dict[str, Any]]:
-        return [{"test_rmse": error, "nmse": error} for error in errors]
+    def row(name: str, agents: int, rank: int, *errors: float) -> Row:
+        cells = [{"test_rmse": error, "nmse": error, "seconds": 1.0} for error in errors]
+        label = {"stochastic": "Stochastic Gossip", "alt-min": "Alt-Min (batch)"}.get(name, name)
+        return Row(label, {"method": name, "agents": agents, "rank": rank}, [], cells)
 
     def verdicts(found: list[Any]) -> list[bool | None]:
         return [claim.reproduced for claim in found]
 
-    table = {
-        ("stochastic", 5, 3, 1.0): cells(0.8), ("stochastic", 10, 3, 1.0): cells(0.85),
-        ("rtrmc", 5, 3, 1.0): cells(0.81),
-    }  # fmt: skip
-    assert verdicts(table_claims(table, METHODS)) == [False, True]
+    found_ = (("stochastic", 5, 3, 0.8), ("stochastic", 10, 3, 0.85), ("rtrmc", 5, 3, 0.81))
+    assert verdicts(table_claims([row(*one) for one in found_], METHODS)) == [False, True]
     # Errors that differ from seed to seed by more than they differ at all decide nothing.
-    table = {
-        key: cells(value[0]["nmse"] - 0.1, value[0]["nmse"], value[0]["nmse"] + 0.1)
-        for key, value in table.items()
-    }
-    table["stochastic", 10, 3, 1.0].reverse()
-    assert verdicts(table_claims(table, METHODS)) == [None, None]
+    spread = [row(*one[:3], one[3] - 0.1, one[3], one[3] + 0.1) for one in found_]
+    spread[1].cells.reverse()
+    assert verdicts(table_claims(spread, METHODS)) == [None, None]
     # A user's method is to have a larger error.
     brought = METHODS | {"mean": Method("Mean", Brought(None))}
-    table = {("stochastic", 5, 3, 1.0): cells(0.8), ("mean", 5, 3, 1.0): cells(0.81)}
+    table = [row("stochastic", 5, 3, 0.8), row("mean", 5, 3, 0.81)]
     assert verdicts(table_claims(table, brought)) == [True]
     assert table_claims(table, brought)[0].claim == "rank 3: Stochastic Gossip has a smaller error than Mean"
-    assert verdicts(table_claims(table | {("mean", 5, 3, 1.0): cells(0.79)}, brought)) == [False]
+    assert verdicts(table_claims([table[0], row("mean", 5, 3, 0.79)], brought)) == [False]
 
-    names = {"stochastic": "Stochastic Gossip", "alt-min": "Alt-Min (batch)"}
-    tasks = {("stochastic", 3): cells(0.345), ("alt-min", 0): cells(0.3), ("stochastic", 5): cells(0.34)}
-    assert verdicts(multitask_claims(tasks, names, "parkinsons")) == [False, True]
+    tasks = [row("stochastic", 6, 3, 0.345), row("alt-min", 6, 0, 0.3), row("stochastic", 6, 5, 0.34)]
+    assert verdicts(multitask_claims(tasks, "parkinsons")) == [False, True]
     # What is printed for one data set says nothing of another.
-    assert verdicts(multitask_claims(tasks, names, "school")) == [False]
+    assert verdicts(multitask_claims(tasks, "school")) == [False]
     # Level means a share of the error, whatever its unit.
     for unit in (1e-3, 1e3):
-        level = {("stochastic", 3): cells(1.02 * unit), ("alt-min", 0): cells(unit)}
-        above = {("stochastic", 3): cells(1.04 * unit), ("alt-min", 0): cells(unit)}
-        assert multitask_claims(level, names, "school")[0].reproduced is True
-        assert multitask_claims(above, names, "school")[0].reproduced is False
+        for share, holds in ((1.02, True), (1.04, False)):
+            rows = [row("stochastic", 6, 3, share * unit), row("alt-min", 6, 0, unit)]
+            assert multitask_claims(rows, "school")[0].reproduced is holds
 
 
 @pytest.mark.parametrize("name", ["als", "biases"])
@@ -374,11 +372,11 @@ def test_compiled_code_is_loaded_before_the_clock_starts(
         return fit(model, *given, **how)
 
     monkeypatch.setattr(BiasedALS, "fit", noted)
-    monkeypatch.setattr("problems.subspace.methods.perf_counter", lambda: events.append("clock") or 0.0)
+    monkeypatch.setattr("problems.subspace.experiment.perf_counter", lambda: events.append("clock") or 0.0)
     lines = [f"{user},{item},{(user * item) % 5}" for user in range(8) for item in range(6)]
     (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *lines]))
-    completion(
-        Run("completion", 0, tmp_path), data=str(tmp_path / "r.csv"), methods=name, rank="2", agents="2"
+    Completion(data=str(tmp_path / "r.csv"), methods=name, rank="2", agents="2")(
+        Run("completion", 0, tmp_path)
     )
     assert events == ["fit", "clock", "fit", "clock"]
 
@@ -387,4 +385,4 @@ def test_entries_that_are_all_the_same_are_not_compared(tmp_path: Path) -> None:
     file = tmp_path / "views.csv"
     file.write_text("user,item\n" + "\n".join(f"u{n % 9},i{n // 9}" for n in range(63)))
     with pytest.raises(InvalidInputError, match=r"all entries of .*views.csv are 1: .* --model implicit"):
-        completion(Run("completion", 0, tmp_path), data=str(file))
+        Completion(data=str(file))(Run("completion", 0, tmp_path))

@@ -17,8 +17,8 @@ from problems.subspace import (
     MultitaskSubspace,
     alt_min,
 )
-from problems.subspace.methods import low_rank_shares
 from problems.subspace.multitask_experiment import _errors
+from problems.subspace.shares import low_rank_shares
 from rmopt.core import InvalidInputError
 from rmopt.manifolds import Euclidean, Grassmann
 from rmopt.solvers import OneProcess

@@ -28,8 +28,8 @@ from problems.subspace import (
 from problems.subspace.baselines import _renewed
 from problems.subspace.cost import dealt, known_entries
 from problems.subspace.instances import agent_sums
-from problems.subspace.methods import low_rank_shares, shares_of
 from problems.subspace.multitask_experiment import shared_features_tasks
+from problems.subspace.shares import low_rank_shares, shares_of
 from problems.subspace.training import GossipPlan, gossip, largest_curvature
 from rmopt import Problem
 from rmopt.core import InvalidInputError, MissingCapabilityError, StorageError
