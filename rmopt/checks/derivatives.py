@@ -115,8 +115,8 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
 def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = None) -> list[Check]:
     """Check the Riemannian Hessian: symmetric, linear, and the Taylor error of second order falls like t³.
 
-    The latter is measured along the default retraction where that is of second order, else along geodesics; and not at
-    all where neither is known.
+    The latter is measured along the default retraction where that is of second order, else along geodesics; where
+    neither is known it is left out.
 
     Parameters
     ----------
