@@ -28,7 +28,7 @@ from rmopt.manifolds import (
     Stiefel,
 )
 from rmopt.solvers import LBFGS, Backtracking, Conjugate, LineSearchSolver, QuasiNewton, SteepestDescent
-from rmopt.solvers.oracle import is_extrinsic
+from rmopt.solvers.batch.oracle import is_extrinsic
 
 
 def test_the_derivative_of_a_retraction_is_that_of_the_retraction() -> None:
