@@ -28,12 +28,14 @@ from numbers import Real
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 import joblib
 import numpy as np
 from scipy.special import stdtrit
 from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from problems import options
@@ -436,6 +438,21 @@ class Row:
         return mean_and_sem(cell[measure] for cell in self.cells)[0] if self.whole else -1.0
 
 
+def by_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return rows by their labels: those of one method, mostly at several ranks."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.label, []).append(row)
+    return groups
+
+
+def split(bundle: Any) -> SimpleNamespace:
+    """Return the training part X, y of a bundle and the test part X_test, y_test; y may be a table of labels."""
+    y = bundle.Y if hasattr(bundle, "Y") else bundle.y
+    train, test = bundle.train, bundle.test
+    return SimpleNamespace(X=bundle.X[train], y=y[train], X_test=bundle.X[test], y_test=y[test])
+
+
 @dataclass(kw_only=True)
 class Experiment:
     """An experiment: its fields are the options, and called with a run it returns the outcome.
@@ -449,7 +466,13 @@ class Experiment:
     measured_by : sequence of str
         What a user's estimator needs beside `fit`: any of these methods.
     by : sequence of str
-        The settings that tell rows apart, two at least.
+        The settings that tell rows apart.
+    common : sequence of str
+        The options on which all results depend.
+    ways : mapping
+        What cross-validation maximises, the best of them: functions of a fitted estimator and held-out rows.
+    splitter : class
+        Of scikit-learn, for cross-validation.
     headings : mapping
         Of columns, where the automatic ones will not do.
     toy : str
@@ -470,18 +493,21 @@ class Experiment:
     chosen: dict[str, Method] = field(init=False, repr=False)
     bundle: Any = field(init=False, repr=False)
     published: bool = field(init=False, repr=False)
+    ways: Mapping[str, Score] = field(init=False, repr=False)
 
     name: ClassVar[str]
     known: ClassVar[Mapping[str, Method]]
     measured_by: ClassVar[Sequence[str]]
     by: ClassVar[Sequence[str]]
+    common: ClassVar[Sequence[str]] = ()
+    splitter: ClassVar[Any] = StratifiedKFold
     headings: ClassVar[Mapping[str, str]] = {}
     toy: ClassVar[str] = ""
     least_folds: ClassVar[int] = 2
 
     @abstractmethod
     def check(self) -> None:
-        """Refuse options before data are read."""
+        """Refuse options before data are read, and set `ways`."""
 
     @abstractmethod
     def settings(self) -> Iterable[Settings]:
@@ -492,15 +518,19 @@ class Experiment:
         """Return what is said of the data before work starts."""
 
     @abstractmethod
-    def measured(self, one: Settings) -> Cell:
-        """Train what settings, `parameters` and a `seed` say, and return what it measures and its `seconds`.
-
-        All are None where it diverged. A `model` among them is saved.
-        """
+    def part(self, one: Settings) -> SimpleNamespace:
+        """Return the data of some settings, as `split` gives them."""
 
     @abstractmethod
-    def choose(self, one: Settings) -> Cell:
-        """Return the `parameters` that cross-validation on the training part chooses."""
+    def model(self, one: Settings) -> Any:
+        """Return the estimator of some settings, with their `parameters` and their `seed`."""
+
+    @abstractmethod
+    def measured(self, one: Settings) -> Cell:
+        """Train a model, and return what it measures and its `seconds`; a `model` among them is saved.
+
+        All are None where it diverged.
+        """
 
     @abstractmethod
     def row(self, row: Row) -> Cell:
@@ -524,15 +554,28 @@ class Experiment:
 
     def about(self) -> Settings:
         """Return what all results depend on, beside data and seeds."""
-        return {}
+        return {"common": {name: getattr(self, name) for name in self.common}}
 
     def choosing(self, one: Settings) -> Settings:
         """Return the settings at which the parameters of a row are chosen; several rows may share them."""
         return one
 
+    def choose(self, one: Settings) -> Cell:
+        """Return the `parameters` that cross-validation on the training part chooses, and the best of the `ways`."""
+        kind, part = self.chosen[one["method"]], self.part(one)
+        cv = self.splitter(self.folds, shuffle=True, random_state=one["seed"])
+        # Cross-validation begins at the method's own parameters.
+        model = self.model(one | {"parameters": {}})
+        best, way = searched(self.run, kind.label, model, kind.grid, part.X, part.y, cv, self.ways)
+        return {"parameters": best, "way": way}
+
     def label(self, one: Settings) -> str:
         """Return what the table calls a row."""
-        return self.chosen[one["method"]].label
+        return ", ".join(filter(None, [self.chosen[one["method"]].label, one.get("variant")]))
+
+    def used(self, row: Row) -> list[Settings]:
+        """Return what a row was trained with, for each seed."""
+        return [one["parameters"] for one in row.models]
 
     @property
     def splits(self) -> str:
@@ -541,31 +584,29 @@ class Experiment:
 
     def __call__(self, run: Run) -> Outcome:
         world = self.launched()
-        self.run = replace(run, out=world.first(run.out))
+        self.run = run = replace(run, out=world.first(run.out))
         options.check_options(vars(self), seeds=0, folds=self.least_folds)
         self.chosen = chosen_methods(self.known, self.methods, self.method, self.name, self.measured_by)
         self.check()
         hints = get_type_hints(type(self), include_extras=True)
-        for option in fields(self):
-            kind = get_args(hints[option.name])[0] if option.init else None
-            if get_origin(kind) is Literal:
-                one_of(f"--{option.name.replace('_', '-')}", getattr(self, option.name), get_args(kind))
+        for name, value in self._options():
+            if get_origin(kind := get_args(hints[name])[0]) is Literal:
+                one_of(f"--{name.replace('_', '-')}", value, get_args(kind))
         self.bundle = self.read(hints["data"].__metadata__[-1])
-        self.published, self.seeds = options.own_split(self.run.say, self.data, self.bundle, self.seeds)
+        self.published, self.seeds = options.own_split(run.say, self.data, self.bundle, self.seeds)
         rows = [Row(self.label(one), one) for one in self.settings()]
-        self.run.say(self.header())
+        run.say(self.header())
         comparison = Comparison(
-            self.run, self.resume, seeds=self.seeds, n_jobs=self.n_jobs, world=world, data=self.bundle.fingerprint(),
+            run, self.resume, seeds=self.seeds, n_jobs=self.n_jobs, world=world, data=self.bundle.fingerprint(),
             published=self.published, **self.about(),
         )  # fmt: skip
         choices: dict[str, list[Settings]] = {}
         for row in rows:
-            at = self.choosing(row.settings)
-            if (key := joblib.hash(at)) not in choices:
+            key = joblib.hash(at := self.choosing(row.settings))
+            if key not in choices:
                 select: Selection = "none" if "parameters" in at else self.select
-                choices[key] = comparison.selected(
-                    [at], self.chosen, select, self.choose, self.label, folds=self.folds
-                )
+                how = self.choose, self.label
+                choices[key] = comparison.selected([at], self.chosen, select, *how, folds=self.folds)
             row.models = [choice | row.settings for choice in choices[key]]
         models = [row.models[number] for number in range(self.seeds) for row in rows]
         found = comparison.results(models, self.measured, self.by, label=self.label)
@@ -573,47 +614,44 @@ class Experiment:
             row.cells = found[itemgetter(*self.by)(row.settings)]
         if world.rank == 0:
             self.draw(rows)
-            labels = [row.label for row in rows]
-            for row in rows:
-                save_model(self.run, row, f"{row.label} {row['rank'] if labels.count(row.label) > 1 else ''}")
-        claims, options_ = self.claims(rows), [one for one in fields(self) if one.init]
-        toy = any(claim.reproduced is False for claim in claims) and self.data == options_[0].default
+            for label, group in by_label(rows).items():
+                for row in group:
+                    which = f" {row['rank'] or row['features']}" * (len(group) > 1)
+                    save_model(run, row.cells[0].get("model"), label + which)
+        claims = self.claims(rows)
+        fails = any(claim.reproduced is False for claim in claims) and self.data == type(self).data
         return Outcome(
             data=self.bundle.name,
-            parameters={
-                one.name: getattr(self, one.name) for one in options_ if one.name not in NOT_IN_RESULTS
-            }
+            parameters={name: value for name, value in self._options() if name not in NOT_IN_RESULTS}
             | {"published": self.published, "used": {row.label: self.used(row) for row in rows}},
             rows=[{"method": row.label} | self.row(row) for row in rows],
             headings=self.headings,
             claims=claims,
-            notes=self.notes(rows) + [self.toy] * (toy and bool(self.toy)),
+            notes=self.notes(rows) + [self.toy] * bool(self.toy and fails),
         )
 
-    def used(self, row: Row) -> list[Settings]:
-        """Return what a row was trained with, for each seed."""
-        return [one["parameters"] for one in row.models]
+    def _options(self) -> list[tuple[str, Any]]:
+        return [(one.name, getattr(self, one.name)) for one in fields(self) if one.init]
 
     def notes(self, rows: Sequence[Row]) -> list[str]:
-        """Return what stands below the table: the parameters of each row, also those that nobody chose."""
+        """Return what stands below the table: the parameters of each row."""
         said: dict[str, str] = {}
         for row in rows:
-            given = self.chosen[row["method"]].estimator.get_params()
-            step = {"step_size": given["step_size"]} if "step_size" in given else {}
-            if text := listed(step | row.models[0]["parameters"]):
-                said.setdefault(row.label, text)
-        return [f"Parameters: {'; '.join(f'{label}: {text}' for label, text in said.items())}."] * bool(said)
+            kind, parameters = self.chosen[row["method"]], row.models[0]["parameters"]
+            given = kind.estimator.get_params()
+            step = {"step_size": given["step_size"] or "its default"} if "step_size" in given else {}
+            if text := listed(step | parameters if kind.file or given.get("step_size") else parameters):
+                more = " (its own; --steps gives it another)" * bool(kind.file and step and not parameters)
+                said[row.label] = f"{row.label}: {text}{more}"
+        return [f"Parameters: {'; '.join(said.values())}."] if said else []
 
 
-def save_model(run: Run, row: Row, name: str) -> None:
-    """Save what a row has learned with the first seed: by its own `save`, or by joblib."""
-    model = row.cells[0].get("model")
-    if model is None:
-        return
+def save_model(run: Run, model: Any, name: str) -> None:
+    """Save a model, where there is one, by its own `save` or by joblib."""
     stem = "-".join(re.findall(r"[\w.]+", name.lower()))
     if hasattr(model, "save"):
         model.save(run.path(f"{stem}.npz"))
-    else:
+    elif model is not None:
         joblib.dump(model, run.path(f"{stem}.joblib"))
 
 
@@ -712,7 +750,7 @@ class Difference:
 
 
 def against(
-    ours: Iterable[Row], theirs: Iterable[Row], measure: str | Callable[[Cell], Any]
+    ours: Iterable[Row], theirs: Iterable[Row], measure: str | Callable[[Cell], Any] = "map"
 ) -> dict[str, Difference]:
     """Return the differences of rows by their `rank`; a row without one is compared with all."""
     by_rank, gaps = {row["rank"]: row for row in theirs}, {}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
-from problems.kernels import average_precision, precisions_at
+from problems.kernels import retrieved
 from problems.rows import near_zero, unit_rows
 from problems.threads import by_rows
 from problems.validation import classes, table_of_numbers
@@ -135,21 +135,18 @@ def evaluate_retrieval(
     rows = rows[size[group[rows]] > 1]
     if not len(rows):
         raise InvalidInputError("y gives no query another document of its class; nothing can be ranked.")
-    members = np.split(np.argsort(group, kind="stable"), np.cumsum(size)[:-1])
+    members, starts = np.argsort(group, kind="stable"), np.append(0, np.cumsum(size))
     precisions = np.empty((len(rows), 1 + len(positions)))
 
     def measure(part: slice) -> None:
         block = rows[part]
         scores = _checked_scores(score_block(block), block, len(group))
-        relevant = [np.sort(scores[i, members[group[row]]])[1:] for i, row in enumerate(block)]
-        scores.sort(axis=1)
-        if np.isnan(scores[:, -1]).any():
+        ranked = np.sort(scores, axis=1)
+        if np.isnan(ranked[:, -1]).any():
             raise InvalidInputError(
                 "score_block gave NaN scores; check the model for values that overflowed."
             )
-        for i, of_class in enumerate(relevant):
-            precisions[part.start + i, 0] = average_precision(scores[i, 1:], of_class)
-            precisions_at(scores[i, 1:], of_class, positions, precisions[part.start + i, 1:])
+        retrieved(scores, ranked, group[block], members, starts, positions, precisions[part])
 
     by_rows(measure, len(rows), block_size, n_jobs)
     mean_average, *at_ks = precisions.mean(axis=0).tolist()

@@ -1,31 +1,27 @@
-"""An estimator that follows a stream: chunk after chunk, with progress, and checkpoints from which a run goes on."""
+"""An estimator that follows a stream: a run like any other, whose steps are chunks."""
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from problems.threads import threads_of
 from problems.validation import check_columns
-from rmopt.core import InvalidInputError, StorageError
+from rmopt.core import InvalidInputError
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.points import arrays_of
 from rmopt.core.values import written
-from rmopt.core.world import ONE_PROCESS
-from rmopt.solvers import Checkpoint, World
-from rmopt.solvers.checkpoint import Saver
+from rmopt.core.world import ONE_PROCESS, World
+from rmopt.solvers import Checkpoint, Converged, Recorder, Solver
 from rmopt.solvers.continued import Continued
-from rmopt.solvers.interrupts import Interrupts
-from rmopt.solvers.recorder import ProgressBar
 
 Learn = Callable[[Any, Any, int], object]
 
@@ -62,64 +58,154 @@ def follow(
         raise InvalidInputError(
             f"chunks = {shown(chunks)} must be an iterable of pairs (X, y), such as problems.data.stream(path)."
         )
-    saving: Saver | None = None
+    saving = None
     if model.checkpoint is not None:
-        saving = Saver("checkpoint", Checkpoint(model.checkpoint, every_steps=CHUNKS), world)
-    run = _Run(model, chunks, saving, seed, about, world)
-    with (
-        Interrupts(saving is not None and world.size == 1) as interrupts,
-        _progress(model.verbose, chunks) as told,
-    ):
-        for X, y in run.rest():
-            try:
-                run.check_alike(X, y)
-                run.learn(learn, X, y)
-            except ValueError as error:
-                raise InvalidInputError(
-                    f"chunk {run.count + 1} of the stream, which begins with row {run.rows + 1}: {error}"
-                ) from error
-            told(run.rows)
-            if interrupts.pending is not None:
-                run.save()
-                interrupts.deliver()
-            elif saving is not None and saving.due(run.count):
-                run.save()
-        if not run.count:
+        saving = Checkpoint(model.checkpoint, every_steps=CHUNKS)
+        folder, depth = getattr(chunks, "path", None), getattr(chunks, "depth", 1)
+        if folder is not None and Path(folder).resolve() in Path(model.checkpoint).resolve().parents[:depth]:
+            raise InvalidInputError(
+                f"the checkpoint {model.checkpoint} lies among the files of the stream; choose another folder for it."
+            )
+    stream = _Stream(model, chunks, learn, seed, world, about)
+    drawn = model.random_state is None and saving is not None
+    result = stream.run(
+        model,
+        random_state=None if drawn else seed,
+        recorder=_Progress(stream),
+        checkpoint=saving,  # type: ignore[arg-type]
+    )
+    model._seconds = result.seconds
+
+
+class _Place(NamedTuple):
+    """How many chunks were learned. What was learned is in the model."""
+
+    steps: int = 0
+    updates: int = 0
+    point: tuple[()] = ()
+
+
+class _Stream(Solver):
+    """Learns the chunks of a stream, of which each is a step.
+
+    Attributes
+    ----------
+    rows : int
+        Learned so far.
+    given, check : int
+        Chunks of this pass over the stream that were learned, and a checksum of them.
+    place, ended : (int, int) or None
+        `given` and `check` where to go on, and where the chunks first ended in a process that goes on beside others.
+    """
+
+    max_iter = 2**62
+
+    def __init__(
+        self, model: Any, chunks: Any, learn: Learn, seed: int, world: World, about: dict[str, Any]
+    ) -> None:
+        self.model, self.chunks, self.learn, self.seed, self.world = model, chunks, learn, seed, world
+        begun = model._has_learned()
+        self.told = {
+            **{name: value for name, value in given(model).items() if name not in OF_FIT},
+            **{name: written(value) for name, value in about.items()},
+            "initial point": written(arrays_of(model.model_.point)) if begun else "afresh",
+            "first step": str(model.n_iter_ if begun else 0),
+        }
+        self.rows = self.given = self.check = 0
+        self.place: tuple[int, int] | None = None
+        self.ended: tuple[int, int] | None = None
+        self.coming: Iterator[Any] | None = None
+        self.chunk: Any = None
+        self.failure: Exception | None = None
+        self.alike = world.size == 1
+
+    # What a run asks for
+
+    def check_problem(self, problem: Any) -> None:
+        """Take the model as it is."""
+
+    def _world(self, problem: Any) -> World:
+        return self.world
+
+    def belongs_to(self, problem: Any) -> dict[str, str]:
+        return self.told
+
+    def _alike(self, problem: Any, initial_point: Any) -> dict[str, Any]:
+        return self.told
+
+    def _started(self, problem: Any, initial_point: Any, rng: Any) -> Any:
+        return ()
+
+    def check_end(self, problem: Any, point: Any) -> None:
+        """Take the end as it is; `Continued.point` says whether it is finite."""
+
+    def witness(self, problem: Any, work: Any, state: Any, seed: int) -> dict[str, float]:
+        return {}
+
+    def prepare(self, problem: Any, seed: int, first_step: int) -> int:
+        return seed
+
+    def begin(self, work: int, point: Any) -> _Place:
+        return _Place()
+
+    def finished(self, work: int, state: _Place) -> str | None:
+        """Fetch the next chunk; a stream that breaks off does so when that is to be learned, after the save."""
+        self.coming = self._rest() if self.coming is None else self.coming
+        try:
+            self.chunk = next(self.coming, None)
+        except Exception as error:
+            self.failure = error
+            return None
+        if self.chunk is None and state.steps == 0:
             raise InvalidInputError(
                 "there are no chunks to learn from; an iterator may have been used up before."
             )
-        # Before it is saved: a run that goes on has seen no less.
-        model._seconds = run.elapsed()
-        run.save()
+        return Converged("the end of the stream") if self.chunk is None else None
 
+    def advance(self, work: int, state: _Place, steps: int) -> _Place:
+        if steps == 0:
+            return state
+        if self.failure is not None:
+            raise self.failure
+        X, y = self.chunk
+        try:
+            self._check_alike(X, y)
+            self._learn(X, y, work)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"chunk {state.steps + 1} of the stream, which begins with row {self.rows + 1}: {error}"
+            ) from error
+        self.given += 1
+        self.rows += int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        if self.model.checkpoint is not None:
+            self.check = _digest(X, y, self.check)
+        return _Place(state.steps + 1, self.model.n_updates_)
 
-class _Run:
-    """A model that follows a stream, how far it is, and where that is kept."""
+    def pack(self, work: int, state: _Place) -> dict[str, Array]:
+        model, ended = self.model, self.ended or (-1, -1)
+        arrays = {"place": np.array([*state[:2], self.rows, self.given, self.check, *ended])}
+        if state.steps:
+            arrays |= {f"run.{name}": array for name, array in model._continued.pack().items()}
+            kept = [name for name in (*model._kept, *model._seen) if hasattr(model, name)]
+            arrays |= {f"kept.{name}": np.asarray(_plain(getattr(model, name))) for name in kept}
+        return arrays
 
-    def __init__(
-        self, model: Any, chunks: Any, saving: Saver | None, seed: int, about: dict[str, Any], world: World
-    ) -> None:
-        self.model, self.chunks, self.saving, self.seed, self.world = model, chunks, saving, seed, world
-        self.count = self.rows = self.given = self.last = 0
-        # Where to go on, and where the chunks first ended, in a process that goes on beside others.
-        self.place: Any = None
-        self.ended: Any = None
-        self.begun, self.seconds = time.monotonic(), 0.0
-        self.checked = world.size == 1
-        if saving is not None or world.size > 1:
-            self.told = _told(model, seed, about)
-            world.check_alike({**self.told, "checkpoint": saving is not None})
-        if saving is not None:
-            folder, depth = getattr(chunks, "path", None), getattr(chunks, "depth", 1)
-            above = Path(model.checkpoint).resolve().parents[:depth]
-            if folder is not None and Path(folder).resolve() in above:
-                raise InvalidInputError(
-                    f"the checkpoint {model.checkpoint} lies among the files of the stream; choose another folder "
-                    "for it."
-                )
-            self._resume(saving)
+    def unpack(self, work: int, arrays: dict[str, Array], template: Any) -> _Place:
+        model, held = self.model, dict(arrays)
+        steps, updates, self.rows, *place = held.pop("place").tolist()
+        self.place, self.ended = tuple(place[:2]), tuple(place[2:]) if place[2] >= 0 else None
+        model._stand_at(Continued.unpack({key[4:]: one for key, one in held.items() if key[:4] == "run."}))
+        kept = {name: held[f"kept.{name}"] for name in model._kept}
+        kept |= {name: held[f"kept.{name}"] for name in model._seen if f"kept.{name}" in held}
+        for name, array in kept.items():
+            # scikit-learn keeps names as objects.
+            array = array.astype(object) if name.endswith("names_in_") else array
+            setattr(model, name, array if array.ndim else array.item())
+        return _Place(steps, updates)
 
-    def rest(self) -> Iterator[tuple[Any, Any]]:
+    # The chunks
+
+    def _rest(self) -> Iterator[tuple[Any, Any]]:
         """Yield the chunks that are still to be learned, here or in another process."""
         own = self._once(self.place)
         if self.world.size == 1:
@@ -128,35 +214,31 @@ class _Run:
         if self.ended is not None:
             # Where there are more chunks than before, as with more passes, those behind the former end come next.
             further = self._once(self.ended)
-            if (found := next(further, None)) is not None:
-                self.ended, own = None, chain([found], further)
+            if (chunk := next(further, None)) is not None:
+                self.ended, own = None, chain([chunk], further)
             elif self.place == self.ended:
                 own = further
         while True:
-            found = next(own, None)
-            if found is None and self.ended is None:
-                self.ended = self._where()
+            chunk = next(own, None)
+            if chunk is None and self.ended is None:
+                self.ended = self.given, self.check
             if self.world.least(self.ended is not None):
                 return
-            if found is None:
+            if chunk is None:
                 own = self._once(None)
-                found = next(own, None)
-            if found is None:
+                chunk = next(own, None)
+            if chunk is None:
                 raise InvalidInputError(
                     "the chunks cannot be given again, as a process needs whose chunks end before those of others; "
                     "give a list, or problems.data.stream."
                 )
-            yield found
+            yield chunk
 
-    def _where(self) -> Any:
-        """Return the place behind the last chunk."""
-        return {"chunks": self.given, "last": self.last}
-
-    def _once(self, place: Any) -> Iterator[tuple[Any, Any]]:
+    def _once(self, place: tuple[int, int] | None) -> Iterator[tuple[Any, Any]]:
         """Yield the chunks that are left of one pass over them, from a place on."""
         number = 0
-        skip, known = (place["chunks"], place["last"]) if place else (0, 0)
-        self.given, self.last = skip, 0
+        skip, known = place or (0, 0)
+        self.given, self.check = skip, 0
         for number, chunk in enumerate(self.chunks, 1):
             if not isinstance(chunk, tuple | list) or len(chunk) != 2:
                 raise InvalidInputError(
@@ -165,8 +247,8 @@ class _Run:
             if number > skip:
                 yield chunk[0], chunk[1]
                 continue
-            self.last = _digest(chunk[0], chunk[1], self.last)
-            if number == skip and self.last != known:
+            self.check = _digest(chunk[0], chunk[1], self.check)
+            if number == skip and self.check != known:
                 raise InvalidInputError(
                     f"the first {number} chunks are not those that were learned before the checkpoint "
                     f"{self.model.checkpoint}; {AGAIN}."
@@ -177,11 +259,11 @@ class _Run:
                 f"{self.model.checkpoint}; {AGAIN}."
             )
 
-    def check_alike(self, X: Any, y: Any) -> None:
+    def _check_alike(self, X: Any, y: Any) -> None:
         """Refuse chunks that are of another kind than those of other processes."""
-        if self.checked:
+        if self.alike:
             return
-        self.checked = True
+        self.alike = True
         shape = X.shape if hasattr(X, "shape") else np.shape(X)
         columns = getattr(self.chunks, "feature_names", None) or tuple(getattr(X, "columns", ()))
         kind = "b" if sp.issparse(y) else np.asarray(_plain(np.asarray(y))).dtype.kind
@@ -193,82 +275,39 @@ class _Run:
             }
         )
 
-    def elapsed(self) -> float:
-        """Return for how long the run has learned, with what it was resumed from."""
-        return self.seconds + time.monotonic() - self.begun
-
-    def learn(self, learn: Learn, X: Any, y: Any) -> None:
-        """Learn a chunk, whose rows go by the names of the columns where their file has some, and note that."""
+    def _learn(self, X: Any, y: Any, seed: int) -> None:
+        """Learn a chunk, whose rows go by the names of the columns where their file has some."""
         names = getattr(self.chunks, "feature_names", None)
         if names is not None:
             check_columns(self.model, SimpleNamespace(columns=names))
             # The rows themselves are arrays without names.
             vars(self.model).pop("feature_names_in_", None)
         try:
-            learn(X, y, self.seed)
+            self.learn(X, y, seed)
         finally:
             if names is not None:
                 self.model.feature_names_in_ = np.array(names, dtype=object)
-        self.count += 1
-        self.given += 1
-        self.rows += int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        if self.saving is not None:
-            self.last = _digest(X, y, self.last)
-
-    def save(self) -> None:
-        """Write what the model is and how far it is, where there is a checkpoint."""
-        if self.saving is None:
-            return
-        model = self.model
-        arrays = {f"run.{name}": one for name, one in model._continued.pack().items()}
-        for name in (*model._kept, *model._seen):
-            if hasattr(model, name):
-                arrays[f"kept.{name}"] = np.asarray(_plain(getattr(model, name)))
-        row = {
-            "step": model.n_iter_, "chunks": self.count, "rows": self.rows, "seed": self.seed,
-            "place": self._where(), "ended": self.ended,
-        }  # fmt: skip
-        run = self.told | {"seed": self.seed}
-        self.saving.save(arrays, run, model.n_iter_, seconds=self.elapsed(), rows=[row])
-
-    def _resume(self, saving: Saver) -> None:
-        found = saving.load(self.told | {"seed": saving.seed()})
-        if found is None:
-            return
-        arrays, about = found
-        try:
-            [row] = about["rows"]
-            run = {name[4:]: one for name, one in arrays.items() if name.startswith("run.")}
-            kept = {name: arrays[f"kept.{name}"] for name in self.model._kept}
-            kept |= {name: arrays[f"kept.{name}"] for name in self.model._seen if f"kept.{name}" in arrays}
-            continued = Continued.unpack(run)
-            self.count, self.rows, self.seed = (row[name] for name in ("chunks", "rows", "seed"))
-            self.place, self.ended, self.seconds = row["place"], row["ended"], about["seconds"]
-        except (LookupError, TypeError, ValueError) as error:
-            raise StorageError(
-                f"the checkpoint {self.model.checkpoint} does not hold a run over a stream ({error}); delete it or "
-                "choose another path."
-            ) from error
-        self.model._stand_at(continued)
-        for name, one in kept.items():
-            # scikit-learn keeps names as objects.
-            one = one.astype(object) if name.endswith("names_in_") else one
-            setattr(self.model, name, one if one.ndim else one.item())
 
 
-def _told(model: Any, seed: int, about: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run over a stream depends on, as text by names."""
-    begun, given = model._has_learned(), _given(model)
-    return {
-        "random_state": "drawn" if model.random_state is None else seed,
-        **{name: one for name, one in given.items() if name not in OF_FIT},
-        **{name: written(one) for name, one in about.items()},
-        "initial point": written(arrays_of(model.model_.point)) if begun else "afresh",
-        "first step": model.n_iter_ if begun else 0,
-    }
+class _Progress(Recorder):
+    """Draws a bar over a stream: of thousandths where it knows how far it is, otherwise of rows."""
+
+    def __init__(self, stream: _Stream) -> None:
+        super().__init__(progress=stream.model.verbose, description="stream")
+        self.stream = stream
+
+    def begin(self, step: int, n_steps: int, rows: list[dict[str, Any]]) -> None:
+        total: Any = 1000 if hasattr(self.stream.chunks, "share") else None
+        super().begin(0, total, rows)
+
+    def advance(self, step: int) -> None:
+        if self._bar is not None:
+            rows, share = self.stream.rows, getattr(self.stream.chunks, "share", None)
+            self._bar.note(f"{rows:,} rows")
+            self._bar.advance(rows if share is None else round(1000 * share))
 
 
-def _given(model: Any) -> dict[str, str]:
+def given(model: Any) -> dict[str, str]:
     """Return the parameters of an estimator on which its run depends, as they are written."""
     parts = {name: one for name, one in model.get_params(deep=False).items() if name not in NO_IDENTITY}
     if "n_jobs" in parts:
@@ -279,7 +318,7 @@ def _given(model: Any) -> dict[str, str]:
 
 def checkpoint_of(model: Any) -> Checkpoint | None:
     """Return where an estimator saves its run, which it names by its parameters."""
-    return None if model.checkpoint is None else Checkpoint(model.checkpoint, tag=_given(model))
+    return None if model.checkpoint is None else Checkpoint(model.checkpoint, tag=given(model))
 
 
 def _plain(value: Any) -> Any:
@@ -297,23 +336,3 @@ def _digest(X: Any, y: Any, check: int) -> int:
             content = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
             check = zlib.crc32(content, check)
     return check
-
-
-@contextmanager
-def _progress(wanted: bool, chunks: Any) -> Iterator[Callable[[int], None]]:
-    """Draw a progress bar over a stream: of thousandths where it knows how far it is, otherwise of rows."""
-    if not wanted:
-        yield lambda rows: None
-        return
-    knows = hasattr(chunks, "share")
-    bar = ProgressBar("stream")
-    bar.begin(0, 1000 if knows else None)
-
-    def told(rows: int) -> None:
-        bar.note(f"{rows:,} rows")
-        bar.advance(round(1000 * chunks.share) if knows else rows)
-
-    try:
-        yield told
-    finally:
-        bar.end()

@@ -49,6 +49,23 @@ def precisions_at(
 
 
 @njit(cache=True, nogil=True)
+def retrieved(
+    scores: NDArray[np.floating],  # (n_queries, n), a query's own score the lowest
+    ranked: NDArray[np.floating],  # (n_queries, n) ascending in each row
+    group: NDArray[np.int64],  # (n_queries,) classes
+    members: NDArray[np.int64],  # (n,) numbers of documents by class
+    starts: NDArray[np.int64],  # of each class in members, and its end
+    ks: NDArray[np.int64],
+    out: NDArray[np.float64],  # (n_queries, 1 + len(ks))
+) -> None:
+    """Set out to the average precision of each query, and the precision at each k."""
+    for i in range(scores.shape[0]):
+        relevant = np.sort(scores[i][members[starts[group[i]] : starts[group[i] + 1]]])[1:]
+        out[i, 0] = average_precision(ranked[i, 1:], relevant)
+        precisions_at(ranked[i, 1:], relevant, ks, out[i, 1:])
+
+
+@njit(cache=True, nogil=True)
 def keep_largest(
     scores: NDArray[np.floating],  # (n_queries, n) of items first, first + 1, …
     first: int,

@@ -94,9 +94,14 @@ class Method:
         return {name: known[name] for name in (self.grid[0] if self.grid else {})}
 
     @property
+    def full_rank(self) -> bool:
+        """Whether it learns a whole matrix."""
+        return bool(getattr(self.estimator, "full_rank", False))
+
+    @property
     def ranked(self) -> bool:
         """Whether the experiment sets the rank."""
-        return "rank" in self.estimator.get_params() and not getattr(self.estimator, "full_rank", False)
+        return "rank" in self.estimator.get_params() and not self.full_rank
 
 
 def chosen_methods(

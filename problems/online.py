@@ -182,7 +182,8 @@ class Oasis(TripletSolver):
     >>> from rmopt import Problem
     >>> from rmopt.costs import TripletSum
     >>> from rmopt.manifolds import Euclidean
-    >>> from problems.similarity import ClassTriplets, Oasis
+    >>> from problems.online import Oasis
+    >>> from problems.similarity import ClassTriplets
     >>> X, y = np.repeat(np.eye(4), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
     >>> problem = Problem(Euclidean(4, 4), TripletSum(X, X))
     >>> oasis = Oasis(0.1, max_iter=500, sampler=ClassTriplets(y))
@@ -214,7 +215,8 @@ class Lego(TripletSolver):
     >>> from rmopt import Problem
     >>> from rmopt.costs import TripletSum
     >>> from rmopt.manifolds import Euclidean
-    >>> from problems.similarity import ClassTriplets, Lego
+    >>> from problems.online import Lego
+    >>> from problems.similarity import ClassTriplets
     >>> X, y = np.repeat(np.eye(4), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
     >>> problem = Problem(Euclidean(4, 4), TripletSum(X, X))
     >>> lego = Lego(0.1, max_iter=500, sampler=ClassTriplets(y))

@@ -11,8 +11,6 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from typer import Argument, Option
 
 from problems.data import read_texts, stream
-from problems.data.files import read_file, suffix_of, text_files, text_frames
-from problems.data.tables import MEANT, plain
 from problems.loreta import Loreta
 from problems.options import launched
 from problems.ranking import LoretaLabelRanker
@@ -78,13 +76,7 @@ def similarity(
     files, of which there must be as many or more, and learn the one model together.
     """
     model = LoretaSimilarity(rank, step_size=step_size, psd=psd, init=init, n_jobs=n_jobs)
-    outcome = _fitted(run, model, locals(), steps_per_row=steps_per_row)
-    texts, names = _texts_in(files)
-    if texts and launched().rank == 0:
-        vectorizer = HashingVectorizer(n_features=model.n_features_in_)
-        model.index(vectorizer.transform(texts), names, texts=texts, vectorizer=vectorizer).save(run.out)
-        run.say(f"rmopt serve {shlex.quote(str(run.out))} searches these texts in a browser.\n")
-    return outcome
+    return _fitted(run, model, locals(), steps_per_row=steps_per_row)
 
 
 def ranking(
@@ -114,18 +106,6 @@ def ranking(
     return _fitted(run, model, locals())
 
 
-def _texts_in(path: Path) -> tuple[list[str], list[str] | None]:
-    """Return the texts that were learned and their names, none where rows were numbers."""
-    if path.is_dir() and text_files(path)[0]:
-        texts, _, names = read_texts(path)
-        return texts, names
-    if suffix_of(path) not in (".csv", ".tsv"):
-        return [], None
-    heading = next(text_frames(path, "utf-8", 1))[0].iloc[0].astype(str)
-    columns = [name.strip() for name in heading if MEANT.get(plain(name)) == "text"]
-    return (read_file(path).words(columns[0]) if columns else []), None
-
-
 def _fitted(run: Run, model: Loreta, given: dict[str, Any], **how: Any) -> Outcome:
     """Learn files from the checkpoint of the output folder on, and write the model there; all options are `given`."""
     together, resume, asked = launched(), given["resume"], {name: given[name] for name in OF_THE_STREAM}
@@ -150,6 +130,7 @@ def _fitted(run: Run, model: Loreta, given: dict[str, Any], **how: Any) -> Outco
     model.set_params(checkpoint=None)
     if together.rank == 0:
         model.save(path)
+        _index_texts(run, model, chunks)
     seen = {"rows": chunks.n_rows} if together.size == 1 else {"processes": together.size}
     workers = together.size * threads_of(model.n_jobs)
     row: dict[str, Any] = {
@@ -161,3 +142,13 @@ def _fitted(run: Run, model: Loreta, given: dict[str, Any], **how: Any) -> Outco
         name: one for name, one in model.get_params().items() if name not in ("max_iter", "n_epochs")
     }
     return Outcome(str(chunks.path), {**parameters, **asked, **how, "checkpoint": str(checkpoint)}, [row])
+
+
+def _index_texts(run: Run, model: Any, chunks: stream) -> None:
+    """Write the index that ``rmopt serve`` searches, where a similarity was learned from texts."""
+    in_a_column = chunks.path.suffix in (".csv", ".tsv") and chunks.feature_names is None
+    if isinstance(model, LoretaSimilarity) and (chunks.depth > 1 or in_a_column):
+        texts, _, names = read_texts(chunks.path)
+        vectorizer = HashingVectorizer(n_features=model.n_features_in_)
+        model.index(vectorizer.transform(texts), names, texts=texts, vectorizer=vectorizer).save(run.out)
+        run.say(f"rmopt serve {shlex.quote(str(run.out))} searches these texts in a browser.\n")

@@ -199,7 +199,7 @@ def read_arrays(path: Path | str, *layouts: Layout) -> dict[str, "np.ndarray"]:
                 lacks = min((one.keys() - members.keys() for one in layouts), key=len)
                 raise ValueError(f"it has no {', '.join(sorted(lacks))}")
             arrays, wanted = {}, {name: members[name] for name in layout or members}
-            needed = sum(member.file_size for member in wanted.values())
+            needed = sum([member.file_size for member in wanted.values()])
             allowed = min(max(SMALL, RATIO * told.st_size), LARGEST)
             if needed > allowed:
                 raise ValueError(

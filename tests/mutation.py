@@ -124,9 +124,9 @@ TABLE = (
         ("precision-denominator", "relevant_tied / tied) / ks[at]", "relevant_tied / tied) / taken"),
         ("precision-ties", "(taken - above) * relevant_tied / tied", "min(taken - above, relevant_tied)"),
     )),
-    ("measure", "problems/evaluation.py",
+    ("measure", "problems/kernels.py",
      "test_evaluation.py::TestAveragePrecision", (
-        ("query-is-ranked", "average_precision(scores[i, 1:]", "average_precision(scores[i]"),
+        ("query-is-ranked", "average_precision(ranked[i, 1:]", "average_precision(ranked[i]"),
     )),
     ("measure", "problems/ranking/measures.py",
      "test_ranking.py::test_scores_are_scikit_learns_where_both_rank", (

@@ -7,6 +7,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -66,22 +67,46 @@ SOURCES = sorted(
 def test_floors() -> None:
     wrong = []
     for path in SOURCES:
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        here = room(module)
+        name = module(path)
+        here = room(name)
         if here is None:
-            wrong += [f"{module} has no floor; add it to FLOORS."] if module != "rmopt" else []
+            wrong += [f"{name} has no floor; add it to FLOORS."] if name != "rmopt" else []
             continue
         for target in sorted(imports(path)):
             there = room(target)
             if there is None or there == here or (here, there) in ALLOWED:
                 continue
             if FLOORS[there] >= FLOORS[here]:
-                wrong.append(f"{module} (floor {FLOORS[here]}) imports {target} (floor {FLOORS[there]})")
+                wrong.append(f"{name} (floor {FLOORS[here]}) imports {target} (floor {FLOORS[there]})")
     assert len(SOURCES) > 100
     assert not wrong, (
         "floors import downward only, so that a lower floor can be read and used without the upper ones:\n"
         + "\n".join(wrong)
     )
+
+
+def module(path: Path) -> str:
+    """Return the dotted name of a file."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_imports_run_in_no_circle() -> None:
+    """Those within functions count, for they say as well what cannot be read on its own."""
+    names = {module(path) for path in SOURCES}
+    arrows = {}
+    for path in SOURCES:
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    found.add(whole if whole in names else node.module)
+        arrows[module(path)] = (found & names) - {module(path)}
+    with_arrows = TopologicalSorter(arrows)
+    try:
+        with_arrows.prepare()
+    except CycleError as circle:
+        pytest.fail(" -> ".join(circle.args[1]))
 
 
 @pytest.mark.parametrize(

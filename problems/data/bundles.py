@@ -48,19 +48,6 @@ class Bundle:
     ------
     InvalidInputError
         When a part is not as the subclass describes it.
-
-    See Also
-    --------
-    load : makes one of a file, a frame, or a registered name.
-
-    Examples
-    --------
-    >>> from problems.data import load
-    >>> bundle = load("toy-tags")
-    >>> bundle.name, bundle.source, bundle.odd()
-    ('toy-tags', 'made up', [])
-    >>> bundle.summary()["triples"]
-    1528
     """
 
     name: str
@@ -172,10 +159,6 @@ class ClassBundle(Split):
     InvalidInputError
         When a part is not as described above.
 
-    See Also
-    --------
-    MultilabelBundle : several labels for each sample.
-
     Examples
     --------
     >>> import numpy as np
@@ -270,20 +253,6 @@ class MultilabelBundle(Split):
     ------
     InvalidInputError
         When a part is not as described above.
-
-    See Also
-    --------
-    ClassBundle : one class for each sample.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> from problems.data import MultilabelBundle
-    >>> Y = sp.csr_array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-    >>> test = np.array([False, False, True])
-    >>> bundle = MultilabelBundle("mine", "by hand", np.eye(3), Y, test)
-    >>> bundle.summary()["labels a sample"], bundle.Y[bundle.train].shape
-    (1.333, (2, 2))
     """
 
     holds = "samples with several labels"
@@ -395,11 +364,6 @@ class Ratings(Bundle):
     ------
     InvalidInputError
         When the parts do not belong together, or a value is not finite or outside of the limits.
-
-    See Also
-    --------
-    problems.subspace.entries : known entries as pairs, for scikit-learn's cross-validation.
-    problems.subspace.TimeSplit : cross-validation by `times`.
 
     Examples
     --------
@@ -519,19 +483,6 @@ class TaskBundle(Samples):
     ------
     InvalidInputError
         When the parts do not belong together, a number is not finite, or a task has fewer than two examples.
-
-    See Also
-    --------
-    problems.subspace.MultitaskSubspace : learns from one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.data import TaskBundle
-    >>> X, y = np.arange(10.0).reshape(5, 2), np.arange(5.0)
-    >>> bundle = TaskBundle("mine", "by hand", X, y, np.array([0, 0, 1, 1, 1]))
-    >>> bundle.summary()["tasks"], bundle.held_out(seed=0, fraction=0.4).sum().item()
-    (2, 2)
     """
 
     _what = "tasks"
@@ -581,10 +532,6 @@ class TagBundle(Bundle):
     ------
     InvalidInputError
         When the parts are not as described.
-
-    See Also
-    --------
-    Ratings : numbers in place of tags.
 
     Examples
     --------

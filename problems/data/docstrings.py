@@ -54,12 +54,6 @@ def scipy_documents() -> list[Document]:
     """Return the docstrings of scipy's public functions and classes that have 50 words or more, each once.
 
     They are read from the source files, so that nothing is imported.
-
-    Examples
-    --------
-    >>> documents = scipy_documents()
-    >>> [one.subpackage for one in documents if one.name == "scipy.signal.butter"]
-    ['signal']
     """
     found: dict[str, Document] = {}
     for one in _docstrings():

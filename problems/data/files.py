@@ -21,7 +21,7 @@ import pandas as pd
 from scipy.sparse import csr_array, load_npz
 
 from problems.data.tables import Table, count_terms
-from rmopt.core.arguments import array, shown
+from rmopt.core.arguments import array
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import LARGEST, RATIO, SMALL, read_arrays, reading
@@ -62,22 +62,13 @@ def read_file(path: Path, **options: str) -> Table:
     read = _texts if path.is_dir() else READERS.get(suffix_of(path))
     if read is None:
         raise InvalidInputError(
-            f"{path} has the suffix {path.suffix or '(none)'}, which is none of {', '.join(READERS)} (also with .gz, "
-            ".bz2 or .xz behind it), nor is it a folder of texts; save it as one of them."
+            f"{path} has the suffix {path.suffix or '(none)'}; save it as one of {', '.join(READERS)}, which may be "
+            "compressed (.gz, .bz2, .xz), or as a folder of texts."
         )
-    allowed = {_delimited: {"header", "encoding"}, _texts: {"encoding"}}.get(read, set())
-    if foreign := sorted(set(options) - allowed):
-        raise InvalidInputError(f"{path} has no {' and no '.join(foreign)} that could be said; leave it out.")
+    if foreign := set(options) - {_delimited: {"header", "encoding"}, _texts: {"encoding"}}.get(read, set()):
+        raise InvalidInputError(f"{path} has no {min(foreign)} that could be said; leave it out.")
     with reading(path, InvalidInputError):
         return read(path, **options)
-
-
-def separator_of(first: str, path: Path) -> str:
-    """Return what separates the columns of a text: what its first line has most of, quoted fields left out."""
-    bare = re.sub(r'"[^"]*"', "", first)
-    if "::" in bare:
-        return "::"
-    return "\t" if suffix_of(path) == ".tsv" else max(SEPARATORS, key=bare.count)
 
 
 def text_lines(path: Path, encoding: str = "utf-8") -> IO[str]:
@@ -99,9 +90,11 @@ def text_frames(path: Path, encoding: str, rows: int | None = None) -> Iterator[
     with decoded(path, encoding):
         with text_lines(path, encoding) as text:
             first = text.readline(HEAD).strip()
-        # Excel says the separator in a line of its own.
+        # Excel says the separator in a line of its own; else it is what the first line has most of outside of quotes.
         said = re.fullmatch(r'"?sep=(.)"?', first)
-        separator = said[1] if said else separator_of(first, path)
+        bare = re.sub(r'"[^"]*"', "", first)
+        usual = "\t" if suffix_of(path) == ".tsv" else max(SEPARATORS, key=bare.count)
+        separator = said[1] if said else "::" if "::" in bare else usual
         try:
             with pd.read_csv(
                 path, sep=separator, header=None, dtype=object, na_filter=False, encoding=without_mark(encoding),
@@ -116,7 +109,7 @@ def text_frames(path: Path, encoding: str, rows: int | None = None) -> Iterator[
             why = str(error).rpartition("error: ")[2].strip()
             raise InvalidInputError(
                 f"{path} is not text in columns between {SEPARATORS.get(separator, separator)} ({why}); put fields "
-                "that contain a separator (a decimal comma?) in quotes, end quotes that begin, or repair the line."
+                "with a separator (a decimal comma?) in quotes, end quotes that begin, or repair the line."
             ) from None
 
 
@@ -150,8 +143,7 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
 
 def _are_numbers(names: list[str]) -> bool:
     """Return whether a line of names holds numbers, and not 0, 1, 2 …, as pandas calls columns, among words."""
-    numbers = pd.to_numeric(pd.Series(names, dtype=object), errors="coerce")
-    values = numbers.dropna().to_numpy()
+    values = pd.to_numeric(pd.Series(names, dtype=object), errors="coerce").dropna().to_numpy()
     counting = len(values) > 1 and bool((values == np.arange(len(values))).all())
     return len(values) > 0 and (not counting or len(values) == len(names))
 
@@ -165,17 +157,11 @@ def named(table: Table, names: list[str]) -> Table:
     table.frame.columns = pd.Index(names, dtype=object)
     if names and bare[0]:
         values, missing = table.numbers(names[0])
+        whole = values is not None and not missing.any() and not (values % 1).any()
         # So pandas writes an index, also one that was shuffled.
-        if (
-            values is not None
-            and not missing.any()
-            and not (values % 1).any()
-            and len(set(values)) == len(values)
-        ):
+        if whole and len(set(values)) == len(values):
             table.frame = table.frame.drop(columns=names[0])
-            table.notes.append(
-                "A first column without a name numbers the rows; it is left out, unless it is named."
-            )
+            table.notes.append("A first column without a name numbers the rows; it is left out.")
     return table
 
 
@@ -184,9 +170,7 @@ def without_mark(encoding: str) -> str:
     try:
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
     except LookupError:
-        raise InvalidInputError(
-            f"unknown encoding: {encoding}; give one that Python knows, for example encoding=latin-1."
-        ) from None
+        raise InvalidInputError(f"unknown encoding: {encoding}; say one such as encoding=latin-1.") from None
 
 
 @contextmanager
@@ -200,13 +184,11 @@ def decoded(path: Path, encoding: str) -> Iterator[None]:
             where = f" (byte 0x{error.object[error.start]:02x})"
             if 0 in error.object and "16" not in encoding:
                 cure = "with zero bytes it is no text, such as a picture: take it out; of UTF-16 say encoding=utf-16"
-        raise InvalidInputError(
-            f"{path} is not {encoding.removesuffix('-sig')} text{where}; {cure}."
-        ) from None
+        name = encoding.removesuffix("-sig")
+        raise InvalidInputError(f"{path} is not {name} text{where}; {cure}.") from None
     except OSError as error:
-        raise StorageError(
-            f"{path} cannot be read ({error.strerror or error}); check the path and its rights."
-        ) from error
+        why = error.strerror or error
+        raise StorageError(f"{path} cannot be read ({why}); check the path and its rights.") from error
 
 
 def text_files(folder: Path) -> tuple[list[Path], list[str]]:
@@ -230,7 +212,7 @@ def texts_of(folder: Path, encoding: str) -> tuple[list[str], list[str], list[st
     files, _ = text_files(folder)
     if not files:
         raise InvalidInputError(
-            f"the folder {folder} has no subfolders with files; put each text into the subfolder of its class."
+            f"the folder {folder} has no subfolders with files; put each text into that of its class."
         )
     names = [f"{path.parent.name}/{path.name}" for path in files]
     return read_all(files, encoding), [path.parent.name for path in files], names
@@ -267,20 +249,23 @@ def _npz(path: Path) -> Table:
             known = sound("the matrix", load_npz(path)).tocoo()
             return coordinates(path, known.shape, known.row, known.col, known.data)
     arrays = read_arrays(path)
-    there = [one for one in "XY" if {one, f"{one}_indices"} & set(arrays)]
     try:
+        there = [one for one in "XY" if {one, f"{one}_indices"} & set(arrays)]
         whole = {one: read_table(path, one, ones=True) for one in there}
     except StorageError as error:
+        why = error.__cause__ or error
         raise InvalidInputError(
-            f"{path} cannot be used ({error.__cause__ or error}); X and Y must be tables of finite numbers, a row "
-            "for each sample; repair them."
+            f"{path} is of no use ({why}); X and Y must be tables of finite numbers."
         ) from None
     parts = {f"{one}{part}" for one in whole for part in ("", "_data", "_indices", "_indptr", "_shape")}
-    longest = max((len(a) for a in arrays.values() if a.ndim == 1), default=0)
-    n = whole["X"].shape[0] if "X" in whole else longest
+    n = (
+        whole["X"].shape[0]
+        if "X" in whole
+        else max((len(a) for a in arrays.values() if a.ndim == 1), default=0)
+    )
     if "Y" in whole and whole["Y"].shape[0] != n:
         raise InvalidInputError(
-            f"X of {path} has {n:,} rows, and Y {whole['Y'].shape[0]:,}; write one for each row."
+            f"X of {path} has {n} rows, and Y {whole['Y'].shape[0]}; write one for each row."
         )
     names: dict[str, tuple[str, ...]] = {
         name: tuple(map(str, arrays.pop(name).ravel().tolist()))
@@ -291,8 +276,7 @@ def _npz(path: Path) -> Table:
         first = arrays["n_train"]
         if first.shape not in ((), (1,)) or first.dtype.kind not in "iu" or not 0 < first.item() < n:
             raise InvalidInputError(
-                f"n_train of {path} must be a whole number from 1 to {n - 1}: how many of its {n} rows, the first "
-                f"ones, are for training; got {shown(first.tolist())}."
+                f"n_train of {path} must be a whole number from 1 to {n - 1}, of rows for training, the first ones."
             )
         columns["test"] = np.arange(n) >= first.item()
     table = read_frame(columns, path.name, str(path), n)
@@ -346,7 +330,7 @@ def svmlight_tables(
         lines = chain([head], lines)
     if n_features is None and several is not None:
         raise InvalidInputError(
-            f"{path} does not say how many features there are; say n_features (--n-features), for example 1048576."
+            f"{path} does not say how many features there are; say n_features (--n-features)."
         )
     while some := list(islice(lines, rows)):
         X, labels = svmlight_rows(path, some, first, n_features, zero_based)
@@ -378,9 +362,7 @@ def lines_of(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
     """Yield lines of a file, and refuse one that no memory may hold."""
     while line := stream.readline(LONGEST):
         if len(line) == LONGEST:
-            raise InvalidInputError(
-                f"{path} has a line of more than {LONGEST:,} bytes; is it a file of lines, one a row?"
-            )
+            raise InvalidInputError(f"{path} has a line of more than {LONGEST:,} bytes; split it into rows.")
         yield line
 
 
@@ -420,11 +402,12 @@ def svmlight_rows(
             try:
                 parse([line])
             except (ValueError, OverflowError):
-                lowest, below = 1 - zero_based, f" and stay below {n_features}" * (n_features is not None)
+                within = f"rise from {1 - zero_based}" + f" and stay below {n_features}" * (
+                    n_features is not None
+                )
                 raise InvalidInputError(
                     f"line {number} of {path} is not a row 'label index:value …' of finite numbers whose indices "
-                    f"rise from {lowest}{below}; repair or remove it, or say n_features (--n-features), or "
-                    "zero_based=False (--one-based) where features count from 1."
+                    f"{within}; repair it, say n_features (--n-features), or zero_based=False (--one-based)."
                 ) from None
         raise InvalidInputError(f"{path} holds no rows of svmlight ({type(error).__name__}).") from None
 

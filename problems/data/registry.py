@@ -1,5 +1,6 @@
 """Data sets by name: how they are registered, loaded, and where their files lie."""
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -21,6 +22,8 @@ from rmopt.files import reading
 __all__ = ["data_folder", "load", "read_texts"]
 
 B = TypeVar("B", bound=Bundle)
+
+HOME = "Parameters\n----------\ndata_home : path, optional\n    The folder of the file, see `data_folder`."
 
 
 def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle, **columns: Any) -> B:  # type: ignore[assignment]
@@ -186,7 +189,6 @@ def data_folder(data_home: Path | str | None = None) -> Path:
     ------
     InvalidInputError
         When the argument or the variable names something that is not a folder.
-
     """
     environment = os.environ.get("RMOPT_DATA_HOME")
     for name, given in (("data_home", data_home), ("RMOPT_DATA_HOME", environment or None)):
@@ -271,6 +273,10 @@ def loader(
             with reading(path):
                 return read(path)
 
+        about, *after = re.split(
+            r"\n\n(?=References\n|Examples\n)", inspect.cleandoc(read.__doc__ or ""), maxsplit=1
+        )
+        load_it.__doc__ = "\n\n".join([about, HOME, *after]) + "\n"
         vars(load_it)["source"] = source
         vars(load_it).pop("__wrapped__")
         return load_it

@@ -109,7 +109,7 @@ class Table:
             return values, np.isnan(values)
         words = self.words(name)
         missing = np.array([word.lower() in MISSING for word in words], dtype=bool)
-        if self.commas(name, words):
+        if self.commas(words):
             words = [word.replace(",", ".") for word in words]
         # Python takes 1_000 for a number; in data it is a name.
         if "_" not in "".join(words):
@@ -117,19 +117,18 @@ class Table:
                 return np.array(np.where(missing, "nan", words), dtype=np.float64), missing
         return None, missing
 
-    def commas(self, name: str, words: Sequence[str]) -> bool:
-        """Return whether a column has decimal commas, and not 1,234, which may be a thousand, nor points beside."""
+    def commas(self, words: Sequence[str]) -> bool:
+        """Return whether words have decimal commas, and not 1,234, which may be a thousand, nor points beside."""
         commas = [word for word in words if "," in word]
-        return (
-            len(commas) > 0
-            and all(map(DECIMAL_COMMA.fullmatch, commas))
-            and not any("." in word for word in words)
-            and (self.semicolons or not all(map(THOUSANDS.fullmatch, commas)))
+        decimal = (
+            commas and all(map(DECIMAL_COMMA.fullmatch, commas)) and not any("." in word for word in words)
         )
+        return bool(decimal) and (self.semicolons or not all(map(THOUSANDS.fullmatch, commas)))
 
-    def row(self, places: Any) -> int:
-        """Return the number in the file, from 1, of the first row where a mask is true."""
-        return int(self.frame.index[np.argmax(places)]) + 1
+    def wrong(self, name: str, why: str, places: Any = None) -> InvalidInputError:
+        """Return what is wrong with a column; with the number in the file, from 1, of the first row of a mask."""
+        row = "" if places is None else f" in row {self.frame.index[np.argmax(places)] + 1}"
+        return InvalidInputError(f"the column {name} of {self.source} {why.replace(' ROW', row)}.")
 
     def listed(self) -> str:
         """Return the names of columns with their first values, if these are numbers; of many the first."""
@@ -188,9 +187,7 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
     given = {role: _chosen(table, role, names) for role, names in roles.items()}
     every = [name for names in given.values() for name in names]
     if twice := [name for name in every if every.count(name) > 1]:
-        raise InvalidInputError(
-            f"the column {twice[0]} of {table.source} is said to mean several things; say one."
-        )
+        raise table.wrong(twice[0], "is said to mean several things; say one")
     table = replace(table, frame=table.frame.drop(columns=given.pop("drop", [])), options=options)
     wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]
     able = [one for one in wanted if set(given) <= {*one.needs, *one.may}]
@@ -217,11 +214,10 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
 
 def texts_and_classes(table: Table, said: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Return the texts of a table and their classes, from columns that are said or guessed."""
-    given = {
-        ALIASES.get(role, role): _chosen(table, ALIASES.get(role, role), names)
-        for role, names in said.items()
-    }
-    roles = _roles(table, KINDS[-1], given) or {}
+    named = {ALIASES.get(role, role): names for role, names in said.items()}
+    roles = (
+        _roles(table, KINDS[-1], {role: _chosen(table, role, names) for role, names in named.items()}) or {}
+    )
     if not {"text", "label"} <= set(roles):
         raise InvalidInputError(
             f"{table.source} must have a column of texts and one of labels, and has {table.listed()}; say which, as "
@@ -235,14 +231,12 @@ def _by_place(table: Table) -> Roles | None:
     """Return the roles of three or four columns by their places, where their names do not speak against it."""
     columns = list(table.frame)
     roles = dict(zip(("user", "item", "rating", "time"), ([name] for name in columns), strict=False))
-    if len(columns) not in (3, 4) or any(
-        MEANT.get(plain(name), role) != role for role, [name] in roles.items()
-    ):
+    elsewhere = any(MEANT.get(plain(name), role) != role for role, [name] in roles.items())
+    if len(columns) not in (3, 4) or elsewhere:
         return None
-    for name in columns[:2]:
-        values, _ = table.numbers(name)
-        if values is not None and (values != np.round(values)).any():
-            return None
+    found = [table.numbers(name)[0] for name in columns[:2]]
+    if any(values is not None and (values != np.round(values)).any() for values in found):
+        return None  # measurements are no names
     table.notes.append(f"Its columns were taken for {', '.join(roles)}, in this order: {', '.join(columns)}.")
     return roles
 
@@ -279,11 +273,12 @@ def _roles(table: Table, kind: Kind, given: Roles) -> Roles | None:
         free = [name for name in table.frame if name not in taken]
         found = [name for name in free if MEANT.get(plain(name)) == role]
         # A column that is called test, or body, may be one of measurements.
-        found = [
-            name
-            for name in found
-            if plain(name) != "test" or {*map(str.lower, table.words(name))} <= YES | NO
-        ]
+        if role == "test":
+            found = [
+                name
+                for name in found
+                if plain(name) != role or {*map(str.lower, table.words(name))} <= YES | NO
+            ]
         found = [name for name in found if role != "text" or table.numbers(name)[0] is None]
         if len(found) > 1:
             unclear = (
@@ -312,36 +307,28 @@ def numbers_in(table: Table, names: Sequence[str], remedy: str) -> Array:
     """Return columns as a table of finite numbers, or say which hold text, are incomplete or are too large."""
     found = {name: table.numbers(name) for name in names}
     texts = {name: table.words(name) for name in names if table.frame[name].dtype == object}
-    commas = [name for name, words in texts.items() if table.commas(name, words)]
+    commas = [name for name, words in texts.items() if table.commas(words)]
     if commas:
         table.notes.append(f"The numbers of {first_of(commas)} have decimal commas.")
     for name, words in texts.items():
         dotted = [word for word in words if "." in word] if commas and name not in commas else []
         if dotted and all(THOUSANDS.fullmatch(word.replace(".", ",")) for word in dotted):
-            raise InvalidInputError(
-                f"the column {name} of {table.source} holds {dotted[0]}, which beside decimal commas may be a "
-                "thousand or more; write it without the point, or as a decimal comma."
-            )
-    text = [name for name, (numbers, _) in found.items() if numbers is None]
-    if text:
-        words = table.words(text[0])
-        strange = pd.to_numeric(pd.Series(words), errors="coerce").isna() & ~found[text[0]][1]
-        shown = example(words[int(np.argmax(strange))])
-        more = f", and so {'do' if len(text) > 2 else 'does'} {', '.join(text[1:6])}" if len(text) > 1 else ""
-        raise InvalidInputError(
-            f"the column {text[0]} of {table.source} holds text, as in row {table.row(strange)} ({shown})"
-            f"{more}; {remedy}."
-        )
+            why = f"holds {dotted[0]}, which beside decimal commas may be a thousand; write it without the point"
+            raise table.wrong(name, why)
+    for name, (numbers, missing) in found.items():
+        if numbers is None:
+            strange = pd.to_numeric(pd.Series(texts[name]), errors="coerce").isna() & ~missing
+            shown = example(texts[name][int(np.argmax(strange))])
+            raise table.wrong(name, f"holds text, as ROW ({shown}); {remedy}", strange)
     gaps = [f"{name} ({missing.sum():,})" for name, (_, missing) in found.items() if missing.any()]
     if gaps:
         raise InvalidInputError(
-            f"{table.source} has gaps, of so many rows: {first_of(gaps)}; fill them, or leave out these rows or "
-            "columns."
+            f"{table.source} has gaps, of so many rows: {first_of(gaps)}; fill them, or leave out rows or columns."
         )
     values = np.column_stack([numbers for numbers, _ in found.values() if numbers is not None])
-    for name, whole in zip(names, np.isfinite(values).all(axis=0), strict=True):
-        if not whole:
-            raise InvalidInputError(f"the column {name} of {table.source} holds infinite values; repair it.")
+    for name, column in zip(names, values.T, strict=True):
+        if not np.isfinite(column).all():
+            raise table.wrong(name, "holds infinite values ROW; repair it", ~np.isfinite(column))
     return values
 
 
@@ -362,50 +349,41 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
             with suppress(OverflowError):
                 found = np.array([int(word.partition(".")[0]) for word in words])
                 if any("." in word for word in words):
-                    table.notes.append(
-                        f"Names in {name} are written with .0, and were taken for whole numbers."
-                    )
-        looks = [word for word in words if word and word.lower() in MISSING]
-        if looks:
+                    table.notes.append(f"Names in {name} with .0 were taken for whole numbers.")
+        if looks := [word for word in words if word and word.lower() in MISSING]:
+            are = "is a name" if len(looks) == 1 else "are names"
             table.notes.append(
-                f"{first_of(looks)} in {name} {'is a name' if len(looks) == 1 else 'are names'} here; leave out rows "
-                "where it means that nothing is known."
+                f"{first_of(looks)} in {name} {are} here; leave out rows where nothing is known."
             )
     elif found.dtype.kind == "f":
         if ((found == np.round(found)) & (np.abs(found) < 2.0**63)).all():
             found = found.astype(np.int64)
     elif found.dtype.kind in "bi":
         found = found.astype(str if found.dtype.kind == "b" else np.int64)
-    if (codes < 0).any():
-        raise InvalidInputError(
-            f"the column {name} of {table.source} has gaps in {(codes < 0).sum():,} of {len(codes):,} rows, the "
-            f"first in row {table.row(codes < 0)}; leave out these rows."
+    if (gaps := codes < 0).any():
+        raise table.wrong(
+            name, f"has gaps in {gaps.sum():,} of {len(codes):,} rows, the first ROW; leave these out", gaps
         )
     known, numbered = np.unique(found, return_inverse=True)
     if merged := len(found) - len(known):
         table.notes.append(
-            f"{merged:,} name{'s' * (merged > 1)} in {name} became one with another, from which .0, spaces at the "
-            "ends or signs that cannot be seen alone tell them apart."
+            f"{merged:,} name{'s' * (merged > 1)} in {name} became one with another: only .0, spaces at the ends or "
+            "signs that cannot be seen tell them apart."
         )
     return known, numbered[codes]
 
 
 def ratings(table: Table, roles: Roles) -> Ratings:
     """Return ratings; of several for one user and item the newest, the only value, or what `duplicates` says."""
-    [values] = numbers_in(
-        table, roles["rating"], "say which column holds the ratings as numbers, as rating=COLUMN"
-    ).T
-    zero = values == 0.0
-    rest = np.unique(values[~zero])
+    [values] = numbers_in(table, roles["rating"], "say which column holds numbers, as rating=COLUMN").T
+    zero, rest = values == 0.0, np.unique(values[values != 0.0])
     if table.options.get("zeros") == "missing":
-        table = replace(table, frame=table.frame[~zero])
+        if not rest.size:
+            raise table.wrong(roles["rating"][0], "holds zeros alone; leave zeros=missing out")
+        table, values = replace(table, frame=table.frame[~zero]), values[~zero]
         table.notes.append(f"{zero.sum():,} ratings of 0 were left out.")
-        values = values[~zero]
     elif (
-        zero.any()
-        and rest.size
-        and rest[0] > 0.0
-        and (zero.mean() > 0.3 or rest[0] > np.diff(rest).max(initial=0))
+        zero.any() and rest.size and rest[0] > (0.0 if zero.mean() > 0.3 else np.diff(rest).max(initial=0.0))
     ):
         table.notes.append(
             f"{zero.sum():,} of {len(zero):,} ratings are 0, and the others are {rest[0]:g} to {rest[-1]:g}; say "
@@ -426,22 +404,23 @@ def ratings(table: Table, roles: Roles) -> Ratings:
     cells = (entries if times is None else entries.iloc[np.argsort(times, kind="stable")]).groupby("cell")
     if again := len(cell) - cells.ngroups:
         how = table.options.get("duplicates", "")
-        if not how and times is None and (twice := cells["value"].transform("nunique") > 1).any():
-            raise flaw or InvalidInputError(
-                f"{table.source} has {again:,} rating{'s' * (again > 1)} of an item by a user who rated it already, "
-                f"with other values, the first in row {table.row(twice.sort_index())}; leave one of each, "
-                "say duplicates=sum, mean or "
-                f"last{', or say time=COLUMN, and the newest is taken' * (len(table.frame.columns) > 3)}."
+        twice = cells["value"].transform("nunique").sort_index() > 1
+        if not how and times is None and twice.any():
+            timely = ", or time=COLUMN for the newest" * (len(table.frame.columns) > 3)
+            raise flaw or table.wrong(
+                roles["rating"][0],
+                f"has {again:,} rating{'s' * (again > 1)} of an item by a user who rated it already with another "
+                f"value, as ROW; leave one of each, or say duplicates=sum, mean or last{timely}",
+                twice,
             )
-        newest = "the newest of each was kept, and of equally new ones that further down"
-        told = {
-            "sum": "their sum was taken",
-            "mean": "their mean was taken",
-            "last": "the last was kept",
-        }.get(how)
+        same = (
+            "all with the same value"
+            if times is None
+            else "the newest was kept, of equally new ones the last"
+        )
+        told = {"sum": "their sum was taken", "mean": "their mean was taken", "last": "the last was kept"}
         table.notes.append(
-            f"{again:,} rating{'s' * (again > 1)} came again for a user and an item: "
-            f"{told or ('all with the same value' if times is None else newest)}."
+            f"{again:,} rating{'s' * (again > 1)} came again for a user and an item: {told.get(how, same)}."
         )
         kept = cells.agg({"value": how or "last", "at": "last"}).sort_values("at")
         values, at = kept["value"].to_numpy(), kept["at"].to_numpy()
@@ -480,26 +459,20 @@ def times_in(table: Table, name: str) -> Array:
     """Return the places in time of a column of numbers or dates: 0, 1, 2 …, equal ones at the same time."""
     column, words = table.frame[name], table.words(name)
     numbers, missing = table.numbers(name)
-    must = (
-        f"the column {name} of {table.source} must hold times: numbers, or dates such as 2024-12-31, "
-        "2024-12-31 09:30 or 31.12.2024"
-    )
+    must = "must hold times: numbers, or dates such as 2024-12-31, 2024-12-31 09:30 or 31.12.2024, and"
     if missing.any():
-        raise InvalidInputError(f"{must}; row {table.row(missing)} has none.")
+        raise table.wrong(name, f"{must} has none ROW", missing)
     if column.dtype != object:
         return np.unique(column, return_inverse=True)[1].ravel()
-    if numbers is not None:
-        # Whole numbers may have more digits than floats.
-        whole = all(re.fullmatch(r"[+-]?\d+", word) for word in words)
-        return np.unique(np.array([*map(int, words)], object) if whole else numbers, return_inverse=True)[
-            1
-        ].ravel()
-    dates = [pd.to_datetime(pd.Series(words), format=one, errors="coerce", utc=True) for one in DATES]
-    best = min(dates, key=lambda one: int(one.isna().sum()))
-    if best.isna().any():
-        word = words[int(np.argmax(best.isna()))]
-        raise InvalidInputError(f"{must}; row {table.row(best.isna())} has {example(word)!r}.")
-    return np.unique(best, return_inverse=True)[1].ravel()
+    values: Any = numbers
+    if numbers is None:
+        dates = [pd.to_datetime(pd.Series(words), format=one, errors="coerce", utc=True) for one in DATES]
+        values = min(dates, key=lambda one: int(one.isna().sum()))
+        if (odd := values.isna()).any():
+            raise table.wrong(name, f"{must} has {example(words[int(np.argmax(odd))])!r} ROW", odd)
+    elif all(re.fullmatch(r"[+-]?\d+", word) for word in words):
+        values = np.array([*map(int, words)], object)  # which may have more digits than floats
+    return np.unique(values, return_inverse=True)[1].ravel()
 
 
 def tags(table: Table, roles: Roles) -> TagBundle:
@@ -600,10 +573,10 @@ def _check_classes(table: Table, name: str, known: Array, y: Array) -> None:
         with suppress(ValueError):
             measured = not (known.astype(float) % 1 == 0).all()
     if measured or (len(known) > 20 and 2 * len(known) > len(y)):
-        raise InvalidInputError(
-            f"the column {name} of {table.source} has {len(known):,} different values in {len(y):,} rows: no "
-            "classes; say which column holds them, as label=COLUMN."
+        why = (
+            f"has {len(known):,} different values in {len(y):,} rows: no classes; say which column holds them"
         )
+        raise table.wrong(name, f"{why}, as label=COLUMN")
     for spoken, sign in (("bar", "|"), ("semicolon", ";"), ("comma", ",")):
         words = [_parts(str(word), sign) for word in known.tolist()]
         lists = np.array([len(parts) > 1 for parts in words])
@@ -634,9 +607,7 @@ def _flags(table: Table, name: str, must: str) -> Array:
     words = [word.lower() for word in table.words(name)]
     strange = next((word for word in words if word not in YES | NO), None)
     if strange is not None:
-        raise InvalidInputError(
-            f"the column {name} of {table.source} marks {must}, not by {example(strange)!r}."
-        )
+        raise table.wrong(name, f"marks {must}, not by {example(strange)!r}")
     return np.array([word in YES for word in words])
 
 

@@ -15,22 +15,10 @@ def post_core(triples: Array, level: int) -> Array:
     triples : array, shape (N, 3)
     level : int
 
-    See Also
-    --------
-    numbered : numbers what is left from 0.
-
     References
     ----------
     Jäschke, Marinho, Hotho, Schmidt-Thieme and Stumme, Tag recommendations in social bookmarking systems, AI
     Communications 21 (2008), https://doi.org/10.3233/AIC-2008-0438.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.data.tags import post_core
-    >>> triples = np.array([[0, 0, 0], [0, 1, 0], [1, 0, 0], [1, 1, 0], [2, 0, 1]])
-    >>> post_core(triples, level=2).tolist()
-    [[0, 0, 0], [0, 1, 0], [1, 0, 0], [1, 1, 0]]
     """
     triples = np.unique(triples, axis=0)
     while len(triples):
@@ -59,18 +47,6 @@ def numbered(triples: Array) -> tuple[Array, list[Array]]:
     int array, shape (n, 3)
     list of array
         The sorted users, items and tags.
-
-    See Also
-    --------
-    post_core : may leave holes in the numbers, which this closes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.data.tags import numbered
-    >>> triples, names = numbered(np.array([[7, 3, 5], [9, 3, 2]]))
-    >>> triples.tolist(), [one.tolist() for one in names]
-    ([[0, 0, 1], [1, 0, 0]], [[7, 9], [3], [2, 5]])
     """
     columns, names = [], []
     for column in np.asarray(triples).T:

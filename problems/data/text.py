@@ -43,22 +43,9 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     InvalidInputError
         When `X` does not hold finite counts, or `y` does not fit it or has a single class.
 
-    See Also
-    --------
-    select_terms : chooses terms by it.
-    sklearn.feature_selection.mutual_info_classif : for numbers in place of presence.
-
     References
     ----------
     Yang and Pedersen, A comparative study on feature selection in text categorization, ICML (1997).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.data.text import information_gain
-    >>> counts = np.array([[3, 1, 0], [1, 1, 1], [0, 1, 1], [0, 1, 0]])
-    >>> information_gain(counts, [0, 0, 1, 1]).tolist()
-    [1.0, 0.0, 0.0]
     """
     counts = _as_counts(X)
     n_samples, n_features = counts.shape
@@ -109,22 +96,6 @@ def select_terms(X: Any, y: ArrayLike, train_mask: ArrayLike, n_features: int) -
     ------
     InvalidInputError
         When an argument is out of range or the training part has a single class.
-
-    See Also
-    --------
-    information_gain : the numbers that it chooses by.
-
-    References
-    ----------
-    Yang and Pedersen, A comparative study on feature selection in text categorization, ICML (1997).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.data.text import select_terms
-    >>> counts = np.array([[3, 1, 0], [1, 1, 1], [0, 1, 1], [0, 1, 0]])
-    >>> select_terms(counts, [0, 0, 1, 1], np.ones(4, dtype=bool), n_features=1).tolist()
-    [0]
     """
     counts = _as_counts(X)
     n_features = integer("n_features", n_features, 1, counts.shape[1])
@@ -161,25 +132,6 @@ def tfidf(X: Any, train_mask: ArrayLike, *, sublinear: bool = False) -> csr_arra
     ------
     InvalidInputError
         When `X` does not hold finite counts or `train_mask` does not fit it.
-
-    See Also
-    --------
-    sklearn.feature_extraction.text.TfidfTransformer : the same as a transformer.
-
-    References
-    ----------
-    Manning, Raghavan and Schütze, Introduction to Information Retrieval, Cambridge University Press (2008),
-    https://nlp.stanford.edu/IR-book, chapter 6.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.data.text import tfidf
-    >>> counts = np.array([[3, 1], [0, 1], [0, 2]])
-    >>> tfidf(counts, train_mask=[True, True, False]).toarray().round(3)
-    array([[0.973, 0.231],
-           [0.   , 1.   ],
-           [0.   , 1.   ]])
     """
     counts = _as_counts(X)
     train = _as_mask(train_mask, counts.shape[0])
@@ -211,14 +163,6 @@ def prepare_text(bundle: ClassBundle, n_features: int, *, sublinear: bool = Fals
     ------
     InvalidInputError
         When `n_features` is out of range or the bundle does not hold counts.
-
-    See Also
-    --------
-    informative_unit_rows : also takes measurements.
-
-    References
-    ----------
-    Yang and Pedersen, A comparative study on feature selection in text categorization, ICML (1997).
 
     Examples
     --------
@@ -261,23 +205,6 @@ def informative_unit_rows(
     ------
     InvalidInputError
         When `n_features` is out of range or the bundle does not hold what it should.
-
-    See Also
-    --------
-    prepare_text : counts alone.
-
-    References
-    ----------
-    Yang and Pedersen, A comparative study on feature selection in text categorization, ICML (1997).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.data.sets import digits
-    >>> from problems.data.text import informative_unit_rows
-    >>> bundle = informative_unit_rows(digits(), n_features=20)
-    >>> bundle.X.shape, bool(np.allclose(np.linalg.norm(bundle.X, axis=1), 1.0))
-    ((1797, 20), True)
     """
     wanted = integer("n_features", n_features, 0, bundle.X.shape[1]) or bundle.X.shape[1]
     if holds_counts(bundle.X):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -13,14 +14,23 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from typer import Option
 
 from problems import options
-from problems.comparison import Difference, Experiment, Kept, Row, above, averaged, band, crossed, searched
+from problems.comparison import (
+    Difference,
+    Experiment,
+    Kept,
+    Row,
+    above,
+    averaged,
+    band,
+    crossed,
+    split,
+)  # fmt: skip
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
 from problems.evaluation import ScoreBlock, evaluate_retrieval, matrix_scores
@@ -40,7 +50,6 @@ from rmopt.solvers import Recorder
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RANKINGS = ("similarity", "distance")
 TEST_FRACTION = 0.2
 # What methods are selected by, and what convergence is watched by.
 DEPTH, DEEPEST = 10, 50
@@ -72,27 +81,29 @@ class Trainee(BaseEstimator):
             self.metric.fit(X, y)
         return self
 
-    def watched(
-        self, X: Any, y: Array, X_test: Any, y_test: Array, by_distance: bool
-    ) -> list[dict[str, Any]]:
+    def set_params(self, **parameters: Any) -> Self:
+        self.metric.set_params(**parameters)
+        return self
+
+    def watched(self, part: SimpleNamespace, by_distance: bool) -> list[dict[str, Any]]:
         """Fit COMET, and return what was measured after each pass, with the training time without measuring."""
         metric: Any = self.metric
-        drawn, d = self.triplets(X, y), X.shape[1]
-        some = np.random.default_rng(self.seed).permutation(np.arange(len(y_test)))[:MOST_QUERIES]
-        cost = metric.problem(X, drawn).cost
+        drawn, d = self.triplets(part.X, part.y), part.X.shape[1]
+        some = np.random.default_rng(self.seed).permutation(len(part.y_test))[:MOST_QUERIES]
+        X, y, cost = part.X_test[some], part.y_test[some], metric.problem(part.X, drawn).cost
 
         def measure(W: Array) -> dict[str, float]:
-            scores = matrix_scores(W, X_test[some], distance=by_distance)
-            precision = evaluate_retrieval(scores, y_test[some], ks=(1, DEPTH)).precision_at
+            scores = matrix_scores(W, X, distance=by_distance)
+            precision = evaluate_retrieval(scores, y, ks=(1, DEPTH)).precision_at
             return {
                 "precision_at_1": precision[1],
                 "precision_at_10": precision[DEPTH],
                 "cost": cost.value(W),
             }
 
-        passes = int(np.ceil(metric.n_epochs))
-        recorder = Recorder({"test": measure}, at=[d * (number + 1) for number in range(passes)])
-        metric._finish(X, drawn, self.seed, recorder=recorder)
+        at = [d * (number + 1) for number in range(int(np.ceil(metric.n_epochs)))]
+        recorder = Recorder({"test": measure}, at=at)
+        metric._finish(part.X, drawn, self.seed, recorder=recorder)
         return recorder.rows
 
 
@@ -186,203 +197,9 @@ METHODS: dict[str, Method] = {
 OURS = ("comet", "comet-hinge", "comet-sparse", "comet-distance")
 
 
-@dataclass(kw_only=True)
-class Metric(Experiment):
-    """Learn a metric: COMET beside LEGO, BoostMetric, HDSL and the plain Euclidean distance.
-
-    Triplets (query, similar, dissimilar) are drawn from the classes of the training part; each test row then ranks
-    the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5). The default
-    run takes about a minute on two cores.
-    """
-
-    data: Annotated[options.Data, ClassBundle] = "scipy-docs"
-    seeds: options.SeedsOrPublished = 3
-    methods: Annotated[str, options.methods_option(METHODS)] = "euclidean,comet,comet-hinge,lego,boost,hdsl"
-    select: options.Select = "none"
-    features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 100
-    rows: Annotated[int, Option(help="Rows to keep, with the shares of the classes; 0: all.")] = 0
-    scaling: Annotated[
-        Literal["unit", "raw", "standard"],
-        Option(
-            help="Rows of length 1 (counts by tf-idf); of arrays also raw or standard, over their mean length."
-        ),
-    ] = "unit"
-    components: Annotated[int, Option(help="Principal components to keep, of the training part; 0: all.")] = 0
-    triplets: Annotated[int, Option(help="Training triplets, the same for all methods; 0: 20 a row.")] = 0
-    passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0
-    select_by: Annotated[
-        Literal["precision", "votes"],
-        Option(help="What it maximises: precision at 10, or votes of the nearest training rows."),
-    ] = "precision"
-    rank_by: Annotated[
-        Literal["auto", "similarity", "distance"],
-        Option(
-            help="How test rows are ranked; auto: as cross-validation chooses, or without it as a method's cost."
-        ),
-    ] = "auto"
-
-    name: ClassVar = "metric"
-    known: ClassVar = METHODS
-    measured_by: ClassVar = MEASURED_BY
-    by: ClassVar = ("method",)
-    headings: ClassVar = {
-        "votes": "kNN", "votes_sem": "±", "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
-        "sem_at_10": "±", "precision_at_50": "P@50", "train_seconds": "train s",
-    }  # fmt: skip
-    toy: ClassVar = (
-        "Where a claim fails here: parameters are not chosen unless --select first says so, and a hundred words of "
-        "scipy's documentation are easy for all metrics; the paper's figures are of images."
-    )
-
-    def check(self) -> None:
-        options.check_options(vars(self), features=0, rows=0, components=0, triplets=0)
-        number("--passes", self.passes, above=0)
-        if any(isinstance(one.estimator, OutsideMetric) for one in self.chosen.values()):
-            package(*METRIC_LEARN)
-
-    def settings(self) -> Iterator[Settings]:
-        for what, most in zip(("rows", "features"), self.bundle.X.shape, strict=True):
-            if getattr(self, what) > most:
-                self.run.say(f"--{what} is {most}: {self.bundle.name} has no more.")
-        self.bundle = _thinned(self.bundle, self.rows)
-        # Without more features than there are, all are kept.
-        self.features = self.features if self.features < self.bundle.X.shape[1] else 0
-        how = self.published, self.features, self.scaling, self.components
-        self.part = Kept(partial(_prepared, self.bundle, *how), 8)
-        first = self.part(self.run.seed)
-        self.count = self.triplets or 20 * int(first.train.sum())
-        for name, kind in self.chosen.items():
-            yield {"method": name, "code": kind.code}
-
-    def header(self) -> str:
-        first, bundle = self.part(self.run.seed), self.bundle
-        return (
-            f"{bundle.name} ({bundle.source}): {first.train.sum():,} training, {first.test.sum():,} test rows, "
-            f"{self.splits}; {first.X.shape[1]:,} features, {bundle.n_classes} classes, {self.count:,} triplets"
-        )
-
-    def about(self) -> Settings:
-        names = ("features", "triplets", "passes", "scaling", "components", "select_by")
-        return {name: getattr(self, name) for name in names} | {"ranked": self.rank_by}
-
-    def trainee(self, one: Settings) -> Trainee:
-        """Return the estimator of some settings."""
-        kind, about = self.chosen[one["method"]], {"random_state": one["seed"]}
-        about |= {"n_epochs": self.passes} if isinstance(kind.estimator, CometMetric) else {}
-        return Trainee(kind.made(one["parameters"], **about), self.count, one["seed"])
-
-    def choose(self, one: Settings) -> Cell:
-        part, kind = self.part(one["seed"]), self.chosen[one["method"]]
-        grid = [{f"metric__{name}": value for name, value in point.items()} for point in kind.grid]
-        # Those that vote are the nearest: among models that are chosen so, ranks are by distance too.
-        rankings = RANKINGS if self.select_by == "precision" else ("distance",)
-        rankings = rankings if self.rank_by == "auto" else (self.rank_by,)
-        ways = {way: _votes if self.select_by == "votes" else partial(_precision, way) for way in rankings}
-        cv = StratifiedKFold(self.folds, shuffle=True, random_state=one["seed"])
-        X, y, model = part.X[part.train], part.y[part.train], self.trainee(one | {"parameters": {}})
-        best, ranking = searched(self.run, kind.label, model, grid, X, y, cv, ways)
-        return {
-            "parameters": {name.removeprefix("metric__"): value for name, value in best.items()}, "rank_by": ranking
-        }  # fmt: skip
-
-    def ranking(self, one: Settings) -> str:
-        """Return how test rows are ranked where cross-validation has not chosen it."""
-        own = getattr(self.chosen[one["method"]].estimator, "ranks_by", "distance")
-        return str(one.get("rank_by", own if self.rank_by == "auto" else self.rank_by))
-
-    def used(self, row: Row) -> list[Settings]:
-        return [{"parameters": one["parameters"], "rank_by": self.ranking(one)} for one in row.models]
-
-    def measured(self, one: Settings) -> Cell:
-        part, trainee, rank_by = self.part(one["seed"]), self.trainee(one), self.ranking(one)
-        X, y, X_test, y_test = part.X[part.train], part.y[part.train], part.X[part.test], part.y[part.test]
-        curve, begun = [], perf_counter()
-        try:
-            if isinstance(trainee.metric, CometMetric) and trainee.metric.n_rounds == 1:
-                rows = trainee.watched(X, y, X_test, y_test, rank_by == "distance")
-                names = "precision_at_1", "precision_at_10", "cost"
-                curve = [[row["step"] / X.shape[1], *(row[name] for name in names)] for row in rows]
-                seconds = float(rows[-1]["seconds"])
-            else:
-                trainee.fit(X, y)
-                seconds = perf_counter() - begun
-        except DivergedError:
-            return dict.fromkeys(("precision", "map", "votes", "seconds")) | {"curve": []}
-        ks = range(1, min(DEEPEST, len(y_test) - 1) + 1)
-        found = evaluate_retrieval(scores_of(trainee.metric, X_test, rank_by), y_test, ks=ks)
-        votes = neighbour_votes(trainee.metric, X, y, X_test, y_test)
-        return {
-            "precision": list(found.precision_at.values()), "map": found.map, "votes": votes, "seconds": seconds,
-            "curve": curve, "model": trainee.metric if one["method"] not in METHODS else None,
-        }  # fmt: skip
-
-    def row(self, row: Row) -> Cell:
-        errors = {1: "sem_at_1", DEPTH: f"sem_at_{DEPTH}", DEEPEST: None}
-        cells = [cell | {f"precision_at_{k}": precision_at(k, cell) for k in errors} for cell in row.cells]
-        measures = {f"precision_at_{k}": error for k, error in errors.items()}
-        return averaged(cells, **measures, votes="votes_sem", map=None)
-
-    def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        return metric_claims(rows)
-
-    def draw(self, rows: Sequence[Row]) -> None:
-        # What diverged with a seed is not drawn.
-        rows = [row for row in rows if row.whole]
-        self.run.draw("precision.png", draw_precision, rows, self.bundle.name, size=(6.4, 4.4))
-        if watched := [row for row in rows if row.cells[0]["curve"]]:
-            self.run.draw("convergence.png", draw_convergence, watched, self.bundle.name, size=(9.0, 4.0))
-
-
-# The entry point of version 0.2, which may still be installed beside this source.
-metric = Metric
-
-
 def precision_at(k: int, cell: Cell) -> float | None:
     """Return the precision among the first k, None where a model diverged or fewer rows are ranked."""
     return cell["precision"][k - 1] if cell["precision"] and k <= len(cell["precision"]) else None
-
-
-def _prepared(
-    bundle: ClassBundle, published: bool, features: int, scaling: str, components: int, seed: int
-) -> ClassBundle:
-    """Return a split with rows as methods see them; what scales them is that of the training part."""
-    bundle = bundle if published else bundle.resplit(seed, TEST_FRACTION)
-    if scaling == "unit":
-        bundle = informative_unit_rows(bundle, features)
-        if bundle.X.shape[1] == 1:
-            raise InvalidInputError(
-                "rows of length 1 keep the sign of a single feature alone; take more features, or of an array "
-                "--scaling raw with --features 0."
-            )
-    elif issparse(bundle.X) or features:
-        raise InvalidInputError(
-            f"--scaling {scaling} is for arrays, with --features 0; take unit for sparse tables."
-        )
-    else:
-        scaled = bundle.X
-        if scaling == "standard":
-            scaled = StandardScaler().fit(scaled[bundle.train]).transform(scaled)
-        bundle = replace(bundle, X=scaled / np.linalg.norm(scaled[bundle.train], axis=1).mean())
-    if components:
-        # Of a sparse table all components are not to be had.
-        most = min(int(bundle.train.sum()), bundle.X.shape[1]) - issparse(bundle.X)
-        if components > most:
-            raise InvalidInputError(
-                f"--components {components} is more than features and training rows allow; take at most {most}."
-            )
-        found = PCA(components, random_state=0).fit(bundle.X[bundle.train])
-        bundle = replace(bundle, X=np.ascontiguousarray(found.transform(bundle.X)), feature_names=None)
-    return bundle
-
-
-def _thinned(bundle: ClassBundle, rows: int) -> ClassBundle:
-    """Return the bundle with about this many rows, drawn with a fixed seed from every class."""
-    if rows == 0 or rows >= len(bundle.y):
-        return bundle
-    kept = np.flatnonzero(bundle.resplit(0, rows / len(bundle.y)).test)
-    test = bundle.test[kept]
-    test = test if test.any() and not test.all() else np.arange(len(kept)) % 5 == 4
-    return replace(bundle, X=bundle.X[kept], y=bundle.y[kept], test=test)
 
 
 # Figure 2 has every k up to 50.
@@ -427,6 +244,188 @@ def _settles(row: Row) -> Claim:
         f"P@10 {at[EARLIEST]:.3f} after {EARLIEST}, {at[LATEST]:.3f} after {LATEST}, {mean[-1]:.3f} after "
         f"{passes[-1]:g}; from pass {first:g} on within {LEVEL:.1%} or one s.e.m. of the end",
     )  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class Metric(Experiment):
+    """Learn a metric: COMET beside LEGO, BoostMetric, HDSL and the plain Euclidean distance.
+
+    Triplets (query, similar, dissimilar) are drawn from the classes of the training part; each test row then ranks
+    the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5). The default
+    run takes about a minute on two cores.
+    """
+
+    data: Annotated[options.Data, ClassBundle] = "scipy-docs"
+    seeds: options.SeedsOrPublished = 3
+    methods: Annotated[str, options.methods_option(METHODS)] = "euclidean,comet,comet-hinge,lego,boost,hdsl"
+    select: options.Select = "none"
+    features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 100
+    rows: Annotated[int, Option(help="Rows to keep, with the shares of the classes; 0: all.")] = 0
+    scaling: Annotated[
+        Literal["unit", "raw", "standard"],
+        Option(
+            help="Rows of length 1 (counts by tf-idf); of arrays also raw or standard, over their mean length."
+        ),
+    ] = "unit"
+    components: Annotated[int, Option(help="Principal components to keep, of the training part; 0: all.")] = 0
+    triplets: Annotated[int, Option(help="Training triplets, the same for all methods; 0: 20 a row.")] = 0
+    passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0
+    select_by: Annotated[
+        Literal["precision", "votes"],
+        Option(help="What it maximises: precision at 10, or votes of the nearest training rows."),
+    ] = "precision"
+    rank_by: Annotated[
+        Literal["auto", "similarity", "distance"],
+        Option(
+            help="How test rows are ranked; auto: as cross-validation chooses, or without it as a method's cost."
+        ),
+    ] = "auto"
+
+    name: ClassVar = "metric"
+    known: ClassVar = METHODS
+    measured_by: ClassVar = MEASURED_BY
+    by: ClassVar = ("method",)
+    common: ClassVar = ("features", "triplets", "passes", "scaling", "components", "select_by", "rank_by")
+    claims: ClassVar = staticmethod(metric_claims)
+    headings: ClassVar = {
+        "votes": "kNN", "votes_sem": "±", "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
+        "sem_at_10": "±", "precision_at_50": "P@50", "train_seconds": "train s",
+    }  # fmt: skip
+    toy: ClassVar = (
+        "Where a claim fails here: parameters are not chosen unless --select first says so, and a hundred words of "
+        "scipy's documentation are easy for all metrics; the paper's figures are of images."
+    )
+
+    def check(self) -> None:
+        options.check_options(vars(self), features=0, rows=0, components=0, triplets=0)
+        number("--passes", self.passes, above=0)
+        # Those that vote are the nearest: among models that are chosen so, ranks are by distance too.
+        rankings = ("similarity", "distance") if self.select_by == "precision" else ("distance",)
+        rankings = rankings if self.rank_by == "auto" else (self.rank_by,)
+        self.ways = {
+            way: _votes if self.select_by == "votes" else partial(_precision, way) for way in rankings
+        }
+        if any(isinstance(one.estimator, OutsideMetric) for one in self.chosen.values()):
+            package(*METRIC_LEARN)
+
+    def settings(self) -> Iterator[Settings]:
+        for what, most in zip(("rows", "features"), self.bundle.X.shape, strict=True):
+            if getattr(self, what) > most:
+                self.run.say(f"--{what} is {most}: {self.bundle.name} has no more.")
+        bundle = self.bundle = _thinned(self.bundle, self.rows)
+        # Without more features than there are, all are kept.
+        self.features = self.features if self.features < bundle.X.shape[1] else 0
+        how = self.published, self.features, self.scaling, self.components
+        self.kept = Kept(partial(_parts, bundle, *how), 8)
+        self.count = self.triplets or 20 * len(self.kept(self.run.seed).y)
+        for name, kind in self.chosen.items():
+            yield {"method": name, "code": kind.code}
+
+    def header(self) -> str:
+        part, bundle = self.kept(self.run.seed), self.bundle
+        return (
+            f"{bundle.name} ({bundle.source}): "
+            f"{len(part.y):,} training, {len(part.y_test):,} test rows, {part.X.shape[1]:,} features, "
+            f"{bundle.n_classes} classes, {self.count:,} triplets; {self.splits}"
+        )
+
+    def part(self, one: Settings) -> SimpleNamespace:
+        return self.kept(one["seed"])
+
+    def model(self, one: Settings) -> Trainee:
+        kind, about = self.chosen[one["method"]], {"random_state": one["seed"]}
+        about |= {"n_epochs": self.passes} if isinstance(kind.estimator, CometMetric) else {}
+        return Trainee(kind.made(one["parameters"], **about), self.count, one["seed"])
+
+    def ranking(self, one: Settings) -> str:
+        """Return how test rows are ranked: as it was chosen or asked for, or as the method's cost speaks."""
+        usual = getattr(self.chosen[one["method"]].estimator, "ranks_by", "distance")
+        return str(one.get("way", usual if self.rank_by == "auto" else self.rank_by))
+
+    def used(self, row: Row) -> list[Settings]:
+        return [{"parameters": one["parameters"], "rank_by": self.ranking(one)} for one in row.models]
+
+    def measured(self, one: Settings) -> Cell:
+        part, trainee, rank_by = self.part(one), self.model(one), self.ranking(one)
+        X, y, X_test, y_test = part.X, part.y, part.X_test, part.y_test
+        curve, begun = [], perf_counter()
+        try:
+            if isinstance(trainee.metric, CometMetric) and trainee.metric.n_rounds == 1:
+                rows = trainee.watched(part, rank_by == "distance")
+                names = "precision_at_1", "precision_at_10", "cost"
+                curve = [[row["step"] / X.shape[1], *(row[name] for name in names)] for row in rows]
+                seconds = float(rows[-1]["seconds"])
+            else:
+                trainee.fit(X, y)
+                seconds = perf_counter() - begun
+        except DivergedError:
+            return dict.fromkeys(("precision", "map", "votes", "seconds")) | {"curve": []}
+        ks = range(1, min(DEEPEST, len(y_test) - 1) + 1)
+        found = evaluate_retrieval(scores_of(trainee.metric, X_test, rank_by), y_test, ks=ks)
+        votes = neighbour_votes(trainee.metric, X, y, X_test, y_test)
+        return {
+            "precision": list(found.precision_at.values()), "map": found.map, "votes": votes, "seconds": seconds,
+            "curve": curve, "model": trainee.metric if one["method"] not in METHODS else None,
+        }  # fmt: skip
+
+    def row(self, row: Row) -> Cell:
+        errors = {1: "sem_at_1", DEPTH: f"sem_at_{DEPTH}", DEEPEST: None}
+        cells = [cell | {f"precision_at_{k}": precision_at(k, cell) for k in errors} for cell in row.cells]
+        measures = {f"precision_at_{k}": error for k, error in errors.items()}
+        return averaged(cells, **measures, votes="votes_sem", map=None)
+
+    def draw(self, rows: Sequence[Row]) -> None:
+        rows = [row for row in rows if row.whole]
+        self.run.draw("precision.png", draw_precision, rows, self.bundle.name, size=(6.4, 4.4))
+        if watched := [row for row in rows if row.cells[0]["curve"]]:
+            self.run.draw("convergence.png", draw_convergence, watched, self.bundle.name, size=(9.0, 4.0))
+
+
+# The entry point of version 0.2, which may still be installed beside this source.
+metric = Metric
+
+
+def _parts(
+    bundle: ClassBundle, published: bool, features: int, scaling: str, components: int, seed: int
+) -> SimpleNamespace:
+    """Return a split with rows as methods see them; what scales them is that of the training part."""
+    bundle = bundle if published else bundle.resplit(seed, TEST_FRACTION)
+    if scaling == "unit":
+        bundle = informative_unit_rows(bundle, features)
+        if bundle.X.shape[1] == 1:
+            raise InvalidInputError(
+                "rows of length 1 keep the sign of a single feature alone; take more features, or of an array "
+                "--scaling raw with --features 0."
+            )
+    elif issparse(bundle.X) or features:
+        raise InvalidInputError(
+            f"--scaling {scaling} is for arrays, with --features 0; take unit for sparse tables."
+        )
+    else:
+        scaled = bundle.X
+        if scaling == "standard":
+            scaled = StandardScaler().fit(scaled[bundle.train]).transform(scaled)
+        bundle = replace(bundle, X=scaled / np.linalg.norm(scaled[bundle.train], axis=1).mean())
+    if components:
+        # Of a sparse table all components are not to be had.
+        most = min(int(bundle.train.sum()), bundle.X.shape[1]) - issparse(bundle.X)
+        if components > most:
+            raise InvalidInputError(
+                f"--components {components} is more than features and training rows allow; take at most {most}."
+            )
+        found = PCA(components, random_state=0).fit(bundle.X[bundle.train])
+        bundle = replace(bundle, X=np.ascontiguousarray(found.transform(bundle.X)), feature_names=None)
+    return split(bundle)
+
+
+def _thinned(bundle: ClassBundle, rows: int) -> ClassBundle:
+    """Return the bundle with about this many rows, drawn with a fixed seed from every class."""
+    if rows == 0 or rows >= len(bundle.y):
+        return bundle
+    kept = np.flatnonzero(bundle.resplit(0, rows / len(bundle.y)).test)
+    test = bundle.test[kept]
+    test = test if test.any() and not test.all() else np.arange(len(kept)) % 5 == 4
+    return replace(bundle, X=bundle.X[kept], y=bundle.y[kept], test=test)
 
 
 def draw_precision(figure: Figure, rows: Sequence[Row], title: str) -> None:

@@ -5,7 +5,7 @@ Paper                                           Code
 ==============================================  ====================================================
 multi-label ranking by LORETA-1, section 7.2    `LoretaLabelRanker`, `LabelRanking`
 sampled negatives (WARP)                        `WarpRanking`
-perceptrons, passive-aggressive                 `GroupPerceptron`, `MatrixPerceptron`, `PassiveAggressive`
+perceptrons, passive-aggressive                 ``problems.ranking.baselines``
 its experiment                                  ``rmopt run ranking``
 no paper: cross-entropy of all labels           `LowRankLogisticRegression`, `LogisticLabels`
 ==============================================  ====================================================
@@ -16,19 +16,11 @@ https://jmlr.org/papers/v13/shalit12a.html.
 
 # Adds the compiled engine to those that solvers try.
 import problems.ranking.engine  # noqa: F401
-from problems.ranking.baselines import GroupPerceptron, MatrixPerceptron, PassiveAggressive
 from problems.ranking.cost import LabelRanking, LogisticLabels, WarpRanking
 from problems.ranking.estimators import LoretaLabelRanker, LowRankLogisticRegression
-from problems.ranking.measures import (
-    mean_average_precision,
-    ndcg_at,
-    precision_at,
-    propensities,
-    propensity_scored_precision_at,
-)
+from problems.ranking.measures import mean_average_precision, precision_at
 
 __all__ = [
-    "GroupPerceptron", "LabelRanking", "LogisticLabels", "LoretaLabelRanker", "LowRankLogisticRegression",
-    "MatrixPerceptron", "PassiveAggressive", "WarpRanking", "mean_average_precision", "ndcg_at", "precision_at",
-    "propensities", "propensity_scored_precision_at",
+    "LabelRanking", "LogisticLabels", "LoretaLabelRanker", "LowRankLogisticRegression", "WarpRanking",
+    "mean_average_precision", "precision_at",
 ]  # fmt: skip

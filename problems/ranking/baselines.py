@@ -103,7 +103,8 @@ class PassiveAggressive(_RankingSolver):
     >>> from rmopt import Problem
     >>> from rmopt.manifolds import FixedRankEmbedded
     >>> from rmopt.solvers import Uniform
-    >>> from problems.ranking import LabelRanking, PassiveAggressive
+    >>> from problems.ranking import LabelRanking
+    >>> from problems.ranking.baselines import PassiveAggressive
     >>> cost = LabelRanking(np.eye(8), np.repeat(np.eye(2), 4, axis=0))
     >>> solver = PassiveAggressive(0.5, max_iter=500, sampler=Uniform(8))
     >>> W = solver.run(Problem(FixedRankEmbedded(2, 8, 1), cost), random_state=0).point
@@ -126,7 +127,8 @@ class MatrixPerceptron(_RankingSolver):
     >>> from rmopt import Problem
     >>> from rmopt.manifolds import Euclidean
     >>> from rmopt.solvers import Uniform
-    >>> from problems.ranking import LabelRanking, MatrixPerceptron
+    >>> from problems.ranking import LabelRanking
+    >>> from problems.ranking.baselines import MatrixPerceptron
     >>> X, Y = np.eye(8), np.repeat(np.eye(2), 4, axis=0)
     >>> solver = MatrixPerceptron(0.5, max_iter=100, sampler=Uniform(8))
     >>> problem = Problem(Euclidean(2, 8), LabelRanking(X, Y))
@@ -153,7 +155,8 @@ class GroupPerceptron(_RankingSolver):
     >>> from rmopt import Problem
     >>> from rmopt.manifolds import Euclidean
     >>> from rmopt.solvers import Uniform
-    >>> from problems.ranking import GroupPerceptron, LabelRanking
+    >>> from problems.ranking import LabelRanking
+    >>> from problems.ranking.baselines import GroupPerceptron
     >>> X, Y = np.eye(8), np.repeat(np.eye(2), 4, axis=0)
     >>> solver = GroupPerceptron(1.0, max_iter=1000, sampler=Uniform(8))
     >>> problem = Problem(Euclidean(2, 8), LabelRanking(X, Y))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import groupby
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -27,7 +28,7 @@ from problems.comparison import (
     averaged,
     crossed,
     mean_and_sem,
-    searched,
+    split,
     trained,
 )  # fmt: skip
 from problems.data import MultilabelBundle
@@ -167,160 +168,6 @@ METHODS: dict[str, Method] = {
 }  # fmt: skip
 
 
-@dataclass(kw_only=True)
-class Ranking(Experiment):
-    """Rank labels: LORETA-1 with different starts, and with WARP sampling, beside its paper's other methods.
-
-    Each example has several true labels, which should be ranked before the others (Shalit et al. 2012,
-    section 7.2). Step sizes are chosen at the middle rank. The default run takes a minute and a half on two cores.
-    """
-
-    data: Annotated[options.Data, MultilabelBundle] = "scipy-parameters"
-    seeds: options.SeedsOrPublished = 3
-    methods: Annotated[str, options.methods_option(METHODS)] = ",".join(METHODS)
-    rank: Annotated[str | None, options.rank_option(USUAL_RANKS)] = None
-    epochs: Annotated[int, Option(help="Passes of LORETA, passive-aggressive steps and perceptrons.")] = 10
-    inits: Annotated[
-        str, Option(help=f"Starts of LORETA and passive-aggressive steps: any of {', '.join(INITS)}.")
-    ] = "zero,identity"
-    calibrated: Annotated[
-        bool,
-        Option(help="Measure methods also by probabilities that a fifth of the training rows calibrates."),
-    ] = False
-
-    name: ClassVar = "ranking"
-    known: ClassVar = METHODS
-    measured_by: ClassVar = MEASURED_BY
-    by: ClassVar = ("method", "init", "rank", "calibrated")
-    headings: ClassVar = {
-        "map_sem": "± s.e.m.", "ndcg_at_5": "nDCG@5", "psp_at_1": "PSP@1", "train_seconds": "train s",
-    }  # fmt: skip
-    toy: ClassVar = (
-        "Where a claim fails here: with so few rows of few labels how often a label occurs says much; the paper's "
-        "figures are of a million pictures."
-    )
-
-    def check(self) -> None:
-        options.whole_numbers(USUAL_RANKS if self.rank is None else self.rank, "--rank")
-        options.check_options(vars(self), epochs=1)
-        self.starts = list(options.chosen_from({name: name for name in INITS}, self.inits, "--inits"))
-        missing = [
-            self.chosen.pop(name).label
-            for name, one in list(self.chosen.items())
-            if isinstance(one.estimator, LabelTrees) and find_spec(one.estimator.package) is None
-        ]
-        self.absent = f"not installed: {', '.join(missing)}" if missing else ""
-        if not self.chosen:
-            raise InvalidInputError(f"--methods {self.methods!r}: {self.absent}; pip install 'rmopt[bench]'.")
-
-    def settings(self) -> Iterator[Settings]:
-        bundle, published = self.bundle, self.published
-        self.part = Kept(lambda seed: (bundle if published else bundle.resplit(seed)).scaled(), 8)
-        started = {
-            name
-            for name, one in self.chosen.items()
-            if one.ranked and isinstance(one.estimator, LabelLearner)
-        }
-        # Each subgradient sums to zero over the labels, so from zero one direction of them is not reached.
-        most = min(bundle.Y.shape[1] - bool(started and "zero" in self.starts), bundle.X.shape[1])
-        self.ranks = options.ranks_within(self.run.say, self.rank, USUAL_RANKS, most)
-        if self.absent:
-            self.run.say(f"Left out, for they are {self.absent} (pip install 'rmopt[bench]').")
-        rows = [
-            {"method": name, "init": init, "rank": rank, "code": kind.code, "calibrated": False}
-            for name, kind in self.chosen.items()
-            for init in (self.starts if name in started else [""])
-            for rank in (self.ranks if kind.ranked else [None])
-        ]
-        yield from rows
-        if self.calibrated:
-            able = {name for name, one in self.chosen.items() if hasattr(one.estimator, "decision_function")}
-            if without := [one.label for name, one in self.chosen.items() if name not in able]:
-                self.run.say(f"Not calibrated, for they have no decision_function: {', '.join(without)}.")
-            yield from (one | {"calibrated": True} for one in rows if one["method"] in able)
-
-    def header(self) -> str:
-        bundle = self.bundle
-        return (
-            f"{bundle.name} ({bundle.source}): {bundle.train.sum():,} training, {bundle.test.sum():,} test rows; "
-            f"{self.splits}; {bundle.X.shape[1]:,} features, {bundle.Y.shape[1]:,} labels, "
-            f"{bundle.Y.nnz / bundle.Y.shape[0]:.1f} a row"
-        )
-
-    def about(self) -> Settings:
-        return {"epochs": self.epochs}
-
-    def label(self, one: Settings) -> str:
-        about = [self.chosen[one["method"]].label, one["init"], "calibrated" * one["calibrated"]]
-        return ", ".join(filter(None, about))
-
-    def model(self, one: Settings) -> Any:
-        """Return the estimator of some settings."""
-        kind, about = self.chosen[one["method"]], {name: one[name] for name in ("rank", "init") if one[name]}
-        about |= {"n_epochs": self.epochs} if isinstance(kind.estimator, LabelLearner) else {}
-        return kind.made(one["parameters"], random_state=one["seed"], **about)
-
-    def choosing(self, one: Settings) -> Settings:
-        middle = self.ranks[len(self.ranks) // 2] if one["rank"] else None
-        return one | {"rank": middle, "calibrated": False}
-
-    def choose(self, one: Settings) -> Cell:
-        kind, part = self.chosen[one["method"]], self.part(one["seed"])
-        cv, model = (
-            KFold(self.folds, shuffle=True, random_state=one["seed"]),
-            self.model(one | {"parameters": {}}),
-        )
-        X, Y = part.X[part.train], part.Y[part.train]
-        return {
-            "parameters": searched(self.run, kind.label, model, kind.grid, X, Y, cv, {"map": mean_precision})[
-                0
-            ]
-        }
-
-    def measured(self, one: Settings) -> Cell:
-        model, part, seed = self.model(one), self.part(one["seed"]), one["seed"]
-        X, Y, how = part.X[part.test], part.Y[part.test], {}
-        if one["calibrated"]:
-            held_out = ShuffleSplit(1, test_size=CALIBRATING, random_state=seed)
-            model = LabelThresholds(model, cv=held_out, pooled=True)
-        elif isinstance(model, LabelLearner):
-            some = np.sort(np.random.default_rng(seed).permutation(X.shape[0])[:CURVE_ROWS])
-            watch = {
-                "map": lambda point: mean_average_precision(model.decision_function(X[some], point), Y[some])
-            }
-            how["recorder"] = Recorder(watch, first=max(1, part.train.sum() // 16))
-        try:
-            training = trained(model, part.X[part.train], part.Y[part.train], **how)
-        except DivergedError:
-            return dict.fromkeys(("map", *MEASURES, "seconds")) | {"curve": []}
-        scores = scores_of(model, X)
-        ks = [k for k in (1, 3, 5) if k <= Y.shape[1]]
-        rare = propensity_scored_precision_at(scores, Y, propensities(part.Y[part.train]), ks[:1])
-        return dict.fromkeys(MEASURES) | {
-            "map": mean_average_precision(scores, Y), "psp_at_1": rare[1], "seconds": training.seconds,
-            **{f"precision_at_{k}": value for k, value in precision_at(scores, Y, ks).items()},
-            **{f"ndcg_at_{k}": value for k, value in ndcg_at(scores, Y, ks[2:]).items()},
-            "curve": [[row["seconds"], row["map"]] for row in training.history if row["step"] > 0],
-            "model": model if one["method"] not in METHODS and seed == self.run.seed else None,
-        }  # fmt: skip
-
-    def row(self, row: Row) -> Cell:
-        label = self.chosen[row["method"]].label + ", calibrated" * row["calibrated"]
-        about = {"method": label, "init": row["init"] or None, "rank": row["rank"]}
-        return about | averaged(row.cells, map="map_sem", **dict.fromkeys(MEASURES))
-
-    def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        return ranking_claims(rows)
-
-    def draw(self, rows: Sequence[Row]) -> None:
-        # What diverged with a seed is not drawn.
-        rows = [row for row in rows if row.whole and not row["calibrated"]]
-        self.run.draw("ranking.png", draw_ranking, rows, self.bundle.name, size=(11.0, 5.2))
-
-
-# The entry point of version 0.2, which may still be installed beside this source.
-ranking = Ranking
-
 # The paper does not compare LORETA with them.
 ELSEWHERE = ("loreta", "loreta-warp", "low-rank-logistic", "ridge", "one-vs-rest", "omikuji", "napkinxc")
 
@@ -365,6 +212,148 @@ def ranking_claims(rows: Sequence[Row]) -> list[Claim]:
 
 def _short(row: Row) -> str:
     return row.label.removesuffix(f", {row['init']}")
+
+
+@dataclass(kw_only=True)
+class Ranking(Experiment):
+    """Rank labels: LORETA-1 with different starts, and with WARP sampling, beside its paper's other methods.
+
+    Each example has several true labels, which should be ranked before the others (Shalit et al. 2012,
+    section 7.2). Step sizes are chosen at the middle rank. The default run takes a minute and a half on two cores.
+    """
+
+    data: Annotated[options.Data, MultilabelBundle] = "scipy-parameters"
+    seeds: options.SeedsOrPublished = 3
+    methods: Annotated[str, options.methods_option(METHODS)] = ",".join(METHODS)
+    rank: Annotated[str | None, options.rank_option(USUAL_RANKS)] = None
+    epochs: Annotated[int, Option(help="Passes of LORETA, passive-aggressive steps and perceptrons.")] = 10
+    inits: Annotated[
+        str, Option(help=f"Starts of LORETA and passive-aggressive steps: any of {', '.join(INITS)}.")
+    ] = "zero,identity"
+    calibrated: Annotated[
+        bool,
+        Option(help="Measure methods also by probabilities that a fifth of the training rows calibrates."),
+    ] = False
+
+    name: ClassVar = "ranking"
+    known: ClassVar = METHODS
+    measured_by: ClassVar = MEASURED_BY
+    by: ClassVar = ("method", "init", "rank", "calibrated")
+    common: ClassVar = ("epochs",)
+    splitter: ClassVar = KFold
+    claims: ClassVar = staticmethod(ranking_claims)
+    headings: ClassVar = {
+        "map_sem": "± s.e.m.", "ndcg_at_5": "nDCG@5", "psp_at_1": "PSP@1", "train_seconds": "train s",
+    }  # fmt: skip
+    toy: ClassVar = (
+        "Where a claim fails here: with so few rows of few labels how often a label occurs says much; the paper's "
+        "figures are of a million pictures."
+    )
+
+    def check(self) -> None:
+        options.whole_numbers(USUAL_RANKS if self.rank is None else self.rank, "--rank")
+        options.check_options(vars(self), epochs=1)
+        self.ways = {"map": mean_precision}
+        self.starts = list(options.chosen_from({name: name for name in INITS}, self.inits, "--inits"))
+        missing = [
+            self.chosen.pop(name).label
+            for name, one in list(self.chosen.items())
+            if isinstance(one.estimator, LabelTrees) and find_spec(one.estimator.package) is None
+        ]
+        self.absent = f"not installed: {', '.join(missing)}" if missing else ""
+        if not self.chosen:
+            raise InvalidInputError(f"--methods {self.methods!r}: {self.absent}; pip install 'rmopt[bench]'.")
+
+    def settings(self) -> Iterator[Settings]:
+        bundle, published = self.bundle, self.published
+        self.kept = Kept(lambda seed: split((bundle if published else bundle.resplit(seed)).scaled()), 8)
+        started = {
+            name
+            for name, one in self.chosen.items()
+            if one.ranked and isinstance(one.estimator, LabelLearner)
+        }
+        # Each subgradient sums to zero over the labels, so from zero one direction of them is not reached.
+        most = min(bundle.Y.shape[1] - bool(started and "zero" in self.starts), bundle.X.shape[1])
+        self.ranks = options.ranks_within(self.run.say, self.rank, USUAL_RANKS, most)
+        if self.absent:
+            self.run.say(f"Left out, for they are {self.absent} (pip install 'rmopt[bench]').")
+        rows = [
+            {"method": name, "init": init, "rank": rank, "code": kind.code, "calibrated": False}
+            for name, kind in self.chosen.items()
+            for init in (self.starts if name in started else [""])
+            for rank in (self.ranks if kind.ranked else [None])
+        ]
+        yield from rows
+        if self.calibrated:
+            able = {name for name, one in self.chosen.items() if hasattr(one.estimator, "decision_function")}
+            if without := [one.label for name, one in self.chosen.items() if name not in able]:
+                self.run.say(f"Not calibrated, for they have no decision_function: {', '.join(without)}.")
+            yield from (one | {"calibrated": True} for one in rows if one["method"] in able)
+
+    def header(self) -> str:
+        bundle = self.bundle
+        return (
+            f"{bundle.name} ({bundle.source}): "
+            f"{bundle.train.sum():,} training, {bundle.test.sum():,} test rows; {bundle.X.shape[1]:,} features, "
+            f"{bundle.Y.shape[1]:,} labels, {bundle.Y.nnz / bundle.Y.shape[0]:.1f} a row; {self.splits}"
+        )
+
+    def label(self, one: Settings) -> str:
+        about = [self.chosen[one["method"]].label, one["init"], "calibrated" * one["calibrated"]]
+        return ", ".join(filter(None, about))
+
+    def part(self, one: Settings) -> SimpleNamespace:
+        return self.kept(one["seed"])
+
+    def model(self, one: Settings) -> Any:
+        kind, about = self.chosen[one["method"]], {name: one[name] for name in ("rank", "init") if one[name]}
+        about |= {"n_epochs": self.epochs} if isinstance(kind.estimator, LabelLearner) else {}
+        return kind.made(one["parameters"], random_state=one["seed"], **about)
+
+    def choosing(self, one: Settings) -> Settings:
+        middle = self.ranks[len(self.ranks) // 2] if one["rank"] else None
+        return one | {"rank": middle, "calibrated": False}
+
+    def measured(self, one: Settings) -> Cell:
+        model, part, seed = self.model(one), self.part(one), one["seed"]
+        X, Y, how = part.X_test, part.y_test, {}
+        if one["calibrated"]:
+            held_out = ShuffleSplit(1, test_size=CALIBRATING, random_state=seed)
+            model = LabelThresholds(model, cv=held_out, pooled=True)
+        elif isinstance(model, LabelLearner):
+            some = np.sort(np.random.default_rng(seed).permutation(X.shape[0])[:CURVE_ROWS])
+            X_some, Y_some = X[some], Y[some]
+
+            def watch(point: Any) -> float:
+                return mean_average_precision(model.decision_function(X_some, point), Y_some)
+
+            how["recorder"] = Recorder({"map": watch}, first=max(1, part.X.shape[0] // 16))
+        try:
+            training = trained(model, part.X, part.y, **how)
+        except DivergedError:
+            return dict.fromkeys(("map", *MEASURES, "seconds")) | {"curve": []}
+        scores, ks = scores_of(model, X), [k for k in (1, 3, 5) if k <= Y.shape[1]]
+        rare = propensity_scored_precision_at(scores, Y, propensities(part.y), ks[:1])
+        return dict.fromkeys(MEASURES) | {
+            "map": mean_average_precision(scores, Y), "psp_at_1": rare[1], "seconds": training.seconds,
+            **{f"precision_at_{k}": value for k, value in precision_at(scores, Y, ks).items()},
+            **{f"ndcg_at_{k}": value for k, value in ndcg_at(scores, Y, ks[2:]).items()},
+            "curve": [[row["seconds"], row["map"]] for row in training.history if row["step"] > 0],
+            "model": model if one["method"] not in METHODS and seed == self.run.seed else None,
+        }  # fmt: skip
+
+    def row(self, row: Row) -> Cell:
+        label = self.chosen[row["method"]].label + ", calibrated" * row["calibrated"]
+        about = {"method": label, "init": row["init"] or None, "rank": row["rank"]}
+        return about | averaged(row.cells, map="map_sem", **dict.fromkeys(MEASURES))
+
+    def draw(self, rows: Sequence[Row]) -> None:
+        rows = [row for row in rows if row.whole and not row["calibrated"]]
+        self.run.draw("ranking.png", draw_ranking, rows, self.bundle.name, size=(11.0, 5.2))
+
+
+# The entry point of version 0.2, which may still be installed beside this source.
+ranking = Ranking
 
 
 def draw_ranking(figure: Figure, rows: Sequence[Row], title: str) -> None:

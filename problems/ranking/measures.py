@@ -123,7 +123,7 @@ def ndcg_at(
     Examples
     --------
     >>> import numpy as np
-    >>> from problems.ranking import ndcg_at
+    >>> from problems.ranking.measures import ndcg_at
     >>> found = ndcg_at(np.array([[3.0, 2.0, 1.0]]), [[1, 0, 1]], (1, 2, 3))
     >>> {k: round(value, 3) for k, value in found.items()}
     {1: 1.0, 2: 0.613, 3: 0.92}
@@ -155,7 +155,7 @@ def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
     Examples
     --------
     >>> import numpy as np
-    >>> from problems.ranking import propensities
+    >>> from problems.ranking.measures import propensities
     >>> Y = np.zeros((1000, 3))
     >>> Y[:500, 0] = Y[:10, 1] = 1.0
     >>> propensities(Y).round(2).tolist()
@@ -199,7 +199,7 @@ def propensity_scored_precision_at(
     Examples
     --------
     >>> import numpy as np
-    >>> from problems.ranking import propensity_scored_precision_at
+    >>> from problems.ranking.measures import propensity_scored_precision_at
     >>> scores, Y = np.array([[3.0, 2.0, 1.0]]), [[1, 0, 1]]
     >>> found = propensity_scored_precision_at(scores, Y, np.array([0.8, 0.8, 0.2]), (1, 2))
     >>> {k: round(value, 3) for k, value in found.items()}

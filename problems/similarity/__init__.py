@@ -5,8 +5,8 @@ Paper                                           Code
 ==============================================  ====================================================
 LORETA-1 and -PSD (Algorithms 4 and 5)          `LoretaSimilarity`, `problems.loreta`, `rmopt.retractions`
 triplets of classes                             `ClassTriplets`, `rmopt.costs.TripletSum`
-OASIS, LEGO                                     `Oasis`, `Lego`
-descent on factors, passive-aggressive          `FactoredGradientDescent`, `PSDGradientDescent`, `PassiveAggressive`
+OASIS, LEGO                                     ``problems.online``
+descent on factors, passive-aggressive          ``problems.similarity.baselines``
 section 7.1                                     ``rmopt run similarity``
 ==============================================  ====================================================
 
@@ -14,12 +14,7 @@ Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-r
 https://jmlr.org/papers/v13/shalit12a.html.
 """
 
-from problems.online import Lego, Oasis
-from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
-from problems.similarity.estimators import BilinearSimilarity, ContrastiveSimilarity, LoretaSimilarity
+from problems.similarity.estimators import ContrastiveSimilarity, LoretaSimilarity
 from problems.triplets import ClassTriplets
 
-__all__ = [
-    "BilinearSimilarity", "ClassTriplets", "ContrastiveSimilarity", "FactoredGradientDescent", "Lego",
-    "LoretaSimilarity", "Oasis", "PSDGradientDescent", "PassiveAggressive",
-]  # fmt: skip
+__all__ = ["ClassTriplets", "ContrastiveSimilarity", "LoretaSimilarity"]

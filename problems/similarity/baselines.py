@@ -54,7 +54,8 @@ class FactoredGradientDescent(TripletSolver):
     >>> from rmopt import Problem
     >>> from rmopt.costs import TripletSum
     >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> from problems.similarity import ClassTriplets, FactoredGradientDescent
+    >>> from problems.similarity import ClassTriplets
+    >>> from problems.similarity.baselines import FactoredGradientDescent
     >>> X, y = np.repeat(np.eye(4), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
     >>> manifold = FixedRankEmbedded(4, 4, 2)
     >>> solver = FactoredGradientDescent(0.1, max_iter=500, sampler=ClassTriplets(y))
@@ -79,7 +80,8 @@ class PassiveAggressive(TripletSolver):
     >>> from rmopt import Problem
     >>> from rmopt.costs import TripletSum
     >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> from problems.similarity import ClassTriplets, PassiveAggressive
+    >>> from problems.similarity import ClassTriplets
+    >>> from problems.similarity.baselines import PassiveAggressive
     >>> X, y = np.repeat(np.eye(4), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
     >>> manifold = FixedRankEmbedded(4, 4, 2)
     >>> solver = PassiveAggressive(0.1, max_iter=500, sampler=ClassTriplets(y))
@@ -104,7 +106,8 @@ class PSDGradientDescent(TripletSolver):
     >>> from rmopt import Problem
     >>> from rmopt.costs import TripletSum
     >>> from rmopt.manifolds import PSDFixedRank
-    >>> from problems.similarity import ClassTriplets, PSDGradientDescent
+    >>> from problems.similarity import ClassTriplets
+    >>> from problems.similarity.baselines import PSDGradientDescent
     >>> X, y = np.repeat(np.eye(4), 5, axis=0), np.repeat([0, 0, 1, 1], 5)
     >>> manifold = PSDFixedRank(4, 2)
     >>> solver = PSDGradientDescent(0.1, max_iter=500, sampler=ClassTriplets(y))

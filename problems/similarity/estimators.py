@@ -98,7 +98,7 @@ class BilinearSimilarity(SavedMatrix):
     Examples
     --------
     >>> import numpy as np
-    >>> from problems.similarity import BilinearSimilarity
+    >>> from problems.similarity.estimators import BilinearSimilarity
     >>> similarity = BilinearSimilarity(np.diag([1.0, 2.0, 0.0]))
     >>> similarity.similarity([[1.0, 1.0, 1.0]], np.eye(3)).tolist()
     [[1.0, 2.0, 0.0]]

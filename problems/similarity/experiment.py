@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -13,7 +12,6 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import Normalizer, normalize
 from sklearn.svm import LinearSVC
 from typer import Option
@@ -28,9 +26,10 @@ from problems.comparison import (
     above,
     against,
     averaged,
+    by_label,
     crossed,
     mean_and_sem,
-    searched,
+    split,
     trained,
 )  # fmt: skip
 from problems.data import ClassBundle
@@ -83,8 +82,8 @@ class SimilarityLearner(Learner):
         The step size, or bound C of passive–aggressive steps.
     metric : bool
         Whether documents are ranked by minus the distance (q − d)ᵀ W (q − d) instead of qᵀ W d.
-    choices : dict or None
-        What the solver is also told: retraction and engine, where it has a choice.
+    retraction, engine
+        What the solver is also told, where it has a choice; None: it has none.
     rank, max_iter, init, random_state
         See `LoretaSimilarity`; a method of full rank starts at the identity.
     """
@@ -93,7 +92,8 @@ class SimilarityLearner(Learner):
     solver: Callable[..., ScheduledSolver]
     step_size: float
     metric: bool = False
-    choices: dict[str, Any] | None = None
+    retraction: Any = None
+    engine: str = "auto"
     rank: int = 10
     max_iter: int = 100_000
     init: str = "identity"
@@ -106,8 +106,8 @@ class SimilarityLearner(Learner):
 
     def parts(self, X: Any, y: Array) -> tuple[ScheduledSolver, Problem, Any]:
         manifold: Any = self.manifold(X.shape[1], self.rank)
-        sampler = ClassTriplets(y)
-        solver = self.solver(self.step_size, max_iter=self.max_iter, sampler=sampler, **self.choices or {})
+        how = {} if self.retraction is None else {"retraction": self.retraction, "engine": self.engine}
+        solver = self.solver(self.step_size, max_iter=self.max_iter, sampler=ClassTriplets(y), **how)
         problem = Problem(manifold, TripletSum(X, X))
         if self.full_rank:
             return solver, problem, np.eye(*manifold.shape)
@@ -120,6 +120,11 @@ class SimilarityLearner(Learner):
             return matrix_scores(point, X, distance=self.metric)
         A, B = point.balanced_factors()
         return bilinear_scores(np.asarray(X @ A), np.asarray(X @ B))
+
+    def save(self, path: Any) -> None:
+        """Write what was found into a file that `BilinearSimilarity.load` reads."""
+        form = "metric" if self.metric else "similarity"
+        save_point(path, form, self.point_, {"updates": self.result_.updates})
 
 
 class ClassScores(BaseEstimator):
@@ -156,7 +161,8 @@ def _steps(label: str, *learner: Any, grid: Sequence[float], **more: Any) -> Met
 
 SMALL, LARGE = (0.01, 0.03, 0.1, 0.3, 1.0), (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 C_GRID = crossed(classifier__C=(0.1, 1.0, 10.0))
-CHOICES = {"retraction": "second-order", "engine": "auto"}
+TEMPERATURES = crossed(temperature=(0.2, 0.3, 0.5))
+SECOND = "second-order"
 
 METHODS: dict[str, Method] = {
     # Documents as they are: what every method must beat.
@@ -169,11 +175,9 @@ METHODS: dict[str, Method] = {
     "oasis": _steps("OASIS", _full, Oasis, 0.1, grid=(0.01, 0.1, 1.0, 10.0)),
     "lego": _steps("LEGO", _full, Lego, 1.0, metric=True, grid=(0.01, 0.1, 1.0, 10.0, 100.0)),
     "polar": _steps("polar PSD", PolarPSD, SGD, 0.1, grid=SMALL),
-    "loreta": _steps("LORETA-1", _general, loreta_solver, 10.0, choices=CHOICES, grid=LARGE),
+    "loreta": _steps("LORETA-1", _general, loreta_solver, 10.0, retraction=SECOND, grid=LARGE),
     "loreta-psd": _steps("LORETA-1-PSD", PSDFixedRank, SGD, 10.0, grid=LARGE),
-    "contrastive": Method(
-        "softmax over cosines", ContrastiveSimilarity(), crossed(temperature=(0.2, 0.3, 0.5))
-    ),
+    "contrastive": Method("softmax over cosines", ContrastiveSimilarity(), TEMPERATURES),
 }
 
 # What a method of similarity must have one of, beside `fit`; the first that it has is used.
@@ -192,9 +196,8 @@ def scores_of(model: Any, X: Any) -> ScoreBlock:
         scores: ScoreBlock = model.scores(X)
         return scores
     if has == "similarity":
-        return lambda rows: numbers(
-            "similarity(queries, documents)", model.similarity(X[rows], X), (len(rows), n)
-        )
+        what = "similarity(queries, documents)"
+        return lambda rows: numbers(what, model.similarity(X[rows], X), (len(rows), n))
     if has == "get_mahalanobis_matrix":
         W = numbers("get_mahalanobis_matrix()", model.get_mahalanobis_matrix(), (n_features, n_features))
         return matrix_scores(W, X, distance=True)
@@ -206,27 +209,70 @@ def scores_of(model: Any, X: Any) -> ScoreBlock:
     return bilinear_scores(queries, documents)
 
 
-def drawn_queries(n: int, seed: int = 0) -> Array:
-    """Return some rows as queries; the first would be of one class where rows are sorted by it."""
-    return np.sort(np.random.default_rng(seed).permutation(n)[:CURVE_QUERIES])
-
-
 def mean_precision(model: Any, X: Any, y: Array, seed: int = 0) -> float:
     """Return the mean average precision of some rows as queries."""
-    return evaluate_retrieval(scores_of(model, X), y, queries=drawn_queries(len(y), seed), ks=()).map
+    # Drawn, for the first ones would be of one class where rows are sorted by it.
+    queries = np.sort(np.random.default_rng(seed).permutation(len(y))[:CURVE_QUERIES])
+    return evaluate_retrieval(scores_of(model, X), y, queries=queries, ks=()).map
 
 
-@dataclass(eq=False)
-class SavedPoint:
-    """What a learner has found, in the form that `BilinearSimilarity.load` reads."""
+# Methods that LORETA is not held against at the same rank.
+APART = ("loreta", "loreta-psd", "oasis", "lego", "contrastive")
 
-    form: str
-    point: Any
-    updates: int | None
 
-    def save(self, path: Any) -> None:
-        """Write it into a file."""
-        save_point(path, self.form, self.point, {"updates": self.updates})
+def similarity_claims(rows: Sequence[Row]) -> list[Claim]:
+    """Return what section 7.1.5 of the paper says about figure 3, of each variant of LORETA."""
+    groups, claims = by_label(rows), []
+    first = {some[0]["method"]: some for some in reversed(groups.values())}
+    for label, ours in groups.items():
+        if ours[0]["method"] == "loreta":
+            others = {other: some for other, some in groups.items() if some[0]["method"] not in APART}
+            for other, some in others.items():
+                claims.append(above(f"{label} is above {other}", against(ours, some), other))
+            claims += _of_loreta(label, ours, first)
+    if "loreta" in first and "contrastive" in first:
+        ranked = [row for row in rows if row["method"] not in ("contrastive", "oasis", "lego")]
+        best = max(ranked, key=lambda row: row.mean("map")).label
+        claim = f"(not in the paper) {first['contrastive'][0].label} is above the best of the others, {best}"
+        claims.append(above(claim, against(first["contrastive"], groups[best]), best))
+    if "loreta" in first and (naive := first.get("naive-gd")):
+        lost = sum(not row.whole for row in naive)
+        text = f"it diverged at {lost} of {len(naive)} rank{'s' * (len(naive) > 1)}"
+        claims.append(Claim(f"{naive[0].label} is too unstable to present", lost > 0, text))
+    return claims
+
+
+def _of_loreta(label: str, ours: Sequence[Row], first: dict[str, list[Row]]) -> list[Claim]:
+    """Return the claims of LORETA against its semidefinite form, its other ranks, and methods of full rank."""
+    claims, ranks = [], {row["rank"]: row for row in ours}
+    if psd := first.get("loreta-psd"):
+        name = psd[0].label
+        claims.append(above(f"{name} is slightly above {label}", against(psd, ours), name))
+        claim = f"{name} learns faster than {label} in the first {EARLY:,} triplets"
+        claims.append(above(claim, against(psd, ours, _early), name))
+    if len(ranks) > 2:
+        lowest, *inner, highest = ranks
+        middle = 30 if 30 in inner else list(ranks)[len(ranks) // 2]
+        gaps = {
+            f"over rank {other}": Difference.of(ranks[middle].cells, ranks[other].cells, "map")
+            for other in (lowest, highest)
+        }
+        claim = f"{label}: a middle rank, here {middle}, beats the highest with few features and the lowest with all"
+        claims.append(above(claim, gaps, "three ranks"))
+    best = max(ours, key=lambda row: row.mean("map"))
+    full = {}
+    for row in (*first.get("oasis", ()), *first.get("lego", ())):
+        name = row.label + f", {row['features']} features" * bool(row["features"])
+        full[name] = Difference.of(best.cells, row.cells, "map")
+    return claims + (
+        [above(f"{label} at its best rank is above OASIS and LEGO", full, "them")] if full else []
+    )
+
+
+def _early(cell: Cell) -> float | None:
+    """Return the mean of the first part of a curve."""
+    values = [value for step, _, value in cell["curve"] if step <= EARLY]
+    return float(np.mean(values)) if values else None
 
 
 @dataclass(kw_only=True)
@@ -241,45 +287,30 @@ class Similarity(Experiment):
     data: Annotated[options.Data, ClassBundle] = "scipy-docs"
     methods: Annotated[str, options.methods_option(METHODS)] = "cosine,svm,naive-gd,pa,loreta,contrastive"
     features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 0
-    sublinear: Annotated[bool, Option("--sublinear", help="Take 1 + log(count) for the counts of words.")] = (
-        False
-    )
+    sublinear: Annotated[bool, Option(help="Take 1 + log(count) for the counts of words.")] = False
     rank: Annotated[str | None, options.rank_option(USUAL_RANK)] = None
-    budget: Annotated[
-        int, Option(help="Features times rank, the same for all ranks, in the place of --features; 0: none.")
-    ] = 0
+    budget: Annotated[int, Option(help="Features times rank, in the place of --features; 0: none.")] = 0
     triplets: Annotated[int, Option(help="Training triplets for each model.")] = 50_000
-    steps: Annotated[
-        str,
-        Option(
-            help="Step sizes without cross-validation, e.g. loreta=10,pa=0.1,Mine=3 with a method of your own."
-        ),
-    ] = ""
-    retraction: Annotated[
-        str, Option(help="Of LORETA-1: second-order, metric-projection, orthographic, or FILE.py:CLASS.")
-    ] = "second-order"
+    steps: Annotated[str, Option(help="Step sizes that are not chosen, e.g. loreta=10,pa=0.1,Mine=3.")] = ""
+    retraction: Annotated[str, Option(help="Of LORETA-1: a name, or FILE.py:CLASS.")] = SECOND
     engine: Annotated[str, Option(help="Of LORETA-1: auto, compiled or reference.")] = "auto"
     init: Annotated[str, Option(help="Start of the learners: identity or gaussian.")] = "identity"
     compare: Annotated[
         str,
         Option(
-            help="Variants of LORETA-1 side by side, e.g. retraction=second-order,FILE.py:CLASS; also of solver, "
-            "engine, init and step-size."
+            help=f"Variants of LORETA-1, e.g. retraction={SECOND},FILE.py:CLASS; of {', '.join(COMPARABLE)}."
         ),
     ] = ""
-    full_features: Annotated[
-        str,
-        Option(help="Features for the methods of full rank, with commas between, where there is a --budget."),
-    ] = ""
-    full_triplets: Annotated[int, Option(help="Triplets for those; 0: as many as for the others.")] = 0
+    full_features: Annotated[str, Option(help="Features for methods of full rank, with a --budget.")] = ""
+    full_triplets: Annotated[int, Option(help="Triplets for those; 0: as for the others.")] = 0
 
     name: ClassVar = "similarity"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
     by: ClassVar = ("method", "variant", "rank", "features")
-    headings: ClassVar = {
-        "map_sem": "± s.e.m.", "precision_at_1": "P@1", "precision_at_10": "P@10", "train_seconds": "train s"
-    }  # fmt: skip
+    common: ClassVar = ("sublinear",)
+    claims: ClassVar = staticmethod(similarity_claims)
+    headings: ClassVar = {"map_sem": "± s.e.m."}
     toy: ClassVar = (
         "Where a claim fails here: scipy's documentation has a thousand texts whose classes a few words tell apart, "
         "which a linear classifier finds at once; the paper's figures are of larger corpora, as --data news20 is."
@@ -288,68 +319,58 @@ class Similarity(Experiment):
     def check(self) -> None:
         options.check_options(vars(self), features=0, budget=0, triplets=1, full_triplets=0)
         self.ranks = options.whole_numbers(USUAL_RANK if self.rank is None else self.rank, "--rank")
-        self.widths = (
-            options.whole_numbers(self.full_features, "--full-features", 2) if self.full_features else []
-        )
-        self.brought: dict[str, Any] = {}
+        wide = self.full_features
+        self.widths = options.whole_numbers(wide, "--full-features", 2) if wide else []
+        self.parts: dict[str, Any] = {"loreta": loreta_solver}
         self.variants = self._variants()
-        self.sizes = self._step_sizes()
-        for option, usual, takes in (
-            ("retraction", "second-order", _has_choices), ("engine", "auto", _has_choices),
-            ("init", "identity", _starts), ("compare", "", _has_choices),
-        ):  # fmt: skip
-            value = getattr(self, option)
-            if value != usual and not any(map(takes, self.chosen.values())):
-                able = ", ".join(name for name, one in METHODS.items() if takes(one))
-                raise InvalidInputError(f"--{option} {value} needs {able} among --methods.")
+        self.sizes, self.ways = self._step_sizes(), {"map": mean_precision}
         if self.budget and self.features:
             raise InvalidInputError("--budget says how many features there are; leave out --features.")
-        if (self.widths or self.full_triplets) and not any(map(_is_full, self.chosen.values())):
-            able = ", ".join(name for name, one in METHODS.items() if _is_full(one))
-            raise InvalidInputError(
-                f"--full-features and --full-triplets need a method of full rank among --methods: {able}."
-            )
+        fields, varied = ("retraction", "engine", "compare"), (SECOND, "auto", "")
+        for option, given, takes in (
+            ("full-features and --full-triplets", wide or self.full_triplets, lambda one: one.full_rank),
+            ("init", self.init != "identity", lambda one: _learner(one)),
+            *(
+                (name, getattr(self, name) != usual, _varies)
+                for name, usual in zip(fields, varied, strict=True)
+            ),
+        ):
+            if given and not any(map(takes, self.chosen.values())):
+                able = ", ".join(name for name, one in METHODS.items() if takes(one))
+                raise InvalidInputError(f"--{option} needs one of {able} among --methods.")
 
     def _variants(self) -> list[Settings]:
-        """Return what each variant of LORETA is: of ``KEY=VALUE,VALUE``, or the only one."""
-        plain: Settings = {
-            "variant": "",
-            "retraction": self.retraction,
-            "engine": self.engine,
-            "init": self.init,
-        }
-        key, equals, values = self.compare.partition("=")
-        if self.compare and (key not in COMPARABLE or not equals or not all(values.split(","))):
+        """Return what each variant of LORETA is trained with: of ``KEY=VALUE,VALUE``, or the only one."""
+        plain: Settings = {"retraction": self.retraction, "engine": self.engine, "init": self.init}
+        key, _, values = self.compare.partition("=")
+        if self.compare and (key not in COMPARABLE or not all(values.split(","))):
+            keys = ", ".join(COMPARABLE)
             raise InvalidInputError(
-                f"--compare {self.compare!r} must be KEY=VALUE,VALUE with KEY one of {', '.join(COMPARABLE)}."
+                f"--compare {self.compare!r} must be KEY=VALUE,VALUE with KEY one of {keys}."
             )
-        variants = [
-            plain | {key: one, "variant": one.rpartition(":")[2]} for one in dict.fromkeys(values.split(","))
-        ]
-        for one in (variants := variants if self.compare else [plain]):
-            for part in ("retraction", "solver"):
-                if ":" in (text := str(one.get(part, ""))):
-                    wanted = (
-                        "a retraction, or a class that needs no arguments"
-                        if part == "retraction"
-                        else "a solver's class"
+        variants = []
+        for value in dict.fromkeys(values.split(",")) if self.compare else [""]:
+            how, one = plain | ({key: value} if value else {}), {"variant": value.rpartition(":")[2]}
+            if (size := how.pop("step-size", None)) is not None:
+                one["parameters"] = {"step_size": options.positive_numbers(size, "--compare step-size")[0]}
+            for part, text in how.items():
+                if ":" in text or (part == "solver" and text not in self.parts):
+                    wanted = "the class of a solver" if part == "solver" else f"a {part}, or its class"
+                    self.parts[text], one["file"] = brought(
+                        f"{part} {text!r}", text, wanted, part != "solver"
                     )
-                    self.brought[text], one["file"] = brought(
-                        f"{part} {text!r}", text, wanted, part == "retraction"
-                    )
-            if key == "step-size":
-                one["parameters"] = {
-                    "step_size": options.positive_numbers(one.pop(key), "--compare step-size")[0]
-                }
+            if how.get("solver", "loreta") != "loreta":
+                how = {"solver": how["solver"], "init": self.init, "retraction": None}
+            variants.append(one | {"how": how})
         return variants
 
     def _step_sizes(self) -> dict[str, float]:
         """Return the step sizes of ``NAME=VALUE,…`` by method; a user's is also known by its label."""
+        taken = "parameters" in self.variants[0]
         free = {
             name: name
             for name, one in self.chosen.items()
-            if "step_size" in one.estimator.get_params()
-            and not (_has_choices(one) and "parameters" in self.variants[0])
+            if "step_size" in one.estimator.get_params() and not (taken and _varies(one))
         }
         free |= {self.chosen[name].label: name for name in free if name not in METHODS}
         sizes = {}
@@ -360,8 +381,8 @@ class Similarity(Experiment):
             except (KeyError, ValueError):
                 raise InvalidInputError(
                     f"--steps {self.steps!r}: {part!r} must be NAME=VALUE with one of "
-                    f"{', '.join(free) or 'no method'} (chosen, and with a step size "
-                    "that --compare leaves alone) and a positive number."
+                    f"{', '.join(free) or 'no method'} (chosen, and with a step size that --compare leaves alone) "
+                    "and a positive number."
                 ) from None
         return sizes
 
@@ -369,7 +390,7 @@ class Similarity(Experiment):
         n_features = self.bundle.X.shape[1]
         if self.sublinear and not holds_counts(self.bundle.X):
             raise InvalidInputError(
-                f"--sublinear weighs counts of words, and {self.bundle.name} has none; leave it out."
+                f"--sublinear weighs counts, and {self.bundle.name} has none; leave it out."
             )
         integer("--features", self.features, 0, n_features)
         integer("--full-features", max(self.widths, default=0), 0, n_features)
@@ -378,100 +399,76 @@ class Similarity(Experiment):
                 self.run.say, self.rank, USUAL_RANK, self.features or n_features
             )
         # A few are kept: methods of one split and number of features share their data.
-        self.part = Kept(partial(unit_parts, self.bundle, self.published, self.sublinear), 8)
-        self.places = [self._place(rank) for rank in self.ranks]
+        self.kept = Kept(partial(unit_parts, self.bundle, self.published, self.sublinear), 8)
+        places = [self._place(rank) for rank in self.ranks]
         rows = []
         for name, kind in self.chosen.items():
-            full = _is_full(kind)
-            places = self.places if kind.ranked else [self.places[0] | {"rank": None}]
-            if full and self.widths:
-                places = [{"rank": None, "features": width} for width in self.widths]
-            fixed = {"parameters": {"step_size": self.sizes[name]}} if name in self.sizes else {}
-            for variant in self.variants if _has_choices(kind) else [self._plain(kind)]:
-                one = {"method": name, "code": kind.code, **fixed, **variant}
-                one["triplets"] = (full and self.full_triplets) or self.triplets
-                rows += [one | place for place in places]
+            own = places if kind.ranked else [places[0] | {"rank": None}]
+            if kind.full_rank and self.widths:
+                own = [{"rank": None, "features": width} for width in self.widths]
+            one = {"method": name, "code": kind.code, "triplets": self.triplets, "variant": "", "how": {}}
+            one |= {"parameters": {"step_size": self.sizes[name]}} if name in self.sizes else {}
+            one |= {"how": {"init": self.init}} if _learner(kind) else {}
+            one |= {"triplets": self.full_triplets} if kind.full_rank and self.full_triplets else {}
+            for variant in self.variants if _varies(kind) else [{}]:
+                # Parameters are chosen at the middle one.
+                rows += [one | variant | place | {"middle": own[len(own) // 2]} for place in own]
         # Every setting is tried out before the first method starts to train.
         for one in rows:
             model = self.model({"parameters": {}, "seed": self.run.seed, **one})
             if isinstance(model, SimilarityLearner):
-                part = self.part(one["features"], self.run.seed)
+                part = self.part(one | {"seed": self.run.seed})
                 solver, problem, _ = model.parts(part.X, part.y)
                 solver.engine(problem)
         yield from rows
 
-    def _plain(self, kind: Method) -> Settings:
-        return {"variant": ""} | ({"init": self.init} if _starts(kind) else {})
-
     def _place(self, rank: int) -> Settings:
         """Return a rank with its number of features, which a budget divides."""
-        width, whole, name = self.budget // rank, self.bundle.X.shape[1], self.bundle.name
         if not self.budget:
             return {"rank": rank, "features": self.features}
+        width, whole = self.budget // rank, self.bundle.X.shape[1]
         what = f"--budget {self.budget} gives rank {rank} {width} features"
         if width > whole:
-            raise InvalidInputError(f"{what}, and {name} has {whole}; lower the budget or raise the rank.")
+            raise InvalidInputError(
+                f"{what}, and {self.bundle.name} has {whole}; lower it or raise the rank."
+            )
         if width < rank:
             raise InvalidInputError(f"{what}, fewer than that; raise the budget or lower the rank.")
         return {"rank": rank, "features": width}
 
     def header(self) -> str:
-        part, bundle = self.part(self.places[0]["features"], self.run.seed), self.bundle
+        bundle, test = (
+            self.bundle,
+            self.bundle.test if self.published else self.bundle.resplit(self.run.seed).test,
+        )
         return (
-            f"{bundle.name} ({bundle.source}): {part.X.shape[0]:,} training, {part.X_test.shape[0]:,} test "
-            f"documents; {self.splits.replace('random', 'random 65/35')}; {bundle.X.shape[1]:,} features, "
-            f"{bundle.n_classes} classes"
+            f"{bundle.name} ({bundle.source}): "
+            f"{(~test).sum():,} training, {test.sum():,} test documents; {bundle.X.shape[1]:,} features, "
+            f"{bundle.n_classes} classes; {self.splits}"
         )
 
-    def about(self) -> Settings:
-        return {"sublinear": self.sublinear}
-
-    def label(self, one: Settings) -> str:
-        return self.chosen[one["method"]].label + f", {one['variant']}" * bool(one["variant"])
+    def part(self, one: Settings) -> SimpleNamespace:
+        return self.kept(one["features"], one["seed"])
 
     def model(self, one: Settings) -> Any:
-        """Return the estimator of some settings."""
         kind = self.chosen[one["method"]]
-        about = {"rank": one["rank"], "random_state": one["seed"]}
-        if _starts(kind):
-            about |= {"max_iter": one["triplets"], "init": one["init"]}
-        model = kind.made(one["parameters"], **about)
-        if _has_choices(kind):
-            retraction, solver = one["retraction"], one.get("solver", "loreta")
-            model.set_params(
-                choices={"retraction": self.brought.get(retraction, retraction), "engine": one["engine"]}
-            )
-            if solver in self.brought:
-                model.set_params(solver=self.brought[solver], choices=None)
-        return model
+        about = {"max_iter": one["triplets"]} if _learner(kind) else {}
+        about |= {name: self.parts.get(value, value) for name, value in one["how"].items()}
+        return kind.made(one["parameters"], rank=one["rank"], random_state=one["seed"], **about)
 
     def choosing(self, one: Settings) -> Settings:
-        # At the middle rank, or number of features.
-        places = (
-            [{"features": width} for width in self.widths]
-            if one["rank"] is None and self.widths
-            else self.places
-        )
-        middle = places[len(places) // 2]
-        return one | {name: value for name, value in middle.items() if one[name] is not None}
-
-    def choose(self, one: Settings) -> Cell:
-        kind, part = self.chosen[one["method"]], self.part(one["features"], one["seed"])
-        cv = StratifiedKFold(self.folds, shuffle=True, random_state=one["seed"])
-        # Cross-validation begins at the method's own parameters.
-        model, ways = self.model(one | {"parameters": {}}), {"map": mean_precision}
-        return {"parameters": searched(self.run, kind.label, model, kind.grid, part.X, part.y, cv, ways)[0]}
+        return one | one["middle"]
 
     def measured(self, one: Settings) -> Cell:
-        model, part, seed = self.model(one), self.part(one["features"], one["seed"]), one["seed"]
+        model, part, seed = self.model(one), self.part(one), one["seed"]
         # Others share them, and a user's method may compute in place.
         X, y, X_test, y_test = part.X.copy(), part.y.copy(), part.X_test.copy(), part.y_test
-        how: Settings = {}
-        if isinstance(model, SimilarityLearner):
+        learner, how = _learner(self.chosen[one["method"]]), {}
+        if learner:
 
             def watch(point: Any) -> float:
-                queries = drawn_queries(len(y_test), seed)
-                return evaluate_retrieval(model.scores(X_test, point), y_test, queries=queries, ks=()).map
+                at = SimpleNamespace(scores=lambda X: model.scores(X, point))
+                return mean_precision(at, X_test, y_test, seed)
 
             how["recorder"] = Recorder({"map": watch}, first=max(1, model.max_iter // 256))
         try:
@@ -479,45 +476,36 @@ class Similarity(Experiment):
             curve = [[row["step"], row["seconds"], row["map"]] for row in training.history if row["step"]]
             curve = curve or self._curve(one, training.seconds, model)
         except DivergedError:
-            return dict.fromkeys((*MEASURES, "seconds", "updates")) | {
-                "curve": [],
-                "features": part.X.shape[1],
-            }
+            return dict.fromkeys((*MEASURES, "seconds", "updates")) | {"curve": [], "features": X.shape[1]}
         found = evaluate_retrieval(scores_of(model, X_test), y_test, ks=(1, 10))
-        kept = model
-        if isinstance(model, SimilarityLearner):
-            kept = SavedPoint("metric" if model.metric else "similarity", model.point_, training.updates)
         return {
             **dict(zip(MEASURES, (found.map, *found.precision_at.values()), strict=True)),
-            "seconds": training.seconds, "updates": training.updates, "curve": curve,
-            "features": part.X.shape[1],
-            "model": kept if seed == self.run.seed and (how or one["method"] not in METHODS) else None,
+            "seconds": training.seconds, "updates": training.updates, "curve": curve, "features": X.shape[1],
+            "model": model if seed == self.run.seed and (learner or one["method"] not in METHODS) else None,
         }  # fmt: skip
 
     def _curve(self, one: Settings, seconds: float, model: Any) -> list[list[float]]:
         """Return the learning curve of a user's method with `max_iter`, trained anew with parts of it."""
-        steps = getattr(model, "max_iter", None)
+        steps, part = getattr(model, "max_iter", None), self.part(one)
         if one["method"] in METHODS or not isinstance(steps, int):
             return []
-        part, curve = self.part(one["features"], one["seed"]), []
-        for count in [max(1, steps // share) for share in PARTS]:
-            less = clone(model).set_params(max_iter=count)
-            took = trained(less, part.X.copy(), part.y.copy()).seconds
-            curve.append([count, took, mean_precision(less, part.X_test.copy(), part.y_test, one["seed"])])
-        return [*curve, [steps, seconds, mean_precision(model, part.X_test.copy(), part.y_test, one["seed"])]]
+        ends = [(clone(model).set_params(max_iter=max(1, steps // share)), None) for share in PARTS]
+        curve = []
+        for less, took in [*ends, (model, seconds)]:
+            took = trained(less, part.X.copy(), part.y.copy()).seconds if took is None else took
+            curve.append(
+                [less.max_iter, took, mean_precision(less, part.X_test.copy(), part.y_test, one["seed"])]
+            )
+        return curve
 
     def row(self, row: Row) -> Cell:
         several = {"rank": row["rank"], "features": row.cells[0]["features"]}
         shown = several if len(self.ranks) > 1 or self.budget else {}
         return shown | averaged(row.cells, map="map_sem", precision_at_1=None, precision_at_10=None)
 
-    def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        return similarity_claims(rows)
-
     def draw(self, rows: Sequence[Row]) -> None:
         # What diverged with a seed is not drawn.
-        rows = [row for row in rows if row.whole]
-        middle = self.ranks[len(self.ranks) // 2]
+        rows, middle = [row for row in rows if row.whole], self.ranks[len(self.ranks) // 2]
         curves = [row for row in rows if row["rank"] in (None, middle)]
         self.run.draw("learning-curves.png", draw_learning_curves, curves, self.bundle.name, size=(9.0, 4.0))
         if len(self.ranks) > 1:
@@ -532,93 +520,16 @@ def unit_parts(
     bundle: ClassBundle, published: bool, sublinear: bool, features: int, seed: int
 ) -> SimpleNamespace:
     """Return unit rows of a split, their columns in order of information gain."""
-    whole = informative_unit_rows(
-        bundle if published else bundle.resplit(seed), features, sublinear=sublinear
-    )
-    return SimpleNamespace(
-        X=whole.X[whole.train], y=whole.y[whole.train], X_test=whole.X[whole.test], y_test=whole.y[whole.test]
-    )
+    part = bundle if published else bundle.resplit(seed)
+    return split(informative_unit_rows(part, features, sublinear=sublinear))
 
 
-def _is_full(method: Method) -> bool:
-    return getattr(method.estimator, "full_rank", False)
-
-
-def _has_choices(method: Method) -> bool:
-    return getattr(method.estimator, "choices", None) is not None
-
-
-def _starts(method: Method) -> bool:
+def _learner(method: Method) -> bool:
     return isinstance(method.estimator, SimilarityLearner)
 
 
-# Methods that LORETA is not held against at the same rank.
-APART = ("loreta", "loreta-psd", "oasis", "lego", "contrastive")
-
-
-def similarity_claims(rows: Sequence[Row]) -> list[Claim]:
-    """Return what section 7.1.5 of the paper says about figure 3, for each variant of LORETA."""
-    groups = {label: list(some) for label, some in groupby(rows, lambda row: row.label)}
-    name_of = {label: some[0]["method"] for label, some in groups.items()}
-    by_name = {name: some for label, some in reversed(groups.items()) for name in [name_of[label]]}
-    claims = []
-    for label, ours in groups.items():
-        if name_of[label] != "loreta":
-            continue
-        claims += [
-            above(f"{label} is above {other}", against(ours, theirs, "map"), other)
-            for other, theirs in groups.items()
-            if name_of[other] not in APART
-        ]
-        if psd := by_name.get("loreta-psd"):
-            name = psd[0].label
-            claims.append(above(f"{name} is slightly above {label}", against(psd, ours, "map"), name))
-            claim = f"{name} learns faster than {label} in the first {EARLY:,} triplets"
-            claims.append(above(claim, against(psd, ours, _early), name))
-        if len(ours) > 2:
-            claims.append(_middle_rank(label, ours))
-        best = max(ours, key=lambda row: row.mean("map"))
-        full = {
-            f"{row.label}, {row['features']} features" if row["features"] else row.label: Difference.of(
-                best.cells, row.cells, "map"
-            )
-            for row in rows
-            if row["method"] in ("oasis", "lego")
-        }
-        if full:
-            claims.append(above(f"{label} at its best rank is above OASIS and LEGO", full, "oasis or lego"))
-    if "loreta" in by_name and "contrastive" in by_name:
-        ours = by_name["contrastive"]
-        others = [label for label, name in name_of.items() if name not in ("contrastive", "oasis", "lego")]
-        best_of = max(others, key=lambda label: max(row.mean("map") for row in groups[label]))
-        claim = f"(not in the paper) {ours[0].label} is above the best of the others, {best_of}"
-        claims.append(above(claim, against(ours, groups[best_of], "map"), best_of))
-    if "loreta" in by_name and "naive-gd" in by_name:
-        naive = by_name["naive-gd"]
-        lost = sum(not row.whole for row in naive)
-        text = f"it diverged at {lost} of {len(naive)} rank{'s' * (len(naive) > 1)}"
-        claims.append(Claim(f"{naive[0].label} is too unstable to present", lost > 0, text))
-    return claims
-
-
-def _early(cell: Cell) -> float | None:
-    """Return the mean of the first part of a curve."""
-    values = [value for step, _, value in cell["curve"] if step <= EARLY]
-    return float(np.mean(values)) if values else None
-
-
-def _middle_rank(label: str, ours: Sequence[Row]) -> Claim:
-    by_rank = {row["rank"]: row for row in ours}
-    ranks = list(by_rank)
-    middle = 30 if 30 in ranks[1:-1] else ranks[len(ranks) // 2]
-    gaps = {
-        f"over rank {other}": Difference.of(by_rank[middle].cells, by_rank[other].cells, "map")
-        for other in (ranks[0], ranks[-1])
-    }
-    claim = (
-        f"{label}: a middle rank, here {middle}, beats the highest with few features and the lowest with all"
-    )
-    return above(claim, gaps, "three ranks")
+def _varies(method: Method) -> bool:
+    return _learner(method) and method.estimator.retraction is not None
 
 
 def draw_learning_curves(figure: Figure, rows: Sequence[Row], title: str) -> None:

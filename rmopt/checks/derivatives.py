@@ -1,5 +1,7 @@
 """Laws of costs, of their gradients and of their Hessians."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,6 @@ from rmopt.core.arguments import instance
 from rmopt.core.cost import (
     AgentSum,
     BlockCost,
-    Cost,
     FiniteSum,
     HasHessianAction,
     HasPreconditioner,
@@ -102,26 +103,12 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
     --------
     check_gradient : one check in place of a list.
     """
-    manifold, cost, rng, x = _start(problem, rng, point, dtype)
-    xi = manifold.random_tangent_vector(x, rng)
-    gradient, subject = problem.riemannian_gradient(x), _subject(problem)
-
-    def taylor(xi: Any) -> list[Check]:
-        slope = manifold.inner_product(x, gradient, xi)
-        start, along, power = _line(manifold, x, xi)
-        value = problem.value(start)
-
-        def error(t: float) -> float:
-            return cost.value(manifold.retraction(start, t * along)) - value - t * slope
-
-        return [slope_check(
-            "gradient", subject, error, 2.0, abs(value) + abs(slope), "the Taylor error of first order",
-            "a factor, a sign or a part that is missing in `gradient`; or a kink near this point",
-            coarseness_of(x), power, _claim(problem, x, slope, lambda t: t * slope),
-        )]  # fmt: skip
-
+    manifold, rng, x = _start(problem, rng, point, dtype)
+    xi, subject = manifold.random_tangent_vector(x, rng), _subject(problem)
     # Of a part with a proximal step the value holds what the gradient does not.
-    found = along_several(taylor, manifold, x, xi, rng) if _is_smooth(problem, x) else []
+    found = (
+        along_several(partial(_taylor, problem, x), manifold, x, xi, rng) if _is_smooth(problem, x) else []
+    )
     found += hold(COST, subject, _Cost(problem, x, rng), coarseness_of(x))
     return found + [check for one in _constraints(problem) for check in check_cost(one, rng, x)]
 
@@ -148,40 +135,51 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     MissingCapabilityError
         When the manifold or the cost has no second derivatives.
     """
-    manifold, cost, rng, x = _start(problem, rng, point, dtype)
+    manifold, rng, x = _start(problem, rng, point, dtype)
     xi, eta = (manifold.random_tangent_vector(x, rng) for _ in range(2))
-    gradient, along = problem.riemannian_gradient(x), problem.riemannian_hessian(x, xi)
-    straight, subject = manifold.default_retraction.order >= 2, _subject(problem)
-
-    def taylor(v: Any) -> list[Check]:
-        slope = manifold.inner_product(x, gradient, v)
-        curvature = manifold.inner_product(x, along if v is xi else problem.riemannian_hessian(x, v), v)
-        start, direction, power = _line(manifold, x, v)
-        value, downhill = problem.value(start), in_precision(gradient, float)
-
-        def error(t: float) -> float:
-            moved = cost.value(manifold.retraction(start, t * direction))
-            bend = 0.0 if straight else _bend(manifold, start, direction, downhill, t)
-            return moved - value - t * slope - 0.5 * t * t * (curvature + bend)
-
-        size = abs(value) + abs(slope) + (0.0 if straight else manifold.norm(x, gradient))
-        return [slope_check(
-            "Hessian", subject, error, 3.0, size, "the Taylor error of second order",
-            "the curvature of the manifold is missing, or `hessian` is not the derivative of `gradient`; or the "
-            "retraction is not of the order that it claims (check_retraction tells)", coarseness_of(x), power,
-            _claim(problem, x, curvature, lambda t: 0.5 * t * t * curvature),
-        )]  # fmt: skip
-
-    found = along_several(taylor, manifold, x, xi, rng)
-    found += hold(HESSIAN, subject, (problem, x, xi, eta, along), coarseness_of(x))
+    along, subject = partial(problem.riemannian_hessian, x), _subject(problem)
+    found = along_several(partial(_taylor, problem, x, along=along), manifold, x, xi, rng)
+    found += hold(HESSIAN, subject, (problem, x, xi, eta, along(xi)), coarseness_of(x))
     bent = [one for one in _constraints(problem) if one.lacks_hessian() is None]
     return found + [check for one in bent for check in check_hessian(one, rng, x)]
 
 
-def _start(problem: Problem, rng: Any, point: Any, dtype: Any) -> tuple[Manifold, Cost, Any, Any]:
+def _taylor(problem: Problem, x: Any, v: Any, along: Callable[[Any], Any] | None = None) -> list[Check]:
+    """Return the check of the Taylor error along a tangent vector: of second order where the Hessian is given."""
+    manifold, cost, gradient = problem.manifold, problem.cost, problem.riemannian_gradient(x)
+    slope = manifold.inner_product(x, gradient, v)
+    curvature = 0.0 if along is None else manifold.inner_product(x, along(v), v)
+    straight = along is None or manifold.default_retraction.order >= 2
+    start, direction, power = _line(manifold, x, v)
+    value, downhill = problem.value(start), in_precision(gradient, float)
+
+    def error(t: float) -> float:
+        moved = cost.value(manifold.retraction(start, t * direction))
+        bend = 0.0 if straight else _bend(manifold, start, direction, downhill, t)
+        return moved - value - t * slope - 0.5 * t * t * (curvature + bend)
+
+    size = abs(value) + abs(slope) + (0.0 if straight else manifold.norm(x, gradient))
+    if along is None:
+        claim = _claim(problem, x, slope, lambda t: t * slope)
+        name, detail = "gradient", "the Taylor error of first order"
+        cause = "a factor, a sign or a part that is missing in `gradient`; or a kink near this point"
+    else:
+        claim = _claim(problem, x, curvature, lambda t: 0.5 * t * t * curvature)
+        name, detail = "Hessian", "the Taylor error of second order"
+        cause = (
+            "the curvature of the manifold is missing, or `hessian` is not the derivative of `gradient`; or the "
+            "retraction is not of the order that it claims (check_retraction tells)"
+        )
+    expected, coarseness = 2.0 if along is None else 3.0, coarseness_of(x)
+    return [
+        slope_check(name, _subject(problem), error, expected, size, detail, cause, coarseness, power, claim)
+    ]
+
+
+def _start(problem: Problem, rng: Any, point: Any, dtype: Any) -> tuple[Manifold, Any, Any]:
     manifold = instance("problem", problem, Problem, "a Problem").manifold
     rng = np.random.default_rng(instance("rng", rng, SEEDS, "a seed or a Generator; a point is point=…"))
-    return manifold, problem.cost, rng, in_precision(start_at(manifold, point, rng), dtype)
+    return manifold, rng, in_precision(start_at(manifold, point, rng), dtype)
 
 
 def _claim(problem: Problem, x: Any, factor: float, share: Curve) -> Curve | None:

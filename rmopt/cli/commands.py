@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from rmopt.cli.check import check
-from rmopt.cli.data import data
-from rmopt.cli.failures import one_line_errors
-from rmopt.cli.registry import DATASETS, EXPERIMENTS, Json, describe, load, path
+from rmopt.cli.failures import UNUSABLE_INPUT, one_line_errors
+from rmopt.cli.registry import DATASETS, EXPERIMENTS, Json, Quiet, Seed, describe, load, path
 from rmopt.cli.run import Registered
+from rmopt.errors import InvalidInputError
 
 Served = Annotated[Path, typer.Argument(metavar="PATH", parser=path, hidden=True)]
 Host = Annotated[
@@ -20,6 +19,17 @@ Host = Annotated[
 ]
 Port = Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 takes a free one.")]
 Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
+
+File = Annotated[str, typer.Argument(metavar="FILE", hidden=True)]
+DataHome = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", parser=path, help="Folder that holds the data sets.")
+]
+KEYS = ("name", "subject", "passed", "measured", "expected", "detail")
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", hidden=True)]
+Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", parser=path, help="Write a picture of each slope into this folder."),
+]
 
 
 class Commands(TyperGroup):
@@ -72,8 +82,64 @@ def serve(folder: Served, host: Host = "127.0.0.1", port: Port = 8000) -> None:
     load("serve", "rmopt.serve")(folder, host, port, typer.echo)
 
 
-app.command()(data)
-app.command()(check)
+@app.command()
+@one_line_errors()
+def data(file: File = "", data_home: DataHome = None, json: Json = False) -> None:
+    """Say what a file of your own holds, or list data sets.
+
+    FILE: a file, a folder of texts or the name of a data set, which is shown with what is odd in it and with the
+    commands that take it; what its columns mean may follow: ratings.csv::user=uid,item=movie,rating=stars.
+    """
+    found = (
+        load("describe", "rmopt.data")(file, data_home) if file else load("listing", "rmopt.data")(data_home)
+    )
+    if json:
+        from rmopt.cli.result import as_json
+
+        typer.echo(as_json(found if file else {"datasets": found}))
+    else:
+        from rmopt.cli.result import print_description
+
+        print_description(found if file else {"columns": found})
+    if file and found["problem"]:
+        raise typer.Exit(UNUSABLE_INPUT)
+
+
+@app.command()
+@one_line_errors()
+def check(
+    names: Names = None, plot: Plot = None, seed: Seed = 0, quiet: Quiet = False, json: Json = False
+) -> None:
+    """Test every part for the properties that it must have.
+
+    NAME: manifolds, retractions, solvers whose name holds it; by default everything.
+    """
+    from rmopt.checks import run_catalogue
+
+    checks: list[Any] = []
+    for check in run_catalogue(names or [], seed):
+        if not (quiet or json):
+            if not checks or checks[-1].subject != check.subject:
+                typer.secho(check.subject, bold=True)
+            typer.echo(f"  {check.verdict}  {check.name}: {check.numbers or '–'}")
+        checks.append(check)
+        if plot is not None and check.steps is not None:
+            check.plot(plot / f"{len(checks):03} {check.name} {check.subject}.png".replace("/", " "))
+    failed = [check for check in checks if not check.passed]
+    if not checks:
+        raise InvalidInputError(f"no check matches {', '.join(names or [])}; 'rmopt check' runs them all.")
+    if json:
+        from rmopt.cli.result import as_json
+
+        typer.echo(
+            as_json({"seed": seed, "rows": [{key: getattr(check, key) for key in KEYS} for check in checks]})
+        )
+    else:
+        for check in failed:
+            reasons = "; ".join(filter(None, (check.numbers, check.detail)))
+            typer.secho(f"FAILED {check.name} of {check.subject}: {reasons}", fg="red")
+        typer.echo(f"{len(checks) - len(failed)} of {len(checks)} checks passed.")
+    raise typer.Exit(bool(failed))
 
 
 @app.command("list")

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EDQUOT, ENOSPC, EPIPE
-from pathlib import Path
 from typing import Any, NoReturn
 
 UNUSABLE_INPUT = 2
@@ -53,10 +52,10 @@ def signals_raise() -> Iterator[None]:
 
 
 @contextmanager
-def one_line_errors(folder: Path | None = None, left: Callable[[], str] = str) -> Iterator[None]:
+def one_line_errors(left: Callable[[], str] = str) -> Iterator[None]:
     """Turn an error of rmopt, a signal, or an error of the output, into one line and an exit status.
 
-    `left` tells what an interrupted command leaves behind, and `folder` is where it writes.
+    `left` tells what an interrupted command leaves behind.
     """
     try:
         yield
@@ -73,17 +72,17 @@ def one_line_errors(folder: Path | None = None, left: Callable[[], str] = str) -
 
         if isinstance(error, RmoptError):
             fail(str(error))
-        if isinstance(error, OSError):
-            _blame_the_output(error, folder)
+        if isinstance(error, OSError) and error.filename is None:
+            _try_standard_output()
+            if error.errno in (ENOSPC, EDQUOT):
+                fail(f"cannot write ({error.strerror}); free some space, or choose another folder by --out.")
         raise
 
 
-def _blame_the_output(error: OSError, folder: Path | None) -> None:
-    """Exit when standard output or the output folder does not take what is written."""
+def _try_standard_output() -> None:
+    """Exit when standard output takes nothing."""
     try:
-        # Without a name of a file it may be that of standard output.
-        if error.filename is None:
-            print(flush=True)
+        print(flush=True)
     except OSError as broken:
         # Python would complain again when it ends, of what is still in its buffer.
         with suppress(OSError, ValueError):
@@ -91,7 +90,3 @@ def _blame_the_output(error: OSError, folder: Path | None) -> None:
         if broken.errno == EPIPE:
             raise Explained(1) from None  # nobody reads on, which is no failure
         fail(f"cannot write to standard output ({broken.strerror}); send it elsewhere.")
-    if folder is not None and (
-        error.errno in (ENOSPC, EDQUOT) or folder in Path(str(error.filename)).parents
-    ):
-        fail(f"cannot write into {folder} ({error.strerror}); free some space or choose another folder.")

@@ -94,10 +94,13 @@ def _common_options(*, seed: Seed = 0, out: Out = None, quiet: Quiet = False, js
     """Carry the options of every experiment."""
 
 
+COMMON = inspect.signature(_common_options).parameters
+
+
 def as_command(experiment: Callable[..., Any], body: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the help and the options of an experiment, and the common ones, that calls `body`."""
     parameters = [*inspect.signature(experiment).parameters.values()][not inspect.isclass(experiment) :]
-    parameters += inspect.signature(_common_options).parameters.values()
+    parameters += COMMON.values()
     hints = get_type_hints(_common_options, include_extras=True) | get_type_hints(
         experiment, include_extras=True
     )

@@ -4,7 +4,7 @@ import json
 import math
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -20,10 +20,8 @@ import rmopt
 from rmopt.errors import InvalidInputError
 from rmopt.experiments import Outcome
 
-# Cells by heading.
-Columns = dict[str, list[str]]
-# A text that is shorter stays on its line.
-UNBROKEN = 20
+# A word that is longer, such as an address, may be broken.
+LONGEST = 40
 
 
 def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
@@ -58,6 +56,27 @@ def _plain(value: Any) -> Any:
     )
 
 
+def print_description(found: Mapping[str, Any]) -> None:
+    """Print what ``rmopt data`` finds: columns, what a file holds, what is odd, and which commands take it."""
+    console = Console(highlight=False, markup=False)
+    if "source" in found:
+        console.print(f"{found['source']}: {found['holds'] or 'cannot be used yet'}\n", soft_wrap=True)
+    print_rows(console, found["columns"], {})
+    summary = found.get("summary", {})
+    width = max(map(len, summary), default=0)
+    lines = [
+        f"{name:{width}}  {cells_of([f'{value:.6g}' if isinstance(value, float) else value], name)[0]}"
+        for name, value in summary.items()
+    ]
+    lines += [f"- {sentence}" for sentence in found.get("odd", ())]
+    if found.get("problem"):
+        lines.append(f"\nIt cannot be used: {found['problem']}")
+    elif "experiments" in found:
+        commands = [f"  {command}" for command in found["experiments"].values()]
+        lines += ["\nCommands that take it:", *commands] if commands else ["\nNo command takes it."]
+    console.print("\n".join(["", *lines]) if found["columns"] else "\n".join(lines), soft_wrap=True)
+
+
 def print_rows(console: Console, rows: Sequence[Mapping[str, Any]], headings: Mapping[str, str]) -> None:
     """Print rows as a table of the console's width, in which no word is broken; where it is too wide, as several.
 
@@ -65,59 +84,38 @@ def print_rows(console: Console, rows: Sequence[Mapping[str, Any]], headings: Ma
     always the same ones, to text, numbers or None.
     """
     keys = dict.fromkeys(key for row in sorted(rows, key=len, reverse=True) for key in row)
-    columns: Columns = {
-        headings.get(key, heading_of(key)): cells_of([row.get(key) for row in rows], key)
-        for key in keys
-        if any(row.get(key) is not None for row in rows)
-    }
-    for number, part in enumerate(_parts(columns, console.width)):
-        console.print(*[""] * min(number, 1), _table(part, console.width), sep="\n")
+    used = [key for key in keys if any(row.get(key) is not None for row in rows)]
+    texts = [cells_of([row.get(key) for row in rows], key) for key in used]
+    columns = [[headings.get(key, heading_of(key)), *cells] for key, cells in zip(used, texts, strict=True)]
+    words = [[word for text in column for word in text.split()] for column in columns]
+    widths = [min(LONGEST, max(map(cell_len, column))) for column in words]
+    apart = (n for n in range(1, len(columns)) if len({*zip(*columns[:n], strict=True)}) > len(rows))
+    leaders = next(apart, 1)
+    leaders = leaders if sum(widths[:leaders]) + 2 * leaders <= console.width / 2 else 1
+    rest = list(range(leaders, len(columns)))
+    while columns:
+        part = list(range(leaders))
+        while rest and (
+            len(part) == leaders or sum(widths[n] + 2 for n in [*part, rest[0]]) - 2 <= console.width
+        ):
+            part.append(rest.pop(0))
+        console.print(_table([columns[n] for n in part], [widths[n] for n in part], console.width))
+        if not rest:
+            break
+        console.print()
 
 
-def _parts(columns: Columns, width: int) -> Iterator[Columns]:
-    """Split columns into parts that fit the width, each led by those by which rows can be told apart."""
-    part: Columns = {}
-    leaders: list[str] = []
-    for heading, cells in columns.items():
-        wider = part | {heading: cells}
-        told_apart = len({*zip(*(columns[name] for name in leaders), strict=True)}) == len(cells)
-        if not part or (leaders == [*part] and not told_apart and _spare(wider, width // 2) >= 0):
-            leaders.append(heading)
-        elif len(part) > len(leaders) and _spare(wider, width) < 0:
-            yield part
-            part = {name: columns[name] for name in leaders}
-        part |= {heading: cells}
-    if part:
-        yield part
-
-
-def _spare(columns: Columns, width: int) -> int:
-    """Return what is left of a width when each column has the least one, with 2 between."""
-    return width + 2 - sum(_least(texts) + 2 for texts in map(_texts, columns.items()))
-
-
-def _texts(column: tuple[str, list[str]]) -> list[str]:
-    return [column[0], *column[1]]
-
-
-def _least(texts: list[str]) -> int:
-    """Return the width of a column at which neither words nor short texts are broken."""
-    words = [word for text in texts for word in (text.split() if cell_len(text) > UNBROKEN else [text])]
-    return max(map(cell_len, words))
-
-
-def _table(columns: Columns, width: int) -> Table:
+def _table(columns: Sequence[list[str]], widths: Sequence[int], width: int) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    spare = max(0, _spare(columns, width))
-    for texts in map(_texts, columns.items()):
-        least = _least(texts)
-        extra = min(spare, max(map(cell_len, texts)) - least)
+    spare = max(0, width + 2 - sum(widths) - 2 * len(widths))
+    for (heading, *cells), least in zip(columns, widths, strict=True):
+        extra = min(spare, max(map(cell_len, (heading, *cells))) - least)
         spare -= extra
-        words = re.search(r"[^\W\d_]{2}", "".join(texts[1:]))
+        words = re.search(r"[^\W\d_]{2}", "".join(cells))
         table.add_column(
-            Text(texts[0]), justify="left" if words else "right", width=least + extra, overflow="fold"
+            Text(heading), justify="left" if words else "right", width=least + extra, overflow="fold"
         )
-    for row in zip(*columns.values(), strict=True):
+    for row in list(zip(*columns, strict=True))[1:]:
         table.add_row(*map(Text, row))
     return table
 
@@ -138,6 +136,7 @@ def cells_of(values: Sequence[Any], key: str) -> list[str]:
     def text(value: Any) -> str:
         if isinstance(value, float):
             return f"{value:,.{digits}f}" if alike else f"{value:,.4g}"
-        return f"{value:,}" if isinstance(value, int) else "–" if value is None else str(value)
+        words = {None: "–", True: "yes", False: "no"}
+        return f"{value:,}" if type(value) is int else words.get(value) or str(value) or "–"
 
     return [text(value) for value in values]

@@ -12,7 +12,6 @@ from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from datetime import datetime
 from functools import partial
 from inspect import isclass
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from rmopt.cli.failures import fail, one_line_errors
-from rmopt.cli.registry import EXPERIMENTS, MODELS, as_command, describe, load, registered
+from rmopt.cli.registry import COMMON, EXPERIMENTS, MODELS, as_command, describe, load, registered
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import lock_folder, remove_abandoned, set_aside, write_json
 
@@ -31,28 +30,25 @@ if TYPE_CHECKING:
 RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
+ENTRIES: dict[Any, str] = {"run": EXPERIMENTS, "fit": MODELS}
+
 
 class Registered(TyperGroup):
     """The experiments of ``rmopt run``, or the models of ``rmopt fit``; one is imported when it is called."""
 
-    @property
-    def entries(self) -> str:
-        """The group of entry points."""
-        return EXPERIMENTS if self.name == "run" else MODELS
-
     def list_commands(self, ctx: Any) -> list[str]:
-        return [entry.name for entry in registered(self.entries)]
+        return [entry.name for entry in registered(ENTRIES[self.name])]
 
     @one_line_errors()
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        experiment = load(cmd_name, self.entries)
+        experiment = load(cmd_name, ENTRIES[self.name])
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(cmd_name)(as_command(experiment, partial(_execute, cmd_name, experiment)))
         return typer.main.get_command(single)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section(self.entries.partition(".")[2].capitalize()):
-            rows = [(entry["name"], entry["description"]) for entry in describe(self.entries)]
+        with formatter.section(ENTRIES[self.name].partition(".")[2].capitalize()):
+            rows = [(entry["name"], entry["description"]) for entry in describe(ENTRIES[self.name])]
             formatter.write_dl(rows or [("none", "Install a package that has some.")])
 
 
@@ -63,9 +59,8 @@ class OutputFolder:
     """
 
     def __init__(self, out: Path | None, name: str) -> None:
-        stem = f"rmopt-runs/{name}-{datetime.now():%Y%m%d-%H%M%S}"
-        names = map(Path, chain([stem], (f"{stem}-{number}" for number in count(2))))
-        self.path = out or next(path for path in names if not path.exists())
+        # To a millisecond, so that it is a new one.
+        self.path = out or Path("rmopt-runs", f"{name}-{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3])
         self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         self._lock: int | None = None
         try:
@@ -98,18 +93,10 @@ class OutputFolder:
 
 
 @one_line_errors()
-def _execute(
-    name: str,
-    experiment: Callable[..., Any],
-    *,
-    seed: int,
-    out: Path | None,
-    quiet: bool,
-    json: bool,
-    **options: Any,
-) -> None:
+def _execute(name: str, experiment: Callable[..., Any], **options: Any) -> None:
     from rmopt.experiments import Outcome, Run
 
+    seed, out, quiet, json = (options.pop(option) for option in COMMON)
     if options.get("resume") and out is None:
         fail("--resume goes on from a folder; name the one of the run to go on with, by --out FOLDER.")
     called: Any = experiment(**options) if isclass(experiment) else partial(experiment, **options)
@@ -119,10 +106,7 @@ def _execute(
             with tempfile.TemporaryDirectory() as own:
                 called(Run(name, seed, out or Path(own), quiet=True))
             return
-        with (
-            OutputFolder(out, name) as folder,
-            one_line_errors(folder.path, partial(_left, folder, "resume" in options)),
-        ):
+        with OutputFolder(out, name) as folder, one_line_errors(partial(_left, folder, "resume" in options)):
             run = Run(name, seed, folder.path, quiet, json, failures=[])
             # Whatever the experiment prints must not mix with what a script reads.
             with redirect_stdout(sys.stderr) if quiet or json else nullcontext():

@@ -1,7 +1,9 @@
 """What points and states are made of, whatever their class: arrays and numbers, in a fixed order and by name."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,9 @@ from rmopt.core.arguments import shown
 from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError
 from rmopt.precision import coarseness, real_type
+
+# What is a leaf without a look.
+PLAIN = {np.ndarray, float, int, bool, np.float64, np.int64}
 
 
 def arrays_of(point: Any) -> list[Array]:
@@ -22,8 +27,7 @@ def arrays_of(point: Any) -> list[Array]:
 
 def rebuilt(template: Any, arrays: list[Array]) -> Any:
     """Return a point of the class of `template` from what `arrays_of` gave."""
-    given = iter(arrays)
-    return _filled(template, "", lambda name, leaf: next(given))
+    return _filled(template, iter(arrays))
 
 
 def in_precision(point: Any, dtype: Any = None) -> Any:
@@ -55,19 +59,18 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     ... ]
     ['float32', 'float32']
     """
-    held = [leaf for _, leaf, _ in _leaves(point) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"]
+    leaves = [leaf for _, leaf, _ in _leaves(point)]
+    held = [leaf for leaf in leaves if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"]
     kind = (real_type(*held) if held else float) if dtype is None else dtype
-    wanted = next((one for one in map(np.dtype, ("f4", "f8")) if one == kind), None)
-    if wanted is None:
+    if kind not in (np.float32, np.float64, float):
         raise InvalidInputError(f"dtype = {shown(dtype)} must be np.float32 or np.float64.")
-    if all(leaf.dtype == wanted for leaf in held):
+    wanted = np.dtype(kind)
+    if all([leaf.dtype == wanted for leaf in held]):
         return point
-
-    def converted(name: str, leaf: Any) -> Any:
-        single = isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"
-        return leaf.astype(wanted) if single else np.asarray(leaf)
-
-    return _filled(point, "", converted)
+    reals = {id(leaf) for leaf in held}
+    return _filled(
+        point, iter([leaf.astype(wanted) if id(leaf) in reals else np.asarray(leaf) for leaf in leaves])
+    )
 
 
 def of_reals(point: Any) -> Any:
@@ -128,42 +131,53 @@ def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
                 f"{name or 'it'} holds {found.dtype} of shape {found.shape}, not {leaf.dtype} of shape {leaf.shape}"
             )
     # The order of memory is part of the bits: products are rounded otherwise in the other one.
-    return _filled(template, "", lambda name, leaf: np.array(arrays[name], order="K"))
+    return _filled(template, iter([np.array(arrays[name], order="K") for name in wanted]))
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...] | None:
+    """Return the names of the parts of dataclasses and named tuples; None for other classes."""
+    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else getattr(kind, "_fields", None)
 
 
 def _parts(thing: Any) -> dict[Any, Any] | None:
     """Return the parts of a point or state by name; None for an array or a number."""
-    if is_dataclass(thing):
-        return {one.name: getattr(thing, one.name) for one in fields(thing)}
+    names = _names(type(thing))
+    if names is not None:
+        return dict(zip(names, map(getattr, repeat(thing), names), strict=False))
     if isinstance(thing, Mapping):
         return dict(thing)
-    if isinstance(thing, tuple) and hasattr(thing, "_fields"):
-        return dict(zip(thing._fields, thing, strict=True))
     return dict(enumerate(thing)) if isinstance(thing, list | tuple | Parts) else None
 
 
-def _leaves(thing: Any, name: str = "", varies: bool = False) -> Iterator[tuple[str, Any, bool]]:
-    """Yield name, value and whether its last axis may vary, for all arrays and numbers."""
-    parts = _parts(thing)
-    if parts is None:
-        yield name, thing, varies
-    else:
-        varying = getattr(thing, "varying", ())
-        for key, part in parts.items():
-            yield from _leaves(part, f"{name}.{key}".lstrip("."), key in varying)
+def _leaves(thing: Any) -> list[tuple[str, Any, bool]]:
+    """Return name, value and whether its last axis may vary, for all arrays and numbers."""
+    found, waiting = [], [("", thing, False)]
+    while waiting:
+        name, one, varies = waiting.pop()
+        parts = None if type(one) in PLAIN else _parts(one)
+        if parts is None:
+            found.append((name, one, varies))
+            continue
+        varying, dot = getattr(one, "varying", ()), f"{name}." if name else ""
+        for key in reversed(parts):
+            waiting.append((f"{dot}{key}", parts[key], key in varying))
+    return found
 
 
-def _filled(template: Any, name: str, leaf_of: Callable[[str, Any], Array]) -> Any:
-    """Return a point or state of the class of `template`, with new arrays and numbers."""
-    parts, made = _parts(template), type(template)
+def _filled(template: Any, leaves: Iterator[Array]) -> Any:
+    """Return a point or state of the class of `template`, with new arrays and numbers in the order of `_leaves`."""
+    made = type(template)
+    parts = None if made in PLAIN else _parts(template)
     if parts is None:
-        leaf = leaf_of(name, template)
+        leaf = next(leaves)
         if isinstance(template, np.ndarray):
             return leaf
         return leaf[()] if isinstance(template, np.generic) else leaf.item()
-    new = {key: _filled(part, f"{name}.{key}".lstrip("."), leaf_of) for key, part in parts.items()}
+    for key, part in parts.items():
+        parts[key] = next(leaves) if type(part) is np.ndarray else _filled(part, leaves)
     if isinstance(template, Mapping):
-        return made(new)
+        return made(parts)
     if isinstance(template, list | tuple | Parts) and not hasattr(made, "_fields"):
-        return made(list(new.values()))
-    return made(*new.values())
+        return made(list(parts.values()))
+    return made(*parts.values())

@@ -362,10 +362,6 @@ def _named(module: str, name: str) -> Any:
     return attrgetter(name)(importlib.import_module(module))
 
 
-# Fingerprints look at what it returns.
-_named.by_name = True  # type: ignore[attr-defined]
-
-
 def _numbers(found: Any) -> list[Array]:
     """Return a value, or a value and slopes, as arrays."""
     value, slopes = found if isinstance(found, tuple) else (found, [])
@@ -437,35 +433,20 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
 
 
 def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
-    """Turn a function written with ``jax.numpy`` into a cost whose derivatives are automatic and compiled.
+    """Turn a function written with ``jax.numpy`` into a cost, as `autograd_cost` does; solvers run it compiled.
 
-    It switches JAX to double precision. Data made before that are of single precision; a warning tells.
+    It switches JAX to double precision. Data made before that are of single precision; a warning tells. Outside of
+    runs the function is not compiled; once a run, what is compiled is held against the function itself.
 
     Parameters
     ----------
     function : callable
         As in `autograd_cost`.
 
-    Returns
-    -------
-    AutomaticCost
-
     Raises
     ------
-    InvalidInputError
-        For what is no function of arrays.
     MissingCapabilityError
         Where JAX is not installed.
-
-    See Also
-    --------
-    autograd_cost : needs nothing but numpy; not compiled.
-    torch_cost : tensors of PyTorch.
-
-    References
-    ----------
-    Bradbury et al., JAX: composable transformations of Python+NumPy programs (2018),
-    https://github.com/jax-ml/jax.
 
     Examples
     --------
@@ -483,7 +464,7 @@ def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
 
 
 def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
-    """Turn a function of PyTorch's tensors into a cost whose derivatives are automatic.
+    """Turn a function of PyTorch's tensors into a cost, as `autograd_cost` does.
 
     Tensors are of the point's precision, double unless it is single. PyTorch does not multiply matrices of two
     precisions: convert data in the function, ``data.to(x.dtype)``.
@@ -493,26 +474,10 @@ def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
     function : callable
         As in `autograd_cost`.
 
-    Returns
-    -------
-    AutomaticCost
-
     Raises
     ------
-    InvalidInputError
-        For what is no function of arrays.
     MissingCapabilityError
         Where PyTorch is not installed.
-
-    See Also
-    --------
-    autograd_cost : functions of numpy's arrays.
-    jax_cost : compiled.
-
-    References
-    ----------
-    Paszke et al., PyTorch: an imperative style, high-performance deep learning library, NeurIPS (2019),
-    arXiv:1912.01703.
     """
     TORCH.module()
     return AutomaticCost(function, TORCH)

@@ -70,37 +70,13 @@ class Backend(ABC):
         """Throw away what was compiled anywhere in the process."""
 
     def called(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the function's value, or say that the library cannot follow what it does with the arguments."""
+        """Return the function's value; an error has a note on how the library wants functions to be written."""
         try:
             return function(*arguments)
-        except RmoptError:
+        except Exception as error:
+            if not isinstance(error, RmoptError):
+                error.add_note(f"{self.name} differentiates the function: {self.words}.")
             raise
-        except Exception as error:
-            # What goes wrong without the library too is the function's own.
-            if type(self._trouble_alone(function, arguments)) is type(error):
-                raise
-            # Some say in a second sentence how to cut the value off from the point.
-            why = " ".join(str(error).split()).split(". ")[0].rstrip(".")[:120]
-            raise InvalidInputError(
-                f"{self.name} cannot follow the function, which makes a number, an array of numpy or a decision of "
-                f"what depends on the point ({why}); {self.words}."
-            ) from error
-
-    def _trouble_alone(self, function: Callable[..., Any], arguments: Any) -> Exception | None:
-        """Return the error of a function of numbers that the library does not follow, or None."""
-
-        def cut(given: Any) -> Any:
-            return tuple(map(cut, given)) if isinstance(given, tuple) else self.unfollowed(given)
-
-        try:
-            function(*cut(tuple(arguments)))
-        except Exception as error:
-            return error
-        return None
-
-    def unfollowed(self, array: Any) -> Any:
-        """Return an array that the library follows as one that it does not."""
-        return array
 
     def plain(self, value: Any) -> Any:
         """Return a number of the library as one of numpy; anything else as it is."""
@@ -137,13 +113,6 @@ class Autograd(Backend):
 
     name = "autograd"
     words = "use autograd.numpy in the place of numpy, float() and math, and do not write into arrays"
-
-    def unfollowed(self, array: Any) -> Any:
-        from autograd.tracer import getval, isbox
-
-        while isbox(array):
-            array = getval(array)
-        return array
 
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
         # A tuple of arguments costs autograd a third more than one.
@@ -265,14 +234,6 @@ class Jax(Backend):
     def given(self, array: Array) -> Any:
         return self.module(".numpy").asarray(array)
 
-    def _trouble_alone(self, function: Callable[..., Any], arguments: Any) -> Exception | None:
-        with self.module().ensure_compile_time_eval():
-            return super()._trouble_alone(function, arguments)
-
-    def unfollowed(self, array: Any) -> Any:
-        # Numbers are not known yet.
-        return self.module(".numpy").ones_like(array)
-
     def uncompiled(self) -> Backend:
         return Jax(compiles=False)
 
@@ -325,26 +286,13 @@ class Torch(Backend):
 
     name = "torch"
     words = (
-        "use functions of torch in the place of numpy; what detach() returns would be missing in the gradient"
+        "use functions of torch in the place of numpy, with data of the point's precision, data.to(x.dtype); what "
+        "detach() returns would be missing in the gradient"
     )
 
     def given(self, array: Array) -> Any:
         # A copy: tensors have no negative strides, and must not write into points.
         return self.module().tensor(np.ascontiguousarray(array))
-
-    def called(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return super().called(function, *arguments)
-        except RuntimeError as error:
-            if "same dtype" not in str(error):
-                raise
-            raise InvalidInputError(
-                f"the function multiplies matrices of two precisions, which PyTorch does not ({error}); convert its "
-                "data to that of the point: data.to(x.dtype)."
-            ) from error
-
-    def unfollowed(self, array: Any) -> Any:
-        return array.detach()
 
     def plain(self, value: Any) -> Any:
         return value.numpy(force=True) if isinstance(value, self.module().Tensor) else value

@@ -29,10 +29,6 @@ class Graph:
     InvalidInputError
         When a number is not one of an agent, an edge is a loop or comes twice, or the graph is not connected.
 
-    See Also
-    --------
-    as_graph : also takes a name or a list of edges.
-
     References
     ----------
     Boyd, Ghosh, Prabhakar and Shah, Randomized gossip algorithms, IEEE Transactions on Information Theory 52
@@ -220,10 +216,6 @@ def as_graph(graph: Any, n: int) -> Graph:
     ------
     InvalidInputError
         For an unknown name, edges of other agents, a graph of another size or one that is not connected.
-
-    See Also
-    --------
-    Graph : the graphs.
 
     Examples
     --------

@@ -67,7 +67,7 @@ class Derivative(Operator):
 
 
 def form_of(point: Any) -> Form:
-    """Return what a point is made of."""
+    """Return what a point is made of, and how it is differentiated: matrices by their factors, small ones whole."""
     if isinstance(point, Parts):
         return tuple(form_of(part) for part in point)
     if isinstance(point, np.ndarray):

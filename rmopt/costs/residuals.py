@@ -190,23 +190,15 @@ def autograd_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
 
 
 def jax_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
-    """Turn a function of several numbers, written with ``jax.numpy``, into residuals or as many constraints.
-
-    It switches JAX to double precision, as `jax_cost` does.
+    """Do as `autograd_residuals` for a function written with ``jax.numpy``, on the terms of `rmopt.costs.jax_cost`.
 
     Parameters
     ----------
     function : callable
-        Takes what `autograd_cost` says, and returns an array.
-
-    Returns
-    -------
-    AutomaticResiduals
+        As in `autograd_residuals`.
 
     Raises
     ------
-    InvalidInputError
-        For what is no function of arrays.
     MissingCapabilityError
         Where JAX is not installed.
     """
@@ -215,21 +207,15 @@ def jax_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
 
 
 def torch_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
-    """Turn a function of PyTorch's tensors that returns several numbers into residuals or as many constraints.
+    """Do as `autograd_residuals` for a function of PyTorch's tensors, on the terms of `rmopt.costs.torch_cost`.
 
     Parameters
     ----------
     function : callable
-        Takes what `torch_cost` says, and returns a tensor.
-
-    Returns
-    -------
-    AutomaticResiduals
+        As in `autograd_residuals`.
 
     Raises
     ------
-    InvalidInputError
-        For what is no function of arrays.
     MissingCapabilityError
         Where PyTorch is not installed.
     """

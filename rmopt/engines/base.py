@@ -28,11 +28,6 @@ class Engine(ABC):
         Of a compiled engine: by role ("cost", "manifold", "loss", "retraction") the classes whose methods its loop
         stands for. A subclass of them may override what the loop does, and is left to the reference engine.
 
-    See Also
-    --------
-    GaugedEngine : less to write on matrices of one rank.
-    rmopt.checks.check_engine : checks one of your own.
-
     Examples
     --------
     >>> import numpy as np

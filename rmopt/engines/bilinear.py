@@ -32,28 +32,10 @@ BILINEAR = {
 class BilinearEngine(GaugedEngine):
     """The same steps as `ReferenceEngine`, in O(nnz·k + k²) each.
 
-    See Also
-    --------
-    ReferenceEngine : the definition, on all manifolds.
-
     References
     ----------
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
     https://jmlr.org/papers/v13/shalit12a.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import BilinearEngine
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> manifold = FixedRankEmbedded(4, 4, 2)
-    >>> cost = BilinearSum(np.eye(4), np.eye(4), squared)
-    >>> engine = BilinearEngine(manifold, cost, manifold.default_retraction)
-    >>> state = engine.load(manifold.identity())
-    >>> state = engine.advance(state, np.array([[0], [3]]), np.array([0.1, 0.1]))
-    >>> state.steps, engine.dump(state).rank
-    (2, 2)
     """
 
     supports: ClassVar[Supports] = BILINEAR
@@ -81,29 +63,7 @@ class BilinearEngine(GaugedEngine):
 
 @dataclass(frozen=True)
 class SymmetricBilinearEngine(BilinearEngine):
-    """`BilinearEngine` on positive semidefinite matrices, for `SecondOrderPSD`.
-
-    See Also
-    --------
-    BilinearEngine : without symmetry.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import TripletSum
-    >>> from rmopt.engines.choose import choose_engine
-    >>> from rmopt.manifolds import PSDFixedRank
-    >>> X = np.random.default_rng(0).standard_normal((10, 4))
-    >>> cost = TripletSum(X, X, triplets=[[0, 1, 2], [3, 4, 5]])
-    >>> type(choose_engine(Problem(PSDFixedRank(4, 2), cost))).__name__
-    'SymmetricBilinearEngine'
-    """
+    """`BilinearEngine` on positive semidefinite matrices, for `SecondOrderPSD`."""
 
     supports = BILINEAR | {"manifold": (PSDFixedRank,), "retraction": (SecondOrderPSD,)}
     gauge: ClassVar[Gauge] = SYMMETRIC
@@ -121,23 +81,6 @@ class BatchEngine(BilinearEngine):
     See Also
     --------
     BilinearEngine : one term a step.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines.choose import choose_engine
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> cost = BilinearSum(np.eye(4), np.eye(4), squared)
-    >>> problem = Problem(FixedRankEmbedded(4, 4, 2), cost)
-    >>> type(choose_engine(problem, batch_size=2)).__name__
-    'BatchEngine'
     """
 
     supports = BILINEAR | {"retraction": (SecondOrder,)}

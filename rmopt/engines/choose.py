@@ -34,10 +34,6 @@ def register(engine: type[Engine]) -> type[Engine]:
     engine : class
         With `supports`, and made from (manifold, cost, retraction, batch_size).
 
-    See Also
-    --------
-    GaugedEngine : what to subclass on matrices of one rank.
-
     Examples
     --------
     >>> from rmopt.costs import TripletSum
@@ -72,10 +68,6 @@ def choose_engine(
     ------
     MissingCapabilityError
         When "compiled" is asked for and a part has no compiled twin; the message names the part.
-
-    See Also
-    --------
-    choose_coordinate_engine : coordinate descent.
 
     Examples
     --------
@@ -116,10 +108,6 @@ def choose_coordinate_engine(
     ------
     MissingCapabilityError
         When a part lacks what coordinate descent needs; the message names it.
-
-    See Also
-    --------
-    choose_engine : stochastic steps.
 
     Examples
     --------

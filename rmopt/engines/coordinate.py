@@ -26,27 +26,6 @@ class CoordinateDescentEngine(Engine):
     """An engine whose steps move one block, and which remembers the gradient of each block.
 
     A schedule holds numbers of blocks, or `GREEDY`; `etas` hold what the search of the step length makes of them.
-
-    See Also
-    --------
-    CoordinateReference : the definition.
-    LogDetEngine : compiled.
-
-    References
-    ----------
-    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
-
-    Examples
-    --------
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.engines.choose import choose_coordinate_engine
-    >>> from rmopt.engines.coordinate import CoordinateDescentEngine
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> cost = LogDetTriplet([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [[0, 1, 2]])
-    >>> engine = choose_coordinate_engine(Problem(PositiveDefinite(2), cost))
-    >>> isinstance(engine, CoordinateDescentEngine)
-    True
     """
 
     @abstractmethod
@@ -92,30 +71,6 @@ class CoordinateReference(CoordinateDescentEngine):
         With a velocity (`HasVelocity`), unless steps are fixed.
     search : int
         `FIXED`, `FRACTION` or `EXACT` of `rmopt.kernels.row_column`.
-
-    See Also
-    --------
-    LogDetEngine : compiled, for one cost.
-
-    References
-    ----------
-    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.engines.choose import choose_coordinate_engine
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> X = np.array([[1.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
-    >>> cost = LogDetTriplet(X, [[0, 1, 2]], alpha=0.1, beta=0.1)
-    >>> engine = choose_coordinate_engine(
-    ...     Problem(PositiveDefinite(2), cost), engine="reference"
-    ... )
-    >>> state = engine.advance(engine.load(np.eye(2)), np.array([[0]]), np.array([0.99]))
-    >>> type(engine).__name__, cost.value(engine.dump(state)) < cost.value(np.eye(2))
-    ('CoordinateReference', True)
     """
 
     manifold: Any

@@ -88,27 +88,6 @@ class DeferredEngine(BilinearEngine):
     ----------
     block_size : int
         Steps in a block.
-
-    See Also
-    --------
-    BilinearEngine : for sparse examples.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import BilinearEngine
-    >>> from rmopt.engines.deferred import DeferredEngine
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> rng, manifold = np.random.default_rng(0), FixedRankEmbedded(20, 20, 2)
-    >>> cost = BilinearSum(rng.random((50, 20)), rng.random((50, 20)), squared)
-    >>> terms, etas, ends = np.arange(40)[:, None], np.full(40, 1e-3), []
-    >>> for kind in (BilinearEngine, DeferredEngine):
-    ...     engine = kind(manifold, cost, manifold.default_retraction)
-    ...     state = engine.advance(engine.load(manifold.identity()), terms, etas)
-    ...     ends.append(manifold.to_dense(engine.dump(state)))
-    >>> bool(np.allclose(*ends, rtol=0.0, atol=1e-10))
-    True
     """
 
     block_size: int = BLOCK

@@ -171,25 +171,6 @@ class GaugedState:
         Steps done.
     renewals : int
         How often the factors were made anew.
-
-    See Also
-    --------
-    GaugedEngine : moves it on.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines.choose import choose_engine
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> manifold = FixedRankEmbedded(4, 4, 2)
-    >>> cost = BilinearSum(np.eye(4), np.eye(4), squared, np.full(4, 2.0))
-    >>> engine = choose_engine(Problem(manifold, cost))
-    >>> state = engine.load(manifold.identity())
-    >>> state = engine.advance(state, np.array([[0]]), np.array([0.1]))
-    >>> type(state).__name__, state.steps, state.updates
-    ('GaugedState', 1, 1)
     """
 
     factors: Any
@@ -221,10 +202,6 @@ class GaugedEngine(Engine):
         Terms per step.
     gauge : Gauge
         How points and factors belong together.
-
-    See Also
-    --------
-    ReferenceEngine : any manifold and cost.
 
     Examples
     --------

@@ -56,27 +56,9 @@ class LogDetEngine(CoordinateDescentEngine):
     search : int
         `FIXED`, `FRACTION` or `EXACT` of `rmopt.kernels.row_column`.
 
-    See Also
-    --------
-    CoordinateReference : any manifold with blocks, and any cost.
-
     References
     ----------
     Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.engines.choose import choose_coordinate_engine
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> X = np.array([[1.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
-    >>> cost = LogDetTriplet(X, [[0, 1, 2]], alpha=0.1, beta=0.1)
-    >>> engine = choose_coordinate_engine(Problem(PositiveDefinite(2), cost))
-    >>> state = engine.advance(engine.load(np.eye(2)), np.array([[0]]), np.array([0.99]))
-    >>> type(engine).__name__, cost.value(engine.dump(state)) < cost.value(np.eye(2))
-    ('LogDetEngine', True)
     """
 
     supports: ClassVar[Supports] = {

@@ -64,27 +64,10 @@ class ReferenceEngine(Engine):
     batch_size : int, optional
         Terms per step, by which schedules are checked.
 
-    See Also
-    --------
-    BilinearEngine : compiled.
-
     References
     ----------
     Bonnabel, Stochastic gradient descent on Riemannian manifolds, IEEE Transactions on Automatic Control 58
     (2013), https://doi.org/10.1109/TAC.2013.2254619.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import ReferenceEngine
-    >>> from rmopt.manifolds import Euclidean
-    >>> manifold, cost = Euclidean(2, 2), BilinearSum(np.eye(2), np.eye(2), squared)
-    >>> engine = ReferenceEngine(manifold, cost, manifold.default_retraction)
-    >>> state = engine.load(np.zeros((2, 2)))
-    >>> state = engine.advance(state, np.array([[1]]), np.array([0.5]))
-    >>> engine.dump(state).tolist()
-    [[0.0, 0.0], [0.0, 0.5]]
     """
 
     manifold: Manifold

@@ -348,17 +348,6 @@ class ForeignRetraction(Retraction):
         return manifold.foreign.retraction(point, t * tangent)
 
 
-# Inner products of pymanopt that are those of the arrays; it takes five times as long for them.
-FROBENIUS = {
-    kind.inner_product
-    for kind in (
-        pymanopt.manifolds.Elliptope, pymanopt.manifolds.Euclidean, pymanopt.manifolds.Grassmann,
-        pymanopt.manifolds.Oblique, pymanopt.manifolds.PSDFixedRank, pymanopt.manifolds.SpecialOrthogonalGroup,
-        pymanopt.manifolds.Sphere, pymanopt.manifolds.Stiefel,
-    )
-}  # fmt: skip
-
-
 def _has(foreign: Any, method: str) -> bool:
     """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""
     without = [getattr(base, method, None) for base in (PymanoptManifold, RetrAsExpMixin)]
@@ -395,7 +384,7 @@ class FromPymanopt(Manifold):
         For anything else.
     """
 
-    _inner_product = _as_there("inner_product")
+    inner_product = _as_there("inner_product")
     norm = _as_there("norm")
     zero_vector = _as_there("zero_vector")
     transport = _as_there("transport")
@@ -420,7 +409,6 @@ class FromPymanopt(Manifold):
                 f"{foreign} has points of {foreign.point_layout} arrays; only manifolds of single arrays fit."
             )
         self.foreign = foreign
-        self._is_flat = getattr(type(foreign), "inner_product", None) in FROBENIUS
         if not _has(foreign, "transport"):
             self.default_transport = ByProjection()
 
@@ -437,11 +425,6 @@ class FromPymanopt(Manifold):
             return float(self.foreign.typical_dist)
         except NotImplementedError:
             return super().typical_dist
-
-    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        if self._is_flat:
-            return float(np.vdot(tangent_vector_a, tangent_vector_b))
-        return self._inner_product(point, tangent_vector_a, tangent_vector_b)
 
     def projection(self, point: Array, ambient: Any) -> Array:
         return self.foreign.projection(point, dense(ambient))

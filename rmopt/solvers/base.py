@@ -300,6 +300,10 @@ class Solver(Value, ABC):
             step,
         )
 
+    def belongs_to(self, problem: Problem) -> dict[str, str]:
+        """Return what a checkpoint belongs to besides the problem, which `witness` asks."""
+        return self.signature() | {"manifold": written(problem.manifold)}
+
     def witness(self, problem: Problem, work: Any, state: Any, seed: int) -> dict[str, float]:
         """Return numbers by which a run that goes on from a checkpoint knows its problem again."""
         return witness(problem, self.point(work, state), seed)
@@ -467,6 +471,7 @@ class _Run:
         self.rows: list[dict[str, Any]] = []
         # Those of what the solver observed last, which were found to be no others' and to name numbers.
         self.names: set[str] = set()
+        self.saved_at = -1
         if checkpoint is not None:
             self._resume(coarseness_of(start))
         del initial_point, start
@@ -630,9 +635,9 @@ class _Run:
         return point
 
     def _check_end(self, point: Any) -> None:
-        manifold = self.problem.manifold
         off = self.solver.check_end(self.problem, point)
         if off is not None:
+            manifold = self.problem.manifold
             retraction = getattr(self.solver, "retraction", None) or manifold.default_retraction
             raise DivergedError(
                 f"the run ended off {manifold}: {off}. Likely causes: the retraction {retraction} "
@@ -641,7 +646,8 @@ class _Run:
             )
 
     def _save(self) -> None:
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and self.saved_at != self.step:
+            self.saved_at = self.step
             self.checkpoint.save(
                 self.solver.pack(self.work, self.state), self.told, self.step, seconds=self.seconds,
                 rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
@@ -656,7 +662,7 @@ class _Run:
         tag, where = self.checkpoint.plan.tag, f"the checkpoint {self.checkpoint.path}"
         self.told = {
             **(tag if isinstance(tag, dict) else {"tag": tag}), "seed": self.seed, "first step": self.first,
-            **self.solver.signature(), "manifold": written(self.problem.manifold), "rmopt": rmopt.__version__,
+            **self.solver.belongs_to(self.problem), "rmopt": rmopt.__version__,
         }  # fmt: skip
         self.begun = self._witness(self.state)
         saved = self.checkpoint.load(self.told)
@@ -687,5 +693,5 @@ class _Run:
                 f"{where} has done {done} steps, more than the budget of {budget}; choose a "
                 "larger budget or another path."
             )
-        self.state, self.step = state, about["step"]
+        self.state, self.step, self.saved_at = state, about["step"], about["step"]
         self.seconds, self.rows = about["seconds"], about["rows"]

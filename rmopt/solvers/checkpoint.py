@@ -139,11 +139,13 @@ class Saver:
         with suppress(StorageError):
             _refuse_another(path, _run_in(path) if path.exists() else run, run)
         # Products are rounded otherwise in another order of memory.
-        axes = {name: _axes(array) for name, array in arrays.items()}
-        stored = {name: np.asarray(array.transpose(axes[name]), order="C") for name, array in arrays.items()}
-        save_arrays(
-            path, stored, about | {"run": run, "step": step, "axes": axes, "checkpoint_format": FORMAT}
-        )
+        odd = {name: _axes(array) for name, array in arrays.items() if not array.flags.c_contiguous}
+        stored = {
+            **arrays,
+            **{name: np.asarray(arrays[name].transpose(odd[name]), order="C") for name in odd},
+        }
+        about |= {"run": run, "step": step, "axes": odd, "checkpoint_format": FORMAT}
+        save_arrays(path, stored, about)
         if self.world.size > 1:
             self.world.least(step)
             for older in sorted(self._steps())[:-2]:
@@ -269,8 +271,10 @@ def _loaded(path: Path, run: dict[str, Any]) -> tuple[dict[str, Array], dict[str
         raise StorageError(f"the checkpoint {path} is not as it was saved; {ANEW}.")
     _refuse_another(path, about["run"], run)
     try:
-        axes = {name: np.argsort(about["axes"][name]) for name in arrays}
-        return {name: np.asarray(arrays[name], order="C").transpose(axes[name]) for name in arrays}, about
+        arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+        for name, axes in about["axes"].items():
+            arrays[name] = arrays[name].transpose(np.argsort(axes))
+        return arrays, about
     except (LookupError, TypeError, ValueError) as error:
         raise StorageError(f"the checkpoint {path} is not as it was saved ({error}); {ANEW}.") from error
 

@@ -153,15 +153,6 @@ class Matchings(Sampler):
     Parameters
     ----------
     graph : Graph
-
-    See Also
-    --------
-    Uniform : one edge at a time.
-
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
     """
 
     def __init__(self, graph: Graph) -> None:

@@ -313,16 +313,17 @@ class ParallelEngine(Engine):
 
     @one_blas_thread()
     def dump(self, state: ParallelState) -> Any:
-        if self._alone or self._met(state.steps):
+        if self._met(state.steps):
             return self.engines[0].dump(state.own[0])
         copies = replace(
             state, own=[*map(_copied, state.own)], before=[*map(_copied, state.before)], together=False
         )
-        return self._point(self._mean(copies)[0])
+        mean, _ = self._mean(copies)
+        return mean if self.gauge is None else self.gauge.point_of(mean, self.manifold.rank)  # type: ignore[attr-defined]
 
     @one_blas_thread()
     def handed_over(self, state: ParallelState) -> Any:
-        if not self._alone and not self._met(state.steps):
+        if not self._met(state.steps):
             with self.world.guard():
                 state = self._at_mean(state)
         stands = self.engines[0].handed_over(state.own[0])
@@ -341,14 +342,9 @@ class ParallelEngine(Engine):
         """Return from where an outer step will lead away."""
         return [] if self.outer_step == 1.0 else [_copied(self._brought(self.engines[0], state))]
 
-    @property
-    def _alone(self) -> bool:
-        """Whether there is nobody to meet: one worker, which goes as far as its own mean."""
-        return len(self.shares) == 1 and self.outer_step == 1.0
-
     def _met(self, steps: int) -> bool:
         """Return whether the workers meet after so many steps."""
-        return not self._alone and (steps == 0 or self._next_mean(steps - 1) == steps)
+        return steps == 0 or self._next_mean(steps - 1) == steps
 
     def _next_mean(self, steps: int) -> int:
         """Return the number of steps, above a given one, after which the workers meet again."""
@@ -414,9 +410,6 @@ class ParallelEngine(Engine):
         counters = self.gauge.fresh_counters(mean)
         counters.counts[0] = state.updates
         return engine.taken_over(GaugedState(state.factors, counters, state.steps))
-
-    def _point(self, mean: Any) -> Any:
-        return mean if self.gauge is None else self.gauge.point_of(mean, self.manifold.rank)  # type: ignore[attr-defined]
 
 
 def _copied(state: Any) -> Any:

@@ -31,15 +31,6 @@ class Sampler(ABC):
     stream : Stream
         Which numbers of a seed it draws.
 
-    See Also
-    --------
-    FromDraw : a function in place of a class.
-
-    References
-    ----------
-    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
-    https://doi.org/10.1137/16M1080173.
-
     Examples
     --------
     >>> import numpy as np
@@ -106,15 +97,6 @@ class Uniform(_OverTerms):
     batch_size : int
         Terms per step.
 
-    See Also
-    --------
-    ShuffledEpochs : each term once before any comes again.
-
-    References
-    ----------
-    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
-    https://doi.org/10.1137/16M1080173.
-
     Examples
     --------
     >>> import numpy as np
@@ -135,21 +117,10 @@ class ShuffledEpochs(_OverTerms):
     terms, batch_size : optional
         As in `Uniform`.
 
-    See Also
-    --------
-    Uniform : with replacement.
-
     References
     ----------
     Gürbüzbalaban, Ozdaglar and Parrilo, Why random reshuffling beats stochastic gradient descent, Mathematical
     Programming 186 (2021), https://doi.org/10.1007/s10107-019-01440-w.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.solvers import ShuffledEpochs
-    >>> sorted(ShuffledEpochs(5).draw(np.random.default_rng(0), 0, 5).ravel().tolist())
-    [0, 1, 2, 3, 4]
     """
 
     def __init__(self, terms: int | Array, batch_size: int = 1) -> None:
@@ -168,22 +139,6 @@ class Cyclic(Sampler):
     ----------
     terms : int
         Their number.
-
-    See Also
-    --------
-    ShuffledEpochs : a new order each time.
-
-    References
-    ----------
-    Wright, Coordinate descent algorithms, Mathematical Programming 151 (2015),
-    https://doi.org/10.1007/s10107-015-0892-3.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.solvers import Cyclic
-    >>> Cyclic(3).draw(np.random.default_rng(0), 0, 5).ravel().tolist()
-    [0, 1, 2, 0, 1]
     """
 
     def __init__(self, terms: int) -> None:
@@ -201,28 +156,10 @@ class GaussSouthwell(Sampler):
     terms : int
         The number of blocks.
 
-    See Also
-    --------
-    Cyclic : no whole gradient at each step.
-
     References
     ----------
     Nutini, Schmidt, Laradji, Friedlander and Koepke, Coordinate descent converges faster with the
     Gauss–Southwell rule than random selection, ICML (2015), arXiv:1506.00552.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> from rmopt.solvers import CoordinateDescent, GaussSouthwell
-    >>> X = np.array([[1.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
-    >>> cost = LogDetTriplet(X, [[0, 1, 2]], alpha=0.1, beta=0.1)
-    >>> solver = CoordinateDescent(20, order=GaussSouthwell(2))
-    >>> result = solver.run(Problem(PositiveDefinite(2), cost), np.eye(2), random_state=0)
-    >>> cost.value(result.point) < cost.value(np.eye(2))
-    True
     """
 
     def __init__(self, terms: int) -> None:
@@ -240,15 +177,6 @@ class FromDraw(Sampler):
     function : callable
     batch_size : int
         Terms per step.
-
-    See Also
-    --------
-    Uniform : with equal probabilities.
-
-    References
-    ----------
-    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
-    https://doi.org/10.1137/16M1080173.
 
     Examples
     --------

@@ -1,6 +1,5 @@
 """Matrix completion by stochastic steps on rows of factors, in a metric that no change of their scales alters."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from rmopt.kernels.memory import LANES, with_zeros
 from rmopt.manifolds import BoundedRank, FixedRankFactors
 from rmopt.solvers.base import Solver
 from rmopt.solvers.step_sizes import StepSizeLike, as_step_size, watched
-from rmopt.solvers.threads import one_blas_thread
+from rmopt.solvers.threads import in_threads, one_blas_thread
 
 # Bytes of the rows that the entries of a block move: they stay in a core's own cache.
 CACHED = 2**18
@@ -250,15 +249,13 @@ class DealtEntries:
         def move(first: int, last: int) -> None:
             loop(*given, first, last, eta, squares)
 
-        with ThreadPoolExecutor(threads) as pool:
-            for diagonal in generator(self.seed, Stream.SCHEDULE, epoch).permutation(self.p):
-                begin = diagonal * self.p
-                cuts = self.cuts[begin : begin + self.p + 1]
-                # Each thread has blocks next to each other, about as many entries as the others.
-                even = np.linspace(cuts[0], cuts[-1], threads + 1)
-                ends = (begin + np.searchsorted(0.5 * (cuts[1:] + cuts[:-1]), even)).tolist()
-                for _ in (map if threads == 1 else pool.map)(move, ends[:-1], ends[1:]):
-                    pass
+        for diagonal in generator(self.seed, Stream.SCHEDULE, epoch).permutation(self.p):
+            begin = diagonal * self.p
+            cuts = self.cuts[begin : begin + self.p + 1]
+            # Each thread has blocks next to each other, about as many entries as the others.
+            even = np.linspace(cuts[0], cuts[-1], threads + 1)
+            ends = (begin + np.searchsorted(0.5 * (cuts[1:] + cuts[:-1]), even)).tolist()
+            in_threads(move, ends[:-1], ends[1:])
         return float(squares.sum())
 
 
@@ -276,13 +273,12 @@ def _dealt(numbers: Array, count: int, p: int, rng: np.random.Generator) -> tupl
 def balanced(A: Array, B: Array) -> tuple[Array, Array, Array]:
     """Return factors of ABᵀ with AᵀA = BᵀB diagonal, and the diagonal: the singular values, the largest first."""
     # Each side in a thread of its own: at k = 64 they are a quarter of a pass.
-    with ThreadPoolExecutor(2) as pool:
-        sides = map if thread_count() == 1 else pool.map
-        (root_A, across_A), (root_B, across_B) = sides(_root, (A, B))
-        U, values, Vt = np.linalg.svd(root_A.T @ root_B)
-        scale = np.sqrt(values)
-        turns = across_A @ U * scale, across_B @ Vt.T * scale
-        A, B = sides(lambda factor, turn: factor @ turn.astype(factor.dtype), (A, B), turns)
+    sides = map if thread_count() == 1 else in_threads
+    (root_A, across_A), (root_B, across_B) = sides(_root, (A, B))
+    U, values, Vt = np.linalg.svd(root_A.T @ root_B)
+    scale = np.sqrt(values)
+    turns = across_A @ U * scale, across_B @ Vt.T * scale
+    A, B = sides(lambda factor, turn: factor @ turn.astype(factor.dtype), (A, B), turns)
     return A, B, values
 
 

@@ -65,21 +65,6 @@ class ScheduledSolver(Solver):
     Attributes
     ----------
     step_size : StepSize
-
-    See Also
-    --------
-    GradientSolver : looks at the whole cost in each step.
-
-    References
-    ----------
-    Bonnabel, Stochastic gradient descent on Riemannian manifolds, IEEE Transactions on Automatic Control 58
-    (2013), https://doi.org/10.1109/TAC.2013.2254619.
-
-    Examples
-    --------
-    >>> from rmopt.solvers import SGD, CoordinateDescent, ScheduledSolver
-    >>> [isinstance(solver, ScheduledSolver) for solver in (SGD(0.1), CoordinateDescent())]
-    [True, True]
     """
 
     step_size: StepSize

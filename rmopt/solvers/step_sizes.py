@@ -1,4 +1,7 @@
-"""Step-size rules: functions of the number of the step."""
+"""Step-size rules: functions of the number of the step.
+
+Falling ones go back to Robbins and Monro (1951), those with a square root to Nemirovski et al. (2009).
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -22,15 +25,6 @@ class StepSize(ABC):
     search : int
         What a block solver makes of the numbers (`rmopt.kernels.row_column`): `FIXED` step sizes unless a rule says
         otherwise.
-
-    See Also
-    --------
-    FromFunction : a function in place of a class.
-
-    References
-    ----------
-    Robbins and Monro, A stochastic approximation method, Annals of Mathematical Statistics 22 (1951),
-    https://doi.org/10.1214/aoms/1177729586.
 
     Examples
     --------
@@ -78,15 +72,6 @@ class Constant(_Checked):
     ----------
     a : float
 
-    See Also
-    --------
-    InverseTime : falls, so that stochastic runs settle.
-
-    References
-    ----------
-    Bottou, Curtis and Nocedal, Optimization methods for large-scale machine learning, SIAM Review 60 (2018),
-    https://doi.org/10.1137/16M1080173.
-
     Examples
     --------
     >>> import numpy as np
@@ -108,16 +93,6 @@ class InverseTime(_Checked):
     Attributes
     ----------
     a, b : float
-
-    See Also
-    --------
-    InverseSqrt : falls later.
-    Cosine : falls to zero after a known number of steps.
-
-    References
-    ----------
-    Robbins and Monro, A stochastic approximation method, Annals of Mathematical Statistics 22 (1951),
-    https://doi.org/10.1214/aoms/1177729586.
 
     Examples
     --------
@@ -141,22 +116,6 @@ class InverseSqrt(_Checked):
     Attributes
     ----------
     a : float
-
-    See Also
-    --------
-    InverseTime : falls sooner.
-
-    References
-    ----------
-    Nemirovski, Juditsky, Lan and Shapiro, Robust stochastic approximation approach to stochastic programming,
-    SIAM J. Optim. 19 (2009), https://doi.org/10.1137/070704277.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.solvers import InverseSqrt
-    >>> InverseSqrt(1.0)(np.array([0, 3]))
-    array([1. , 0.5])
     """
 
     a: _Positive
@@ -178,14 +137,6 @@ class Cosine(_Checked):
     warm_up : int
         Steps of the rise.
     end : float
-
-    See Also
-    --------
-    InverseTime : without an end that is known beforehand.
-
-    References
-    ----------
-    Loshchilov and Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR (2017), arXiv:1608.03983.
 
     Examples
     --------
@@ -220,28 +171,6 @@ class ExactLineSearch(_Checked):
     Attributes
     ----------
     limit : float
-
-    See Also
-    --------
-    FractionOfBound : no search.
-
-    References
-    ----------
-    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> from rmopt.solvers import CoordinateDescent, ExactLineSearch
-    >>> X = np.array([[1.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
-    >>> cost = LogDetTriplet(X, [[0, 1, 2]], alpha=0.1, beta=0.1)
-    >>> solver = CoordinateDescent(20, step_size=ExactLineSearch(limit=0.5))
-    >>> result = solver.run(Problem(PositiveDefinite(2), cost), np.eye(2), random_state=0)
-    >>> cost.value(result.point) < cost.value(np.eye(2))
-    True
     """
 
     limit: _Share = 0.99
@@ -261,28 +190,6 @@ class FractionOfBound(_Checked):
     ----------
     fraction : float
         Between 0 and 1.
-
-    See Also
-    --------
-    ExactLineSearch : the minimiser.
-
-    References
-    ----------
-    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> from rmopt.solvers import CoordinateDescent, FractionOfBound
-    >>> X = np.array([[1.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
-    >>> cost = LogDetTriplet(X, [[0, 1, 2]], alpha=0.1, beta=0.1)
-    >>> solver = CoordinateDescent(5, step_size=FractionOfBound(0.1))
-    >>> result = solver.run(Problem(PositiveDefinite(2), cost), np.eye(2), random_state=0)
-    >>> bool(np.linalg.eigvalsh(result.point)[0] > 0)
-    True
     """
 
     fraction: _Share = 0.5
@@ -300,15 +207,6 @@ class FromFunction(StepSize):
     ----------
     function : callable
         Maps an int array of step numbers to step sizes.
-
-    See Also
-    --------
-    StepSize : a class of one's own, which says what it is made of.
-
-    References
-    ----------
-    Robbins and Monro, A stochastic approximation method, Annals of Mathematical Statistics 22 (1951),
-    https://doi.org/10.1214/aoms/1177729586.
 
     Examples
     --------

@@ -16,12 +16,8 @@ from test_workers import with_error
 
 from problems.coembedding import LabelThresholds
 from problems.data import MultilabelBundle, load
-from problems.ranking import (
-    LoretaLabelRanker,
-    LowRankLogisticRegression,
-    ndcg_at,
-    precision_at,
-)
+from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, precision_at
+from problems.ranking.measures import ndcg_at
 
 pytestmark = pytest.mark.skipif("RMOPT_DATA_HOME" not in os.environ, reason="RMOPT_DATA_HOME is not set.")
 

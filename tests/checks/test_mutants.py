@@ -550,7 +550,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     (
         "default transport off the tangent space",
         lambda: frames(default_transport=Shifted()),
-        "default transport",
+        "transported",
     ),
     ("exp of twice v", lambda: subspaces(exp=lambda self, x, v: Grassmann.exp(self, x, 2 * v)), "speed"),
     # Transport
@@ -588,7 +588,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     (
         "inner product lopsided",
         lambda: frames(inner_product=lambda self, x, a, b: float(np.vdot(a, b) + a[0, 0] * b[1, 1])),
-        "symmetry",
+        "bilinearity",
     ),
     ("norm of another metric", lambda: frames(norm=lambda self, x, a: float(np.abs(a).max())), "bilinearity"),
     (
@@ -607,7 +607,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     (
         "random vector too long",
         lambda: frames(random_tangent_vector=scaled(Frames, "random_tangent_vector", 2.0)),
-        "norm",
+        "tangency",
     ),
     (
         "random point from a global state",
@@ -621,7 +621,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
         ),
         "randomness",
     ),
-    ("zero_vector of ones", lambda: frames(zero_vector=lambda self, x: np.ones(self.shape)), "zero"),
+    ("zero_vector of ones", lambda: frames(zero_vector=lambda self, x: np.ones(self.shape)), "linearity"),
     ("embedding doubled", lambda: frames(embedding=lambda self, x, v: 2 * v), "tangency"),
     ("embedding with a constant", lambda: frames(embedding=lambda self, x, v: v + 1e-3), "linearity"),
     (

@@ -228,7 +228,7 @@ def test_no_command_is_help_and_names_the_experiments(call: Any) -> None:
         ("gone", "cannot be imported (module 'math' has no attribute"),
         ("unusable", "rmopt: rank must be at most 10, not 11; choose a smaller one."),
         ("diverging", "rmopt: diverged at step 7; choose a smaller step size."),
-        ("full_disk", "rmopt: cannot write into rmopt-runs/full_disk-"),
+        ("full_disk", "rmopt: cannot write (No space left"),
         ("forgetful", "rmopt: 'forgetful' returned a NoneType"),
     ],
 )

@@ -16,7 +16,8 @@ from tabled import each_row
 from problems.data.sets import NEWS20_FILE, news20
 from problems.data.text import prepare_text
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval, matrix_scores
-from problems.ranking import mean_average_precision, ndcg_at, precision_at
+from problems.ranking import mean_average_precision, precision_at
+from problems.ranking.measures import ndcg_at
 from rmopt.errors import InvalidInputError
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")

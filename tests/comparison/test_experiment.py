@@ -16,7 +16,7 @@ import pytest
 from cells_kept import cells_in
 from tabled import each_row
 
-from problems.similarity import BilinearSimilarity
+from problems.similarity.estimators import BilinearSimilarity
 
 Command = Callable[..., SimpleNamespace]
 

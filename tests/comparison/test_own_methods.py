@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import joblib
 import numpy as np
 import own_methods
 import pytest
@@ -39,6 +40,7 @@ from problems.metric import experiment as metric_methods
 from problems.metric.experiment import Metric
 from problems.ranking import experiment as ranking_methods
 from problems.ranking.experiment import Ranking
+from problems.similarity import LoretaSimilarity
 from problems.similarity import experiment as similarity_methods
 from problems.similarity.experiment import METHODS, Similarity
 from problems.subspace.experiment import METHODS as COMPLETION_METHODS
@@ -687,3 +689,65 @@ def test_a_method_of_a_file_finds_modules_beside_it(tmp_path: Path) -> None:
     )
     chosen = chosen_methods(COMPLETION_METHODS, "biases", [f"{own}:Level"], "completion", ("predict",))
     assert chosen[f"{own}:Level"].estimator.level == 3.5
+
+
+PARTS = """
+from problems.similarity import LoretaSimilarity
+from rmopt.retractions import FIXED_RANK_RETRACTIONS
+from rmopt.solvers import SGD
+
+
+class Mine(type(FIXED_RANK_RETRACTIONS["orthographic"])):
+    pass
+
+
+class Steps(SGD):
+    pass
+
+
+own = LoretaSimilarity(max_iter=300, step_size=1.0)
+"""
+
+
+def test_own_retractions_and_solvers_are_compared(call: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "parts.py").write_text(PARTS)
+    text = f"{tmp_path / 'parts.py'}:Mine"
+    outcome = call("similarity", method=[], seeds=1, compare=f"retraction=second-order,orthographic,{text}")
+    found = {row["method"]: row["map"] for row in outcome.rows}
+    assert found["LORETA-1, Mine"] == pytest.approx(found["LORETA-1, orthographic"], rel=1e-9)
+    assert found["LORETA-1, Mine"] != found["LORETA-1, second-order"]
+    # A claim names the row that it speaks of.
+    claims = [claim.claim for claim in outcome.claims]
+    assert {f"LORETA-1, {one} is above cosine" for one in ("second-order", "orthographic", "Mine")} <= {
+        *claims
+    }
+    steps = call("similarity", method=[], seeds=1, compare=f"solver=loreta,{tmp_path / 'parts.py'}:Steps")
+    assert steps.rows[1]["map"] == steps.rows[2]["map"] == found["LORETA-1, second-order"]
+    with pytest.raises(InvalidInputError, match="the class of a solver"):
+        call("similarity", method=[], compare="solver=loreta,adam")
+
+
+def test_step_sizes_of_ones_own_are_said_and_set(call: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "parts.py").write_text(PARTS)
+    own = f"{tmp_path / 'parts.py'}:own"
+    outcome = call("similarity", own, drawn=True)
+    assert "LORETA-1: step_size = 10; own: step_size = 1 (its own" in outcome.notes[0]
+    alike = call("similarity", own, steps="own=10")
+    assert "own: step_size = 10." in alike.notes[0]
+    assert alike.rows[-1]["map"] != outcome.rows[-1]["map"]
+    # It is followed at parts of its steps, and kept.
+    cells = [one["result"] for one in cells_in(tmp_path) if one["settings"]["method"] == own]
+    assert [[step for step, _, _ in cell["curve"]] for cell in cells] == [[4, 18, 75, 300]] * 2
+    assert LoretaSimilarity.load(tmp_path / "own.npz").rank == 4
+
+
+def test_what_has_no_save_is_kept_by_joblib(call: Callable[..., Any], tmp_path: Path) -> None:
+    call("similarity", seeds=1)
+    assert isinstance(joblib.load(tmp_path / "classscores.joblib"), ClassScores)
+
+
+def test_failing_claims_on_toy_data_have_a_reason(run: Run) -> None:
+    toy = Similarity(methods="svm,loreta", select="none", seeds=1, triplets=200, rank="2")
+    outcome = toy(run)
+    assert [claim.reproduced for claim in outcome.claims] == [False]
+    assert "scipy's documentation" in outcome.notes[-1]

@@ -17,16 +17,9 @@ from sklearn.metrics import log_loss, ndcg_score
 from sklearn.model_selection import cross_val_score
 
 from problems.batches import SeededEpochs
-from problems.ranking import (
-    LogisticLabels,
-    LowRankLogisticRegression,
-    mean_average_precision,
-    ndcg_at,
-    precision_at,
-    propensities,
-    propensity_scored_precision_at,
-)
+from problems.ranking import LogisticLabels, LowRankLogisticRegression, mean_average_precision, precision_at
 from problems.ranking.cost import first_step
+from problems.ranking.measures import ndcg_at, propensities, propensity_scored_precision_at
 from rmopt import InvalidInputError, Problem
 from rmopt.linalg import LARGE
 from rmopt.manifolds import Euclidean

@@ -268,3 +268,9 @@ def test_plays_are_summed_on_the_command_line(tmp_path: Path, capsys: pytest.Cap
             main([*words, *more])
         assert ended.value.code == status
     assert "their sum was taken" in capsys.readouterr().out
+
+
+def test_ratings_that_are_zeros_alone_are_not_left_without_any(tmp_path: Path) -> None:
+    path = put(tmp_path, "r.csv", "user,item,rating\na,x,0\nb,y,0\n")
+    with pytest.raises(InvalidInputError, match="zeros alone"):
+        load(path, zeros="missing")

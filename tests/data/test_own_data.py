@@ -298,11 +298,11 @@ class TestTimes:
         frame = dated_ratings().astype({"date": str})
         frame.loc[3, "date"] = "31/12/2024"
         assert load(frame).times is None
-        assert "row 4 has '31/12/2024'" in load(frame).odd()[0]
-        with pytest.raises(InvalidInputError, match="row 4 has '31/12/2024'"):
+        assert "has '31/12/2024' in row 4" in load(frame).odd()[0]
+        with pytest.raises(InvalidInputError, match="has '31/12/2024' in row 4"):
             load(pd.concat([frame, frame.assign(rating=frame["rating"] + 1)]))
         frame.loc[3, "date"] = None
-        assert "row 4 has none" in load(frame).odd()[0]
+        assert "has none in row 4" in load(frame).odd()[0]
 
 
 class TestSamples:

@@ -88,7 +88,7 @@ def test_a_stream_refuses_files_with_their_names_and_lines(
 @each_row(
     ("arrays", "why"),
     [
-        ({"y": np.zeros((3, 1))}, "one column of labels"), ({"y": np.array([*"abc"], dtype=object)}, "object"),
+        ({"y": np.zeros((3, 1))}, "one column of labels"), ({"y": np.array([*"abc"], dtype=object)}, "pickle"),
         ({"y": np.zeros(2)}, "one column of labels"), ({}, "one column of labels"),
         ({"y": np.arange(3), "classes": np.arange(3)}, "it has 2"),
         ({"y": np.arange(3), "X_indices": [9, 1, 0]}, "9"), ({"y": np.arange(3), "X_indices": [0.5, 1, 0]}, "float"),

@@ -9,17 +9,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from problems.online import distance_targets
-from problems.ranking import GroupPerceptron, LabelRanking, MatrixPerceptron, WarpRanking
-from problems.ranking import PassiveAggressive as LabelPassiveAggressive
-from problems.ranking.baselines import FullRankEngine
-from problems.similarity import (
-    FactoredGradientDescent,
-    Lego,
-    Oasis,
-    PassiveAggressive,
-    PSDGradientDescent,
-)
+from problems.online import Lego, Oasis, distance_targets
+from problems.ranking import LabelRanking, WarpRanking
+from problems.ranking.baselines import FullRankEngine, GroupPerceptron, MatrixPerceptron
+from problems.ranking.baselines import PassiveAggressive as LabelPassiveAggressive
+from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from rmopt import InvalidInputError, Problem
 from rmopt.core import DivergedError
 from rmopt.costs import TripletSum, logistic

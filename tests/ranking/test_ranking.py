@@ -19,15 +19,13 @@ from problems.ranking import (
     LoretaLabelRanker,
     WarpRanking,
     mean_average_precision,
-    ndcg_at,
     precision_at,
-    propensities,
-    propensity_scored_precision_at,
 )
 from problems.ranking.cost import _Splitmix
 from problems.ranking.engine import RankingEngine
 from problems.ranking.estimators import epochs, starting_point
 from problems.ranking.kernels import below
+from problems.ranking.measures import ndcg_at, propensities, propensity_scored_precision_at
 from rmopt import InvalidInputError, Problem
 from rmopt.core import MissingCapabilityError, Retraction
 from rmopt.engines.choose import choose_engine

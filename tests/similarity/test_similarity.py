@@ -15,7 +15,8 @@ from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from problems.rows import natural_size
-from problems.similarity import ClassTriplets, FactoredGradientDescent, LoretaSimilarity, PassiveAggressive
+from problems.similarity import ClassTriplets, LoretaSimilarity
+from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive
 from problems.similarity.estimators import BilinearSimilarity
 from problems.similarity.experiment import CURVE_QUERIES, mean_precision
 from rmopt import DivergedError, InvalidInputError, Problem

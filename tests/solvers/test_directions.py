@@ -136,8 +136,9 @@ def test_quasi_newton_takes_the_unit_of_a_cost_from_its_steps() -> None:
         assert result.history[-1]["costs"] == result.steps + 1 < 20
 
 
-def test_steps_of_strong_wolfe_meet_both_conditions() -> None:
+def test_steps_of_strong_wolfe_meet_both_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
+    monkeypatch.setattr("rmopt.solvers.step_lengths.SHARE", 0.4)
 
     class Watched(SteepestDescent):
         def after(self, move: Any, memory: Any) -> Any:
@@ -147,7 +148,7 @@ def test_steps_of_strong_wolfe_meet_both_conditions() -> None:
 
     for place, seed in itertools.product(("euclidean", "sphere", "stiefel"), range(5)):
         # No further than rounding leaves the fall of the cost to be told.
-        solver = LineSearchSolver(Watched(), StrongWolfe(0.4, 0.5), tol=1e-3)
+        solver = LineSearchSolver(Watched(), StrongWolfe(0.5), tol=1e-3)
         assert solver.run(PLACES[place][0], random_state=seed).converged
     falls, slopes = np.reshape(seen, (-1, 2)).T
     assert len(falls) > 100

@@ -30,7 +30,7 @@ from rmopt.manifolds import (
     Stiefel,
 )
 from rmopt.retractions import MetricProjection, MetricProjectionPSD, Orthographic
-from rmopt.solvers import SGD, SRG, SVRG, AdaGrad, Adam, Constant, Cosine, Momentum, TrustRegions
+from rmopt.solvers import SGD, SRG, SVRG, AdaGrad, Adam, Constant, Cosine, Momentum, StepRule, TrustRegions
 from rmopt.testing import parametrize_with_laws
 
 Array = np.ndarray
@@ -282,6 +282,20 @@ def test_compiled_steps_that_are_too_long_are_named() -> None:
     for engine in ("reference", "compiled"):
         with pytest.raises(DivergedError, match="diverged at step"):
             SGD(1e3, rule=Momentum(), engine=engine).run(PLACES[3], random_state=0)
+
+
+def test_a_rule_of_ones_own() -> None:
+    class Halved(StepRule):
+        def direction(self, look: Any, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
+            return look.gradient(point, terms) * 0.5, memory
+
+    own, plain = (
+        SGD(step, rule=rule, max_iter=50, engine="reference").run(SUBSPACE, random_state=0).point
+        for step, rule in ((0.02, Halved()), (0.01, None))
+    )
+    np.testing.assert_allclose(own, plain, rtol=1e-9, atol=1e-12)
+    with pytest.raises(MissingCapabilityError, match="Halved"):
+        SGD(0.1, rule=Halved(), engine="compiled").run(PLACES[3], random_state=0)
 
 
 def test_averages() -> None:
