@@ -293,7 +293,7 @@ class stream:  # noqa: N801
                         )
                     yield part[0], rows, float(end)
             if empty:
-                raise InvalidInputError(f"{part[0]} holds no rows; remove it from the folder.")
+                raise InvalidInputError(f"{part[0]} holds no rows; remove it.")
 
     def _tables(self, part: list[Path]) -> Iterator[Table]:
         """Yield what is in a file, of lines and columns of text in parts; or the texts of some files."""
@@ -385,9 +385,6 @@ def files_of(path: Path) -> tuple[list[Path], bool]:
             return texts, True
     elif reader.suffix_of(path) not in SUFFIXES:
         raise InvalidInputError(f"{path} has none of the suffixes {known}; rename or convert it.")
-    for file in files:
-        if not file.stat().st_size:
-            raise InvalidInputError(f"{file} is empty; remove it.")
     return files, False
 
 

@@ -157,9 +157,8 @@ def named(table: Table, names: list[str]) -> Table:
     table.frame.columns = pd.Index(names, dtype=object)
     if names and bare[0]:
         values, missing = table.numbers(names[0])
-        whole = values is not None and not missing.any() and not (values % 1).any()
         # So pandas writes an index, also one that was shuffled.
-        if whole and len(set(values)) == len(values):
+        if values is not None and not missing.any() and not (values % 1).any() and pd.Index(values).is_unique:
             table.frame = table.frame.drop(columns=names[0])
             table.notes.append("A first column without a name numbers the rows; it is left out.")
     return table

@@ -529,7 +529,8 @@ def _features(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
 def samples(table: Table, roles: Roles) -> Bundle:
     """Return samples of classes, or with several labels: columns of them, or a column that holds lists."""
     X, names = _features(table, roles)
-    columns, about = roles.get("label", []), {"feature_names": names, "split_said": "test" in roles}
+    columns = roles.get("label", [])
+    about: dict[str, Any] = {"feature_names": names, "split_said": "test" in roles}
     if len(columns) != 1 or "split" in table.options:
         Y, labels = table.Y, table.names.get("label_names")
         if len(columns) == 1:

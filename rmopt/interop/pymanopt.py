@@ -34,11 +34,11 @@ from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.transport import ByProjection
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
-from rmopt.solvers.base import Result, Solver, StopRule
-from rmopt.solvers.checkpoint import Checkpoint
-from rmopt.solvers.oracle import Oracle
-from rmopt.solvers.premise import held
+from rmopt.solvers.batch.oracle import Oracle
+from rmopt.solvers.batch.premise import held
 from rmopt.solvers.recorder import Recorder
+from rmopt.solvers.run import Result, Solver, StopRule
+from rmopt.solvers.save import Checkpoint
 from rmopt.solvers.stop import Converged, asked
 from rmopt.solvers.threads import one_blas_thread
 
@@ -267,14 +267,6 @@ class PymanoptSolver(Solver):
             # pymanopt's line search remembers step lengths of the last run; a fresh one makes runs repeatable.
             options["reuse_line_searcher"] = False
         if isinstance(self.optimizer, optimizers.NelderMead | optimizers.ParticleSwarm):
-            swarm = isinstance(self.optimizer, optimizers.ParticleSwarm)
-            wanted = ("log",) if swarm else ("log", "dist", "pair_mean")
-            missing = [method for method in wanted if not problem.manifold.knows(method)]
-            if missing:
-                raise MissingCapabilityError(
-                    f"{type(self.optimizer).__name__} needs a manifold with `{missing[0]}`, which {problem.manifold} "
-                    "lacks; use 'ConjugateGradient'."
-                )
             problem, options = _drawing(problem, initial_point, rng), {}
         watch = Watch(problem, Recorder() if recorder is None else recorder, stop)
         foreign, optimizer = _watched(problem, watch), watch.watching(self.optimizer)
@@ -294,17 +286,12 @@ class PymanoptSolver(Solver):
             vars(optimizer).clear()
             # Its gradient is a closure over itself: the data would wait for the garbage collector.
             vars(foreign).clear()
-        if not np.isfinite(found.cost):
-            raise DivergedError(
-                f"{type(self.optimizer).__name__} ended at a cost of {found.cost} after {found.iterations} "
-                "iterations; check that the cost is finite on the manifold.",
-                found.iterations,
-            )
         reason = problem.manifold.check_point(found.point)
-        if reason is not None:
+        off = None if reason is None else f"off the manifold ({reason})"
+        if off is not None or not np.isfinite(found.cost):
             raise DivergedError(
-                f"{type(self.optimizer).__name__} ended off {problem.manifold}: {reason}. Likely causes: a "
-                "retraction that leaves the manifold, or a cost that is constant up to rounding.",
+                f"{type(self.optimizer).__name__} ended {off or f'at a cost of {found.cost}'}; check that the cost "
+                f"is finite on {problem.manifold} and not constant up to rounding, and the retraction.",
                 found.iterations,
             )
         ours = isinstance(watch.reason, Converged)

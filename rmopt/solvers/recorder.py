@@ -52,10 +52,6 @@ class Recorder:
     rows : list of dict
         One per measurement: step, updates, seconds and the metrics.
 
-    See Also
-    --------
-    Solver.iterate : yields the states themselves.
-
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost

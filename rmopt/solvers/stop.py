@@ -37,10 +37,6 @@ class Converged(str):
     ----------
     reason : str
 
-    See Also
-    --------
-    Stop : returns one, or another text where a budget was used up.
-
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost
@@ -64,11 +60,6 @@ class Stop(ABC):
     A row holds ``step``, ``updates`` and ``seconds``, what the solver observes (for solvers of whole gradients
     ``cost``, ``gradient_norm``, ``step_size`` and the counts of a `Result`), and the metrics of a recorder. Any
     function of the rows that returns a reason or None may stand in the place of a criterion. It cannot write to them.
-
-    See Also
-    --------
-    Below : a bound for any number of the rows.
-    GradientNorm : the usual one.
 
     Examples
     --------
@@ -165,10 +156,6 @@ class MaxSteps(CheckedValue, Stop):
     ----------
     steps : int
 
-    See Also
-    --------
-    MaxEvaluations : of the cost, which steps need several of.
-
     Examples
     --------
     >>> from rmopt.solvers import MaxSteps
@@ -194,10 +181,6 @@ class MaxSeconds(CheckedValue, Stop):
     Parameters
     ----------
     seconds : float
-
-    See Also
-    --------
-    MaxSteps : the same steps on every computer.
 
     Examples
     --------
@@ -225,15 +208,6 @@ class GradientNorm(CheckedValue, Stop):
     ----------
     length : float
     relative : bool
-
-    See Also
-    --------
-    SmallChange : of the cost.
-
-    References
-    ----------
-    Nocedal and Wright, Numerical Optimization, 2nd edition, Springer (2006),
-    https://doi.org/10.1007/978-0-387-40065-5.
 
     Examples
     --------
@@ -265,10 +239,6 @@ class Below(CheckedValue, Stop):
     value : float
     name : str
 
-    See Also
-    --------
-    SmallChange : where the value at the minimum is not known.
-
     Examples
     --------
     >>> from rmopt.solvers import Below
@@ -292,10 +262,6 @@ class SmallChange(CheckedValue, Stop):
     ----------
     share : float
     name : str
-
-    See Also
-    --------
-    Stagnation : looks at more than two rows, for noisy costs.
 
     Examples
     --------
@@ -325,10 +291,6 @@ class SmallStep(CheckedValue, Stop):
     ----------
     length : float
 
-    See Also
-    --------
-    GradientNorm : says more of how near the minimum is.
-
     Examples
     --------
     >>> from rmopt.solvers import SmallStep
@@ -354,15 +316,6 @@ class Stagnation(CheckedValue, Stop):
     ----------
     rows : int
     name : str
-
-    See Also
-    --------
-    SmallChange : looks at two rows.
-
-    References
-    ----------
-    Prechelt, Automatic early stopping using cross validation: quantifying the criteria, Neural Networks 11
-    (1998), https://doi.org/10.1016/S0893-6080(98)00010-0.
 
     Examples
     --------
@@ -398,10 +351,6 @@ class NotFinite(Stop):
     ----------
     name : str
 
-    See Also
-    --------
-    Below : a bound.
-
     Examples
     --------
     >>> from rmopt.solvers import NotFinite
@@ -427,10 +376,6 @@ class MaxEvaluations(CheckedValue, Stop):
     evaluations : int
     name : str
         "costs", "gradients", "hessians" or "retractions".
-
-    See Also
-    --------
-    MaxSteps : where all steps cost the same.
 
     Examples
     --------

@@ -111,30 +111,14 @@ class TestBundle:
         assert again.X is whole.X
         assert whole.test.sum() == 10
 
-    @each_row("fraction", [0, 1, -0.1, 1.5, float("nan"), "0.3"])
-    def test_resplit_refuses_a_fraction(self, fraction: Any) -> None:
-        with pytest.raises(
-            InvalidInputError, match=r"test_fraction = .* must be a number above 0 and below 1"
-        ):
-            bundle().resplit(0, fraction)
-
-    @each_row("seed", [-1, 0.5, "a", None])
-    def test_resplit_refuses_a_seed(self, seed: Any) -> None:
-        with pytest.raises(InvalidInputError, match=r"seed = .* must be an integer of at least 0"):
-            bundle().resplit(seed)
+    @each_row("given", [(0, 1), (0, float("nan")), (-1, 0.3), ("a", 0.3)])
+    def test_resplit_refuses_what_is_out_of_range(self, given: Any) -> None:
+        with pytest.raises(InvalidInputError, match="must be"):
+            bundle().resplit(*given)
 
     def test_resplit_that_leaves_a_part_empty_is_refused(self) -> None:
         with pytest.raises(InvalidInputError, match="are held out, and both parts need"):
             bundle().resplit(0, 0.01)
-
-
-class TestDigits:
-    def test_split_holds_out_thirty_percent_of_each_class(self) -> None:
-        loaded = digits()
-        share = np.bincount(loaded.y[loaded.test]) / np.bincount(loaded.y)
-        assert share.shape == (10,)
-        assert np.abs(share - 0.3).max() < 0.5 / np.bincount(loaded.y).min()
-        assert np.array_equal(loaded.test, digits().test)
 
 
 class TestDataFolder:
@@ -155,27 +139,16 @@ class TestDataFolder:
         with pytest.raises(InvalidInputError, match=r"data_home '.*absent' is not an existing folder"):
             loader(str(tmp_path / "absent"))
 
-    def test_the_variable_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("RMOPT_DATA_HOME", str(tmp_path / "absent"))
-        with pytest.raises(InvalidInputError, match=r"RMOPT_DATA_HOME '.*absent' is not"):
-            data_folder()
-
 
 class TestLoad:
-    def test_finds_registered_names(self) -> None:
+    def test_unknown_names_get_the_list_and_a_close_match(self) -> None:
         assert np.array_equal(load("digits").X, digits().X)
-
-    def test_unknown_name_gets_the_list_and_a_close_match(self) -> None:
         with pytest.raises(
-            InvalidInputError,
-            match=r"no data set 'digit', nor a file .*; known .*digits, .*news20.*mean 'digits'",
+            InvalidInputError, match=r"no data set 'digit', .*; known .*news20.*mean 'digits'"
         ):
             load("digit")
-
-    def test_far_name_gets_the_list_only(self) -> None:
-        with pytest.raises(InvalidInputError, match=r"known data sets: .*news20-full.*\.$") as caught:
+        with pytest.raises(InvalidInputError, match=r"known data sets: .*news20-full.*\.$"):
             load("zzz")
-        assert "mean" not in str(caught.value)
 
     @each_row(
         ("value", "says"),
@@ -233,7 +206,13 @@ class TestNewsgroups:
 
     @each_row(
         "content",
-        [b"", b"PK\x03\x04 cut short", b"no archive", {"X_data": np.ones(2)}, {"X_indptr": np.array([0, 9])}],
+        [
+            b"",
+            b"no archive",
+            {"X_data": np.ones(2)},
+            {"X_indptr": np.array([0, 9])},
+            {"X_indices": np.full(5, 9)},
+        ],
     )
     def test_a_damaged_file_is_named(self, content: Any, tmp_path: Path) -> None:
         path = tmp_path / datasets.NEWS20_FILE
@@ -242,18 +221,6 @@ class TestNewsgroups:
         else:
             np.savez(path, **(parts(y=(1, 2, 1, 2)) | content))
         with pytest.raises(StorageError, match=r"news20_bydate_cai.npz is damaged"):
-            news20(tmp_path)
-
-    def test_a_missing_array_is_named(self, tmp_path: Path) -> None:
-        np.savez(tmp_path / datasets.NEWS20_FILE, X_data=np.ones(2))
-        with pytest.raises(StorageError, match="it has no X"):
-            news20(tmp_path)
-
-    def test_a_column_beyond_the_shape_is_damage(self, tmp_path: Path) -> None:
-        wrong = parts(y=(1, 2, 1, 2))
-        wrong["X_indices"] = wrong["X_indices"] + 2
-        np.savez(tmp_path / datasets.NEWS20_FILE, **wrong)
-        with pytest.raises(StorageError, match="is damaged"):
             news20(tmp_path)
 
     @needs_news20

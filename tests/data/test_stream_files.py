@@ -71,7 +71,7 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
         ({"a__svm": "1 0:1\n1,2 0:1\n"}, {}, "say multilabel=True"),
         ({"a__svm": "1.5 0:1\n"}, {"multilabel": True}, "not a whole number"),
         ({"a__svm": "999999999999 0:1\n"}, {"multilabel": True}, "not a whole number"),
-        ({"a__svm": ""}, {}, "empty; remove it"),
+        ({"a__svm": ""}, {}, "no rows; remove it"),
         ({"a__svm": "# nothing\n"}, {}, "no rows; remove it"),
         ({"a__svm": "1 0:1\n"}, {"n_features": None}, r"say n_features \(--n-features\)"),
     ],

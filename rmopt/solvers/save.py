@@ -130,7 +130,7 @@ class Saver:
         """Return the seed of the run that is saved; None where there is none."""
         path = self._file(max(self._steps(), default=0))
         seed = _run_in(path).get("seed") if path.exists() else None
-        return seed if _is_count(seed) else None
+        return seed if type(seed) is int else None
 
     def save(self, arrays: Mapping[str, Array], run: dict[str, Any], step: int, **about: Any) -> None:
         """Write a state and its description; in several processes return when all have written theirs."""
@@ -267,33 +267,9 @@ def _loaded(path: Path, run: dict[str, Any]) -> tuple[dict[str, Array], dict[str
             f"the checkpoint {path} is of format {about['checkpoint_format']}, and this version of rmopt reads "
             f"{FORMAT}; delete it, or go on with the version that wrote it."
         )
-    if not _is_sound(about):
-        raise StorageError(f"the checkpoint {path} is not as it was saved; {ANEW}.")
-    _refuse_another(path, about["run"], run)
-    try:
+    with reading(path, InvalidInputError):
+        _refuse_another(path, about["run"], run)
         arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
         for name, axes in about["axes"].items():
             arrays[name] = arrays[name].transpose(np.argsort(axes))
-        return arrays, about
-    except (LookupError, TypeError, ValueError) as error:
-        raise StorageError(f"the checkpoint {path} is not as it was saved ({error}); {ANEW}.") from error
-
-
-def _is_sound(about: dict[str, Any]) -> bool:
-    """Return whether the numbers of a description are such as a run can have."""
-    step, seconds, rows = (about.get(key) for key in ("step", "seconds", "rows"))
-    return (
-        all(
-            isinstance(part, dict)
-            for part in (about.get("run"), about.get("axes"), *about.get("witness", ()))
-        )
-        and _is_count(step)
-        and isinstance(seconds, float)
-        and 0.0 <= seconds < math.inf
-        and isinstance(rows, list)
-        and all(isinstance(row, dict) and _is_count(row.get("step")) and row["step"] <= step for row in rows)
-    )
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return arrays, about

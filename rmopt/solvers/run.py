@@ -21,9 +21,9 @@ from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value, written
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
-from rmopt.solvers.checkpoint import Checkpoint, Saver, difference, witness
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder, numbers_for
+from rmopt.solvers.save import Checkpoint, Saver, difference, witness
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
 from rmopt.solvers.threads import one_blas_thread
 
@@ -58,10 +58,6 @@ class Result:
         gradients hold the last one against values of the cost; where these differ they warn, and this is False.
     counts : mapping from str to int
         What the run evaluated: ``costs``, ``gradients``, ``hessians`` and ``retractions``, where the solver counts.
-
-    See Also
-    --------
-    CertifiedResult : with a bound.
 
     Examples
     --------
@@ -155,16 +151,6 @@ class Solver(Value, ABC):
     not_identity : tuple of str
         The attributes that may differ between a run and its continuation from a checkpoint: those of the budget and
         of where it runs. All others, as `repr` shows them, must be as they were.
-
-    See Also
-    --------
-    GradientSolver : solvers of whole gradients.
-    ScheduledSolver : solvers of some terms.
-
-    References
-    ----------
-    Absil, Mahony and Sepulchre, Optimization Algorithms on Matrix Manifolds, Princeton University Press (2008),
-    https://doi.org/10.1515/9781400830244, chapter 4.
 
     Examples
     --------
@@ -669,29 +655,31 @@ class _Run:
         if saved is None:
             return
         arrays, about = saved
-        done, budget = about["step"] - self.first, self.last - self.first
         try:
+            done, rows = about["step"] - self.first, about["rows"]
             state = self.solver.unpack(self.work, arrays, self.state)
-            if state.steps != done:
+            if state.steps != done or any(row["step"] > about["step"] for row in rows):
                 raise InvalidInputError(f"its state has done {state.steps} steps, not {done}")
+            seconds, numbers = float(about["seconds"]), about["witness"]
+            places = (("at the start", self.begun), ("where it stands", self._witness(state)))
+            found = [
+                f"{place} {apart}"
+                for (place, now), saved in zip(places, numbers, strict=True)
+                if (apart := difference(saved, now, self.begun, coarseness)) is not None
+            ]
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(
                 f"{where} does not hold a state of this run: {error}. Delete it or choose another path."
             ) from error
-        for place, saved_numbers, now in (
-            ("at the start", about["witness"][0], self.begun),
-            ("where it stands", about["witness"][1], self._witness(state)),
-        ):
-            found = difference(saved_numbers, now, self.begun, coarseness)
-            if found is not None:
-                raise InvalidInputError(
-                    f"{where} belongs to another run: {place} {found}. Restore the data, the code or the start of "
-                    "then, delete it, or choose another path."
-                )
-        if done > budget:
+        if found:
             raise InvalidInputError(
-                f"{where} has done {done} steps, more than the budget of {budget}; choose a "
-                "larger budget or another path."
+                f"{where} belongs to another run: {found[0]}. Restore the data, the code or the start of then, "
+                "delete it, or choose another path."
+            )
+        if done > (budget := self.last - self.first):
+            raise InvalidInputError(
+                f"{where} has done {done} steps, more than the budget of {budget}; choose a larger budget or another "
+                "path."
             )
         self.state, self.step, self.saved_at = state, about["step"], about["step"]
-        self.seconds, self.rows = about["seconds"], about["rows"]
+        self.seconds, self.rows = seconds, rows
