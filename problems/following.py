@@ -21,7 +21,7 @@ from rmopt.core.points import arrays_of
 from rmopt.core.values import written
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.solvers import Checkpoint, Converged, Recorder, Solver
-from rmopt.solvers.continued import Continued
+from rmopt.solvers.stochastic.continued import Continued
 
 Learn = Callable[[Any, Any, int], object]
 

@@ -24,7 +24,7 @@ from rmopt.errors import warn
 from rmopt.files import reading
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Parallel, Recorder, Result, Sampler, ScheduledSolver
-from rmopt.solvers.continued import Continued, with_zero_rows
+from rmopt.solvers.stochastic.continued import Continued, with_zero_rows
 
 # How much longer the steps of several workers are, for each of them up to so many; more go beyond their mean instead
 # (docs/scaling.md has the measurements).

@@ -20,7 +20,7 @@ from rmopt.kernels import pending
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.linalg import factor_product
 from rmopt.solvers import Sampler, ScheduledSolver
-from rmopt.solvers.step_sizes import StepSize, as_step_size
+from rmopt.solvers.stochastic.step_sizes import StepSize, as_step_size
 
 
 @dataclass

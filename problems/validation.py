@@ -36,8 +36,8 @@ from rmopt.core.arguments import (
 from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.errors import InvalidInputError
-from rmopt.solvers.checkpoint import Saver, file_name
-from rmopt.solvers.step_sizes import as_step_size
+from rmopt.solvers.save import Saver, file_name
+from rmopt.solvers.stochastic.step_sizes import as_step_size
 
 engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.

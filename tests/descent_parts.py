@@ -46,7 +46,7 @@ from rmopt.solvers import (
     StrongWolfe,
     TrustRegions,
 )
-from rmopt.solvers.directions import RULES
+from rmopt.solvers.batch.directions import RULES
 
 Array = np.ndarray
 RNG = np.random.default_rng(0)

@@ -55,35 +55,35 @@ class Mutant(NamedTuple):
 
 # What a mistake endangers, the file, the tests that must notice; and names, texts, what takes their place.
 TABLE = (
-    ("proof", "rmopt/solvers/certificate.py",
+    ("proof", "rmopt/solvers/certified/certificate.py",
      "test_rank_incremental.py::test_bounds_of_large_matrices_hold_where_points_are_not_stationary", (
         ("lanczos-residual", "+ residual", ""),
         ("lanczos-tie", ", known) + tie", ", known)"),
         ("lanczos-known", "residual, known)", "residual, -np.inf)"),
     )),
-    ("proof", "rmopt/solvers/certificate.py",
+    ("proof", "rmopt/solvers/certified/certificate.py",
      "test_rank_incremental.py::test_bounds_of_small_matrices_allow_for_rounding", (
         ("dense-rounding", "float(values[0]) + rounding", "float(values[0])"),
     )),
-    ("proof", "rmopt/solvers/certificate.py",
+    ("proof", "rmopt/solvers/certified/certificate.py",
      "test_rank_incremental.py::test_the_certified_gap_is_never_below_the_true_one", (
         ("gradient-sign", "lambda V: -local.apply(V)", "lambda V: local.apply(V)"),
         ("complementarity", "bound = self.complementarity + ", "bound = "),
         ("trace-of-optimum", "max(0.0, excess) / cost.trace_weight", "trace"),
     )),
-    ("proof", "rmopt/solvers/certificate.py",
+    ("proof", "rmopt/solvers/certified/certificate.py",
      "test_certificates_of_strangers.py", (
         ("excess", "excess = local.value - floor", "excess = local.value"),
         ("relative-gap", "self.gap / self.excess", "self.gap / abs(self.objective)"),
         ("contradiction", "if excess < cost.trace_weight * trace", "if excess < 0.0 * trace"),
     )),
-    ("proof", "rmopt/solvers/certificate.py",
+    ("proof", "rmopt/solvers/certified/certificate.py",
      "test_certificates_of_strangers.py", (
         ("gradient-nearby", "doubt = misfit(", "doubt = None and misfit("),
         ("gradient-along", "errors.append(off / t if -off > noise else 0.0)", "errors.append(0.0)"),
         ("convexity", "        if value < tangent -", "        if value < -np.inf * tangent -"),
     )),
-    ("proof", "rmopt/solvers/premise.py",
+    ("proof", "rmopt/solvers/batch/premise.py",
      "test_premises.py test_certificates_of_strangers.py", (
         ("premise-norm", "if not abs(length * length - square) <= 0.01 * square < np.inf:", "if False:"),
         ("premise-bends", "if agree(bends):", "if False:"),
@@ -94,12 +94,12 @@ TABLE = (
         ("premise-agreement", "> 0.8 * max(map(abs, last))", "> 0.0 * max(map(abs, last))"),
         ("premise-quick", "if noise <= h * seen and abs(", "if noise <= h * seen or abs("),
     )),
-    ("optimum", "rmopt/solvers/trust_regions.py",
+    ("optimum", "rmopt/solvers/batch/trust_regions.py",
      "test_premises.py", (
         ("saddle-left", "return state if below is None else self.begin(work, below)", "return state"),
         ("saddle-direction", "_combined(basis, vectors[:, 0])", "_combined(basis, vectors[:, -1])"),
     )),
-    ("optimum", "rmopt/solvers/descent.py",
+    ("optimum", "rmopt/solvers/batch/descent.py",
      "test_premises.py", (
         ("rounding-at-start", "wanted = max(wanted, work.rounding)", "wanted = wanted"),
     )),
@@ -165,16 +165,16 @@ TABLE = (
         ("nmse", "error / among.var()", "error / among.std()"),
     )),
 
-    ("resumption", "rmopt/solvers/checkpoint.py",
+    ("resumption", "rmopt/solvers/save.py",
      "test_checkpoints.py::test_another_number_among_the_data_or_another_start_is_another_run", (
         ("witness-near", "NEAR, ROUNDINGS = 1e-10, 1e4", "NEAR, ROUNDINGS = 1e-4, 1e4"),
     )),
-    ("resumption", "rmopt/solvers/base.py",
+    ("resumption", "rmopt/solvers/run.py",
      "test_checkpoints.py::test_another_number_among_the_data_or_another_start_is_another_run", (
         ("witness-of-the-start", "zip(places, numbers, strict=True)",
          "zip(places, [self.begun, numbers[1]], strict=True)"),
     )),
-    ("resumption", "rmopt/solvers/checkpoint.py",
+    ("resumption", "rmopt/solvers/save.py",
      "test_stream_checkpoints.py::test_several_processes_keep_two_generations_and_go_back_to_the_common_one", (
         ("another-run", "        _refuse_another(path, about[\"run\"], run)\n", ""),
         ("generations", "sorted(self._steps())[:-2]", "sorted(self._steps())[:-1]"),
@@ -185,16 +185,16 @@ TABLE = (
         ("streams", "[seed, stream, *more]", "[seed, *more]"),
         ("stream-places", "[seed, stream, *more]", "[seed, stream]"),
     )),
-    ("resumption", "rmopt/solvers/rank_incremental.py",
+    ("resumption", "rmopt/solvers/certified/rank_incremental.py",
      "test_checkpoints.py::test_the_seed_reaches_the_local_optimiser", (
         ("seeds-of-rounds", "work.first_step + state.steps", "work.first_step"),
         ("seeds-of-later-rounds", "work.first_step + state.steps", "state.steps"),
     )),
-    ("resumption", "rmopt/solvers/trust_regions.py",
+    ("resumption", "rmopt/solvers/batch/trust_regions.py",
      "test_descent.py::test_products_of_several_inner_steps_are_found_again_where_a_run_goes_on", (
         ("products-after-resuming", "(4.0 * state.memory[0], 0)", "(state.memory[0], 0)"),
     )),
-    ("resumption", "rmopt/solvers/samplers.py",
+    ("resumption", "rmopt/solvers/stochastic/samplers.py",
      "test_solvers.py::test_samplers", (
         ("uniform-terms", "rng.integers(self.n_terms,", "rng.integers(self.n_terms - 1,"),
     )),
@@ -281,7 +281,7 @@ TABLE = (
      "test_gossip.py::test_the_engine_is_algorithm_one", (
         ("gossip-alpha", "1.0 / graph.degrees", "1.0 / (graph.degrees + 1.0)"),
     )),
-    ("formula", "rmopt/solvers/gossip.py",
+    ("formula", "rmopt/solvers/gossip/gossip.py",
      "test_gossip.py::test_the_engine_is_algorithm_one", (
         ("gossip-rho", "log(point, other) * self.cost.rho", "log(point, other) * (2.0 * self.cost.rho)"),
         ("gossip-preconditioner", "weight = max(self.cost.rho,", "weight = max(0.0,"),
@@ -379,14 +379,14 @@ TABLE = (
         ("gibbs-mean", "(MEAN_WEIGHT * n / weight)", "MEAN_WEIGHT"),
     )),
 
-    ("optimum", "rmopt/solvers/trust_regions.py",
+    ("optimum", "rmopt/solvers/batch/trust_regions.py",
      "test_descent.py::test_steps_that_the_region_holds_back_are_as_long_as_its_radius", (
         ("boundary-sign", "(-sp + (sp * sp", "(sp + (sp * sp"),
         ("boundary-turn", "beta * (sp + alpha * pp)", "beta * sp"),
         ("boundary-size", "rz + beta * beta * pp", "rz"),
         ("boundary-kept", "pp * (radius * radius - ss)", "pp * (radius * radius)"),
     )),
-    ("optimum", "rmopt/solvers/trust_regions.py",
+    ("optimum", "rmopt/solvers/batch/trust_regions.py",
      "test_descent.py::test_the_radius_follows_what_steps_bring", (
         ("radius-shrinks", "ratio < 0.25:", "ratio < 0.0:"),
         ("radius-grows", "max(bound, longer) if ratio > 0.75 else bound", "bound"),
@@ -394,22 +394,22 @@ TABLE = (
         ("promise", "+ inner(point, residual, step))", "+ inner(point, gradient, step))"),
         ("acceptance", "ratio >= ACCEPTED", "ratio >= -ACCEPTED"),
     )),
-    ("optimum", "rmopt/solvers/trust_regions.py",
+    ("optimum", "rmopt/solvers/batch/trust_regions.py",
      "test_descent.py::test_steps_of_cubics_minimise_their_model", (
         ("cubic-weight", "- weight / sigma)", "- weight)"),
     )),
-    ("optimum", "rmopt/solvers/step_lengths.py",
+    ("optimum", "rmopt/solvers/batch/step_lengths.py",
      "test_directions.py::test_steps_of_strong_wolfe_meet_both_conditions", (
         ("wolfe-slope", "if abs(slope) <= flat:", "if slope <= flat:"),
         ("wolfe-flatness", "flat = -self.flatness * curve.slope", "flat = -curve.slope"),
         ("sufficient-fall", "trial.cost <= reference + promised", "trial.cost <= reference"),
     )),
-    ("optimum", "rmopt/solvers/directions.py",
+    ("optimum", "rmopt/solvers/batch/directions.py",
      "test_directions.py::test_quadratics_end_after_as_many_exact_steps_as_they_have_curvatures", (
         ("lbfgs-recursion", "share - inner(y, q) / sy", "share"),
         ("conjugacy", "max(0.0, move.inner(z, y) / dy)", "max(0.0, move.inner(z, y) / -dy)"),
     )),
-    ("optimum", "rmopt/solvers/directions.py",
+    ("optimum", "rmopt/solvers/batch/directions.py",
      "test_directions.py::test_quasi_newton_takes_the_unit_of_a_cost_from_its_steps", (
         ("lbfgs-scale", "scale = sy / yz", "scale = 1.0"),
     )),

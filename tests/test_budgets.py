@@ -21,7 +21,7 @@ FAMILIES = ("similarity", "ranking", "metric", "subspace", "coembedding")
 ROOMS = {
     "rmopt/kernels, engines": 3_150,
     "rmopt/manifolds, retractions": 2_160,
-    "rmopt/costs": 1_960,
+    "rmopt/costs": 2_000,
     "rmopt/solvers": 5_050,
     "rmopt/checks, testing, interop": 2_120,
     "rmopt/cli": 940,

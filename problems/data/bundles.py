@@ -28,7 +28,7 @@ def _canonical(part: Any) -> Any:
         part = part.tocsr(copy=True)
         part.sort_indices()
         return part.shape, part.data, part.indices, part.indptr
-    if isinstance(part, list | tuple):
+    if isinstance(part, list | tuple) and not isinstance(next(iter(part), ""), str):
         return [_canonical(one) for one in part]
     return np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part
 

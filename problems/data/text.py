@@ -183,7 +183,7 @@ def prepare_text(bundle: ClassBundle, n_features: int, *, sublinear: bool = Fals
 
 def _chosen_names(bundle: ClassBundle, columns: NDArray[np.int64]) -> tuple[str, ...] | None:
     names = bundle.feature_names
-    return None if names is None else tuple(names[column] for column in columns)
+    return None if names is None else tuple(map(names.__getitem__, columns))
 
 
 def informative_unit_rows(

@@ -39,7 +39,7 @@ from rmopt.costs.log_det import SCORES
 from rmopt.manifolds import PositiveDefinite
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
 from rmopt.solvers import CoordinateDescent, Recorder, Sampler
-from rmopt.solvers.coordinate_descent import ORDERS
+from rmopt.solvers.stochastic.coordinate_descent import ORDERS
 from rmopt.solvers.threads import one_blas_thread
 
 TRIPLETS_PER_ROW = 20

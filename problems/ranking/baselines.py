@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -190,6 +193,19 @@ class RidgeScores(BaseEstimator):
         return np.asarray(X @ self.coef_ + self.intercept_)
 
 
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Let nothing be printed, by compiled code either, which knows nothing of `sys.stdout`."""
+    sys.stdout.flush()
+    with ExitStack() as then, Path(os.devnull).open("wb") as nowhere:
+        for descriptor in (1, 2):
+            kept = os.dup(descriptor)
+            then.callback(os.close, kept)
+            then.callback(os.dup2, kept, descriptor)
+            os.dup2(nowhere.fileno(), descriptor)
+        yield
+
+
 class LabelTrees(BaseEstimator, ABC):
     """A tool that finds the best labels by trees of labels; the others have the score 0.
 
@@ -250,9 +266,10 @@ class NapkinTrees(LabelTrees):
         # The model is kept in files.
         self.folder_ = TemporaryDirectory()
         self.model_ = PLT(self.folder_.name, seed=self.random_state)
-        self.model_.fit(sp.csr_matrix(X), labels)
+        with silenced():
+            self.model_.fit(sp.csr_matrix(X), labels)
         return self
 
     def found(self, X: sp.csr_matrix) -> Iterable[Iterable[tuple[int, float]]]:
-        found: Iterable[Iterable[tuple[int, float]]] = self.model_.predict_proba(X, top_k=self.n_labels_)
-        return found
+        with silenced():
+            return self.model_.predict_proba(X, top_k=self.n_labels_)  # type: ignore[no-any-return]

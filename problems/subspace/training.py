@@ -31,7 +31,7 @@ from rmopt.solvers import (
     TreeSum,
     World,
 )
-from rmopt.solvers.gossip import CLOCKS
+from rmopt.solvers.gossip.gossip import CLOCKS
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "stochastic": {"order": "stochastic", "preconditioned": False},

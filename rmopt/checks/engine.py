@@ -16,8 +16,8 @@ from rmopt.engines.base import Engine
 from rmopt.engines.choose import choose_coordinate_engine, choose_engine
 from rmopt.engines.coordinate import GREEDY
 from rmopt.kernels.row_column import EXACT, FIXED
-from rmopt.solvers.samplers import GaussSouthwell, Sampler, as_sampler
-from rmopt.solvers.step_sizes import StepSize
+from rmopt.solvers.stochastic.samplers import GaussSouthwell, Sampler, as_sampler
+from rmopt.solvers.stochastic.step_sizes import StepSize
 
 ENGINE: list[Law] = []
 SAMPLER: list[Law] = []

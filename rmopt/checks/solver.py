@@ -16,10 +16,10 @@ from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
 from rmopt.core.values import written
 from rmopt.errors import MissingCapabilityError
-from rmopt.solvers.base import Result, Solver
-from rmopt.solvers.checkpoint import Checkpoint
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.scheduled import ScheduledSolver
+from rmopt.solvers.run import Result, Solver
+from rmopt.solvers.save import Checkpoint
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stop import MaxSteps
 
 SOLVER: list[Law] = []

@@ -34,11 +34,11 @@ from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.transport import ByProjection
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
-from rmopt.solvers.base import Result, Solver, StopRule
-from rmopt.solvers.checkpoint import Checkpoint
-from rmopt.solvers.oracle import Oracle
-from rmopt.solvers.premise import held
+from rmopt.solvers.batch.oracle import Oracle
+from rmopt.solvers.batch.premise import held
 from rmopt.solvers.recorder import Recorder
+from rmopt.solvers.run import Result, Solver, StopRule
+from rmopt.solvers.save import Checkpoint
 from rmopt.solvers.stop import Converged, asked
 from rmopt.solvers.threads import one_blas_thread
 

@@ -3,26 +3,40 @@
 from rmopt.core.world import MPIWorld, OneProcess, World
 from rmopt.costs.shards import Shards
 from rmopt.costs.tree_sum import TreeSum
-from rmopt.solvers.augmented_lagrangian import AugmentedLagrangian
-from rmopt.solvers.base import Result, Solver
-from rmopt.solvers.certificate import Certificate, certify
-from rmopt.solvers.checkpoint import Checkpoint
-from rmopt.solvers.coordinate_descent import CoordinateDescent
-from rmopt.solvers.descent import GradientSolver
-from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
-from rmopt.solvers.gossip import Gossip, Matchings
-from rmopt.solvers.identification import ManifoldIdentification
-from rmopt.solvers.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
-from rmopt.solvers.parallel import Parallel
-from rmopt.solvers.rank_incremental import CertifiedResult, Doubling, Growth, OneByOne, RankIncremental
+from rmopt.solvers.batch.augmented_lagrangian import AugmentedLagrangian
+from rmopt.solvers.batch.descent import GradientSolver
+from rmopt.solvers.batch.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
+from rmopt.solvers.batch.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
+from rmopt.solvers.batch.step_lengths import Backtracking, BarzilaiBorwein, Exact, StepLength, StrongWolfe
+from rmopt.solvers.batch.trust_regions import AdaptiveCubics, Hybrid, LevenbergMarquardt, TrustRegions
+from rmopt.solvers.certified.certificate import Certificate, certify
+from rmopt.solvers.certified.rank_incremental import (
+    CertifiedResult,
+    Doubling,
+    Growth,
+    OneByOne,
+    RankIncremental,
+)
+from rmopt.solvers.gossip.gossip import Gossip, Matchings
+from rmopt.solvers.gossip.parallel import Parallel
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.rules import SRG, SVRG, AdaGrad, Adam, Momentum, StepRule
-from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, Sampler, ShuffledEpochs, Uniform
-from rmopt.solvers.scaled_sgd import ScaledSGD
-from rmopt.solvers.scheduled import ScheduledSolver
-from rmopt.solvers.sgd import SGD
-from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Exact, StepLength, StrongWolfe
-from rmopt.solvers.step_sizes import (
+from rmopt.solvers.run import Result, Solver
+from rmopt.solvers.save import Checkpoint
+from rmopt.solvers.stochastic.coordinate_descent import CoordinateDescent
+from rmopt.solvers.stochastic.identification import ManifoldIdentification
+from rmopt.solvers.stochastic.rules import SRG, SVRG, AdaGrad, Adam, Momentum, StepRule
+from rmopt.solvers.stochastic.samplers import (
+    Cyclic,
+    FromDraw,
+    GaussSouthwell,
+    Sampler,
+    ShuffledEpochs,
+    Uniform,
+)
+from rmopt.solvers.stochastic.scaled_sgd import ScaledSGD
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
+from rmopt.solvers.stochastic.sgd import SGD
+from rmopt.solvers.stochastic.step_sizes import (
     Constant,
     Cosine,
     ExactLineSearch,
@@ -45,7 +59,6 @@ from rmopt.solvers.stop import (
     Stagnation,
     Stop,
 )
-from rmopt.solvers.trust_regions import AdaptiveCubics, Hybrid, LevenbergMarquardt, TrustRegions
 
 __all__ = [
     "LBFGS", "SGD", "SRG", "SVRG", "AdaGrad", "Adam", "AdaptiveCubics", "AugmentedLagrangian", "Backtracking",

@@ -27,9 +27,9 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.errors import InvalidInputError
-from rmopt.solvers.base import Solver
-from rmopt.solvers.samplers import Sampler
-from rmopt.solvers.step_sizes import StepSize
+from rmopt.solvers.run import Solver
+from rmopt.solvers.stochastic.samplers import Sampler
+from rmopt.solvers.stochastic.step_sizes import StepSize
 
 __all__ = ["checks_of", "parametrize_with_laws"]
 

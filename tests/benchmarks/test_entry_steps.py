@@ -23,7 +23,7 @@ from rmopt.core import Parts
 from rmopt.costs import BilinearSum, OnFactors, squared
 from rmopt.manifolds import BoundedRank, FixedRankFactors
 from rmopt.solvers import ScaledSGD
-from rmopt.solvers.scaled_sgd import padded
+from rmopt.solvers.stochastic.scaled_sgd import padded
 
 Array = np.ndarray
 WANTED = 1e-6

@@ -61,7 +61,7 @@ from rmopt.retractions import (
     SecondOrderPD,
 )
 from rmopt.solvers import Constant, FromFunction, InverseSqrt
-from rmopt.solvers.samplers import Cyclic, FromDraw, GaussSouthwell, ShuffledEpochs, Uniform
+from rmopt.solvers.stochastic.samplers import Cyclic, FromDraw, GaussSouthwell, ShuffledEpochs, Uniform
 
 Array = np.ndarray
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -121,3 +122,28 @@ def test_twenty_newsgroups(tmp_path: Path, rmopt_run: Command) -> None:
 def test_to_resume_needs_a_folder(rmopt_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "--out FOLDER" in rmopt_run("similarity", "--resume", code=2).stderr
+
+
+def test_few_calls_lead_from_texts_to_a_table(tmp_path: Path, rmopt_run: Command) -> None:
+    """Python calls in both packages, of 400 texts and one method, that are not made once for all at import."""
+    rng, words = random.Random(0), [f"word{number}" for number in range(600)]
+    for kind in range(4):
+        (tmp_path / "texts" / str(kind)).mkdir(parents=True)
+        own = words[60 * kind : 60 * kind + 60]
+        for number in range(100):
+            text = " ".join(rng.choices(own, k=20) + rng.choices(words, k=40))
+            (tmp_path / "texts" / str(kind) / f"{number}.txt").write_text(text)
+    options = ("--methods", "loreta", "--seeds", "1", "--select", "none", "--triplets", "5000", "--quiet")
+    calls = 0
+
+    def count(frame: Any, event: str, _: Any) -> None:
+        nonlocal calls
+        name = frame.f_code.co_filename
+        calls += event == "call" and ("/rmopt/" in name or "/problems/" in name) and "/tests/" not in name
+
+    sys.setprofile(count)
+    try:
+        rmopt_run("similarity", "--data", str(tmp_path / "texts"), *options, "--out", str(tmp_path / "out"))
+    finally:
+        sys.setprofile(None)
+    assert 500 < calls <= 5000

@@ -51,7 +51,7 @@ from rmopt.solvers import (
     Stagnation,
     TrustRegions,
 )
-from rmopt.solvers.checkpoint import Saver
+from rmopt.solvers.save import Saver
 
 G = Grassmann(12, 3)
 SCALE = 2.0

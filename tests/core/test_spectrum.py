@@ -15,7 +15,7 @@ from rmopt.linalg import leading_eigh
 from rmopt.solvers import (
     RankIncremental,
 )
-from rmopt.solvers.certificate import leading_eigenpairs
+from rmopt.solvers.certified.certificate import leading_eigenpairs
 
 
 @pytest.mark.parametrize(("p", "k"), [(30, 4), (700, 5), (700, 300)])

@@ -31,9 +31,9 @@ from rmopt.core import LowRankPoint
 from rmopt.engines.reference import ReferenceState
 from rmopt.manifolds import PSDFixedRank
 from rmopt.solvers import FromDraw
-from rmopt.solvers.continued import Continued
-from rmopt.solvers.scheduled import Schedule
-from rmopt.solvers.step_sizes import as_step_size
+from rmopt.solvers.stochastic.continued import Continued
+from rmopt.solvers.stochastic.scheduled import Schedule
+from rmopt.solvers.stochastic.step_sizes import as_step_size
 
 Chunks = list[tuple[Any, Any]]
 
@@ -296,7 +296,7 @@ def broken_off(chunks: Any, number: int) -> Iterator[Any]:
 def test_a_run_over_own_chunks_is_resumed(
     name: str, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmopt.solvers.checkpoint.Saver.due", lambda *_: True)
+    monkeypatch.setattr("rmopt.solvers.save.Saver.due", lambda *_: True)
     chunks = chunks_of(name, digits, (40, 70, 33, 50))
     make, path = CASES[name][0], tmp_path / "run.npz"
     for number in (1, 3):
@@ -320,7 +320,7 @@ def test_a_run_over_own_chunks_is_resumed(
 def test_a_changed_folder_is_not_resumed(
     digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmopt.solvers.checkpoint.Saver.due", lambda *_: True)
+    monkeypatch.setattr("rmopt.solvers.save.Saver.due", lambda *_: True)
     folder, path = write_folder(tmp_path / "data", digits), tmp_path / "run.npz"
 
     def chunks(**how: Any) -> Any:
@@ -362,7 +362,7 @@ def test_strange_chunks_are_refused(digits: tuple[np.ndarray, np.ndarray]) -> No
 def test_a_drawn_seed_is_kept(
     digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmopt.solvers.checkpoint.Saver.due", lambda *_: True)
+    monkeypatch.setattr("rmopt.solvers.save.Saver.due", lambda *_: True)
     chunks = chunks_of("sparse", digits)
     with pytest.raises(_StopError):
         follower(tmp_path / "a.npz", random_state=None).fit_stream(broken_off(chunks, 1))
@@ -377,7 +377,7 @@ def test_a_drawn_seed_is_kept(
 def test_a_killed_run_over_files_ends_with_the_same_bits(
     digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmopt.solvers.checkpoint.Saver.due", lambda *_: True)
+    monkeypatch.setattr("rmopt.solvers.save.Saver.due", lambda *_: True)
     folder, path = write_folder(tmp_path / "data", digits), tmp_path / "run.npz"
 
     def run(saved: Path | None) -> LoretaSimilarity:

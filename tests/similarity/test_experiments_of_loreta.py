@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +24,7 @@ from tabled import each_row
 from problems.comparison import Row, mean_and_sem
 from problems.data import load
 from problems.options import ranks_within, whole_numbers
-from problems.ranking.baselines import RidgeScores
+from problems.ranking.baselines import NapkinTrees, RidgeScores
 from problems.ranking.experiment import METHODS as RANKING_METHODS
 from problems.ranking.experiment import Ranking, ranking_claims
 from problems.similarity.experiment import METHODS, Similarity, similarity_claims
@@ -429,3 +432,28 @@ def test_claims_of_ranking_follow_the_numbers() -> None:
     # The best start of a rank is not one that diverged.
     found = claims(pa_zero_8=0.59, loreta_zero_8=None)
     assert [claim.reproduced for claim in found] == [False, False, True, True, None]
+
+
+def test_a_tool_that_prints_from_compiled_code_is_silenced(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PLT:
+        def __init__(self, folder: str, **how: Any) -> None:
+            os.write(1, b"")
+
+        def fit(self, X: Any, labels: Any) -> None:
+            os.write(1, b"1%")
+            os.write(2, b"2%")
+
+        def predict_proba(self, X: Any, top_k: int) -> Any:
+            os.write(2, b"3%")
+            return [[(0, 0.5)]] * X.shape[0]
+
+    for name, module in (("napkinxc", ModuleType("napkinxc")), ("napkinxc.models", SimpleNamespace(PLT=PLT))):
+        monkeypatch.setitem(sys.modules, name, module)
+    model = NapkinTrees().fit(np.eye(3), np.eye(3))
+    scores = model.decision_function(np.eye(3))
+    model.folder_.cleanup()
+    os.write(1, b"heard")
+    assert scores[:, 0].tolist() == [0.5] * 3
+    assert capfd.readouterr() == ("heard", "")

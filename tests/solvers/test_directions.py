@@ -30,7 +30,7 @@ from rmopt.solvers import (
     StrongWolfe,
     TrustRegions,
 )
-from rmopt.solvers.directions import RULES
+from rmopt.solvers.batch.directions import RULES
 
 Array = np.ndarray
 
@@ -138,7 +138,7 @@ def test_quasi_newton_takes_the_unit_of_a_cost_from_its_steps() -> None:
 
 def test_steps_of_strong_wolfe_meet_both_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr("rmopt.solvers.step_lengths.SHARE", 0.4)
+    monkeypatch.setattr("rmopt.solvers.batch.step_lengths.SHARE", 0.4)
 
     class Watched(SteepestDescent):
         def after(self, move: Any, memory: Any) -> Any:

@@ -26,7 +26,7 @@ from rmopt.solvers import (
     Matchings,
     Recorder,
 )
-from rmopt.solvers.gossip import GossipEngine
+from rmopt.solvers.gossip.gossip import GossipEngine
 
 N = 5
 GRAPH = Graph(N, [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)])

@@ -12,7 +12,7 @@ from rmopt.core import DivergedError, MissingCapabilityError
 from rmopt.costs import BilinearSum, TripletSum, hinge
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.solvers import SGD, Checkpoint, FromDraw, ManifoldIdentification, Uniform
-from rmopt.solvers.identification import IdentificationEngine, IdentificationState
+from rmopt.solvers.stochastic.identification import IdentificationEngine, IdentificationState
 
 N, M, K = 14, 11, 3
 MANIFOLD = FixedRankEmbedded(N, M, K)

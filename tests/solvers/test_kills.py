@@ -25,7 +25,7 @@ from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import GossipMatrixCompletion
 from rmopt.cli import main
 from rmopt.core.points import arrays_of
-from rmopt.solvers.checkpoint import Saver
+from rmopt.solvers.save import Saver
 
 QUICK = ["loreta", "rank-incremental", "own-cost", "stream"]
 RNG = np.random.default_rng(0)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import rmopt.solvers.scaled_sgd as module
+import rmopt.solvers.stochastic.scaled_sgd as module
 from problems.subspace import ScaledSGDCompletion
 from rmopt import Problem
 from rmopt.core import InvalidInputError, MissingCapabilityError, Parts, in_precision

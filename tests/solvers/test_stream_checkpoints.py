@@ -22,7 +22,7 @@ from rmopt.costs import GossipCost, Graph
 from rmopt.experiments import Run
 from rmopt.manifolds import Grassmann, Power
 from rmopt.solvers import Checkpoint, Gossip, OneProcess
-from rmopt.solvers.checkpoint import Saver
+from rmopt.solvers.save import Saver
 
 
 class Alike(OneProcess):
@@ -311,7 +311,7 @@ def test_a_model_that_no_memory_holds_is_refused_before(tmp_path: Path) -> None:
 def test_a_line_may_be_repaired_in_a_file_that_was_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmopt.solvers.checkpoint.Saver.due", lambda *_: True)
+    monkeypatch.setattr("rmopt.solvers.save.Saver.due", lambda *_: True)
     (tmp_path / "data").mkdir()
     lines = [f"{number % 3},{number % 7},{number % 5},{number % 2}" for number in range(30)]
     good = "\n".join(["a,b,c,label", *lines]) + "\n"

@@ -19,11 +19,11 @@ from rmopt.engines.factor_means import Pairs, blended, completed, merged
 from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.manifolds.means import mean_on
-from rmopt.solvers.base import Result
-from rmopt.solvers.checkpoint import witness
-from rmopt.solvers.samplers import Sampler
-from rmopt.solvers.scheduled import Schedule, ScheduledSolver
-from rmopt.solvers.step_sizes import StepSize
+from rmopt.solvers.run import Result
+from rmopt.solvers.save import witness
+from rmopt.solvers.stochastic.samplers import Sampler
+from rmopt.solvers.stochastic.scheduled import Schedule, ScheduledSolver
+from rmopt.solvers.stochastic.step_sizes import StepSize
 from rmopt.solvers.threads import in_threads, one_blas_thread
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from rmopt.core.arguments import integer, one_of
 from rmopt.core.values import Value
-from rmopt.solvers.oracle import Iterate, Oracle
+from rmopt.solvers.batch.oracle import Iterate, Oracle
 
 # Pairs of L-BFGS with less curvature than this are left out, relative to the gradient's length where that is short.
 CAUTION = 1e-6

@@ -17,9 +17,9 @@ from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.residuals import ResidualSum
 from rmopt.errors import MissingCapabilityError
-from rmopt.solvers.descent import GradientSolver
-from rmopt.solvers.line_search import LBFGS
-from rmopt.solvers.oracle import Iterate, Oracle
+from rmopt.solvers.batch.descent import GradientSolver
+from rmopt.solvers.batch.line_search import LBFGS
+from rmopt.solvers.batch.oracle import Iterate, Oracle
 
 Map = Callable[[Any], Any]
 Solved = tuple[Any, float, float, float, bool]

@@ -17,12 +17,12 @@ from rmopt.costs.convex import ConvexCost
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.factors import PSDFactors
 from rmopt.manifolds.psd_fixed_rank import PSDMatrices
-from rmopt.solvers.base import Result, Solver
-from rmopt.solvers.certificate import Certificate, certify, checked_lower_bound
-from rmopt.solvers.descent import GradientSolver
-from rmopt.solvers.line_search import LBFGS
+from rmopt.solvers.batch.descent import GradientSolver
+from rmopt.solvers.batch.line_search import LBFGS
+from rmopt.solvers.batch.trust_regions import TrustRegions
+from rmopt.solvers.certified.certificate import Certificate, certify, checked_lower_bound
+from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged
-from rmopt.solvers.trust_regions import TrustRegions
 
 # Rounds in a row without progress after which a run gives up.
 PATIENCE = 3

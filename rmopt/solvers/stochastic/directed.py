@@ -26,7 +26,7 @@ from rmopt.kernels.directed_sgd import Cores, Side
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, Rows, StepRows
 from rmopt.manifolds import Power, Product, PSDFixedRank
 from rmopt.manifolds.arrays import ArrayManifold
-from rmopt.solvers.rules import (
+from rmopt.solvers.stochastic.rules import (
     SRG,
     SVRG,
     AdaGrad,

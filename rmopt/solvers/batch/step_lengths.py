@@ -8,9 +8,9 @@ from rmopt.core.arguments import number
 from rmopt.core.points import size_of
 from rmopt.core.values import Value
 from rmopt.errors import MissingCapabilityError
-from rmopt.solvers.descent import RESOLVED
-from rmopt.solvers.directions import Move
-from rmopt.solvers.oracle import Iterate, Oracle
+from rmopt.solvers.batch.descent import RESOLVED
+from rmopt.solvers.batch.directions import Move
+from rmopt.solvers.batch.oracle import Iterate, Oracle
 
 # Trials along one direction.
 TRIALS = 40

@@ -10,8 +10,8 @@ from rmopt.core.points import arrays_of, size_of
 from rmopt.core.streams import Stream, generator
 from rmopt.errors import warn
 from rmopt.precision import real_type
-from rmopt.solvers.base import Result
-from rmopt.solvers.oracle import Oracle
+from rmopt.solvers.batch.oracle import Oracle
+from rmopt.solvers.run import Result
 
 Ended = TypeVar("Ended", bound=Result)
 

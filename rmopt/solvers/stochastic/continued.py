@@ -16,10 +16,10 @@ from rmopt.engines.gauged import GAUGES, GaugedState
 from rmopt.engines.reference import ReferenceState
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.steps import Counters
-from rmopt.solvers.base import finite_numbers
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.scheduled import ScheduledSolver
+from rmopt.solvers.run import finite_numbers
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.threads import one_blas_thread
 
 

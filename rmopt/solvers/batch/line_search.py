@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from rmopt.core.arguments import bounded, instance, shown
 from rmopt.errors import InvalidInputError
-from rmopt.solvers.descent import GradientSolver
-from rmopt.solvers.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
-from rmopt.solvers.oracle import Iterate, Oracle
-from rmopt.solvers.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength, Trial
+from rmopt.solvers.batch.descent import GradientSolver
+from rmopt.solvers.batch.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
+from rmopt.solvers.batch.oracle import Iterate, Oracle
+from rmopt.solvers.batch.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength, Trial
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -12,9 +12,9 @@ from rmopt.core.problem import Problem
 from rmopt.core.streams import generator
 from rmopt.engines.base import Engine, diverged
 from rmopt.errors import DivergedError, InvalidInputError
-from rmopt.solvers.base import Solver
-from rmopt.solvers.samplers import Sampler
-from rmopt.solvers.step_sizes import StepSize, watched
+from rmopt.solvers.run import Solver
+from rmopt.solvers.stochastic.samplers import Sampler
+from rmopt.solvers.stochastic.step_sizes import StepSize, watched
 
 
 @dataclass

@@ -19,9 +19,9 @@ from rmopt.costs.graph import Graph
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds import Power
-from rmopt.solvers.samplers import Sampler, Uniform, as_order
-from rmopt.solvers.scheduled import ScheduledSolver
-from rmopt.solvers.step_sizes import StepSizeLike, as_step_size
+from rmopt.solvers.stochastic.samplers import Sampler, Uniform, as_order
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
+from rmopt.solvers.stochastic.step_sizes import StepSizeLike, as_step_size
 
 Rule = Callable[[Array], Array]
 

@@ -12,11 +12,11 @@ from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.engines.reference import ReferenceEngine
 from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds import Euclidean
-from rmopt.solvers.directed import DirectedEngine, ReducedEngine, RowAdaGrad, SpannedEngine
-from rmopt.solvers.rules import AdaGrad, Plain, StepRule, VarianceReduced
-from rmopt.solvers.samplers import Sampler, as_sampler, batch_size_of
-from rmopt.solvers.scheduled import ScheduledSolver
-from rmopt.solvers.step_sizes import StepSizeLike, as_step_size
+from rmopt.solvers.stochastic.directed import DirectedEngine, ReducedEngine, RowAdaGrad, SpannedEngine
+from rmopt.solvers.stochastic.rules import AdaGrad, Plain, StepRule, VarianceReduced
+from rmopt.solvers.stochastic.samplers import Sampler, as_sampler, batch_size_of
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
+from rmopt.solvers.stochastic.step_sizes import StepSizeLike, as_step_size
 
 
 class SGD(ScheduledSolver):

@@ -13,10 +13,17 @@ from rmopt.engines.choose import ENGINES, choose_coordinate_engine
 from rmopt.engines.coordinate import CoordinateDescentEngine
 from rmopt.errors import warn
 from rmopt.manifolds import PositiveDefinite
-from rmopt.solvers.base import Result
-from rmopt.solvers.samplers import Cyclic, GaussSouthwell, Sampler, ShuffledEpochs, Uniform, as_order
-from rmopt.solvers.scheduled import Schedule, ScheduledSolver
-from rmopt.solvers.step_sizes import ExactLineSearch, StepSizeLike, as_step_size
+from rmopt.solvers.run import Result
+from rmopt.solvers.stochastic.samplers import (
+    Cyclic,
+    GaussSouthwell,
+    Sampler,
+    ShuffledEpochs,
+    Uniform,
+    as_order,
+)
+from rmopt.solvers.stochastic.scheduled import Schedule, ScheduledSolver
+from rmopt.solvers.stochastic.step_sizes import ExactLineSearch, StepSizeLike, as_step_size
 from rmopt.solvers.stop import Converged
 
 # Where the least eigenvalue is a smaller share of the largest, a matrix is at the boundary of the cone.

@@ -14,13 +14,13 @@ from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
 from rmopt.costs.residuals import ResidualSum
 from rmopt.errors import DivergedError, InvalidInputError
-from rmopt.solvers.base import Result, Solver
-from rmopt.solvers.descent import GradientSolver
-from rmopt.solvers.line_search import LBFGS
-from rmopt.solvers.oracle import Oracle
-from rmopt.solvers.premise import held
+from rmopt.solvers.batch.descent import GradientSolver
+from rmopt.solvers.batch.line_search import LBFGS
+from rmopt.solvers.batch.oracle import Oracle
+from rmopt.solvers.batch.premise import held
+from rmopt.solvers.batch.trust_regions import LevenbergMarquardt
+from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged
-from rmopt.solvers.trust_regions import LevenbergMarquardt
 
 # The penalty grows where violations did not fall to this share.
 FALL = 0.5

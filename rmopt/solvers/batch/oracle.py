@@ -19,7 +19,7 @@ from rmopt.core.transport import ByManifold, ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Product
-from rmopt.solvers.base import broke_down
+from rmopt.solvers.run import broke_down
 
 # What needs no look before it is taken for a number.
 _FLOATS = (float, np.float64, np.float32)

@@ -1,0 +1,1 @@
+"""Solvers that look at the whole cost in each step."""

@@ -1,0 +1,1 @@
+"""Solvers whose result comes with a bound."""

@@ -1,0 +1,1 @@
+"""Solvers of several agents or workers."""

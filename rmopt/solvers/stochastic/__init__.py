@@ -1,0 +1,1 @@
+"""Solvers that look at some terms, blocks or entries of a cost in each step."""
