@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from rmopt.cli.failures import UNUSABLE_INPUT, one_line_errors
-from rmopt.cli.registry import DATASETS, EXPERIMENTS, Json, Quiet, Seed, describe, load, path
+from rmopt.cli.registry import DATASETS, EXPERIMENTS, Json, Quiet, Seed, describe, folder, load, path
 from rmopt.cli.run import Registered
 from rmopt.errors import InvalidInputError
 
@@ -21,15 +21,11 @@ Port = Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 takes 
 Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 
 File = Annotated[str, typer.Argument(metavar="FILE", hidden=True)]
-DataHome = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", parser=path, help="Folder that holds the data sets.")
-]
+DataHome = Annotated[Path | None, folder("Folder that holds the data sets.")]
+LOADS = re.compile(r"^(Load|Make) (?:the |a )?(.)")
 KEYS = ("name", "subject", "passed", "measured", "expected", "detail")
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", hidden=True)]
-Plot = Annotated[
-    Path | None,
-    typer.Option(metavar="FOLDER", parser=path, help="Write a picture of each slope into this folder."),
-]
+Plot = Annotated[Path | None, folder("Write a picture of each slope into this folder.")]
 
 
 class Commands(TyperGroup):
@@ -37,6 +33,10 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return ["fit", "serve", "data", "run", "list", "check"]
+
+    def invoke(self, ctx: Any) -> Any:
+        with one_line_errors():
+            return super().invoke(ctx)
 
 
 app = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -50,8 +50,8 @@ def _rmopt(context: typer.Context, version_wanted: Version = False) -> None:
     """
     if version_wanted:
         typer.echo(f"rmopt {version('rmopt')}")
-    elif context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    else:
+        _help_alone(context)
 
 
 def _help_alone(context: typer.Context) -> None:
@@ -71,28 +71,25 @@ _add_registered("fit", "Learn a model from your files: ratings, texts, labels.")
 
 
 @app.command()
-@one_line_errors()
-def serve(folder: Served, host: Host = "127.0.0.1", port: Port = 8000) -> None:
+def serve(where: Served, host: Host = "127.0.0.1", port: Port = 8000) -> None:
     """Recommend, or search texts, in a browser.
 
     PATH: the folder that rmopt fit or SimilarityIndex.save wrote; one that you trust.
 
     There is a page for people, and /search?q=TEXT&k=10 for programs, until Ctrl-C.
     """
-    load("serve", "rmopt.serve")(folder, host, port, typer.echo)
+    load("serve", "rmopt.serve")(where, host, port, typer.echo)
 
 
 @app.command()
-@one_line_errors()
 def data(file: File = "", data_home: DataHome = None, json: Json = False) -> None:
     """Say what a file of your own holds, or list data sets.
 
     FILE: a file, a folder of texts or the name of a data set, which is shown with what is odd in it and with the
     commands that take it; what its columns mean may follow: ratings.csv::user=uid,item=movie,rating=stars.
     """
-    found = (
-        load("describe", "rmopt.data")(file, data_home) if file else load("listing", "rmopt.data")(data_home)
-    )
+    arguments = (file, data_home) if file else (data_home,)
+    found = load("describe" if file else "listing", "rmopt.data")(*arguments)
     if json:
         from rmopt.cli.result import as_json
 
@@ -106,7 +103,6 @@ def data(file: File = "", data_home: DataHome = None, json: Json = False) -> Non
 
 
 @app.command()
-@one_line_errors()
 def check(
     names: Names = None, plot: Plot = None, seed: Seed = 0, quiet: Quiet = False, json: Json = False
 ) -> None:
@@ -131,9 +127,8 @@ def check(
     if json:
         from rmopt.cli.result import as_json
 
-        typer.echo(
-            as_json({"seed": seed, "rows": [{key: getattr(check, key) for key in KEYS} for check in checks]})
-        )
+        rows = [{key: getattr(check, key) for key in KEYS} for check in checks]
+        typer.echo(as_json({"seed": seed, "rows": rows}))
     else:
         for check in failed:
             reasons = "; ".join(filter(None, (check.numbers, check.detail)))
@@ -143,7 +138,6 @@ def check(
 
 
 @app.command("list")
-@one_line_errors()
 def listing(context: typer.Context, json: Json = False) -> None:
     """List the experiments and the data sets."""
     groups = {"experiments": describe(EXPERIMENTS), "datasets": describe(DATASETS)}
@@ -153,14 +147,12 @@ def listing(context: typer.Context, json: Json = False) -> None:
         typer.echo(as_json(groups))
         return
     formatter = context.make_formatter()
-    for title, entries in groups.items():
-        with formatter.section({"datasets": "Data sets"}.get(title, title.capitalize())):
-            formatter.write_dl(
-                [(entry["name"], _of_a_thing(entry["description"])) for entry in entries] or [("none", "")]
-            )
+    for title, entries in {"Experiments": groups["experiments"], "Data sets": groups["datasets"]}.items():
+        # "Digits of …" for "Load the digits of …".
+        rows = [
+            (entry["name"], LOADS.sub(lambda verb: verb[2].upper(), entry["description"]))
+            for entry in entries
+        ]
+        with formatter.section(title):
+            formatter.write_dl(rows or [("none", "")])
     typer.echo(formatter.getvalue().rstrip())
-
-
-def _of_a_thing(description: str) -> str:
-    """Return "Digits of …" for "Load the digits of …"."""
-    return re.sub(r"^(Load|Make) (?:the |a )?(.)", lambda verb: verb[2].upper(), description)

@@ -27,13 +27,13 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def folder(text: str) -> Any:
+    """Return an option that names a folder."""
+    return typer.Option(metavar="FOLDER", parser=path, help=text)
+
+
 Seed = Annotated[int, typer.Option(metavar="N", min=0, max=2**32 - 1, help="Seed of every random choice.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER", parser=path, help="Write into this folder, and not into a new one in rmopt-runs."
-    ),
-]
+Out = Annotated[Path | None, folder("Write into this folder, and not into a new one in rmopt-runs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only what a script needs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -55,10 +55,9 @@ def load(name: str, group: str) -> Callable[..., Any]:
                 "author."
             ) from error
     names = [entry.name for entry in entries]
-    nearest = "".join(
-        f"; did you mean {near!r}?" for near in difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    )
-    raise InvalidInputError(f"there is no {name!r}{nearest or '.'} There are: {', '.join(names) or 'none'}.")
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    question = f"; did you mean {near[0]!r}?" if near else "."
+    raise InvalidInputError(f"there is no {name!r}{question} There are: {', '.join(names) or 'none'}.")
 
 
 def describe(group: str) -> list[dict[str, str]]:
@@ -83,10 +82,9 @@ def _docstring_in_source(entry: EntryPoint) -> str | None:
     source = Path((spec and spec.origin) or "")
     source = source.parent.joinpath(*below).with_suffix(".py") if below else source
     nodes = ast.parse(source.read_bytes()).body if source.suffix == ".py" and source.is_file() else []
-    kinds = ast.FunctionDef | ast.ClassDef
+    named = (node for node in nodes if getattr(node, "name", None) == entry.attr)
     return next(
-        (ast.get_docstring(node) for node in nodes if isinstance(node, kinds) and node.name == entry.attr),
-        None,
+        (ast.get_docstring(node) for node in named if isinstance(node, ast.FunctionDef | ast.ClassDef)), None
     )
 
 
@@ -101,9 +99,11 @@ def as_command(experiment: Callable[..., Any], body: Callable[..., None]) -> Cal
     """Return a command with the help and the options of an experiment, and the common ones, that calls `body`."""
     parameters = [*inspect.signature(experiment).parameters.values()][not inspect.isclass(experiment) :]
     parameters += COMMON.values()
-    hints = get_type_hints(_common_options, include_extras=True) | get_type_hints(
-        experiment, include_extras=True
-    )
+    hints = {
+        name: hint
+        for each in (_common_options, experiment)
+        for name, hint in get_type_hints(each, include_extras=True).items()
+    }
     # The help is what comes before the numpydoc sections.
     text = re.split(r"\n\n.*\n-+\n", inspect.getdoc(experiment) or "", maxsplit=1)[0]
     for parameter in parameters:

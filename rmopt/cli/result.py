@@ -20,8 +20,8 @@ import rmopt
 from rmopt.errors import InvalidInputError
 from rmopt.experiments import Outcome
 
-# A word that is longer, such as an address, may be broken.
-LONGEST = 40
+# A text that is shorter stays on its line; a word that is longer, such as an address, may be broken.
+SHORT, LONGEST = 20, 40
 
 
 def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
@@ -35,9 +35,8 @@ def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
         "versions": {"python": platform.python_version(), "rmopt": rmopt.__version__} | packages,
         "rows": outcome.rows,
     }
-    claims = {"claims": [asdict(claim) for claim in outcome.claims]} if outcome.claims else {}
-    notes = {"notes": outcome.notes} if outcome.notes else {}
-    return json.loads(as_json(result | claims | notes))
+    more = {"claims": [asdict(claim) for claim in outcome.claims], "notes": outcome.notes}
+    return json.loads(as_json(result | {name: values for name, values in more.items() if values}))
 
 
 def as_json(content: Mapping[str, Any]) -> str:
@@ -47,13 +46,9 @@ def as_json(content: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, Mapping | Path):
-        return dict(value) if isinstance(value, Mapping) else str(value)
-    raise InvalidInputError(
-        f"an outcome holds a {type(value).__name__}; use text, numbers, None, or lists of them."
-    )
+    if hasattr(value, "tolist") or isinstance(value, Path):
+        return str(value) if isinstance(value, Path) else value.tolist()
+    raise InvalidInputError(f"an outcome holds a {type(value).__name__}; use text, numbers, None, or lists.")
 
 
 def print_description(found: Mapping[str, Any]) -> None:
@@ -64,10 +59,10 @@ def print_description(found: Mapping[str, Any]) -> None:
     print_rows(console, found["columns"], {})
     summary = found.get("summary", {})
     width = max(map(len, summary), default=0)
-    lines = [
-        f"{name:{width}}  {cells_of([f'{value:.6g}' if isinstance(value, float) else value], name)[0]}"
-        for name, value in summary.items()
+    texts = [
+        f"{value:.6g}" if isinstance(value, float) else cells_of([value], "")[0] for value in summary.values()
     ]
+    lines = [f"{name:{width}}  {text}" for name, text in zip(summary, texts, strict=True)]
     lines += [f"- {sentence}" for sentence in found.get("odd", ())]
     if found.get("problem"):
         lines.append(f"\nIt cannot be used: {found['problem']}")
@@ -87,8 +82,11 @@ def print_rows(console: Console, rows: Sequence[Mapping[str, Any]], headings: Ma
     used = [key for key in keys if any(row.get(key) is not None for row in rows)]
     texts = [cells_of([row.get(key) for row in rows], key) for key in used]
     columns = [[headings.get(key, heading_of(key)), *cells] for key, cells in zip(used, texts, strict=True)]
-    words = [[word for text in column for word in text.split()] for column in columns]
-    widths = [min(LONGEST, max(map(cell_len, column))) for column in words]
+    wholes = [
+        [word for text in column for word in (text.split() if len(text) > SHORT else [text])]
+        for column in columns
+    ]
+    widths = [min(LONGEST, max(map(cell_len, column))) for column in wholes]
     apart = (n for n in range(1, len(columns)) if len({*zip(*columns[:n], strict=True)}) > len(rows))
     leaders = next(apart, 1)
     leaders = leaders if sum(widths[:leaders]) + 2 * leaders <= console.width / 2 else 1

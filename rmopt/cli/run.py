@@ -39,7 +39,6 @@ class Registered(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return [entry.name for entry in registered(ENTRIES[self.name])]
 
-    @one_line_errors()
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         experiment = load(cmd_name, ENTRIES[self.name])
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -92,7 +91,6 @@ class OutputFolder:
         return sorted(entry.name for entry in visible if entry.lstat().st_mtime_ns >= self._begun)
 
 
-@one_line_errors()
 def _execute(name: str, experiment: Callable[..., Any], **options: Any) -> None:
     from rmopt.experiments import Outcome, Run
 
@@ -121,11 +119,8 @@ def _left(folder: OutputFolder, resumable: bool) -> str:
     kept = folder.written()
     more = f" and {len(kept) - 4} more" if len(kept) > 4 else ""
     resume = f"; go on with --resume --out {shlex.quote(str(folder.path))}" if resumable else ""
-    return (
-        f"what was saved is in {folder.path}: {', '.join(kept[:4])}{more}{resume}"
-        if kept
-        else "nothing was saved"
-    )
+    files = f"what was saved is in {folder.path}: {', '.join(kept[:4])}{more}{resume}"
+    return files if kept else "nothing was saved"
 
 
 @contextmanager
@@ -159,14 +154,9 @@ def keep_and_show(run: "Run", outcome: "Outcome", folder: OutputFolder) -> None:
         typer.echo(as_json(result))
     run.say(f"{run.experiment} on {outcome.data}, seed {run.seed}\n")
     print_rows(run.console, result["rows"], outcome.headings)
-    if outcome.claims:
-        run.say(
-            "\n- ".join(
-                [f"\nWhat the paper says of its own data, on {outcome.data}:", *map(str, outcome.claims)]
-            )
-        )
-    for note in outcome.notes:
-        run.say(f"\n{note}")
+    claims = [f"\nWhat the paper says of its own data, on {outcome.data}:", *map(str, outcome.claims)]
+    for text in ["\n- ".join(claims)] * bool(outcome.claims) + outcome.notes:
+        run.say(text)
     if path.exists() and f'"experiment": "{run.experiment}"' not in path.read_text("utf-8", "replace"):
         run.say(f"\nresult.json of another experiment is set aside as {set_aside(path)}.")
     write_json(path, result)

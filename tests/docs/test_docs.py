@@ -43,8 +43,8 @@ LAWS = {
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """Yield every command of rmopt that a page shows, with the page's name."""
-    for page in PAGES:
+    """Yield every command of rmopt that a page shows, with the page's name; one page names those that are gone."""
+    for page in (page for page in PAGES if page.stem != "migration"):
         text = page.read_text(encoding="utf-8")
         blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
         lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
