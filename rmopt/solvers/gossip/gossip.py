@@ -177,7 +177,7 @@ ORDERS: dict[str, Callable[[Graph], Sampler]] = {
 
 
 def _world(name: str, value: Any) -> World:
-    return instance(name, ONE_PROCESS if value is None else value, World, "a World")  # type: ignore[no-any-return]
+    return instance(name, ONE_PROCESS if value is None else value, World, "a World")
 
 
 def _positive(name: str, value: Any) -> Array:
