@@ -425,6 +425,9 @@ class Completion(Experiment):
             self._remove_checkpoints()
             # Nobody saves before all have tidied up.
             self.world.least(0)
+        if self.world.size > 1:
+            # Several processes go on from their checkpoints alone, of which all have the same.
+            self.resume = None
         if not self.case:
             return super().read(kind)
         case = CASES[self.case]
