@@ -284,7 +284,6 @@ class Metric(Experiment):
     name: ClassVar = "metric"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    by: ClassVar = ("method",)
     common: ClassVar = ("features", "triplets", "passes", "scaling", "components", "select_by", "rank_by")
     claims: ClassVar = staticmethod(metric_claims)
     headings: ClassVar = {

@@ -238,7 +238,6 @@ class Ranking(Experiment):
     name: ClassVar = "ranking"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    by: ClassVar = ("method", "init", "rank", "calibrated")
     common: ClassVar = ("epochs",)
     splitter: ClassVar = KFold
     claims: ClassVar = staticmethod(ranking_claims)

@@ -307,7 +307,6 @@ class Similarity(Experiment):
     name: ClassVar = "similarity"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    by: ClassVar = ("method", "variant", "rank", "features")
     common: ClassVar = ("sublinear",)
     claims: ClassVar = staticmethod(similarity_claims)
     headings: ClassVar = {"map_sem": "± s.e.m."}
