@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -27,6 +28,7 @@ from itertools import product
 from numbers import Real
 from operator import itemgetter
 from pathlib import Path
+from pickle import PicklingError
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
@@ -46,7 +48,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import one_of
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.experiments import Claim, Outcome, Run
-from rmopt.files import set_aside
+from rmopt.files import set_aside, write_atomically
 from rmopt.solvers import Solver
 
 # How good a fitted estimator is on held-out rows; higher is better.
@@ -476,7 +478,7 @@ class Experiment:
 
     @abstractmethod
     def measured(self, one: Settings) -> Cell:
-        """Train a model, and return what it measures and its `seconds`; a `model` among them is saved.
+        """Train a model, `keep` it, and return what it measures and its `seconds`; a `model` with `save` is saved.
 
         All are None where it diverged.
         """
@@ -562,10 +564,9 @@ class Experiment:
             row.cells = cells[place :: len(rows)]
         if world.rank == 0:
             self.draw(rows)
-            for label, group in by_label(rows).items():
-                for row in group:
-                    which = f" {row['rank'] or row['features']}" * (len(group) > 1)
-                    save_model(run, row.cells[0].get("model"), label + which)
+            for row in rows:
+                # Those of the experiment are kept with their numbers.
+                self._save(row.settings, row.cells[0].get("model"))
         claims = self.claims(rows)
         fails = any(claim.reproduced is False for claim in claims) and self.data == type(self).data
         return Outcome(
@@ -592,6 +593,22 @@ class Experiment:
             self.run.say(f"{self.label(one)}, seed {seed}: {chosen} by cross-validation")
         return found[1:] if len(found) > 2 else found[-1:] * self.seeds
 
+    def keep(self, one: Settings, model: Any) -> None:
+        """Save what a user's method has learned with the first seed."""
+        if one["method"] not in self.known and one["seed"] == self.run.seed:
+            self._save(one, model)
+
+    def _save(self, one: Settings, model: Any) -> None:
+        several = getattr(self, "ranks", getattr(self, "widths", ()))
+        which = f" {one.get('rank') or one.get('features')}" * (len(several) > 1)
+        path = self.run.path("-".join(re.findall(r"[\w.]+", f"{self.label(one)}{which}".lower())))
+        if hasattr(model, "save"):
+            model.save(f"{path}.npz")
+        elif model is not None:
+            # What another process was sent as a whole cannot be pickled there.
+            with suppress(PicklingError):
+                write_atomically(f"{path}.joblib", lambda stream: joblib.dump(model, stream))
+
     def notes(self, rows: Sequence[Row]) -> list[str]:
         """Return what stands below the table: the parameters of each row."""
         said: dict[str, str] = {}
@@ -603,15 +620,6 @@ class Experiment:
                 more = " (its own; --steps gives it another)" * bool(kind.file and step and not parameters)
                 said[row.label] = f"{row.label}: {text}{more}"
         return [f"Parameters: {'; '.join(said.values())}."] if said else []
-
-
-def save_model(run: Run, model: Any, name: str) -> None:
-    """Save a model, where there is one, by its own `save` or by joblib."""
-    stem = "-".join(re.findall(r"[\w.]+", name.lower()))
-    if hasattr(model, "save"):
-        model.save(run.path(f"{stem}.npz"))
-    elif model is not None:
-        joblib.dump(model, run.path(f"{stem}.joblib"))
 
 
 def mean_and_sem(values: Iterable[float | None]) -> tuple[float, float | None]:
