@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,53 +19,78 @@ from problems.threads import threads_of
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
 
-Files = Annotated[
-    Path,
-    Argument(
-        metavar="FILES",
-        help="A file, or a folder with .svmlight, .npz, .csv or .parquet files, or a folder of texts for each class.",
-    ),
-]
-Features = Annotated[
-    int | None,
-    Option("--n-features", min=1, help="Needed for .svmlight; texts are hashed to 262,144 unless given."),
-]
-Rank = Annotated[int | None, Option(min=1, help="The rank of the model; unless given the data decide it.")]
-StepSize = Annotated[
-    float | None, Option(help="The step size; unless given it follows the lengths of the rows of each chunk.")
-]
-Epochs = Annotated[int, Option("--epochs", min=1, help="Passes over the files.")]
-BatchSize = Annotated[int, Option(min=1, help="Rows in memory at a time.")]
-Shuffle = Annotated[
-    int,
-    Option("--shuffle-buffer", min=0, help="Rows in memory that are put in random order; 0: as they lie."),
-]
-OneBased = Annotated[bool, Option("--one-based", help="Features of .svmlight files count from 1.")]
-Jobs = Annotated[int, Option("--n-jobs", help="Threads that learn one model; -1: all cores.")]
-Resume = Annotated[bool, Option("--resume", help="Go on from the checkpoint in the --out folder.")]
 # The options that say how files are read.
 OF_THE_STREAM = ("n_features", "epochs", "batch_size", "shuffle_buffer", "one_based")
 
 
-def similarity(
-    run: Run,
-    files: Files,
-    *,
-    n_features: Features = None,
-    rank: Rank = None,
-    step_size: StepSize = None,
-    steps_per_row: Annotated[float, Option(help="Triplets that are learned for each row of a chunk.")] = 10.0,
-    psd: Annotated[bool, Option("--psd", help="Learn a positive semidefinite matrix.")] = False,
-    init: Annotated[
-        str, Option(help="The start: gaussian, or identity for rows with the important features first.")
-    ] = "gaussian",
-    epochs: Epochs = 1,
-    batch_size: BatchSize = 10_000,
-    shuffle_buffer: Shuffle = 0,
-    one_based: OneBased = False,
-    n_jobs: Jobs = 1,
-    resume: Resume = False,
-) -> Outcome:
+@dataclass(kw_only=True)
+class Fit:
+    """Learns one model from files, from the checkpoint of the output folder on, and writes it there."""
+
+    files: Annotated[
+        Path,
+        Argument(
+            help="A file, or a folder with .svmlight, .npz, .csv or .parquet files, or of texts by classes."
+        ),
+    ]
+    n_features: Annotated[
+        int | None, Option(min=1, help="Needed for .svmlight; texts are hashed to 262,144 unless given.")
+    ] = None
+    rank: Annotated[int | None, Option(min=1, help="Of the model; unless given the data decide it.")] = None
+    step_size: Annotated[
+        float | None, Option(help="Unless given it follows the lengths of the rows of each chunk.")
+    ] = None
+    epochs: Annotated[int, Option(min=1, help="Passes over the files.")] = 1
+    batch_size: Annotated[int, Option(min=1, help="Rows in memory at a time.")] = 10_000
+    shuffle_buffer: Annotated[
+        int, Option(min=0, help="Rows in memory that are put in random order; 0: as they lie.")
+    ] = 0
+    one_based: Annotated[bool, Option("--one-based", help="Features of .svmlight files count from 1.")] = (
+        False
+    )
+    n_jobs: Annotated[int, Option(help="Threads that learn one model; -1: all cores.")] = 1
+    resume: Annotated[bool, Option("--resume", help="Go on from the checkpoint in the --out folder.")] = False
+
+    def _learned(self, run: Run, model: Loreta, **how: Any) -> Outcome:
+        together, multilabel = launched(), isinstance(model, LoretaLabelRanker)
+        chunks = stream(
+            self.files, n_features=self.n_features, batch_size=self.batch_size, n_epochs=self.epochs,
+            shuffle_buffer=self.shuffle_buffer, random_state=run.seed, zero_based=not self.one_based,
+            multilabel=multilabel,
+        ).dealt(together.rank, together.size)  # fmt: skip
+        # All keep what they save in the folder of the first process.
+        run = replace(run, out=together.first(run.out), quiet=run.quiet or together.rank > 0)
+        checkpoint, path = run.path("checkpoint.npz"), run.path("model.npz")
+        saved = list(checkpoint.parent.glob("checkpoint*.npz"))
+        if saved and not self.resume:
+            raise InvalidInputError(
+                f"{checkpoint} is of an earlier run; say --resume to go on from it, or choose another --out."
+            )
+        if self.resume and not saved:
+            run.say(f"There is no checkpoint in {run.out}; the run begins anew.")
+        model.set_params(random_state=run.seed, checkpoint=checkpoint, verbose=run.progress)
+        model.fit_stream(chunks, **how, world=together)
+        # Whoever loads the model has another place for it.
+        model.set_params(checkpoint=None)
+        if together.rank == 0:
+            model.save(path)
+            _index_texts(run, model, chunks)
+        seen = {"rows": chunks.n_rows} if together.size == 1 else {"processes": together.size}
+        workers = together.size * threads_of(model.n_jobs)
+        row: dict[str, Any] = {
+            "model": type(model).__name__, **seen, "features": model.n_features_in_, "rank": model._known_rank(),
+            "steps": workers * model.n_iter_, "updates": model.n_updates_, "train_seconds": model._seconds,
+        }  # fmt: skip
+        # The chunks say how many steps there are.
+        parameters = {
+            name: one for name, one in model.get_params().items() if name not in ("max_iter", "n_epochs")
+        }
+        asked = {name: getattr(self, name) for name in OF_THE_STREAM}
+        return Outcome(str(chunks.path), {**parameters, **asked, **how, "checkpoint": str(checkpoint)}, [row])
+
+
+@dataclass(kw_only=True)
+class Similarity(Fit):
     """Learn a similarity from rows with classes, chunk by chunk, and write model.npz; of texts also an index.
 
     Texts are files in a folder for each class, or a column called text beside one called label; rmopt serve searches
@@ -75,26 +100,21 @@ def similarity(
     from it, and ends with the same bits. LoretaSimilarity.load reads the model. Under mpirun the processes share the
     files, of which there must be as many or more, and learn the one model together.
     """
-    model = LoretaSimilarity(rank, step_size=step_size, psd=psd, init=init, n_jobs=n_jobs)
-    return _fitted(run, model, locals(), steps_per_row=steps_per_row)
+
+    steps_per_row: Annotated[float, Option(help="Triplets that are learned for each row of a chunk.")] = 10.0
+    psd: Annotated[bool, Option("--psd", help="Learn a positive semidefinite matrix.")] = False
+    init: Annotated[
+        str, Option(help="The start: gaussian, or identity for rows with the important features first.")
+    ] = "gaussian"
+
+    def __call__(self, run: Run) -> Outcome:
+        model = LoretaSimilarity(
+            self.rank, step_size=self.step_size, psd=self.psd, init=self.init, n_jobs=self.n_jobs
+        )
+        return self._learned(run, model, steps_per_row=self.steps_per_row)
 
 
-def ranking(
-    run: Run,
-    files: Annotated[
-        Path, Argument(metavar="FILES", help="A file, or a folder with .svmlight or .npz files.")
-    ],
-    *,
-    n_features: Features = None,
-    rank: Rank = None,
-    step_size: StepSize = None,
-    epochs: Epochs = 1,
-    batch_size: BatchSize = 10_000,
-    shuffle_buffer: Shuffle = 0,
-    one_based: OneBased = False,
-    n_jobs: Jobs = 1,
-    resume: Resume = False,
-) -> Outcome:
+class Ranking(Fit):
     """Learn to rank labels from rows with several labels, chunk by chunk, and write model.npz.
 
     Labels are numbers of columns, from 0; new ones may come at any time. A checkpoint is written every half minute;
@@ -102,46 +122,13 @@ def ranking(
     LoretaLabelRanker.load reads the model. Under mpirun the processes share the files, of which there must be as
     many or more, and learn the one model together.
     """
-    model = LoretaLabelRanker(rank, step_size=step_size, n_jobs=n_jobs)
-    return _fitted(run, model, locals())
+
+    def __call__(self, run: Run) -> Outcome:
+        model = LoretaLabelRanker(self.rank, step_size=self.step_size, n_jobs=self.n_jobs)
+        return self._learned(run, model)
 
 
-def _fitted(run: Run, model: Loreta, given: dict[str, Any], **how: Any) -> Outcome:
-    """Learn files from the checkpoint of the output folder on, and write the model there; all options are `given`."""
-    together, resume, asked = launched(), given["resume"], {name: given[name] for name in OF_THE_STREAM}
-    chunks = stream(
-        given["files"], n_features=asked["n_features"], batch_size=asked["batch_size"], n_epochs=asked["epochs"],
-        shuffle_buffer=asked["shuffle_buffer"], random_state=run.seed, zero_based=not asked["one_based"],
-        multilabel=isinstance(model, LoretaLabelRanker),
-    ).dealt(together.rank, together.size)  # fmt: skip
-    # All keep what they save in the folder of the first process.
-    run = replace(run, out=together.first(run.out), quiet=run.quiet or together.rank > 0)
-    checkpoint, path = run.path("checkpoint.npz"), run.path("model.npz")
-    saved = list(checkpoint.parent.glob("checkpoint*.npz"))
-    if saved and not resume:
-        raise InvalidInputError(
-            f"{checkpoint} is of an earlier run; say --resume to go on from it, or choose another --out."
-        )
-    if resume and not saved:
-        run.say(f"There is no checkpoint in {run.out}; the run begins anew.")
-    model.set_params(random_state=run.seed, checkpoint=checkpoint, verbose=run.progress)
-    model.fit_stream(chunks, **how, world=together)
-    # Whoever loads the model has another place for it.
-    model.set_params(checkpoint=None)
-    if together.rank == 0:
-        model.save(path)
-        _index_texts(run, model, chunks)
-    seen = {"rows": chunks.n_rows} if together.size == 1 else {"processes": together.size}
-    workers = together.size * threads_of(model.n_jobs)
-    row: dict[str, Any] = {
-        "model": type(model).__name__, **seen, "features": model.n_features_in_, "rank": model._known_rank(),
-        "steps": workers * model.n_iter_, "updates": model.n_updates_, "train_seconds": model._seconds,
-    }  # fmt: skip
-    # The chunks say how many steps there are.
-    parameters = {
-        name: one for name, one in model.get_params().items() if name not in ("max_iter", "n_epochs")
-    }
-    return Outcome(str(chunks.path), {**parameters, **asked, **how, "checkpoint": str(checkpoint)}, [row])
+similarity, ranking = Similarity, Ranking
 
 
 def _index_texts(run: Run, model: Any, chunks: stream) -> None:

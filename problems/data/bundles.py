@@ -53,15 +53,12 @@ class Bundle:
     name: str
     source: str
     notes: tuple[str, ...] = field(default=(), kw_only=True)
-    _what: ClassVar[str] = "data set"
     # What the data are, in a line of `rmopt data`.
     holds: ClassVar[str]
 
     def __post_init__(self) -> None:
         if flaw := self._flaw():
-            raise InvalidInputError(
-                f"the {self._what} {self.name!r} (from {self.source}) cannot be used: {flaw}."
-            )
+            raise InvalidInputError(f"the data {self.name!r} (from {self.source}) cannot be used: {flaw}.")
 
     def fingerprint(self) -> str:
         """Return what the data are, from wherever they were read."""
@@ -127,10 +124,7 @@ class Split(Samples):
         if not isinstance(test, np.ndarray) or test.shape != (n,) or test.dtype != np.bool_:
             return f"test must be a bool array of shape ({n},)"
         if test.all() or not test.any():
-            return (
-                f"of its {n:,} samples {int(test.sum()):,} are held out, and both parts need "
-                "some; bring more samples, or say which are held out by test=COLUMN"
-            )
+            return f"{int(test.sum()):,} of its {n:,} samples are held out; both parts need some: say test=COLUMN"
         return self._flaw_of_names(**counts)
 
     def summary(self) -> dict[str, Any]:
@@ -377,7 +371,6 @@ class Ratings(Bundle):
            [3., 4.]])
     """
 
-    _what = "ratings"
     holds = "ratings: known entries of a matrix"
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
@@ -407,8 +400,7 @@ class Ratings(Bundle):
         said = super().odd()
         if self.values.min() == self.values.max():
             said.append(
-                f"All entries are {self.values[0]:g}: no ratings to predict. ImplicitALS (rmopt fit completion "
-                "--model implicit) learns who has what."
+                f"All entries are {self.values[0]:g}: who has what is for --model implicit, ImplicitALS."
             )
         for what, numbers, size in zip(("row", "column"), (self.rows, self.columns), self.shape, strict=True):
             few = int((np.bincount(numbers, minlength=size) < 2).sum())
@@ -485,7 +477,6 @@ class TaskBundle(Samples):
         When the parts do not belong together, a number is not finite, or a task has fewer than two examples.
     """
 
-    _what = "tasks"
     holds = "related regressions"
     X: NDArray[np.float64]
     y: NDArray[np.float64]
@@ -543,7 +534,6 @@ class TagBundle(Bundle):
     ((2, 1, 2), [0, 0, 1])
     """
 
-    _what = "tags"
     holds = "tags that users gave to items"
     triples: NDArray[np.int64]
     tag_names: tuple[str, ...]

@@ -165,17 +165,13 @@ class stream:  # noqa: N801
         self._files, self._texts = files_of(self.path)
         lines = [file for file in self._files if reader.suffix_of(file) in SVMLIGHT]
         if not flag("zero_based", self.zero_based) and not lines:
-            raise InvalidInputError(
-                f"zero_based=False (--one-based) is for svmlight files, and {self.path} has none; leave it out."
-            )
+            raise InvalidInputError(f"zero_based=False (--one-based) is for svmlight files, not {self.path}.")
         if self.vectorizer is None:
             from sklearn.feature_extraction.text import HashingVectorizer
 
             self.vectorizer = HashingVectorizer(n_features=self.n_features or HASHED)
         elif not hasattr(self.vectorizer, "transform"):
-            raise InvalidInputError(
-                f"vectorizer = {shown(self.vectorizer)} must have transform, as a HashingVectorizer."
-            )
+            raise InvalidInputError(f"vectorizer = {shown(self.vectorizer)} must have a method transform.")
 
     def __repr__(self) -> str:
         return f"stream({str(self.path)!r}, batch_size={self.batch_size})"
@@ -200,8 +196,7 @@ class stream:  # noqa: N801
         number = integer("number", number, 0, integer("count", count, 1) - 1)
         if len(self._files) < count:
             raise InvalidInputError(
-                f"{self.path} has {len(self._files)} file{'s' * (len(self._files) > 1)} for {count} processes; split "
-                "the data into as many files, or start fewer processes."
+                f"{self.path} has fewer files than the {count} processes; start as many at most."
             )
         share = copy(self)
         share._files = self._files[number::count]
@@ -257,9 +252,7 @@ class stream:  # noqa: N801
             if differ := [pair for pair in zip(rows.form(), known, strict=True) if pair[0] != pair[1]]:
                 found, before = map(str, differ[0])
                 raise InvalidInputError(
-                    f"{file} holds {found}, and rows before it {before}; bring all files into one form: as many "
-                    "features, under the same names in one order, dense or sparse, with labels that are all text or "
-                    "all whole numbers."
+                    f"{file} holds {found}, and rows before it {before}; make them alike."
                 )
             for begin in range(0, len(rows), self._buffer):
                 waiting.append(rows.part(slice(begin, begin + self._buffer)))
@@ -325,15 +318,14 @@ class stream:  # noqa: N801
         for name in table.frame:
             found.get(MEANT.get(plain(name), ""), []).append(name)
         if found["test"]:
-            raise InvalidInputError(
-                f"{path} has the column {found['test'][0]}, which may say what is held out, and a stream learns all "
-                "rows; leave it out."
+            raise table.wrong(
+                found["test"][0], "may say what is held out, and a stream learns all; leave it out"
             )
         about = table.names.get("feature_names"), table.names.get("label_names")
         if self.multilabel:
             if table.Y is None:
                 raise InvalidInputError(
-                    f"{path} has no indicators Y of several labels; write them into .svmlight or .npz files."
+                    f"{path} has no indicators Y; write .svmlight or .npz files that have."
                 )
             Y = sp.csr_array(table.Y, dtype=float)
             Y.sum_duplicates()
@@ -343,8 +335,8 @@ class stream:  # noqa: N801
             return Rows(table.X, Y, *about, Y.shape[1] * (reader.suffix_of(path) not in SVMLIGHT))
         if len(found["label"]) != 1:
             raise InvalidInputError(
-                f"{path} must name one column of labels, such as label or y; it has {len(found['label'])}: "
-                f"{table.listed()}. Where rows have several, say multilabel=True (rmopt fit ranking)."
+                f"{path} must have one column of labels, such as label or y, and has {table.listed()}; where rows "
+                "have several, say multilabel=True (rmopt fit ranking)."
             )
         known, numbers = names_in(table, found["label"][0])
         if table.X is not None:
@@ -370,7 +362,7 @@ def files_of(path: Path) -> tuple[list[Path], bool]:
         texts, left = ([], []) if files else reader.text_files(path)
         if not files and not texts:
             raise InvalidInputError(
-                f"the folder {path} has neither files that end in {known}, nor subfolders with the texts of a class."
+                f"{path} has neither files that end in {known}, nor subfolders with the texts of a class."
             )
         left = left if texts else [f"{one.name}{'/' * one.is_dir()}" for one in seen if one not in files]
         if left:
@@ -384,7 +376,7 @@ def files_of(path: Path) -> tuple[list[Path], bool]:
         if texts:
             return texts, True
     elif reader.suffix_of(path) not in SUFFIXES:
-        raise InvalidInputError(f"{path} has none of the suffixes {known}; rename or convert it.")
+        raise InvalidInputError(f"{path} is none of {known}; rename or convert it.")
     return files, False
 
 

@@ -40,9 +40,7 @@ def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
         first), and ``problem``: why it cannot be used, or None.
     """
     columns: list[dict[str, Any]] = []
-    found: dict[str, Any] = {
-        "name": what, "source": what, "holds": None, "summary": {}, "odd": [], "experiments": {}
-    }  # fmt: skip
+    found: dict[str, Any] = {"holds": None, "summary": {}, "experiments": {}}
     problem = None
     try:
         known = {entry.name for entry in entry_points(group="rmopt.datasets")}
@@ -84,9 +82,8 @@ def _columns(table: Table) -> list[dict[str, Any]]:
         if numbers is not None and not missing.any() and not (there % 1).any():
             # They may be names: 007 and 7 are two; what is noticed then is of those that are.
             different = len(names_in(replace(table, notes=[]), name)[0])
-        holds = "text" if numbers is None else "numbers"
-        if len(there) and numbers is not None:
-            holds = f"{there.min():g} to {there.max():g}"
+        span = f"{there.min():g} to {there.max():g}" if len(there) and numbers is not None else "numbers"
+        holds = "text" if numbers is None else span
         first = str(next(iter(table.frame[name][~missing].tolist()), ""))[:30]
         found.append({
             "name": name, "holds": holds, "different": different, "missing": int(missing.sum()), "first": first
@@ -130,7 +127,7 @@ def memory() -> int:
 
 
 def listing(data_home: Path | None = None) -> list[dict[str, str]]:
-    """Return the registered data sets: name, description, source, and whether they are there.
+    """Return the registered data sets: name, source, and whether they are there.
 
     Parameters
     ----------
@@ -139,16 +136,15 @@ def listing(data_home: Path | None = None) -> list[dict[str, str]]:
     """
     found = []
     for entry in sorted(entry_points(group="rmopt.datasets"), key=lambda entry: entry.name):
-        try:
-            loader = entry.load()
-        except Exception as error:
-            found.append({"name": entry.name, "source": "", "there": f"cannot be loaded: {error}"})
-            continue
-        source = getattr(loader, "source", None)
         there, origin = "", ""
+        try:
+            source = getattr(entry.load(), "source", None)
+        except Exception as error:
+            source, there = None, f"cannot be loaded: {error}"
         if source is not None:
-            path, origin = source.there(data_home) if source.files else None, source.origin
-            there = str(path) if path else "to be brought" if source.advice else "fetched when first used"
-            there = there if source.files else "built in"
+            origin, there = source.origin, "built in"
+            if source.files:
+                absent = "to be brought" if source.advice else "fetched when first used"
+                there = str(source.there(data_home) or absent)
         found.append({"name": entry.name, "source": origin, "there": there})
     return found

@@ -132,8 +132,7 @@ def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
         names = [str(number + 1) for number in range(len(names))]
     elif not header and _are_numbers(names):
         raise InvalidInputError(
-            f"the first line of {path} holds numbers, and should hold names of columns; add such a line, or say "
-            "header=no, and the columns are called 1, 2, 3 …; with header=yes it names them."
+            f"the first line of {path} holds numbers; say header=no, and columns are called 1, 2, 3 …, or header=yes."
         )
     table.frame = frame if header == "no" else frame.iloc[1:].reset_index(drop=True)
     if not len(table.frame):
@@ -211,7 +210,7 @@ def texts_of(folder: Path, encoding: str) -> tuple[list[str], list[str], list[st
     files, _ = text_files(folder)
     if not files:
         raise InvalidInputError(
-            f"the folder {folder} has no subfolders with files; put each text into that of its class."
+            f"{folder} has no subfolders with files; put each text into that of its class."
         )
     names = [f"{path.parent.name}/{path.name}" for path in files]
     return read_all(files, encoding), [path.parent.name for path in files], names
@@ -253,9 +252,7 @@ def _npz(path: Path) -> Table:
         whole = {one: read_table(path, one, ones=True) for one in there}
     except StorageError as error:
         why = error.__cause__ or error
-        raise InvalidInputError(
-            f"{path} is of no use ({why}); X and Y must be tables of finite numbers."
-        ) from None
+        raise InvalidInputError(f"X and Y of {path} must be tables of finite numbers ({why}).") from None
     parts = {f"{one}{part}" for one in whole for part in ("", "_data", "_indices", "_indptr", "_shape")}
     n = (
         whole["X"].shape[0]
@@ -263,9 +260,7 @@ def _npz(path: Path) -> Table:
         else max((len(a) for a in arrays.values() if a.ndim == 1), default=0)
     )
     if "Y" in whole and whole["Y"].shape[0] != n:
-        raise InvalidInputError(
-            f"X of {path} has {n} rows, and Y {whole['Y'].shape[0]}; write one for each row."
-        )
+        raise InvalidInputError(f"X of {path} has {n} rows, and Y {whole['Y'].shape[0]}; repair it.")
     names: dict[str, tuple[str, ...]] = {
         name: tuple(map(str, arrays.pop(name).ravel().tolist()))
         for name in ("feature_names", "label_names", "class_names") if name in arrays
@@ -274,9 +269,7 @@ def _npz(path: Path) -> Table:
     if "n_train" in arrays:
         first = arrays["n_train"]
         if first.shape not in ((), (1,)) or first.dtype.kind not in "iu" or not 0 < first.item() < n:
-            raise InvalidInputError(
-                f"n_train of {path} must be a whole number from 1 to {n - 1}, of rows for training, the first ones."
-            )
+            raise InvalidInputError(f"n_train of {path} must be 1 to {n - 1}: so many rows are for training.")
         columns["test"] = np.arange(n) >= first.item()
     table = read_frame(columns, path.name, str(path), n)
     table.X, table.Y, table.names = whole.get("X"), whole.get("Y"), names
@@ -328,9 +321,7 @@ def svmlight_tables(
     else:
         lines = chain([head], lines)
     if n_features is None and several is not None:
-        raise InvalidInputError(
-            f"{path} does not say how many features there are; say n_features (--n-features)."
-        )
+        raise InvalidInputError(f"{path} does not say its features; say n_features (--n-features).")
     while some := list(islice(lines, rows)):
         X, labels = svmlight_rows(path, some, first, n_features, zero_based)
         counts, flat = np.array([*map(len, labels)], dtype=int), np.concatenate([*labels, []])
@@ -340,8 +331,7 @@ def svmlight_tables(
             columns = flat.astype(np.int64)
             if ((columns != flat) | (columns < 0) | (columns > MOST_LABELS)).any():
                 raise InvalidInputError(
-                    f"{path} has a label that is not a whole number from 0 to {MOST_LABELS}; where rows have "
-                    "several, labels are numbers of columns."
+                    f"{path} has a label that is not a whole number from 0 to {MOST_LABELS}."
                 )
             starts, shape = np.cumsum([0, *counts]), (len(labels), int(columns.max(initial=-1)) + 1)
             table.Y = csr_array((np.ones(len(columns)), columns.astype(np.int32), starts), shape=shape)
@@ -349,7 +339,7 @@ def svmlight_tables(
             table.Y.data[:] = 1.0  # a label that a row has twice is one
         elif (counts != 1).any():
             raise InvalidInputError(
-                f"{path} has rows with no label, or with several; for these say multilabel=True (rmopt fit ranking)."
+                f"{path} has rows with no or several labels: say multilabel=True (rmopt fit ranking)."
             )
         else:
             table.frame["label"] = flat
@@ -429,10 +419,7 @@ def matrix_market(lines: IO[str]) -> tuple[tuple[int, int], Any, Any, Any]:
     """
     head = lines.readline().lower().split()
     if head[:3] != ["%%matrixmarket", "matrix", "coordinate"] or "complex" in head:
-        raise ValueError(
-            "its first line does not begin with %%MatrixMarket matrix coordinate, or says complex; "
-            "scipy.io.mmwrite writes a sparse array so"
-        )
+        raise ValueError("its first line must be %%MatrixMarket matrix coordinate …, and not complex")
     sizes = next(line for line in lines if line.strip() and not line.startswith("%"))
     m, n, count = map(int, sizes.split())
     width = 2 if "pattern" in head else 3
@@ -468,9 +455,7 @@ def _parquet(path: Path) -> Table:
     try:
         frame = pd.read_parquet(path)
     except ImportError:
-        raise InvalidInputError(
-            f"{path} needs pyarrow, which cannot be imported; pip install pyarrow, or save it as .csv."
-        ) from None
+        raise InvalidInputError(f"{path} needs pyarrow: pip install pyarrow, or save it as .csv.") from None
     return read_frame(frame, path.name, str(path))
 
 

@@ -74,9 +74,8 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
     """
     if not isinstance(data, str | os.PathLike):
         if not isinstance(data, Mapping) and not hasattr(data, "columns"):
-            raise InvalidInputError(
-                f"data must be a name, a path, a frame or a dict of columns, got {type(data).__name__}."
-            )
+            kinds = "a name, a path, a frame or a dict of columns"
+            raise InvalidInputError(f"data must be {kinds}, got {type(data).__name__}.")
         return bundle_of(read_frame(data), columns, kind)
     known = {entry.name: entry for entry in entry_points(group="rmopt.datasets")}
     name, said = str(data), dict(columns)
@@ -84,20 +83,16 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
         table, said = own_table(name, said, known)
         return bundle_of(table, said, kind)
     if columns:
-        raise InvalidInputError(
-            f"the registered data set {name!r} has no columns to name; leave out {list(columns)}."
-        )
+        raise InvalidInputError(f"the data set {name!r} has no columns to name; leave out {list(columns)}.")
     try:
         read = known[name].load()
     except (ImportError, AttributeError) as error:
-        raise InvalidInputError(
-            f"the data set {name!r} cannot be imported from {known[name].value} ({error}); repair or uninstall it."
-        ) from error
+        why = f"cannot be imported from {known[name].value} ({error}); repair or uninstall it"
+        raise InvalidInputError(f"the data set {name!r} {why}.") from error
     bundle = read(data_home)
     if not isinstance(bundle, kind):
         raise InvalidInputError(
-            f"the data set {name!r} gave a {type(bundle).__name__}; this needs one whose loader returns a "
-            f"{kind.__name__}. 'rmopt data {name}' says which experiments take it."
+            f"the data set {name!r} gave a {type(bundle).__name__}, not a {kind.__name__}."
         )
     return bundle
 
@@ -113,15 +108,11 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
     for part in filter(None, re.split(r",(?=\s*\w+=)", about)):
         role, sign, column = part.partition("=")
         if not sign or role.strip() in said:
-            raise InvalidInputError(
-                f"{part!r} in {text!r} must be such as user=COLUMN, each once, with commas between."
-            )
+            raise InvalidInputError(f"{part!r} in {text!r} must be such as user=COLUMN, each once.")
         said[role.strip()] = column.strip()
     path = Path(name).expanduser()
     if not path.exists() and about and name in known:
-        raise InvalidInputError(
-            f"the registered data set {name!r} has no columns to name; leave out ::{about}."
-        )
+        raise InvalidInputError(f"the data set {name!r} has no columns to name; leave out ::{about}.")
     if not path.exists():
         close = get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""

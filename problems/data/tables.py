@@ -323,7 +323,7 @@ def numbers_in(table: Table, names: Sequence[str], remedy: str) -> Array:
     gaps = [f"{name} ({missing.sum():,})" for name, (_, missing) in found.items() if missing.any()]
     if gaps:
         raise InvalidInputError(
-            f"{table.source} has gaps, of so many rows: {first_of(gaps)}; fill them, or leave out rows or columns."
+            f"{table.source} has gaps, of so many rows: {first_of(gaps)}; fill or drop them."
         )
     values = np.column_stack([numbers for numbers, _ in found.values() if numbers is not None])
     for name, column in zip(names, values.T, strict=True):
@@ -352,9 +352,7 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
                     table.notes.append(f"Names in {name} with .0 were taken for whole numbers.")
         if looks := [word for word in words if word and word.lower() in MISSING]:
             are = "is a name" if len(looks) == 1 else "are names"
-            table.notes.append(
-                f"{first_of(looks)} in {name} {are} here; leave out rows where nothing is known."
-            )
+            table.notes.append(f"{first_of(looks)} in {name} {are}; leave out rows where nothing is known.")
     elif found.dtype.kind == "f":
         if ((found == np.round(found)) & (np.abs(found) < 2.0**63)).all():
             found = found.astype(np.int64)
@@ -419,9 +417,8 @@ def ratings(table: Table, roles: Roles) -> Ratings:
             else "the newest was kept, of equally new ones the last"
         )
         told = {"sum": "their sum was taken", "mean": "their mean was taken", "last": "the last was kept"}
-        table.notes.append(
-            f"{again:,} rating{'s' * (again > 1)} came again for a user and an item: {told.get(how, same)}."
-        )
+        many = f"{again:,} rating{'s' * (again > 1)} came again for a user and an item"
+        table.notes.append(f"{many}: {told.get(how, same)}.")
         kept = cells.agg({"value": how or "last", "at": "last"}).sort_values("at")
         values, at = kept["value"].to_numpy(), kept["at"].to_numpy()
         rows, columns, times = rows[at], columns[at], None if times is None else times[at]
@@ -432,9 +429,7 @@ def views(table: Table, roles: Roles) -> Ratings:
     """Return how often each user has each item."""
     (users, columns), (items, rows) = (names_in(table, roles[role][0]) for role in ("user", "item"))
     cells, counts = np.unique(rows.astype(np.int64) * len(users) + columns, return_counts=True)
-    table.notes.append(
-        "No ratings: the values are how often a user has an item. ImplicitALS learns from such."
-    )
+    table.notes.append("No ratings: the values are how often a user has an item, for --model implicit.")
     rows, columns = np.divmod(cells, len(users))
     return _entries(table, rows, columns, counts.astype(float), items, users)
 

@@ -53,16 +53,13 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     if len(of_sample) != n_samples:
         raise InvalidInputError(f"y must have shape ({n_samples},) as X has rows, got {of_sample.shape}.")
     if len(labels) < 2:
-        raise InvalidInputError(
-            f"y holds a single class, {labels.tolist()[0]!r}; information gain needs two."
-        )
+        raise InvalidInputError("y holds a single class; information gain needs two.")
     cell = np.repeat(of_sample * n_features, np.diff(counts.indptr)) + counts.indices
     try:
         present = np.bincount(cell, minlength=len(labels) * n_features).reshape(len(labels), n_features)
     except (MemoryError, ValueError):
         raise InvalidInputError(
-            f"X has {n_features:,} features, and no memory holds a number for each of them and {len(labels)} "
-            "classes; is the largest number of a feature mistyped?"
+            f"X has {n_features:,} features, too many for memory; is one mistyped?"
         ) from None
     with_term = present.sum(axis=0)
 
@@ -233,7 +230,7 @@ def _as_counts(X: Any) -> csr_array:
     known = issparse(sound("X", X)) or isinstance(X, np.ndarray)
     if not known or X.ndim != 2 or X.dtype.kind not in "buif" or 0 in X.shape:
         raise InvalidInputError(
-            "X must be a two-dimensional array or sparse array of term counts, not empty."
+            "X must be a two-dimensional array of term counts, or a sparse one, not empty."
         )
     counts = csr_array(X, dtype=np.float64)
     if not (counts.has_canonical_format and counts.data.all()):
@@ -242,8 +239,7 @@ def _as_counts(X: Any) -> csr_array:
         counts.eliminate_zeros()
     if counts.nnz and not (counts.data.min() >= 1e-100 and counts.data.max() <= 1e100):
         raise InvalidInputError(
-            "X must hold term counts: every value 0 or between 1e-100 and 1e100, so neither negative nor NaN; of "
-            "measurements informative_unit_rows takes all columns."
+            "X must hold term counts: 0, or from 1e-100 to 1e100; others go to informative_unit_rows."
         )
     counts.indices, counts.indptr = (
         part.astype(np.int32, copy=False) for part in (counts.indices, counts.indptr)
@@ -254,7 +250,5 @@ def _as_counts(X: Any) -> csr_array:
 def _as_mask(train_mask: ArrayLike, n_samples: int) -> NDArray[np.bool_]:
     mask = array("train_mask", train_mask)
     if mask.dtype != np.bool_ or mask.shape != (n_samples,) or not mask.any():
-        raise InvalidInputError(
-            f"train_mask must hold {n_samples} booleans with at least one True, one for each row of X."
-        )
+        raise InvalidInputError(f"train_mask must hold {n_samples} booleans, at least one of them True.")
     return mask

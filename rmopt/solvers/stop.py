@@ -4,30 +4,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Annotated, Any, Self
 
 from rmopt.core.arguments import CheckedValue, bounded, callable_of, flag, integer, number, shown
 from rmopt.errors import InvalidInputError
 
 Row = Mapping[str, Any]
-
-
-class _ReadOnly(Sequence[Row]):
-    """The rows of a run as a criterion sees them: what it wrote to them would be in the history."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, place: Any) -> Any:
-        found = self._rows[place]
-        return _ReadOnly(found) if isinstance(place, slice) else MappingProxyType(found)
-
-    def __repr__(self) -> str:
-        return repr(self._rows)
 
 
 class Converged(str):
@@ -59,7 +41,7 @@ class Stop(ABC):
 
     A row holds ``step``, ``updates`` and ``seconds``, what the solver observes (for solvers of whole gradients
     ``cost``, ``gradient_norm``, ``step_size`` and the counts of a `Result`), and the metrics of a recorder. Any
-    function of the rows that returns a reason or None may stand in the place of a criterion. It cannot write to them.
+    function of the rows that returns a reason or None may stand in the place of a criterion.
 
     Examples
     --------
@@ -394,7 +376,7 @@ class MaxEvaluations(CheckedValue, Stop):
 
 def asked(criterion: Any, rows: Sequence[Row]) -> str | None:
     """Return what a criterion or a function of the rows says, or refuse what is no reason."""
-    return as_reason("stop", criterion(rows if isinstance(rows, _ReadOnly) else _ReadOnly(rows)))
+    return as_reason("stop", criterion(rows))
 
 
 def as_reason(name: str, found: Any) -> str | None:

@@ -93,8 +93,8 @@ class TestBundle:
             ({"test": np.array([0, 0, 1, 1])}, "test must be a bool"),
             ({"class_names": ("a",)}, "it has 2 classes and 1 names of them"),
             ({"sample_names": ("a",)}, "it has 4 samples and 1 names of them"),
-            ({"test": np.zeros(4, dtype=bool)}, "are held out, and both parts need"),
-            ({"test": np.ones(4, dtype=bool)}, "are held out, and both parts need"),
+            ({"test": np.zeros(4, dtype=bool)}, "both parts need"),
+            ({"test": np.ones(4, dtype=bool)}, "both parts need"),
         ],
     )
     def test_refuses(self, changes: dict[str, Any], says: str) -> None:
@@ -117,7 +117,7 @@ class TestBundle:
             bundle().resplit(*given)
 
     def test_resplit_that_leaves_a_part_empty_is_refused(self) -> None:
-        with pytest.raises(InvalidInputError, match="are held out, and both parts need"):
+        with pytest.raises(InvalidInputError, match="both parts need"):
             bundle().resplit(0, 0.01)
 
 
@@ -155,7 +155,7 @@ class TestLoad:
         [
             ("no_such_package:loader", "cannot be imported from no_such_package:loader"),
             ("problems.data.sets:no_such_loader", "cannot be imported"),
-            ("builtins:str", "gave a str; this needs one whose loader returns a Bundle"),
+            ("builtins:str", "gave a str, not a Bundle"),
         ],
     )
     def test_broken_plugins_are_named(self, value: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def test_names_that_look_like_gaps_are_names(tmp_path: Path) -> None:
         tmp_path / "c.csv",
     ):
         assert load(data, kind=ClassBundle).class_names == ("mild", "none", "severe")
-    assert any("none in label is a name here" in note for note in load(tmp_path / "c.csv").notes)
+    assert any("none in label is a name" in note for note in load(tmp_path / "c.csv").notes)
     for place in ("NA", "EU"):
         for number in range(4):
             put(tmp_path, f"texts/{place}/{number}.txt", "cat dog " * (number + 1))

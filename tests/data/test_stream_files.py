@@ -37,7 +37,7 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
     ("files", "how", "why"),
     [
         # Tables
-        ({"a__csv": "label,age,pay\na,30,5\n", "b__csv": "label,pay,age\na,5,30\n"}, {}, "under the same names"),
+        ({"a__csv": "label,age,pay\na,30,5\n", "b__csv": "label,pay,age\na,5,30\n"}, {}, "make them alike"),
         ({"a__csv": "label,x\n1,1\n", "b__csv": "label,x\nc,1\n"}, {}, "labels that are text"),
         ({"a__csv": "x,x,label\n0,5,a\n"}, {}, "two columns called 'x'"),
         ({"a__csv": "x,test,label\n0,1,a\n"}, {}, "may say what is held out"),
@@ -90,7 +90,7 @@ def test_a_stream_refuses_files_with_their_names_and_lines(
     [
         ({"y": np.zeros((3, 1))}, "one column of labels"), ({"y": np.array([*"abc"], dtype=object)}, "pickle"),
         ({"y": np.zeros(2)}, "one column of labels"), ({}, "one column of labels"),
-        ({"y": np.arange(3), "classes": np.arange(3)}, "it has 2"),
+        ({"y": np.arange(3), "classes": np.arange(3)}, "one column of labels"),
         ({"y": np.arange(3), "X_indices": [9, 1, 0]}, "9"), ({"y": np.arange(3), "X_indices": [0.5, 1, 0]}, "float"),
         ({"y": np.arange(3), "X_data": [np.nan, 1, 1]}, "NaN"),
     ],
@@ -237,8 +237,8 @@ def test_a_ranker_of_files_goes_by_the_names_of_their_labels(tmp_path: Path) -> 
             model.fit_stream(stream(path, multilabel=True, batch_size=5))
         assert model.label_names_in_.tolist() == ["a", "b", "c"]
     for labels, flaw in (
-        ("acb", "under the same names"),
-        ("ab", "n_labels|labels|names"),
+        ("acb", "make them alike"),
+        ("ab", "make them alike"),
     ):
         put("1.npz", labels)
         for size in (5, 100):

@@ -14,7 +14,7 @@ from tabled import each_row
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_hessian
 from rmopt.core import Cost, MissingCapabilityError
-from rmopt.manifolds import Elliptope, SpecialOrthogonal, Sphere, Stiefel, frechet_mean, stiefel
+from rmopt.manifolds import Elliptope, SpecialOrthogonal, Stiefel, stiefel
 from rmopt.retractions import Cayley
 from rmopt.solvers import LBFGS, ConjugateGradient, TrustRegions
 
@@ -119,19 +119,6 @@ def test_far_frames_take_few_steps(metric: str, step: str, monkeypatch: pytest.M
     assert len(steps) < 300
 
 
-def test_one_column_is_a_sphere_and_n_columns_are_rotations() -> None:
-    line, sphere = Stiefel(6, 1, metric="canonical"), Sphere(6, 1)
-    x, xi, _ = drawn(line, 2.0)
-    y = sphere.exp(x, xi)
-    np.testing.assert_allclose(line.exp(x, xi), y, atol=1e-14)
-    np.testing.assert_allclose(line.dist(x, y), sphere.dist(x, y), atol=1e-13)
-    square, rotations = Stiefel(4, 4, metric="canonical"), SpecialOrthogonal(4)
-    x = rotations.random_point(np.random.default_rng(0))
-    y = rotations.random_point(np.random.default_rng(1))
-    np.testing.assert_allclose(square.log(x, y), rotations.log(x, y), atol=1e-12)
-    np.testing.assert_allclose(square.dist(x, y), rotations.dist(x, y) / 2**0.5, atol=1e-12)
-
-
 class Curved(Cost):
     """A function of every entry, with a Hessian that is not constant."""
 
@@ -180,14 +167,6 @@ def test_solvers_find_eigenvectors_with_every_transport(transport: str) -> None:
                 result = solver.run(Problem(manifold.using(retraction), Brockett()), random_state=0)
                 assert result.converged
                 np.testing.assert_allclose(Brockett().value(result.point), 3.0 + 2.0 * 2.0 + 3.0, rtol=1e-12)
-
-
-def test_the_mean_of_frames_is_where_their_logarithms_cancel() -> None:
-    manifold = Stiefel(7, 2, metric="canonical")
-    middle, _, rng = drawn(manifold)
-    points = [manifold.exp(middle, 0.5 * manifold.random_tangent_vector(middle, rng)) for _ in range(5)]
-    mean = frechet_mean(manifold, points)
-    assert manifold.norm(mean, sum(manifold.log(mean, point) for point in points)) < 1e-8
 
 
 def test_copies_keep_the_metric() -> None:

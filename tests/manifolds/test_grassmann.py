@@ -6,8 +6,7 @@ import numpy as np
 import pymanopt.manifolds
 import pytest
 
-from rmopt.core import Cost, InvalidInputError, MissingCapabilityError, Problem
-from rmopt.interop import PymanoptSolver
+from rmopt.core import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds import FixedRankEmbedded, Grassmann, frechet_mean
 from rmopt.retractions import GRASSMANN_RETRACTIONS, QR, Exponential, Polar
 
@@ -136,34 +135,6 @@ def test_bases_stay_orthonormal_over_many_steps(retraction: object) -> None:
     for step in range(3000):
         x = manifold.retraction(x, 10.0 ** (-(step % 7)) * manifold.random_tangent_vector(x, rng))
     assert np.abs(x.T @ x - np.eye(6)).max() < 1e-13
-
-
-class Rayleigh(Cost):
-    """−½ tr(UᵀAU), whose minimum is the leading eigenspace."""
-
-    def __init__(self, A: np.ndarray) -> None:
-        self.A = A
-
-    def value(self, point: np.ndarray) -> float:
-        return -0.5 * float(np.vdot(point, self.A @ point))
-
-    def gradient(self, point: np.ndarray) -> np.ndarray:
-        return -(self.A @ point)
-
-    def hessian(self, point: np.ndarray, direction: np.ndarray) -> np.ndarray:
-        return -(self.A @ direction)
-
-
-@pytest.mark.parametrize("retraction", GRASSMANN_RETRACTIONS.values(), ids=repr)
-@pytest.mark.parametrize("optimizer", ["SteepestDescent", "ConjugateGradient", "TrustRegions"])
-def test_pymanopt_optimizers_find_eigenspaces(optimizer: str, retraction: object) -> None:
-    rng = np.random.default_rng(9)
-    Q = np.linalg.qr(rng.standard_normal((20, 20)))[0]
-    A = (Q * np.linspace(1.0, 20.0, 20)) @ Q.T
-    manifold = Grassmann(20, 3).using(retraction)  # type: ignore[arg-type]
-    solver = PymanoptSolver(optimizer, max_iterations=500, min_gradient_norm=1e-7)
-    result = solver.run(Problem(manifold, Rayleigh(A)), random_state=0)
-    assert manifold.dist(result.point, Q[:, -3:]) < 1e-5
 
 
 def test_the_mean_of_subspaces_around_one_is_that_one() -> None:

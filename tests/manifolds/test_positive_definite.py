@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from pymanopt.manifolds import SymmetricPositiveDefinite
 
-from rmopt import InvalidInputError, Problem
-from rmopt.core import Cost
+from rmopt import InvalidInputError
 from rmopt.core.ambient import RowColumn
-from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import PositiveDefinite
 from rmopt.retractions import Additive, AffineExponential, SchurExponential, SecondOrderPD
 
@@ -146,26 +144,6 @@ def test_velocities_are_derivatives(retraction: Additive, dense: bool) -> None:
     direction = H.toarray() if dense else H
     ahead, behind = (retraction(manifold, W, direction, t) for t in (0.5 + 1e-6, 0.5 - 1e-6))
     assert np.allclose(retraction.velocity(manifold, W, direction, 0.5), (ahead - behind) / 2e-6, atol=1e-8)
-
-
-class ToIdentity(Cost):
-    """The cost tr W − log det W, least at the identity."""
-
-    def value(self, point: np.ndarray) -> float:
-        return float(np.trace(point) - np.linalg.slogdet(point)[1])
-
-    def gradient(self, point: np.ndarray) -> np.ndarray:
-        return np.eye(len(point)) - np.linalg.inv(point)
-
-
-@pytest.mark.parametrize("optimizer", ["ConjugateGradient", "SteepestDescent"])
-def test_pymanopt_runs_on_the_cone(optimizer: str) -> None:
-    manifold = PositiveDefinite(4)
-    for retraction in (SecondOrderPD(), AffineExponential(), SchurExponential()):
-        found = PymanoptSolver(optimizer).run(
-            Problem(manifold.using(retraction), ToIdentity()), random_state=0
-        )
-        assert np.allclose(found.point, np.eye(4), atol=1e-4)
 
 
 def test_bad_points_are_named() -> None:

@@ -22,7 +22,6 @@ from rmopt.core.ambient import Sum, dense
 from rmopt.core.points import arrays_of, rebuilt
 from rmopt.core.product import diagonal_blocks
 from rmopt.engines.reference import ReferenceEngine
-from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
@@ -103,14 +102,6 @@ def problem() -> Problem:
 def test_derivatives_on_a_product(problem: Problem) -> None:
     assert check_gradient(problem)
     assert all(check_hessian(problem))
-
-
-@pytest.mark.parametrize("optimizer", ["SteepestDescent", "ConjugateGradient", "TrustRegions"])
-def test_pymanopt_optimizers_run_on_products(problem: Problem, optimizer: str) -> None:
-    solver = PymanoptSolver(optimizer, max_iterations=500, min_gradient_norm=1e-8)
-    result = solver.run(problem, random_state=0)
-    np.testing.assert_allclose(problem.cost.value(result.point), -7.5 + 3.0 - 3.0 * np.log(2.0), rtol=1e-10)
-    np.testing.assert_allclose(result.point[1], 2.0 * np.eye(3), atol=1e-5)
 
 
 def test_a_block_that_is_not_given_does_not_move() -> None:

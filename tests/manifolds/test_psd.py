@@ -8,7 +8,6 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sp
-from pymanopt.manifolds import PSDFixedRank as QuotientPSD
 
 from rmopt import InvalidInputError, Problem
 from rmopt.core import Cost, Factored, MissingCapabilityError, PSDPoint
@@ -215,15 +214,6 @@ def test_pymanopt_finds_the_closest_psd_matrix(
     assert relative(manifold.to_dense(manifold.from_matrix(X)), best) < 1e-13
 
 
-def test_the_flat_quotient_of_pymanopt_has_the_same_minimum() -> None:
-    rng = np.random.default_rng(8)
-    Y = rng.standard_normal((12, 3))
-    theirs = QuotientPSD(12, 3)
-    ours = PSDFixedRank(12, 3)
-    assert ours.dim == theirs.dim
-    assert relative(ours.to_dense(ours.from_factor(Y)), Y @ Y.T) < 1e-14
-
-
 # Points and errors
 
 
@@ -285,21 +275,6 @@ def test_retractions_of_other_points_are_refused() -> None:
         SGD(0.1, retraction=SecondOrder()).run(Problem(MANIFOLD, cost))
     with pytest.raises(InvalidInputError, match=r"PolarFactors\(\) moves points of type PSDPoint"):
         FixedRankEmbedded(5, 4, 2, PolarFactors())
-
-
-def test_what_is_not_compiled_is_named() -> None:
-    cost = make_cost(np.random.default_rng(0))
-    for manifold, retraction, reason in (
-        (MANIFOLD, MetricProjectionPSD(), r"the retraction MetricProjectionPSD\(\) has no compiled twin"),
-        (PolarPSD(N, K), None, r"the manifold PolarPSD\(40, 5, weight=0.5\) has no compiled twin"),
-    ):
-        with pytest.raises(MissingCapabilityError, match=reason):
-            choose_engine(Problem(manifold, cost), retraction, "compiled")
-        assert isinstance(choose_engine(Problem(manifold, cost), retraction), ReferenceEngine)
-    polar = PolarPSD(N, K)
-    point = polar.random_point()
-    with pytest.raises(MissingCapabilityError, match="has no `euclidean_to_riemannian_hessian`"):
-        Problem(polar, cost).riemannian_hessian(point, polar.random_tangent_vector(point))
 
 
 def test_costs_of_a_wrong_shape_are_refused() -> None:

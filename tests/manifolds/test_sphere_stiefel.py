@@ -309,27 +309,6 @@ def test_memory_order_of_the_point_is_kept() -> None:
         np.testing.assert_allclose(manifold.inner_product(x, *mixed[::-1]), np.sum(xi**2), rtol=1e-14)
 
 
-@each_row(
-    "make, reason",
-    [
-        (lambda: Sphere(), "no directions to go"),
-        (lambda: Sphere(1), "no directions to go"),
-        (lambda: Sphere(0), "a size"),
-        (lambda: Sphere(2.5), "a size"),  # type: ignore[arg-type]
-        (lambda: Oblique(1, 4), "no directions to go"),
-        (lambda: Stiefel(2, 3), "p ≤ n"),
-        (lambda: Stiefel(1, 1), "p ≤ n"),
-        (lambda: SpecialOrthogonal(1), "p ≤ n"),
-        (lambda: SpecialOrthogonal(3, k=0), "k = 0"),
-        (lambda: Stiefel(4, 2, retraction="normalisation"), "retraction"),
-        (lambda: Sphere(4, retraction="polar"), "retraction"),
-    ],
-)
-def test_wrong_sizes_are_refused(make: Any, reason: str) -> None:
-    with pytest.raises(InvalidInputError, match=reason):
-        make()
-
-
 def test_points_beside_the_manifold_are_told() -> None:
     rng = np.random.default_rng(0)
     assert "length" in str(Sphere(3).check_point(np.ones(3)))

@@ -11,7 +11,7 @@ import pytest
 from descent_parts import KINDS, PLACES, gap, same_bits
 from tabled import each_row
 
-from rmopt import InvalidInputError, Problem
+from rmopt import Problem
 from rmopt.core.transport import TRANSPORTS, ByManifold, ByProjection, Isometric, OfRetraction
 from rmopt.manifolds import (
     Elliptope,
@@ -27,7 +27,7 @@ from rmopt.manifolds import (
     Sphere,
     Stiefel,
 )
-from rmopt.solvers import LBFGS, Backtracking, Conjugate, LineSearchSolver, QuasiNewton, SteepestDescent
+from rmopt.solvers import Backtracking, Conjugate, LineSearchSolver, QuasiNewton, SteepestDescent
 from rmopt.solvers.batch.oracle import is_extrinsic
 
 
@@ -126,21 +126,3 @@ def test_vectors_that_stay_lead_as_far(place: str, direction: Any) -> None:
     assert stayed.converged
     assert abs(gap(stayed, place)) < 1e-9
     assert stayed.steps <= 1.3 * moved.steps + 5
-
-
-def test_transports_are_values() -> None:
-    assert Isometric() == Isometric(ByProjection()) != Isometric(ByManifold())
-    assert len({ByManifold(), ByManifold(), OfRetraction(), OfRetraction(1e-4)}) == 3
-    with pytest.raises(InvalidInputError, match="transport = 'paralel' is unknown"):
-        Grassmann(5, 2).using(transport="paralel")
-    assert LBFGS(transport="projection").transport == ByProjection()
-    with pytest.raises(InvalidInputError, match="must be a Transport, or one of 'manifold'"):
-        LBFGS(transport=3)  # type: ignore[arg-type]
-    manifold = Grassmann(6, 2)
-    x, y = manifold.random_point(np.random.default_rng(0)), manifold.random_point(np.random.default_rng(1))
-    v = manifold.random_tangent_vector(x, np.random.default_rng(2)) * 3.0
-    for name, transport in TRANSPORTS.items():
-        moved = transport(manifold, x, y, v)
-        np.testing.assert_allclose(y.T @ moved, 0.0, atol=1e-9)
-        if name in ("manifold", "isometric"):
-            assert manifold.norm(y, moved) == pytest.approx(3.0)

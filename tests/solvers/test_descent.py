@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,15 +55,12 @@ from rmopt.solvers import (
     AdaptiveCubics,
     Backtracking,
     BarzilaiBorwein,
-    Below,
     Checkpoint,
     Conjugate,
-    Direction,
     Exact,
     GradientDescent,
     Hybrid,
     LineSearchSolver,
-    MaxEvaluations,
     QuasiNewton,
     Recorder,
     Solver,
@@ -328,46 +325,6 @@ def test_horizontal_vectors_of_factors() -> None:
 QUADRATIC = PLACES["euclidean"][0]
 
 
-def stopped(criterion: Any, solver: Any = None, recorder: Recorder | None = None) -> Any:
-    chosen = GradientDescent(Backtracking(), tol=1e-9) if solver is None else solver
-    return chosen.run(QUADRATIC, random_state=0, stop=criterion, recorder=recorder)
-
-
-@pytest.mark.parametrize(
-    "solver", [GradientDescent(), LBFGS(), TrustRegions(), AdaptiveCubics(), Hybrid()], ids=str
-)
-def test_solvers_are_frozen(solver: Any) -> None:
-    with pytest.raises(FrozenInstanceError):
-        solver.tol = 1e-3
-    assert solver.with_gradient_norm(0.5).gradient_norm == 0.5
-    assert solver.gradient_norm is None
-
-
-@each_row(
-    "make, says",
-    [
-        (
-            lambda: stopped(Below(1.0, "distanc")),
-            r"looks at 'distanc', and the rows of this run hold step, updates",
-        ),
-        (
-            lambda: stopped(lambda rows: True),
-            r"stop returned True; it must return a reason as a string, or None",
-        ),
-        (lambda: stopped(5), r"stop = 5 must be a function"),
-        (
-            lambda: stopped(MaxEvaluations(9, "prices")),
-            r"looks at 'prices', and the rows of this run hold step",
-        ),
-        (lambda: GradientDescent(Backtracking), r"step_length = .* must be such as Backtracking\(\)"),
-        (lambda: LineSearchSolver(QuasiNewton, Backtracking()), r"direction = .* must be such as"),
-    ],
-)
-def test_bad_input_is_named(make: Any, says: str) -> None:
-    with pytest.raises(InvalidInputError, match=says):
-        make()
-
-
 @each_row("solver, place", itertools.product(KINDS, ("grassmann qr", "sphere")))
 def test_no_tolerance_ends_at_rounding(solver: str, place: str) -> None:
     result = KINDS[solver](tol=0.0, max_iter=1000).run(PLACES[place][0], random_state=0)
@@ -505,13 +462,6 @@ def test_gradients_that_are_wrong_and_costs_without_a_minimum(solver: str) -> No
 
 
 # Parts of strangers
-
-
-class Backward(Direction):
-    """Uphill."""
-
-    def __call__(self, work: Any, state: Any, downhill: Any) -> Any:
-        return -downhill
 
 
 @dataclass

@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from problems.data import stream
 from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
-from problems.streaming import similarity
+from problems.streaming import Similarity
 from problems.subspace import GossipPlan, MatrixCompletion, agree, gossip
 from rmopt import InvalidInputError, Problem
 from rmopt.costs import GossipCost, Graph
@@ -104,7 +104,7 @@ def test_resume_says_that_there_is_nothing(tmp_path: Path, capsys: pytest.Captur
 
     def learned() -> Any:
         run = Run("similarity", seed=0, out=tmp_path / "out")
-        return similarity(run, tmp_path / "data", rank=2, resume=True)
+        return Similarity(files=tmp_path / "data", rank=2, resume=True)(run)
 
     told = learned()
     assert "There is no checkpoint in" in capsys.readouterr().out
