@@ -109,6 +109,26 @@ def test_imports_run_in_no_circle() -> None:
         pytest.fail(" -> ".join(circle.args[1]))
 
 
+def test_rooms_of_solvers() -> None:
+    """The loop knows no solver; solvers of the whole cost and of some terms know none of each other."""
+    above = {
+        "": set(),
+        "batch": {""},
+        "stochastic": {""},
+        "certified": {"", "batch"},
+        "gossip": {"", "stochastic"},
+    }
+    home, wrong = ROOT / "rmopt" / "solvers", []
+    for path in (one for one in SOURCES if home in one.parents and one.name != "__init__.py"):
+        here = path.parent.name if path.parent != home else ""
+        for target in imports(path):
+            parts = target.split(".")[2:] if target.startswith("rmopt.solvers.") else []
+            there = parts[0] if len(parts) > 1 else ""
+            if parts and there != here and there not in above[here]:
+                wrong.append(f"{path.stem} imports {target}")
+    assert not wrong
+
+
 @pytest.mark.parametrize(
     ("command", "heavy"),
     [

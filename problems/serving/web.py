@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
-from textwrap import shorten
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -19,12 +17,6 @@ from problems.serving.index import SimilarityIndex
 from problems.validation import package
 from rmopt.core.arguments import instance, integer
 from rmopt.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.datastructures import QueryParams
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 # Results of a query: by default, and at most; terms that say why a document was found.
 RESULTS, MOST_RESULTS, REASONS = 10, 100, 6
@@ -81,7 +73,7 @@ class Searcher(ABC):
     because: str = ""
 
     @abstractmethod
-    def find(self, fields: QueryParams, k: int) -> Found:
+    def find(self, fields: Any, k: int) -> Found:
         """Return at most k results for the fields of an address, of which q is what people type.
 
         Raises
@@ -98,14 +90,14 @@ def whole_number(name: str, text: str, least: int, most: int) -> int:
     )
 
 
-def _asked(search: Searcher, fields: QueryParams) -> Found:
+def _asked(search: Searcher, fields: Any) -> Found:
     k = whole_number("k", fields.get("k", str(RESULTS)), 1, MOST_RESULTS)
     if len(fields.multi_items()) > MOST_FIELDS or len(fields.get("q", "")) > LONGEST_QUERY:
         raise InvalidInputError(f"give at most {MOST_FIELDS} fields, and {LONGEST_QUERY} characters for q.")
     return search.find(fields, k)
 
 
-def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) -> Starlette:
+def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) -> Any:
     """Return a web application that searches an index of texts, say; ``uvicorn.run(app)`` serves it.
 
     ``/`` is a page for people, ``/search?q=TEXT&k=10`` answers programs in JSON. It is made for one's own machine or
@@ -153,13 +145,13 @@ def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) 
 
     pages = Path(__file__).parent / "pages"
     environment = Environment(loader=FileSystemLoader(pages), autoescape=True)
-    template = environment.get_template("page.html", globals={"query_of": query_of, "longest": LONGEST_QUERY})
+    template = environment.get_template("page.html", globals={"longest": LONGEST_QUERY})
     search = TextSearch(searched) if isinstance(searched, SimilarityIndex) else searched
     instance(
         "searched", search, Searcher, "a SimilarityIndex, or a Searcher: problems.subspace.ItemSearch(model)"
     )
 
-    def answer(request: Request) -> Response:
+    def answer(request: Any) -> Response:
         try:
             found, status = _asked(search, request.query_params), 200
         except InvalidInputError as error:
@@ -186,9 +178,10 @@ def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) 
     )
 
 
-def query_of(fields: dict[str, Any]) -> str:
-    """Return fields as an address has them."""
-    return urlencode(fields, doseq=True)
+def excerpt(text: str) -> str:
+    """Return the beginning of a text, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= EXCERPT else line[: EXCERPT - 1].rstrip() + "…"
 
 
 class TextSearch(Searcher):
@@ -212,7 +205,7 @@ class TextSearch(Searcher):
         named = hasattr(index.vectorizer, "get_feature_names_out")
         self._terms = np.asarray(index.vectorizer.get_feature_names_out()) if named else None
 
-    def find(self, fields: QueryParams, k: int) -> Found:
+    def find(self, fields: Any, k: int) -> Found:
         if "like" not in fields:
             query = fields.get("q", "")
             return Found(query, *self._nearest(query, k, []))
@@ -234,7 +227,7 @@ class TextSearch(Searcher):
         return [
             {
                 "row": row, "name": index.names[row], "score": score,
-                "text": shorten(text, EXCERPT, placeholder="…"), "why": why, "links": {"similar": {"like": row}},
+                "text": excerpt(text), "why": why, "links": {"similar": [("like", row)]},
             }
             for row, score, text, why in zip(rows, scores, texts, reasons, strict=True)
         ], ""  # fmt: skip
@@ -243,18 +236,16 @@ class TextSearch(Searcher):
         """Return the terms that add most to the score of each text, and whether the query has them too."""
         if self._terms is None:
             return [[] for _ in texts]
-        parts, asked = (
-            self.index.contributions(x, self.index.vectorizer.transform(texts)),
-            set(x.indices.tolist()),
-        )
-        reasons = []
+        parts = self.index.contributions(x, self.index.vectorizer.transform(texts))
+        asked, reasons = set(x.indices.tolist()), []
         for row in range(len(texts)):
-            span = slice(parts.indptr[row], parts.indptr[row + 1])
-            pairs = sorted(zip((-parts.data[span]).tolist(), parts.indices[span].tolist(), strict=True))[
-                :REASONS
-            ]
+            values, columns = (
+                array[slice(*parts.indptr[row : row + 2])] for array in (parts.data, parts.indices)
+            )
+            best = [place for place in np.argsort(-values, kind="stable")[:REASONS] if values[place] > 0.0]
             reasons.append([
-                {"term": str(self._terms[column]), "contribution": -value, "shared": column in asked}
-                for value, column in pairs if value < 0.0
+                {"term": str(self._terms[columns[place]]), "contribution": float(values[place]),
+                 "shared": int(columns[place]) in asked}
+                for place in best
             ])  # fmt: skip
         return reasons

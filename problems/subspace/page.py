@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -11,9 +11,6 @@ from problems.serving.web import Found, Searcher, whole_number
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.completer import CompletionModel
 from rmopt.core.arguments import instance
-
-if TYPE_CHECKING:
-    from starlette.datastructures import QueryParams
 
 # Known items that say why one is recommended.
 REASONS = 3
@@ -65,7 +62,7 @@ class ItemSearch(Searcher):
         self._rows = {name: row for row, name in enumerate(self._items)}
         self._alike = model._unit_profiles()
 
-    def find(self, fields: QueryParams, k: int) -> Found:
+    def find(self, fields: Any, k: int) -> Found:
         last = len(self._items) - 1
         if "like" in fields:
             row = whole_number("like", fields["like"], 0, last)
@@ -113,7 +110,7 @@ class ItemSearch(Searcher):
             row = self._rows[name]
             likeness = self._alike[seen or []] @ self._alike[row]
             near = [at for at in np.argsort(-likeness, kind="stable")[:REASONS] if likeness[at] > 0.0]
-            links = {"similar": {"like": row}, label: {"likes": [*(likes or []), row]}}
+            links = {"similar": [("like", row)], label: [("likes", liked) for liked in [*(likes or []), row]]}
             result = {"row": row, "name": name, "links": links} | dict(
                 zip(("score", "std"), scores, strict=False)
             )

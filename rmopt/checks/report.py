@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 # A slope is fitted to this many steps, whose logarithms are off the line by less than this.
 WINDOW = 5
 STRAIGHT = 0.05
-# Curves of which rounding is a tenth are one, where their logarithms differ by less.
-SAME_CURVE = 0.15
 
 Measure = Callable[[Any], float | str | None]
 Curve = Callable[[float], float]
@@ -225,25 +223,6 @@ def slope_check(
     passed = bool(slope >= expected - 0.15)
     words = f"slope of {detail}" if passed else f"slope of {detail}; likely cause: {cause}"
     return Check(name, str(subject), passed, slope, expected, words, steps, errors)
-
-
-def as_in_double(check: Check, exact: Check) -> Check:
-    """Return a slope of single precision that is broken as that of double precision, where the curve is the same.
-
-    Where singular values differ by 1/√ε, say, a curve bends before it stands above rounding, and has no line that
-    single precision sees. What it sees must be the curve that keeps the law in double precision, to its rounding.
-    """
-    steps, errors, there = check.steps, check.errors, exact.errors
-    if check or not exact or steps is None or errors is None or exact.steps is None or there is None:
-        return check
-    with np.errstate(all="ignore"):
-        between = np.interp(np.log(steps), np.log(exact.steps[::-1]), np.log(there[::-1]))
-        clear = errors > 10.0 * errors[steps < 1e-4].max()
-        same = np.abs(np.log(errors[clear]) - between[clear]) < SAME_CURVE
-    if clear.sum() < WINDOW or not same.all():
-        return check
-    words = "slope in double precision of a curve that is the same in single"
-    return replace(check, passed=True, measured=exact.measured, detail=words)
 
 
 def _fitted_slope(x: Array, y: Array) -> float:

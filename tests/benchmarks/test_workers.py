@@ -25,7 +25,7 @@ from problems.loreta import with_workers
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, precision_at
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity, estimators
 from rmopt.solvers import SGD, Parallel
-from rmopt.solvers.gossip import parallel
+from rmopt.solvers.gossip.gossip import parallel
 from rmopt.solvers.threads import in_threads
 
 pytestmark = pytest.mark.skipif("RMOPT_DATA_HOME" not in os.environ, reason="RMOPT_DATA_HOME is not set.")

@@ -177,7 +177,8 @@ def test_a_page_recommends(model: Any) -> None:
     likes = find("likes=3&likes=8").results
     wanted = model.recommend_to_new(model.row_names_[[3, 8]].tolist(), 4)
     assert [(result["name"], result["score"]) for result in likes] == wanted
-    assert [*likes[0]["links"].values()] == [{"like": likes[0]["row"]}, {"likes": [3, 8, likes[0]["row"]]}]
+    row = likes[0]["row"]
+    assert [*likes[0]["links"].values()] == [[("like", row)], [("likes", 3), ("likes", 8), ("likes", row)]]
     alike = find("like=3", 2).results
     assert [(result["name"], result["score"]) for result in alike] == model.similar(model.row_names_[3], 2)
     assert find("q=film+2").results[0]["name"] == "Film 2"

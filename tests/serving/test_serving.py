@@ -34,6 +34,7 @@ from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.serve import serve
 from problems.serving import Found, Searcher, SimilarityIndex, TextSearch, make_app, to_onnx, top_k
 from problems.serving import index as search
+from problems.serving.web import excerpt
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from rmopt import InvalidInputError
 from rmopt.errors import StorageError
@@ -429,17 +430,33 @@ def test_features_without_names_or_that_are_not_sparse(corpus: Any) -> None:
         best = TextSearch(index).find({"q": texts[3]}, 1).results[0]  # type: ignore[arg-type]
         assert best["row"] == index.query(X[3:4], 1)[1][0, 0]
         assert best["name"] == 100 + best["row"]
+        assert best["text"] == texts[3]
         # Cosines do not see lengths.
         np.testing.assert_array_equal(index.query(X * 2.0**600, 5)[1], index.query(X, 5)[1])
     alone = replace(index, embeddings=index.embeddings[:1], names=["a"], texts=["moon"])
     assert "no other document" in TextSearch(alone).find({"like": "0"}, 1).message  # type: ignore[arg-type]
 
 
+def test_an_excerpt_needs_no_spaces() -> None:
+    assert excerpt("月" * 500) == "月" * 239 + "…"
+    assert excerpt(" a\n b ") == "a b"
+
+
 class One(Searcher):
     prompt = "Anything"
 
     def find(self, fields: Any, k: int) -> Found:
-        return Found("", [{"name": "a", "row": np.int64(3), "score": np.float32(0.5)}])
+        return Found(
+            "",
+            [
+                {
+                    "name": "a",
+                    "row": np.int64(3),
+                    "score": np.float32(0.5),
+                    "links": {"b": [("q", "ü&"), ("q", 2)]},
+                }
+            ],
+        )
 
 
 def test_a_search_of_ones_own_may_hold_numbers_of_numpy_and_answers_head() -> None:
@@ -456,7 +473,9 @@ def test_a_search_of_ones_own_may_hold_numbers_of_numpy_and_answers_head() -> No
         with urllib.request.urlopen(request, timeout=20) as reply:
             assert (reply.status, reply.read()) == (200, b"")
             assert int(reply.headers["Content-Length"]) > 0
-        assert "<strong>a</strong>" in ask(server, "/")[2]
+        page = ask(server, "/")[2]
+        assert "<strong>a</strong>" in page
+        assert '<a href="/?q=%C3%BC%26&amp;q=2">b</a>' in page
     finally:
         server.should_exit = True
         thread.join()

@@ -114,5 +114,5 @@ class ScheduledSolver(Solver):
         with np.errstate(over="ignore"):
             terms, lengths = work.draw(work.first_step // work.sampler.block_size)
             total = float(lengths.sum())
-        drawn = {"checksum of drawn terms": float(zlib.crc32(np.ascontiguousarray(terms)))}
+        drawn = {"checksum of drawn terms": float(zlib.crc32(np.ascontiguousarray(terms).data))}
         return super().witness(problem, work, state, seed) | drawn | {"sum of step sizes": total}
