@@ -44,7 +44,7 @@ from problems.palette import COLOURS, finish, logarithmic, style, whole_ticks
 from problems.thresholds import AIMS, LabelThresholds, calibrated_f1
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, number, one_of
+from rmopt.core.arguments import integer, one_of
 from rmopt.costs import Trace
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import RankIncremental
@@ -65,6 +65,8 @@ SCORERS: dict[str, Callable[..., float]] = {
 } | {"f1_calibrated": calibrated_f1}
 # Beside the thresholds that a classifier learns itself.
 OWN, NAMES_OF_AIMS = "own", {"f1": "F1", "hamming": "Hamming"}
+# Weight of the trace in the picture of local optima.
+OPTIMA_BETA = 1.0
 # Training rows of the example, so that it ends within a minute or so.
 EXAMPLE = 200
 # Local optima within this share of the global minimum are the global one.
@@ -205,14 +207,12 @@ class Coembedding(Experiment):
     ] = False
     starts: Annotated[int, Option(help="Random starts for the picture of local optima; 0: none.")] = 20
     optima_rows: Annotated[int, Option(help="Training rows in that picture; 0: all.")] = 100
-    optima_beta: Annotated[float, Option(help="Weight of the trace in that picture.")] = 1.0
     # Methods choose in `fit`, along paths.
     select: options.Selection = field(init=False, default="none")
 
     name: ClassVar = "coembedding"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
-    by: ClassVar = ("method", "code")
     headings: ClassVar = {
         "hamming": "Hamming", "hamming_sem": "±", "hamming_paper": "paper", "micro_f1": "micro-F1",
         "micro_f1_sem": "±", "micro_f1_paper": "paper", "macro_f1": "macro-F1", "macro_f1_sem": "±",
@@ -227,7 +227,6 @@ class Coembedding(Experiment):
         self.weights = checked_betas(options.positive_numbers(self.betas, "--betas"))
         options.check_options(vars(self), rows=0, starts=0, optima_rows=0)
         one_of("--select-by", self.select_by, SCORERS)
-        number("--optima-beta", self.optima_beta, above=0)
 
     def settings(self) -> list[Settings]:
         n = self.bundle.X.shape[0]
@@ -326,24 +325,23 @@ class Coembedding(Experiment):
         def look(_: Settings) -> Cell:
             loss = MultilabelCoembedding(part.X[kept], part.Y[kept])
             with threadpool_limits(1, user_api="blas"):
-                best = minimise(loss, self.optima_beta, RankIncremental(tol=1e-7))
+                best = minimise(loss, OPTIMA_BETA, RankIncremental(tol=1e-7))
                 rank, minimum = best.point.rank, best.certificate.objective
                 # At most nine numbers of columns: from 1 on, and just below, at and above the optimal rank.
                 below = np.linspace(1, max(rank - 1, 1), 7).round().astype(int)
                 ranks = sorted({*below.tolist(), max(rank, 1), rank + 1})
                 self.run.say(
-                    f"global minimum of {len(kept)} rows at beta = {self.optima_beta:g}: {minimum:.6f}, rank {rank}, "
+                    f"global minimum of {len(kept)} rows at beta = {OPTIMA_BETA:g}: {minimum:.6f}, rank {rank}, "
                     f"certified relative gap {best.certificate.relative_gap:.1e}"
                 )
                 with self.run.ticks("random starts", self.starts * len(ranks)) as tick:
-                    cost = loss + Trace(self.optima_beta)
+                    cost = loss + Trace(OPTIMA_BETA)
                     optima = local_optima(cost, ranks, self.starts, self.run.seed, tick)
             return {"rank": rank, "minimum": minimum, "optima": [[d, list(one)] for d, one in optima.items()]}
 
         about = {
             "rows": self.n_train,
             "optima_rows": len(kept),
-            "optima_beta": self.optima_beta,
             "starts": self.starts,
         }
         # What the table has computed stays.
