@@ -68,7 +68,6 @@ class Tagging(Experiment):
     name: ClassVar = "tagging"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
-    by: ClassVar = ("method", "beta", "rank")
     headings: ClassVar = {
         "f1": "F1, top 5", "sem": "±", "best_f1": "best F1", "best_rank": "at rank",
         "near_rank": "within 1 % at rank", "gap": "rel. gap", "train_seconds": "train s",

@@ -80,7 +80,6 @@ class Multitask(Experiment):
     name: ClassVar = "multitask"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
-    by: ClassVar = ("method", "rank")
     headings: ClassVar = {
         "nmse": "NMSE", "sem": "± s.e.m.", "nmse_test": "by test var.", "agents_best": "best agent",
         "agents_worst": "worst", "train_seconds": "train s",
