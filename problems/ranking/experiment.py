@@ -238,7 +238,6 @@ class Ranking(Experiment):
     name: ClassVar = "ranking"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    by: ClassVar = ("method", "init", "rank", "calibrated")
     common: ClassVar = ("epochs",)
     splitter: ClassVar = KFold
     claims: ClassVar = staticmethod(ranking_claims)
@@ -334,12 +333,12 @@ class Ranking(Experiment):
             return dict.fromkeys(("map", *MEASURES, "seconds")) | {"curve": []}
         scores, ks = scores_of(model, X), [k for k in (1, 3, 5) if k <= Y.shape[1]]
         rare = propensity_scored_precision_at(scores, Y, propensities(part.y), ks[:1])
+        self.keep(one, model)
         return dict.fromkeys(MEASURES) | {
             "map": mean_average_precision(scores, Y), "psp_at_1": rare[1], "seconds": training.seconds,
             **{f"precision_at_{k}": value for k, value in precision_at(scores, Y, ks).items()},
             **{f"ndcg_at_{k}": value for k, value in ndcg_at(scores, Y, ks[2:]).items()},
             "curve": [[row["seconds"], row["map"]] for row in training.history if row["step"] > 0],
-            "model": model if one["method"] not in METHODS and seed == self.run.seed else None,
         }  # fmt: skip
 
     def row(self, row: Row) -> Cell:

@@ -121,10 +121,18 @@ class SimilarityLearner(Learner):
         A, B = point.balanced_factors()
         return bilinear_scores(np.asarray(X @ A), np.asarray(X @ B))
 
+
+@dataclass(eq=False)
+class SavedPoint:
+    """What a learner has found, in the form that `BilinearSimilarity.load` reads."""
+
+    form: str
+    point: Any
+    updates: int | None
+
     def save(self, path: Any) -> None:
-        """Write what was found into a file that `BilinearSimilarity.load` reads."""
-        form = "metric" if self.metric else "similarity"
-        save_point(path, form, self.point_, {"updates": self.result_.updates})
+        """Write it into a file."""
+        save_point(path, self.form, self.point, {"updates": self.updates})
 
 
 class ClassScores(BaseEstimator):
@@ -307,7 +315,6 @@ class Similarity(Experiment):
     name: ClassVar = "similarity"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    by: ClassVar = ("method", "variant", "rank", "features")
     common: ClassVar = ("sublinear",)
     claims: ClassVar = staticmethod(similarity_claims)
     headings: ClassVar = {"map_sem": "± s.e.m."}
@@ -477,11 +484,14 @@ class Similarity(Experiment):
             curve = curve or self._curve(one, training.seconds, model)
         except DivergedError:
             return dict.fromkeys((*MEASURES, "seconds", "updates")) | {"curve": [], "features": X.shape[1]}
-        found = evaluate_retrieval(scores_of(model, X_test), y_test, ks=(1, 10))
+        found, kept = evaluate_retrieval(scores_of(model, X_test), y_test, ks=(1, 10)), None
+        if learner and seed == self.run.seed:
+            kept = SavedPoint("metric" if model.metric else "similarity", model.point_, training.updates)
+        self.keep(one, model)
         return {
             **dict(zip(MEASURES, (found.map, *found.precision_at.values()), strict=True)),
             "seconds": training.seconds, "updates": training.updates, "curve": curve, "features": X.shape[1],
-            "model": model if seed == self.run.seed and (learner or one["method"] not in METHODS) else None,
+            "model": kept,
         }  # fmt: skip
 
     def _curve(self, one: Settings, seconds: float, model: Any) -> list[list[float]]:

@@ -43,13 +43,9 @@ class Move:
 
     def __init__(self, end: Any, steepest: bool) -> None:
         curve = end.curve
-        self.work, self.start, self.direction, self.slope = (
-            curve.work,
-            curve.start,
-            curve.direction,
-            curve.slope,
-        )
-        self.t, self.point, self.cost, self.gradient = end.t, end.point, end.cost, end.gradient
+        self.work, self.start, self.direction = curve.work, curve.start, curve.direction
+        self.slope, self.t, self.point = curve.slope, end.t, end.point
+        self.cost, self.gradient = end.cost, end.gradient
         self._steepest = steepest
         self.inner: Callable[[Any, Any], float] = self.work.metric(self.point)
         self.squared = float(self.inner(self.gradient, self.gradient))
@@ -80,21 +76,16 @@ class Move:
     @cached_property
     def old_squared(self) -> float:
         """Return the squared length of the carried direction."""
-        carried = self.old_gradient if self._steepest else self.old_direction
-        return self.inner(carried, carried)
+        return self.inner(self.old_direction, self.old_direction)
 
     @cached_property
     def slope_carried(self) -> float:
         """Return the inner product of the old gradient with the direction, both carried."""
-        if self._steepest:
-            return -self.old_squared
         return self.inner(self.old_gradient, self.old_direction)
 
     @cached_property
     def slope_after(self) -> float:
         """Return the slope along the direction at the end."""
-        if self._steepest:
-            return -self.inner(self.gradient, self.old_gradient)
         return self.inner(self.gradient, self.old_direction)
 
     @cached_property

@@ -1,13 +1,13 @@
 """Gossip between agents."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import flag, instance, integer, number, one_of, optional
+from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, one_of, optional
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
@@ -21,7 +21,7 @@ from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds import Power
 from rmopt.solvers.stochastic.samplers import Sampler, Uniform, as_order
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
-from rmopt.solvers.stochastic.step_sizes import StepSizeLike, as_step_size
+from rmopt.solvers.stochastic.step_sizes import as_step_size
 
 Rule = Callable[[Array], Array]
 
@@ -176,7 +176,16 @@ ORDERS: dict[str, Callable[[Graph], Sampler]] = {
 }
 
 
-class Gossip(ScheduledSolver):
+def _world(name: str, value: Any) -> World:
+    return instance(name, ONE_PROCESS if value is None else value, World, "a World")
+
+
+def _positive(name: str, value: Any) -> Array:
+    return np.array([number(name, each, above=0) for each in np.atleast_1d(value)])
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Gossip(CheckedValue, ScheduledSolver):
     """Riemannian gossip (Mishra et al. 2019, Algorithm 1 and its variants) for a `GossipCost` on a `Power` manifold.
 
     A step takes an edge, or edges that share no agent; the agents at their ends move along the gradients of the sum
@@ -227,28 +236,15 @@ class Gossip(ScheduledSolver):
     True
     """
 
-    def __init__(
-        self,
-        step_size: StepSizeLike,
-        *,
-        n_epochs: float = 200.0,
-        order: str | Sampler | Callable[..., Any] = "stochastic",
-        preconditioned: bool = False,
-        clock: str = "shared",
-        scales: Array | None = None,
-        retraction: Retraction | None = None,
-        max_iter: int | None = None,
-        world: World | None = None,
-    ) -> None:
-        self.step_size = as_step_size(step_size)
-        self.n_epochs = number("n_epochs", n_epochs, least=0, most=1e12)
-        self.order, self.clock = as_order(order, ORDERS), one_of("clock", clock, CLOCKS)
-        self.preconditioned, self.retraction = flag("preconditioned", preconditioned), retraction
-        self.scales = scales
-        if scales is not None:
-            self.scales = np.array([number("scales", one, above=0) for one in np.atleast_1d(scales)])
-        self.world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
-        self._max_iter = optional(integer)("max_iter", max_iter)
+    step_size: Annotated[Any, lambda name, value: as_step_size(value)] = field(kw_only=False)
+    n_epochs: Annotated[float, bounded(number, least=0, most=1e12)] = 200.0
+    order: Annotated[Any, lambda name, value: as_order(value, ORDERS)] = "stochastic"
+    preconditioned: Annotated[bool, flag] = False
+    clock: Annotated[str, bounded(one_of, CLOCKS)] = "shared"
+    scales: Annotated[Any, optional(_positive)] = None
+    retraction: Retraction | None = None
+    max_iter: Annotated[int | None, optional(integer)] = None  # type: ignore[assignment]
+    world: Annotated[Any, _world] = None
 
     def engine(self, problem: Problem) -> Engine:
         """Return the engine that does the steps.
@@ -281,8 +277,8 @@ class Gossip(ScheduledSolver):
         }
 
     def budget(self, problem: Problem) -> int:
-        if self._max_iter is not None:
-            return self._max_iter
+        if self.max_iter is not None:
+            return self.max_iter
         graph: Graph = problem.cost.graph  # type: ignore[attr-defined]
         rounds = len(graph.matchings) if self.order == "parallel" else len(graph.edges)
         return round(self.n_epochs * rounds)
