@@ -91,7 +91,6 @@ class LegoMetric(TripletLearner):
     See Also
     --------
     CometMetric : minimises one objective to its end, where there is time for it.
-    problems.similarity.Lego : the same on any problem of triplets.
 
     References
     ----------

@@ -19,17 +19,7 @@ from problems.subspace.pairs import checked_pairs, table_of
 from problems.validation import Estimator, begin, column_of_names, joined_names, positions, seedable
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import (
-    array,
-    bounded,
-    flag,
-    integer,
-    number,
-    one_of,
-    optional,
-    sequence,
-    shown,
-)
+from rmopt.core.arguments import array, bounded, flag, integer, number, one_of, optional, sequence, shown
 from rmopt.core.matrices import sound
 from rmopt.errors import warn
 from rmopt.files import Layout
@@ -234,7 +224,7 @@ class CompletionModel(Saved, Estimator):
         if unknown:
             warn(
                 f"{unknown} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, "
-                "with what is known of the other one. New columns with entries can be added by fold_in.",
+                "with what is known of the other one. New columns with entries can be added by fold_in."
             )
         return np.minimum(rows, m), np.minimum(columns, n)
 

@@ -18,16 +18,7 @@ from problems.subspace.training import GossipPlan, gossip
 from problems.validation import Estimator, admit, begin, column_of_names, positions, seedable, seen
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import (
-    array,
-    bounded,
-    check_parameters,
-    flag,
-    integer,
-    number,
-    one_of,
-    optional,
-)
+from rmopt.core.arguments import array, bounded, check_parameters, flag, integer, number, one_of, optional
 from rmopt.errors import warn
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder, TrustRegions
