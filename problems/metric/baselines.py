@@ -39,10 +39,6 @@ class EuclideanMetric(MahalanobisMetric):
     --------
     CometMetric : learns W.
 
-    References
-    ----------
-    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
-
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -572,14 +572,6 @@ class CompletionModel(Saved, Estimator):
         places = {"known_indptr": self.known_.indptr, "known_indices": self.known_.indices}
         return places | {name: getattr(self, name) for name in self._arrays if name not in places}
 
-    @classmethod
-    def _made(cls, arrays: dict[str, Array], about: dict[str, Any]) -> Self:
-        # Version 0.2 said none of these, and took names that are the numbers from 0 for none.
-        counted = (np.array_equal(arrays[name], np.arange(len(arrays[name]))) for name in cls._names)
-        unsaid = {"_named": not all(counted), "n_row_features_": 1, "_scale": None}
-        about["numbers"] = {name: unsaid[name] for name in unsaid if name in cls._numbers} | about["numbers"]
-        return super()._made(arrays, about)
-
     def _restore(self, arrays: dict[str, Array]) -> None:
         indptr, indices = arrays.pop("known_indptr"), arrays.pop("known_indices")
         super()._restore(arrays)

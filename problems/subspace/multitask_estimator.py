@@ -205,11 +205,6 @@ class MultitaskSubspace(TaskRegressions):
     alt_min : a convex problem in place of a rank.
     sklearn.linear_model.Ridge : a regression of its own for each task.
 
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
-
     Examples
     --------
     >>> import numpy as np
