@@ -113,7 +113,12 @@ class Multilabel(BaseEstimator):
             if self.scheme == "ila":
                 self.scaling_ = unit_scaling(X)
                 X = self.scaling_.fit_transform(X)
-                choice = {"loss": self.base, "cv": self.cv, "scoring": SCORERS[self.scoring], "n_jobs": -1}
+                choice: dict[str, Any] = {
+                    "loss": self.base,
+                    "cv": self.cv,
+                    "scoring": SCORERS[self.scoring],
+                    "n_jobs": -1,
+                }
                 model = CoembeddingClassifierCV(list(self.betas), **choice).fit(X, Y)
                 again = CoembeddingClassifier(model.beta_, loss=self.base)
                 self.chosen_ = {
@@ -240,7 +245,7 @@ class Coembedding(Experiment):
                 f"--rows {self.rows} leaves no test rows: {self.bundle.name} has {n}; choose fewer."
             )
         integer("--folds", self.folds, 2, self.n_train)
-        self.part = Kept(self.split, 8)
+        self.bundle_of = Kept(self.split, 8)
         return [
             {"method": name, "code": kind.code, "betas": self.weights if name in OURS else None}
             for name, kind in self.chosen.items()
@@ -260,7 +265,11 @@ class Coembedding(Experiment):
         return {name: getattr(self, name) for name in ("n_train", "folds", "select_by", "thresholds")}
 
     def measured(self, one: Settings) -> Cell:
-        kind, part, about = self.chosen[one["method"]], self.part(one["seed"]), {"random_state": one["seed"]}
+        kind, part, about = (
+            self.chosen[one["method"]],
+            self.bundle_of(one["seed"]),
+            {"random_state": one["seed"]},
+        )
         ours = isinstance(kind.estimator, Multilabel)
         if ours:
             about |= {
@@ -300,9 +309,8 @@ class Coembedding(Experiment):
 
     def __call__(self, run: Run) -> Outcome:
         outcome = super().__call__(run)
-        return replace(
-            outcome, rows=[*outcome.rows, *({"method": row.label} | self.row(row) for row in self.aimed)]
-        )
+        aimed: list[Cell] = [{"method": row.label} | self.row(row) for row in self.aimed]
+        return replace(outcome, rows=[*outcome.rows, *aimed])
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         # With thresholds a row has two more below the table.
@@ -319,7 +327,7 @@ class Coembedding(Experiment):
 
     def _optima(self) -> list[Claim]:
         """Draw the local optima of some training rows, and return what they say."""
-        part = self.part(self.run.seed).scaled()
+        part = self.bundle_of(self.run.seed).scaled()
         kept = np.flatnonzero(part.train)[: self.optima_rows or None]
 
         def look(_: Settings) -> Cell:
@@ -339,11 +347,7 @@ class Coembedding(Experiment):
                     optima = local_optima(cost, ranks, self.starts, self.run.seed, tick)
             return {"rank": rank, "minimum": minimum, "optima": [[d, list(one)] for d, one in optima.items()]}
 
-        about = {
-            "rows": self.n_train,
-            "optima_rows": len(kept),
-            "starts": self.starts,
-        }
+        about: Settings = {"rows": self.n_train, "optima_rows": len(kept), "starts": self.starts}
         # What the table has computed stays.
         comparison = Comparison(self.run, self.resume if self.resume is None else True, **about)
         found = comparison.cell({"seed": self.run.seed, "data": self.bundle.name}, look)

@@ -91,7 +91,7 @@ class LegoMetric(TripletLearner):
     See Also
     --------
     CometMetric : minimises one objective to its end, where there is time for it.
-    problems.online.Lego : the same on any problem of triplets.
+    problems.similarity.Lego : the same on any problem of triplets.
 
     References
     ----------

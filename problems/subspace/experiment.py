@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
@@ -166,8 +166,8 @@ class AlongTree(Way):
     """L-BFGS whose sums travel along a tree: what all data together would give. It has no step size."""
 
     def train(self, job: Job) -> Cell:
-        tasks, how = job.shares.tasks, {"checkpoint": job.saved, "world": job.shares.world}
-        found = agree(tasks, job.rank, job.seed, graph=job.plan.graph, **how)
+        tasks, world = job.shares.tasks, job.shares.world
+        found = agree(tasks, job.rank, job.seed, graph=job.plan.graph, checkpoint=job.saved, world=world)
         more = {"steps": found.result.steps * tasks.n_terms, "bytes": found.bytes}
         return job.found(found.result.seconds, found.mean, found.points, **more)
 
@@ -416,7 +416,7 @@ class Completion(Experiment):
             self.world.least(0)
         if self.world.size > 1:
             # Several processes go on from their checkpoints alone, of which all have the same.
-            self.resume = None
+            self.resume = None  # type: ignore[assignment]
         if not self.case:
             return super().read(kind)
         case = CASES[self.case]
@@ -429,9 +429,8 @@ class Completion(Experiment):
         if self.case:
             case, self.ranks = CASES[self.case], [RANK]
             rhos = list(case.rhos) if self.rho == "auto" else rhos
-            shares = low_rank_shares(
-                *bundle.shape, RANK, self.counts[0], self.world, condition=case.condition, seed=self.run.seed
-            )
+            (m, n), of = bundle.shape, case.condition
+            shares = low_rank_shares(m, n, RANK, self.counts[0], self.world, condition=of, seed=self.run.seed)
             self.shares = Kept(lambda *_: shares, 1)
         else:
             if bundle.values.min() == bundle.values.max():
@@ -641,8 +640,7 @@ def case_claims(ahead: str, rows: Sequence[Row]) -> list[Claim]:
             numbers += f", noise {NOISE_LEVEL:.0e}"
         if row["method"] in VARIANTS:
             made.append(Claim(f"{row.label}: {said}", held, numbers))
-    ours = next((row for row in traced if row["method"] == ahead), None)
-    for theirs in traced if ours is not None else ():
+    for ours, theirs in product([row for row in traced if row["method"] == ahead][:1], traced):
         if theirs is ours:
             continue
         # Errors at the updates that both traces reached.
