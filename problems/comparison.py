@@ -469,7 +469,7 @@ class Experiment:
         """Return what is said of the data before work starts."""
 
     @abstractmethod
-    def part(self, one: Settings) -> SimpleNamespace:
+    def data_of(self, one: Settings) -> SimpleNamespace:
         """Return the data of some settings, as `split` gives them."""
 
     @abstractmethod
@@ -513,7 +513,7 @@ class Experiment:
 
     def choose(self, one: Settings) -> Cell:
         """Return the `parameters` that cross-validation on the training part chooses, and the best of the `ways`."""
-        kind, part = self.chosen[one["method"]], self.part(one)
+        kind, part = self.chosen[one["method"]], self.data_of(one)
         cv = self.splitter(self.folds, shuffle=True, random_state=one["seed"])
         # Cross-validation begins at the method's own parameters.
         model = self.model(one | {"parameters": {}})
@@ -568,12 +568,12 @@ class Experiment:
                 # Those of the experiment are kept with their numbers.
                 self._save(row.settings, row.cells[0].get("model"))
         claims = self.claims(rows)
-        fails = any(claim.reproduced is False for claim in claims) and self.data == type(self).data
+        fails = any(claim.reproduced is False for claim in claims) and self.data == fields(self)[0].default
         return Outcome(
             data=self.bundle.name,
             parameters={name: value for name, value in self._options() if name not in NOT_IN_RESULTS}
             | {"published": self.published, "used": {row.label: self.used(row) for row in rows}},
-            rows=[{"method": row.label} | self.row(row) for row in rows],
+            rows=[Settings(method=row.label) | self.row(row) for row in rows],
             headings=self.headings,
             claims=claims,
             notes=self.notes(rows) + [self.toy] * bool(self.toy and fails),

@@ -21,9 +21,9 @@ FAMILIES = ("similarity", "ranking", "metric", "subspace", "coembedding")
 ROOMS = {
     "rmopt/kernels, engines": 3_150,
     "rmopt/manifolds, retractions": 2_160,
-    "rmopt/costs": 2_000,
+    "rmopt/costs": 1_950,
     "rmopt/solvers": 5_050,
-    "rmopt/checks, testing, interop": 2_120,
+    "rmopt/checks, testing, interop": 1_990,
     "rmopt/cli": 940,
     "rmopt": 17_800,
     "problems/" + ", ".join(FAMILIES): 8_650,

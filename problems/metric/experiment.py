@@ -328,7 +328,7 @@ class Metric(Experiment):
             f"{bundle.n_classes} classes, {self.count:,} triplets; {self.splits}"
         )
 
-    def part(self, one: Settings) -> SimpleNamespace:
+    def data_of(self, one: Settings) -> SimpleNamespace:
         return self.kept(one["seed"])
 
     def model(self, one: Settings) -> Trainee:
@@ -345,7 +345,7 @@ class Metric(Experiment):
         return [{"parameters": one["parameters"], "rank_by": self.ranking(one)} for one in row.models]
 
     def measured(self, one: Settings) -> Cell:
-        part, trainee, rank_by = self.part(one), self.model(one), self.ranking(one)
+        part, trainee, rank_by = self.data_of(one), self.model(one), self.ranking(one)
         X, y, X_test, y_test = part.X, part.y, part.X_test, part.y_test
         curve, begun = [], perf_counter()
         try:

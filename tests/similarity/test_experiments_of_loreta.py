@@ -271,7 +271,7 @@ def test_no_seeds_are_the_published_split(tmp_path: Path, rmopt_run: Command) ->
             (*RANKS, "--full-features", "16"),
             "--full-features and --full-triplets needs one of oasis, lego among",
         ),
-        ((*RANKS, "--data", "digits-labels"), "needs one whose loader returns a ClassBundle"),
+        ((*RANKS, "--data", "digits-labels"), "not a ClassBundle"),
         (
             (*RANKING, "--inits", "ones"),
             "--inits 'ones': ones is not known; choose from zero, identity, gaussian",
