@@ -6,7 +6,7 @@ A family writes one ``experiment.py``, with a dataclass that derives from `Exper
    each a `Method`: a label, an unfitted estimator, and the grid for cross-validation; a user's methods join them.
    What must be known of a method is an attribute of its estimator; nothing looks at labels or names.
 2. ``check()`` refuses options before data are read. ``settings()`` gives a dict for each row of the table: its
-   ``method``, ``code`` and what else training depends on beside the seed. ``by`` names those that tell rows apart.
+   ``method``, ``code`` and what else training depends on beside the seed.
 3. ``measured(one)`` trains what a dict says, with ``parameters`` and a ``seed`` in it, by `trained`, and returns the
    numbers, a `Cell`. ``choose(one)`` is cross-validation, mostly by `searched`.
 4. ``row(row)``, ``claims(rows)`` and ``draw(rows)`` say what table, verdicts and pictures make of a `Row` with its
@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -27,6 +28,7 @@ from itertools import product
 from numbers import Real
 from operator import itemgetter
 from pathlib import Path
+from pickle import PicklingError
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
@@ -40,13 +42,13 @@ from threadpoolctl import threadpool_limits
 
 from problems import options
 from problems.methods import Cell, Method, Settings, chosen_methods
-from problems.options import Selection, jobs
+from problems.options import jobs
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import one_of
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.experiments import Claim, Outcome, Run
-from rmopt.files import set_aside
+from rmopt.files import set_aside, write_atomically
 from rmopt.solvers import Solver
 
 # How good a fitted estimator is on held-out rows; higher is better.
@@ -290,45 +292,36 @@ class Comparison:
 
     def results(
         self,
-        models: Sequence[Settings],
+        settings: Sequence[Settings],
         train: Callable[[Settings], Cell],
-        by: Sequence[str],
         what: str = "models",
-        label: Callable[[Settings], str] = lambda one: str(one.get("method", "")),
-    ) -> dict[Any, list[Cell]]:
-        """Return the results of all models for all seeds, under a progress bar.
+        label: Callable[[Settings], str] = lambda one: "",
+    ) -> list[Cell]:
+        """Return the results for settings that have a `seed`, in their order, under a progress bar.
 
         Parameters
         ----------
-        models : sequence of dict
-            Settings; those without a `seed` are repeated for all of them.
+        settings : sequence of dict
+            Those of one seed before those of the next, so that the first tells how long all take.
         train : callable
-            Maps settings, the common ones and `seed` among them, to a result.
-        by : sequence of str
-            Results are listed by these settings: by the value of one, or by a tuple of several.
+            Maps settings, the common ones among them, to a result.
         what : str
             What the progress bar counts.
         label : callable
             Maps settings to what the progress bar calls them.
         """
-        settings = [one | {"seed": seed} for seed in self.seeds for one in models if "seed" not in one]
-        settings += [one for one in models if "seed" in one]
-        key, found = itemgetter(*by), dict[Any, list[Cell]]({itemgetter(*by)(one): [] for one in models})
-        names, cells = (
-            [f"{label(one)}, seed {one['seed']}" for one in settings],
-            self._computed(settings, train),
-        )
+        names, cells = [f"{label(one)}, seed {one['seed']}" for one in settings], []
         begun, rest = perf_counter(), len(self.seeds) - 1
-        with self.run.ticks(what, len(settings), names[0] if names else "") as tick:
-            for number, (one, cell) in enumerate(zip(settings, cells, strict=True), 1):
-                found[key(one)].append(cell)
-                tick("".join(names[number : number + 1]))
-                took = perf_counter() - begun
-                if rest and number * (rest + 1) == len(settings) and took * rest > LONG:
+        with self.run.ticks(what, len(settings), *names[:1]) as tick:
+            for number, cell in enumerate(self._computed(settings, train), 1):
+                cells.append(cell)
+                tick(*names[number : number + 1])
+                more = (perf_counter() - begun) * rest
+                if number * (rest + 1) == len(settings) and more > LONG:
                     self.run.say(
-                        f"The first seed took {took:.0f} s; {rest} more take about {took * rest:.0f} s."
+                        f"The first seed took {more / rest:.0f} s; the others take about {more:.0f} s."
                     )
-        return found
+        return cells
 
     def _computed(self, settings: Sequence[Settings], train: Callable[[Settings], Cell]) -> Any:
         """Give the results in the order of settings, each written when it is done."""
@@ -341,45 +334,6 @@ class Comparison:
                 self.world.least(0)
         how: Settings = {"prefer": "threads", "return_as": "generator"}
         return joblib.Parallel(self.n_jobs, **how)(tasks)
-
-    def selected(
-        self,
-        models: Sequence[Settings],
-        methods: Mapping[str, Method],
-        select: Selection,
-        choose: Callable[[Settings], Cell],
-        label: Callable[[Settings], str],
-        **about: Any,
-    ) -> list[Settings]:
-        """Return models with their `parameters`, for each seed: their own, or those that cross-validation chooses.
-
-        Parameters
-        ----------
-        models : sequence of dict
-            Settings with a `method`.
-        methods : mapping
-            By name.
-        select : {"none", "first", "each"}
-            Whether nothing is chosen, or on the training part of the first seed for all, or on each seed's own.
-        choose : callable
-            Maps settings, `seed` among them, to ``{"parameters": …}`` and what else is chosen.
-        label : callable
-            Maps settings to what people are told of them.
-        **about
-            What a choice depends on beside the settings of the model.
-        """
-        chosen: list[Settings] = []
-        for one in models:
-            method = methods[one["method"]]
-            choice: Cell = {"parameters": method.defaults}
-            for number, seed in enumerate(self.seeds):
-                if select != "none" and method.grid and (number == 0 or select == "each"):
-                    choice = self.cell(one | about | {"select": list(method.grid), "seed": seed}, choose)
-                    self.run.say(
-                        f"{label(one)}, seed {seed}: {listed(choice['parameters'])} by cross-validation"
-                    )
-                chosen.append(one | choice | {"seed": seed})
-        return sorted(chosen, key=itemgetter("seed"))
 
 
 def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
@@ -465,8 +419,6 @@ class Experiment:
         Its methods by name.
     measured_by : sequence of str
         What a user's estimator needs beside `fit`: any of these methods.
-    by : sequence of str
-        The settings that tell rows apart.
     common : sequence of str
         The options on which all results depend.
     ways : mapping
@@ -498,7 +450,6 @@ class Experiment:
     name: ClassVar[str]
     known: ClassVar[Mapping[str, Method]]
     measured_by: ClassVar[Sequence[str]]
-    by: ClassVar[Sequence[str]]
     common: ClassVar[Sequence[str]] = ()
     splitter: ClassVar[Any] = StratifiedKFold
     headings: ClassVar[Mapping[str, str]] = {}
@@ -518,7 +469,7 @@ class Experiment:
         """Return what is said of the data before work starts."""
 
     @abstractmethod
-    def part(self, one: Settings) -> SimpleNamespace:
+    def data_of(self, one: Settings) -> SimpleNamespace:
         """Return the data of some settings, as `split` gives them."""
 
     @abstractmethod
@@ -527,7 +478,7 @@ class Experiment:
 
     @abstractmethod
     def measured(self, one: Settings) -> Cell:
-        """Train a model, and return what it measures and its `seconds`; a `model` among them is saved.
+        """Train a model, `keep` it, and return what it measures and its `seconds`; a `model` with `save` is saved.
 
         All are None where it diverged.
         """
@@ -562,7 +513,7 @@ class Experiment:
 
     def choose(self, one: Settings) -> Cell:
         """Return the `parameters` that cross-validation on the training part chooses, and the best of the `ways`."""
-        kind, part = self.chosen[one["method"]], self.part(one)
+        kind, part = self.chosen[one["method"]], self.data_of(one)
         cv = self.splitter(self.folds, shuffle=True, random_state=one["seed"])
         # Cross-validation begins at the method's own parameters.
         model = self.model(one | {"parameters": {}})
@@ -588,10 +539,11 @@ class Experiment:
         options.check_options(vars(self), seeds=0, folds=self.least_folds)
         self.chosen = chosen_methods(self.known, self.methods, self.method, self.name, self.measured_by)
         self.check()
-        hints = get_type_hints(type(self), include_extras=True)
+        kinds = get_type_hints(type(self))
         for name, value in self._options():
-            if get_origin(kind := get_args(hints[name])[0]) is Literal:
-                one_of(f"--{name.replace('_', '-')}", value, get_args(kind))
+            if get_origin(kinds[name]) is Literal:
+                one_of(f"--{name.replace('_', '-')}", value, get_args(kinds[name]))
+        hints = get_type_hints(type(self), include_extras=True)
         self.bundle = self.read(hints["data"].__metadata__[-1])
         self.published, self.seeds = options.own_split(run.say, self.data, self.bundle, self.seeds)
         rows = [Row(self.label(one), one) for one in self.settings()]
@@ -600,31 +552,28 @@ class Experiment:
             run, self.resume, seeds=self.seeds, n_jobs=self.n_jobs, world=world, data=self.bundle.fingerprint(),
             published=self.published, **self.about(),
         )  # fmt: skip
-        choices: dict[str, list[Settings]] = {}
+        choices: dict[str, list[Cell]] = {}
         for row in rows:
             key = joblib.hash(at := self.choosing(row.settings))
-            if key not in choices:
-                select: Selection = "none" if "parameters" in at else self.select
-                how = self.choose, self.label
-                choices[key] = comparison.selected([at], self.chosen, select, *how, folds=self.folds)
-            row.models = [choice | row.settings for choice in choices[key]]
+            choices[key] = choices.get(key) or self._choices(comparison, at)
+            seeds = zip(choices[key], comparison.seeds, strict=True)
+            row.models = [choice | row.settings | {"seed": seed} for choice, seed in seeds]
         models = [row.models[number] for number in range(self.seeds) for row in rows]
-        found = comparison.results(models, self.measured, self.by, label=self.label)
-        for row in rows:
-            row.cells = found[itemgetter(*self.by)(row.settings)]
+        cells = comparison.results(models, self.measured, label=self.label)
+        for place, row in enumerate(rows):
+            row.cells = cells[place :: len(rows)]
         if world.rank == 0:
             self.draw(rows)
-            for label, group in by_label(rows).items():
-                for row in group:
-                    which = f" {row['rank'] or row['features']}" * (len(group) > 1)
-                    save_model(run, row.cells[0].get("model"), label + which)
+            for row in rows:
+                # Those of the experiment are kept with their numbers.
+                self._save(row.settings, row.cells[0].get("model"))
         claims = self.claims(rows)
-        fails = any(claim.reproduced is False for claim in claims) and self.data == type(self).data
+        fails = any(claim.reproduced is False for claim in claims) and self.data == fields(self)[0].default
         return Outcome(
             data=self.bundle.name,
             parameters={name: value for name, value in self._options() if name not in NOT_IN_RESULTS}
             | {"published": self.published, "used": {row.label: self.used(row) for row in rows}},
-            rows=[{"method": row.label} | self.row(row) for row in rows],
+            rows=[Settings(method=row.label) | self.row(row) for row in rows],
             headings=self.headings,
             claims=claims,
             notes=self.notes(rows) + [self.toy] * bool(self.toy and fails),
@@ -632,6 +581,33 @@ class Experiment:
 
     def _options(self) -> list[tuple[str, Any]]:
         return [(one.name, getattr(self, one.name)) for one in fields(self) if one.init]
+
+    def _choices(self, comparison: Comparison, one: Settings) -> list[Cell]:
+        """Return for each seed the parameters: those that are set, those of the method, or those that are chosen."""
+        kind, found = self.chosen[one["method"]], [{"parameters": self.chosen[one["method"]].defaults}]
+        grid = [] if "parameters" in one or self.select == "none" else list(kind.grid)
+        for seed in comparison.seeds[: (self.seeds if self.select == "each" else 1) if grid else 0]:
+            about = {"folds": self.folds, "select": grid, "seed": seed}
+            found.append(comparison.cell(one | about, self.choose))
+            chosen = listed(found[-1]["parameters"])
+            self.run.say(f"{self.label(one)}, seed {seed}: {chosen} by cross-validation")
+        return found[1:] if len(found) > 2 else found[-1:] * self.seeds
+
+    def keep(self, one: Settings, model: Any) -> None:
+        """Save what a user's method has learned with the first seed."""
+        if one["method"] not in self.known and one["seed"] == self.run.seed:
+            self._save(one, model)
+
+    def _save(self, one: Settings, model: Any) -> None:
+        several = getattr(self, "ranks", getattr(self, "widths", ()))
+        which = f" {one.get('rank') or one.get('features')}" * (len(several) > 1)
+        path = self.run.path("-".join(re.findall(r"[\w.]+", f"{self.label(one)}{which}".lower())))
+        if hasattr(model, "save"):
+            model.save(f"{path}.npz")
+        elif model is not None:
+            # What another process was sent as a whole cannot be pickled there.
+            with suppress(PicklingError):
+                write_atomically(f"{path}.joblib", lambda stream: joblib.dump(model, stream))
 
     def notes(self, rows: Sequence[Row]) -> list[str]:
         """Return what stands below the table: the parameters of each row."""
@@ -644,15 +620,6 @@ class Experiment:
                 more = " (its own; --steps gives it another)" * bool(kind.file and step and not parameters)
                 said[row.label] = f"{row.label}: {text}{more}"
         return [f"Parameters: {'; '.join(said.values())}."] if said else []
-
-
-def save_model(run: Run, model: Any, name: str) -> None:
-    """Save a model, where there is one, by its own `save` or by joblib."""
-    stem = "-".join(re.findall(r"[\w.]+", name.lower()))
-    if hasattr(model, "save"):
-        model.save(run.path(f"{stem}.npz"))
-    elif model is not None:
-        joblib.dump(model, run.path(f"{stem}.joblib"))
 
 
 def mean_and_sem(values: Iterable[float | None]) -> tuple[float, float | None]:

@@ -72,7 +72,7 @@ def follow(
         model,
         random_state=None if drawn else seed,
         recorder=_Progress(stream),
-        checkpoint=saving,  # type: ignore[arg-type]
+        checkpoint=saving,
     )
     model._seconds = result.seconds
 

@@ -81,7 +81,8 @@ def begin(estimator: Any) -> int:
 
 def thread_count(name: str, value: Any) -> int:
     """Return a number of threads, or a negative one that counts from all cores down, as joblib has it."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or not 0 < abs(value) <= MOST_THREADS:
+    counts = isinstance(value, Integral) and not isinstance(value, bool)
+    if not counts or value == 0 or abs(value) > MOST_THREADS:
         raise InvalidInputError(
             f"{name} = {shown(value)} must be None, a positive number of threads up to {MOST_THREADS}, or a negative "
             "one: −1 for all cores, −2 for all but one."

@@ -209,6 +209,17 @@ TABLE = (
      "test_psd.py::test_algorithm_5_and_the_retraction_are_theorem_6", (
         ("second-order-psd", "VQ = point.Q @ (S + 0.5 * M - 0.125", "VQ = point.Q @ (S + 0.5 * M - 0.25"),
     )),
+    ("formula", "rmopt/solvers/stochastic/rules.py",
+     "test_stochastic.py::test_compiled_steps_that_remember_follow_the_reference", (
+        ("moments-corrected", "keep ** (step + 1)", "keep ** (step + 2)"),
+        ("squares-kept", "memory.squares * weights.keep_squares", "memory.squares * 1.0"),
+        ("variance-reduced", "look.gradient(memory.point, terms) - memory.gradient",
+         "look.gradient(memory.point, terms)"),
+    )),
+    ("formula", "rmopt/engines/factor_means.py",
+     "test_parallel.py::test_factors_from_the_same_factors_meet_at_their_mean", (
+        ("mean-of-factors", "(weight[0], part, weight[1], more)", "(weight[1], part, weight[0], more)"),
+    )),
     ("formula", "rmopt/kernels/lifted.py",
      "test_loreta.py::test_compiled_engine_follows_algorithm_4", (
         ("kernel-alpha", "alpha = -0.5 + 0.375 * s", "alpha = -0.5 + 0.25 * s"),

@@ -103,21 +103,8 @@ def too_few(found: Any) -> Any:
     return found[::2]
 
 
-def one_column(found: Any) -> Any:
-    return found[:, :1] if found.ndim == 2 else found[:, None]
-
-
-def uneven(found: Any) -> Any:
-    return [*np.asarray(found).tolist()[:-1], [1.0, 2.0, 3.0]]
-
-
 def not_numbers(found: Any) -> Any:
     return np.full(found.shape, np.nan)
-
-
-class NoFit(BaseEstimator):
-    def transform(self, X: Any) -> Any:
-        return X
 
 
 class NeedsArguments(ClassScores):

@@ -44,7 +44,7 @@ from problems.palette import COLOURS, finish, logarithmic, style, whole_ticks
 from problems.thresholds import AIMS, LabelThresholds, calibrated_f1
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, number, one_of
+from rmopt.core.arguments import integer, one_of
 from rmopt.costs import Trace
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.solvers import RankIncremental
@@ -65,6 +65,8 @@ SCORERS: dict[str, Callable[..., float]] = {
 } | {"f1_calibrated": calibrated_f1}
 # Beside the thresholds that a classifier learns itself.
 OWN, NAMES_OF_AIMS = "own", {"f1": "F1", "hamming": "Hamming"}
+# Weight of the trace in the picture of local optima.
+OPTIMA_BETA = 1.0
 # Training rows of the example, so that it ends within a minute or so.
 EXAMPLE = 200
 # Local optima within this share of the global minimum are the global one.
@@ -111,7 +113,12 @@ class Multilabel(BaseEstimator):
             if self.scheme == "ila":
                 self.scaling_ = unit_scaling(X)
                 X = self.scaling_.fit_transform(X)
-                choice = {"loss": self.base, "cv": self.cv, "scoring": SCORERS[self.scoring], "n_jobs": -1}
+                choice: dict[str, Any] = {
+                    "loss": self.base,
+                    "cv": self.cv,
+                    "scoring": SCORERS[self.scoring],
+                    "n_jobs": -1,
+                }
                 model = CoembeddingClassifierCV(list(self.betas), **choice).fit(X, Y)
                 again = CoembeddingClassifier(model.beta_, loss=self.base)
                 self.chosen_ = {
@@ -205,14 +212,12 @@ class Coembedding(Experiment):
     ] = False
     starts: Annotated[int, Option(help="Random starts for the picture of local optima; 0: none.")] = 20
     optima_rows: Annotated[int, Option(help="Training rows in that picture; 0: all.")] = 100
-    optima_beta: Annotated[float, Option(help="Weight of the trace in that picture.")] = 1.0
     # Methods choose in `fit`, along paths.
     select: options.Selection = field(init=False, default="none")
 
     name: ClassVar = "coembedding"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
-    by: ClassVar = ("method", "code")
     headings: ClassVar = {
         "hamming": "Hamming", "hamming_sem": "±", "hamming_paper": "paper", "micro_f1": "micro-F1",
         "micro_f1_sem": "±", "micro_f1_paper": "paper", "macro_f1": "macro-F1", "macro_f1_sem": "±",
@@ -227,7 +232,6 @@ class Coembedding(Experiment):
         self.weights = checked_betas(options.positive_numbers(self.betas, "--betas"))
         options.check_options(vars(self), rows=0, starts=0, optima_rows=0)
         one_of("--select-by", self.select_by, SCORERS)
-        number("--optima-beta", self.optima_beta, above=0)
 
     def settings(self) -> list[Settings]:
         n = self.bundle.X.shape[0]
@@ -241,7 +245,7 @@ class Coembedding(Experiment):
                 f"--rows {self.rows} leaves no test rows: {self.bundle.name} has {n}; choose fewer."
             )
         integer("--folds", self.folds, 2, self.n_train)
-        self.part = Kept(self.split, 8)
+        self.bundle_of = Kept(self.split, 8)
         return [
             {"method": name, "code": kind.code, "betas": self.weights if name in OURS else None}
             for name, kind in self.chosen.items()
@@ -261,7 +265,11 @@ class Coembedding(Experiment):
         return {name: getattr(self, name) for name in ("n_train", "folds", "select_by", "thresholds")}
 
     def measured(self, one: Settings) -> Cell:
-        kind, part, about = self.chosen[one["method"]], self.part(one["seed"]), {"random_state": one["seed"]}
+        kind, part, about = (
+            self.chosen[one["method"]],
+            self.bundle_of(one["seed"]),
+            {"random_state": one["seed"]},
+        )
         ours = isinstance(kind.estimator, Multilabel)
         if ours:
             about |= {
@@ -301,9 +309,8 @@ class Coembedding(Experiment):
 
     def __call__(self, run: Run) -> Outcome:
         outcome = super().__call__(run)
-        return replace(
-            outcome, rows=[*outcome.rows, *({"method": row.label} | self.row(row) for row in self.aimed)]
-        )
+        aimed: list[Cell] = [{"method": row.label} | self.row(row) for row in self.aimed]
+        return replace(outcome, rows=[*outcome.rows, *aimed])
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         # With thresholds a row has two more below the table.
@@ -320,32 +327,27 @@ class Coembedding(Experiment):
 
     def _optima(self) -> list[Claim]:
         """Draw the local optima of some training rows, and return what they say."""
-        part = self.part(self.run.seed).scaled()
+        part = self.bundle_of(self.run.seed).scaled()
         kept = np.flatnonzero(part.train)[: self.optima_rows or None]
 
         def look(_: Settings) -> Cell:
             loss = MultilabelCoembedding(part.X[kept], part.Y[kept])
             with threadpool_limits(1, user_api="blas"):
-                best = minimise(loss, self.optima_beta, RankIncremental(tol=1e-7))
+                best = minimise(loss, OPTIMA_BETA, RankIncremental(tol=1e-7))
                 rank, minimum = best.point.rank, best.certificate.objective
                 # At most nine numbers of columns: from 1 on, and just below, at and above the optimal rank.
                 below = np.linspace(1, max(rank - 1, 1), 7).round().astype(int)
                 ranks = sorted({*below.tolist(), max(rank, 1), rank + 1})
                 self.run.say(
-                    f"global minimum of {len(kept)} rows at beta = {self.optima_beta:g}: {minimum:.6f}, rank {rank}, "
+                    f"global minimum of {len(kept)} rows at beta = {OPTIMA_BETA:g}: {minimum:.6f}, rank {rank}, "
                     f"certified relative gap {best.certificate.relative_gap:.1e}"
                 )
                 with self.run.ticks("random starts", self.starts * len(ranks)) as tick:
-                    cost = loss + Trace(self.optima_beta)
+                    cost = loss + Trace(OPTIMA_BETA)
                     optima = local_optima(cost, ranks, self.starts, self.run.seed, tick)
             return {"rank": rank, "minimum": minimum, "optima": [[d, list(one)] for d, one in optima.items()]}
 
-        about = {
-            "rows": self.n_train,
-            "optima_rows": len(kept),
-            "optima_beta": self.optima_beta,
-            "starts": self.starts,
-        }
+        about: Settings = {"rows": self.n_train, "optima_rows": len(kept), "starts": self.starts}
         # What the table has computed stays.
         comparison = Comparison(self.run, self.resume if self.resume is None else True, **about)
         found = comparison.cell({"seed": self.run.seed, "data": self.bundle.name}, look)

@@ -145,7 +145,11 @@ def metric_regression(
     comparison = Comparison(run, resume, seeds=seeds, beta=beta, tol=tol, limit=time_limit)
     settings = crossed(t=counts, n=numbers, method=chosen)
     with threadpool_limits(1, user_api="blas"):
-        results = comparison.results(settings, train, ("t", "n", "method"), "solutions")
+        each = [one | {"seed": seed} for seed in comparison.seeds for one in settings]
+        cells = comparison.results(each, train, "solutions", lambda one: one["method"])
+    results = {
+        (one["t"], one["n"], one["method"]): cells[at :: len(settings)] for at, one in enumerate(settings)
+    }
     rows: list[Cell] = []
     curves: Curves = {}
     late: set[tuple[str, float]] = set()

@@ -24,11 +24,10 @@ from problems.data import TagBundle
 from problems.methods import Cell, Method, Settings, rows_of
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import number, one_of
+from rmopt.core.arguments import number
 from rmopt.experiments import Claim
-from rmopt.solvers import Doubling, OneByOne, RankIncremental, Recorder
+from rmopt.solvers import OneByOne, RankIncremental, Recorder
 
-GROWTHS = {"linear": OneByOne, "exponential": Doubling}
 METHODS: dict[str, Method] = {
     "ila": Method("ILA", TagRecommender()),
     "pitf": Method(
@@ -52,10 +51,9 @@ class Tagging(Experiment):
 
     data: Annotated[options.Data, TagBundle] = "toy-tags"
     betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.1,1,10,100"
-    growth: Annotated[str, Option(help="Columns of each round: linear or exponential.")] = "linear"
     columns: Annotated[int, Option(help="Columns of the first round.")] = 4
     tol: Annotated[float, Option(help="Relative gap to the global minimum.")] = 1e-2
-    rank: Annotated[int, Option("--rank", "--factors", help="Rank of pairwise interactions.")] = 64
+    rank: Annotated[int, Option(help="Rank of pairwise interactions.")] = 64
     seeds: options.Seeds = 3
     methods: Annotated[str, options.methods_option(METHODS)] = ",".join(METHODS)
     select: Annotated[
@@ -70,7 +68,6 @@ class Tagging(Experiment):
     name: ClassVar = "tagging"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
-    by: ClassVar = ("method", "beta", "rank")
     headings: ClassVar = {
         "f1": "F1, top 5", "sem": "±", "best_f1": "best F1", "best_rank": "at rank",
         "near_rank": "within 1 % at rank", "gap": "rel. gap", "train_seconds": "train s",
@@ -82,7 +79,6 @@ class Tagging(Experiment):
 
     def check(self) -> None:
         self.weights = checked_betas(options.positive_numbers(self.betas, "--betas"))
-        one_of("--growth", self.growth, GROWTHS)
         options.check_options(vars(self), columns=1, seeds=1, rank=1)
         number("--tol", self.tol, above=0)
 
@@ -94,7 +90,7 @@ class Tagging(Experiment):
                 made.append(one)
                 continue
             self.chosen[name] = replace(kind, grid=crossed(beta=self.weights))
-            one |= {"growth": self.growth, "columns": self.columns, "tol": self.tol}
+            one |= {"columns": self.columns, "tol": self.tol}
             told = [{"beta": beta, "parameters": {"beta": beta}} for beta in self.weights]
             made += [one | choice for choice in (told if self.select == "none" else [{}])]
         return made
@@ -170,7 +166,7 @@ class Tagging(Experiment):
             model.embed(point.factor(), self.bundle.counts)
             return model.score(held[:, :2], held[:, 2])
 
-        solver = RankIncremental(GROWTHS[one["growth"]](one["columns"]), tol=one["tol"])
+        solver = RankIncremental(OneByOne(one["columns"]), tol=one["tol"])
         cost, begun = TagRanking(train, self.bundle.counts), perf_counter()
         result = minimise(cost, model.beta, solver, recorder=Recorder({"f1": f1_at}, at=()))
         seconds, names = perf_counter() - begun, ("rank", "objective", "gap", "f1", "seconds")

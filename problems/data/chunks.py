@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.data import files as reader
-from problems.data.tables import MEANT, Table, names_in, numbers_in, plain
+from problems.data.tables import KINDS, Table, features_of, indicators_of, names_in, roles_of
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, optional, shown
 from rmopt.core.streams import Stream, generator, seed_of
@@ -314,40 +314,32 @@ class stream:  # noqa: N801
 
     def _rows(self, path: Path, table: Table) -> Rows:
         """Return the features and labels of a table, of texts those of their words."""
-        found: dict[str, list[str]] = {"label": [], "text": [], "test": []}
-        for name in table.frame:
-            found.get(MEANT.get(plain(name), ""), []).append(name)
-        if found["test"]:
-            raise table.wrong(
-                found["test"][0], "may say what is held out, and a stream learns all; leave it out"
+        roles = roles_of(replace(table, Y=table.Y if self.multilabel else None), KINDS[-1], {})
+        if roles is None or (len(roles.get("label", [])) != 1) != self.multilabel:
+            one = (
+                "several columns of 0 and 1, or Y,"
+                if self.multilabel
+                else "one column of labels, such as label or y,"
             )
-        about = table.names.get("feature_names"), table.names.get("label_names")
+            raise InvalidInputError(
+                f"{path} must have {one} and has {table.listed()}; multilabel=True is for several."
+            )
+        if "test" in roles:
+            raise table.wrong(
+                roles["test"][0], "may say what is held out, and a stream learns all; leave it out"
+            )
+        if "text" in roles:
+            table.X = sp.csr_array(
+                self.vectorizer.transform(table.words(roles.pop("text")[0])), dtype=np.float64
+            )
+        X, names = features_of(table, roles)
         if self.multilabel:
-            if table.Y is None:
-                raise InvalidInputError(
-                    f"{path} has no indicators Y; write .svmlight or .npz files that have."
-                )
-            Y = sp.csr_array(table.Y, dtype=float)
-            Y.sum_duplicates()
-            Y.eliminate_zeros()
+            Y, labels = indicators_of(table, roles)
             if (Y.data != 1).any():
                 raise InvalidInputError(f"Y in {path} must hold ones and zeros; repair it.")
-            return Rows(table.X, Y, *about, Y.shape[1] * (reader.suffix_of(path) not in SVMLIGHT))
-        if len(found["label"]) != 1:
-            raise InvalidInputError(
-                f"{path} must have one column of labels, such as label or y, and has {table.listed()}; where rows "
-                "have several, say multilabel=True (rmopt fit ranking)."
-            )
-        known, numbers = names_in(table, found["label"][0])
-        if table.X is not None:
-            return Rows(table.X, known[numbers], about[0])
-        if found["text"] and table.numbers(found["text"][0])[0] is None:
-            X = sp.csr_array(self.vectorizer.transform(table.words(found["text"][0])), dtype=np.float64)
-            return Rows(X, known[numbers])
-        features = [name for name in table.frame if name not in found["label"]]
-        if not features:
-            raise InvalidInputError(f"{path} has no columns of features.")
-        return Rows(numbers_in(table, features, "repair these rows"), known[numbers], tuple(features))
+            return Rows(X, Y, names, labels, Y.shape[1] * (reader.suffix_of(path) not in SVMLIGHT))
+        known, numbers = names_in(table, roles["label"][0])
+        return Rows(X, known[numbers], names)
 
 
 def files_of(path: Path) -> tuple[list[Path], bool]:

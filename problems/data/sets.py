@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
 from problems.data.bundles import ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle, stratified
-from problems.data.files import read_table
+from problems.data.files import read_file, read_table
 from problems.data.registry import Source, loader
 from problems.data.tags import numbered, post_core
 from rmopt.files import Layout, read_arrays
@@ -301,7 +301,7 @@ def _movielens(
     return loader(Source((f"{name}.npz", published), address, ((address, f"sha256:{digest}"),)))
 
 
-def _read_movielens(name: str, path: Path, separator: str) -> Ratings:
+def _read_movielens(name: str, path: Path) -> Ratings:
     """Read ratings from ``name.npz``, or from a file as GroupLens publishes it."""
     stored = path.suffix == ".npz"
     if stored:
@@ -309,7 +309,7 @@ def _read_movielens(name: str, path: Path, separator: str) -> Ratings:
         dated: Layout = {**layout, "timestamp": (int, ("n",))}
         users, films, values, *times = read_arrays(path, dated, layout).values()
     else:
-        users, films, values, *times = _text_table(path, separator, usecols=range(4)).T
+        users, films, values, *times = read_file(path).frame.to_numpy(np.float64).T
     # Films without ratings are left out: the numbers become 0, 1, 2, …
     (known, rows), (users, columns) = (np.unique(ids, return_inverse=True) for ids in (films, users))
     shape, source = (len(known), len(users)), path.name if stored else "/".join(path.parts[-2:])
@@ -329,7 +329,7 @@ def ml100k(path: Path) -> Ratings:
     Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent
     Systems 5 (2015), https://doi.org/10.1145/2827872.
     """
-    return _read_movielens("ml100k", path, "\t")
+    return _read_movielens("ml100k", path)
 
 
 @_movielens("ml1m", "ml-1m/ratings.dat", "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20")
@@ -341,7 +341,7 @@ def ml1m(path: Path) -> Ratings:
     Harper and Konstan, The MovieLens datasets: history and context, ACM Transactions on Interactive Intelligent
     Systems 5 (2015), https://doi.org/10.1145/2827872.
     """
-    return _read_movielens("ml1m", path, "::")
+    return _read_movielens("ml1m", path)
 
 
 @loader(Source(origin="scikit-learn"))
@@ -394,7 +394,7 @@ def parkinsons(path: Path) -> TaskBundle:
     if path.name == PARKINSONS_FILE:
         table = read_arrays(path, {"X": (float, (None, 22))})["X"]
     else:
-        table = _text_table(path, ",", skiprows=1)
+        table = read_file(path).frame.to_numpy(np.float64)
     if table.shape[1] != 22:
         raise ValueError(f"it has {table.shape[1]} columns, not 22")
     _, task = np.unique(table[:, 0], return_inverse=True)
@@ -420,9 +420,8 @@ def ml10m_tags(path: Path) -> TagBundle:
             raise ValueError("it has negative numbers of tags")
         users, movies, texts = stored["user"], stored["movie"], stored["tag_names_utf8"][stored["tag"]]
     else:
-        rows = [line.split("::") for line in path.read_text(encoding="utf-8").splitlines() if line]
-        users, movies = (np.array([int(row[column]) for row in rows]) for column in (0, 1))
-        texts = np.array([row[2] for row in rows])
+        frame = read_file(path).frame
+        users, movies, texts = (frame[name].to_numpy() for name in ("user", "item", "tag"))
     known, tags = np.unique([text.strip().lower() for text in texts], return_inverse=True)
     core = post_core(np.column_stack([users, movies, tags]).astype(np.int64), ML10M_CORE)
     if not len(core):
@@ -456,17 +455,6 @@ def toy_tags() -> TagBundle:
         triples += [(user, item, tag) for tag in np.argsort(noisy)[: rng.integers(2, 5)]]
     made, names = numbered(np.array(triples))
     return TagBundle("toy-tags", "made up", made, tuple(f"tag {tag}" for tag in names[2]))
-
-
-def _text_table(path: Path, separator: str, **options: Any) -> Any:
-    """Return a table of finite numbers from a text file."""
-    # numpy takes separators of one character.
-    with path.open(encoding="utf-8") as stream:
-        lines = (line.replace(separator, ",") for line in stream)
-        table = np.loadtxt(lines, delimiter=",", ndmin=2, **options)
-    if not table.size or not np.isfinite(table).all():
-        raise ValueError("it must hold finite numbers, and at least one row")
-    return table
 
 
 def _arff(path: Path, n_labels: int) -> tuple[Any, Any]:

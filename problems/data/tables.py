@@ -192,7 +192,7 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
     wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]
     able = [one for one in wanted if set(given) <= {*one.needs, *one.may}]
     for one in able:
-        found = _roles(table, one, given)
+        found = roles_of(table, one, given)
         if found is None or (one.alone and set(table.frame).difference(*found.values())):
             continue
         bundle = one.make(table, found)
@@ -216,7 +216,7 @@ def texts_and_classes(table: Table, said: Mapping[str, str]) -> tuple[list[str],
     """Return the texts of a table and their classes, from columns that are said or guessed."""
     named = {ALIASES.get(role, role): names for role, names in said.items()}
     roles = (
-        _roles(table, KINDS[-1], {role: _chosen(table, role, names) for role, names in named.items()}) or {}
+        roles_of(table, KINDS[-1], {role: _chosen(table, role, names) for role, names in named.items()}) or {}
     )
     if not {"text", "label"} <= set(roles):
         raise InvalidInputError(
@@ -263,7 +263,7 @@ def _chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
     return found
 
 
-def _roles(table: Table, kind: Kind, given: Roles) -> Roles | None:
+def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
     """Return the columns of each role, said or guessed; None where one that is needed is not found."""
     roles, unclear = dict(given), ""
     taken = {name for names in given.values() for name in names}
@@ -497,7 +497,7 @@ def count_terms(table: Table, texts: list[str]) -> None:
         table.notes.append(f"{empty:,} text{'s hold' if empty > 1 else ' holds'} no words.")
 
 
-def _features(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
+def features_of(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
     """Return the features and their names: a whole table, the terms of texts, or all other columns."""
     if "text" in roles:
         count_terms(table, table.words(roles["text"][0]))
@@ -523,21 +523,11 @@ def _features(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
 
 def samples(table: Table, roles: Roles) -> Bundle:
     """Return samples of classes, or with several labels: columns of them, or a column that holds lists."""
-    X, names = _features(table, roles)
+    X, names = features_of(table, roles)
     columns = roles.get("label", [])
     about: dict[str, Any] = {"feature_names": names, "split_said": "test" in roles}
     if len(columns) != 1 or "split" in table.options:
-        Y, labels = table.Y, table.names.get("label_names")
-        if len(columns) == 1:
-            Y, labels = _split(table, columns[0])
-        elif columns:
-            Y, labels = (
-                np.column_stack([_flags(table, name, "a label by 1 and 0") for name in columns]),
-                tuple(columns),
-            )
-        Y = csr_array(Y, dtype=np.float64)
-        Y.sum_duplicates()
-        Y.eliminate_zeros()
+        Y, labels = indicators_of(table, roles)
         test, notes = _held_out(table, roles, np.zeros(len(table.frame), np.int64)), tuple(table.notes)
         return MultilabelBundle(
             table.name, table.source, X, Y, test, label_names=labels, notes=notes, **about
@@ -553,6 +543,20 @@ def samples(table: Table, roles: Roles) -> Bundle:
         class_names=tuple(map(str, known)) if classes is None else classes,
         sample_names=table.names.get("sample_names"), notes=tuple(table.notes), **about,
     )  # fmt: skip
+
+
+def indicators_of(table: Table, roles: Roles) -> tuple[csr_array, tuple[str, ...] | None]:
+    """Return which labels each row has, and their names, from a table, columns of them, or a column of lists."""
+    Y, labels, columns = table.Y, table.names.get("label_names"), roles.get("label", [])
+    if len(columns) == 1:
+        Y, labels = _split(table, columns[0])
+    elif columns:
+        Y = np.column_stack([_flags(table, name, "a label by 1 and 0") for name in columns])
+        labels = tuple(columns)
+    Y = csr_array(Y, dtype=np.float64)
+    Y.sum_duplicates()
+    Y.eliminate_zeros()
+    return Y, labels
 
 
 def _held_out(table: Table, roles: Roles, groups: Array) -> Array:
@@ -611,7 +615,7 @@ def tasks(table: Table, roles: Roles) -> TaskBundle:
     """Return related regressions."""
     known, task = names_in(table, roles["task"][0])
     [y] = numbers_in(table, roles["label"], "say which column holds the target, as label=COLUMN").T
-    X, names = _features(table, roles)
+    X, names = features_of(table, roles)
     return TaskBundle(
         table.name, table.source, X.toarray() if issparse(X) else X, y, task.astype(np.int64), feature_names=names,
         task_names=tuple(map(str, known)), notes=tuple(table.notes),

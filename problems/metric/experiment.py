@@ -284,7 +284,6 @@ class Metric(Experiment):
     name: ClassVar = "metric"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    by: ClassVar = ("method",)
     common: ClassVar = ("features", "triplets", "passes", "scaling", "components", "select_by", "rank_by")
     claims: ClassVar = staticmethod(metric_claims)
     headings: ClassVar = {
@@ -329,7 +328,7 @@ class Metric(Experiment):
             f"{bundle.n_classes} classes, {self.count:,} triplets; {self.splits}"
         )
 
-    def part(self, one: Settings) -> SimpleNamespace:
+    def data_of(self, one: Settings) -> SimpleNamespace:
         return self.kept(one["seed"])
 
     def model(self, one: Settings) -> Trainee:
@@ -346,7 +345,7 @@ class Metric(Experiment):
         return [{"parameters": one["parameters"], "rank_by": self.ranking(one)} for one in row.models]
 
     def measured(self, one: Settings) -> Cell:
-        part, trainee, rank_by = self.part(one), self.model(one), self.ranking(one)
+        part, trainee, rank_by = self.data_of(one), self.model(one), self.ranking(one)
         X, y, X_test, y_test = part.X, part.y, part.X_test, part.y_test
         curve, begun = [], perf_counter()
         try:
@@ -363,9 +362,10 @@ class Metric(Experiment):
         ks = range(1, min(DEEPEST, len(y_test) - 1) + 1)
         found = evaluate_retrieval(scores_of(trainee.metric, X_test, rank_by), y_test, ks=ks)
         votes = neighbour_votes(trainee.metric, X, y, X_test, y_test)
+        self.keep(one, trainee.metric)
         return {
             "precision": list(found.precision_at.values()), "map": found.map, "votes": votes, "seconds": seconds,
-            "curve": curve, "model": trainee.metric if one["method"] not in METHODS else None,
+            "curve": curve,
         }  # fmt: skip
 
     def row(self, row: Row) -> Cell:

@@ -272,4 +272,4 @@ class NapkinTrees(LabelTrees):
 
     def found(self, X: sp.csr_matrix) -> Iterable[Iterable[tuple[int, float]]]:
         with silenced():
-            return self.model_.predict_proba(X, top_k=self.n_labels_)  # type: ignore[no-any-return]
+            return self.model_.predict_proba(X, top_k=self.n_labels_)

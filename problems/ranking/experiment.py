@@ -238,7 +238,6 @@ class Ranking(Experiment):
     name: ClassVar = "ranking"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    by: ClassVar = ("method", "init", "rank", "calibrated")
     common: ClassVar = ("epochs",)
     splitter: ClassVar = KFold
     claims: ClassVar = staticmethod(ranking_claims)
@@ -302,7 +301,7 @@ class Ranking(Experiment):
         about = [self.chosen[one["method"]].label, one["init"], "calibrated" * one["calibrated"]]
         return ", ".join(filter(None, about))
 
-    def part(self, one: Settings) -> SimpleNamespace:
+    def data_of(self, one: Settings) -> SimpleNamespace:
         return self.kept(one["seed"])
 
     def model(self, one: Settings) -> Any:
@@ -315,7 +314,7 @@ class Ranking(Experiment):
         return one | {"rank": middle, "calibrated": False}
 
     def measured(self, one: Settings) -> Cell:
-        model, part, seed = self.model(one), self.part(one), one["seed"]
+        model, part, seed = self.model(one), self.data_of(one), one["seed"]
         X, Y, how = part.X_test, part.y_test, {}
         if one["calibrated"]:
             held_out = ShuffleSplit(1, test_size=CALIBRATING, random_state=seed)
@@ -334,12 +333,12 @@ class Ranking(Experiment):
             return dict.fromkeys(("map", *MEASURES, "seconds")) | {"curve": []}
         scores, ks = scores_of(model, X), [k for k in (1, 3, 5) if k <= Y.shape[1]]
         rare = propensity_scored_precision_at(scores, Y, propensities(part.y), ks[:1])
+        self.keep(one, model)
         return dict.fromkeys(MEASURES) | {
             "map": mean_average_precision(scores, Y), "psp_at_1": rare[1], "seconds": training.seconds,
             **{f"precision_at_{k}": value for k, value in precision_at(scores, Y, ks).items()},
             **{f"ndcg_at_{k}": value for k, value in ndcg_at(scores, Y, ks[2:]).items()},
             "curve": [[row["seconds"], row["map"]] for row in training.history if row["step"] > 0],
-            "model": model if one["method"] not in METHODS and seed == self.run.seed else None,
         }  # fmt: skip
 
     def row(self, row: Row) -> Cell:
@@ -366,8 +365,9 @@ def draw_ranking(figure: Figure, rows: Sequence[Row], title: str) -> None:
         if group[0]["rank"] is None:
             draw_level(by_rank, group[0].cells, group[0].label, number)
             continue
-        means, errors = zip(*(mean_and_sem(cell["map"] for cell in row.cells) for row in group), strict=True)
-        at, errors = [row["rank"] for row in group], [error or 0.0 for error in errors]
+        found = [mean_and_sem(cell["map"] for cell in row.cells) for row in group]
+        means, errors = [mean for mean, _ in found], [error or 0.0 for _, error in found]
+        at = [row["rank"] for row in group]
         by_rank.errorbar(at, means, errors, linestyle=LINES[init], label=group[0].label, **style(number))
     for name, number in numbers.items():
         best = max((row for row in rows if row["method"] == name), key=lambda row: row.mean("map"))

@@ -121,10 +121,18 @@ class SimilarityLearner(Learner):
         A, B = point.balanced_factors()
         return bilinear_scores(np.asarray(X @ A), np.asarray(X @ B))
 
+
+@dataclass(eq=False)
+class SavedPoint:
+    """What a learner has found, in the form that `BilinearSimilarity.load` reads."""
+
+    form: str
+    point: Any
+    updates: int | None
+
     def save(self, path: Any) -> None:
-        """Write what was found into a file that `BilinearSimilarity.load` reads."""
-        form = "metric" if self.metric else "similarity"
-        save_point(path, form, self.point_, {"updates": self.result_.updates})
+        """Write it into a file."""
+        save_point(path, self.form, self.point, {"updates": self.updates})
 
 
 class ClassScores(BaseEstimator):
@@ -307,7 +315,6 @@ class Similarity(Experiment):
     name: ClassVar = "similarity"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    by: ClassVar = ("method", "variant", "rank", "features")
     common: ClassVar = ("sublinear",)
     claims: ClassVar = staticmethod(similarity_claims)
     headings: ClassVar = {"map_sem": "± s.e.m."}
@@ -326,14 +333,12 @@ class Similarity(Experiment):
         self.sizes, self.ways = self._step_sizes(), {"map": mean_precision}
         if self.budget and self.features:
             raise InvalidInputError("--budget says how many features there are; leave out --features.")
-        fields, varied = ("retraction", "engine", "compare"), (SECOND, "auto", "")
         for option, given, takes in (
-            ("full-features and --full-triplets", wide or self.full_triplets, lambda one: one.full_rank),
-            ("init", self.init != "identity", lambda one: _learner(one)),
-            *(
-                (name, getattr(self, name) != usual, _varies)
-                for name, usual in zip(fields, varied, strict=True)
-            ),
+            ("full-features and --full-triplets", wide or self.full_triplets, _full_rank),
+            ("init", self.init != "identity", _learner),
+            ("retraction", self.retraction != SECOND, _varies),
+            ("engine", self.engine != "auto", _varies),
+            ("compare", self.compare, _varies),
         ):
             if given and not any(map(takes, self.chosen.values())):
                 able = ", ".join(name for name, one in METHODS.items() if takes(one))
@@ -350,7 +355,7 @@ class Similarity(Experiment):
             )
         variants = []
         for value in dict.fromkeys(values.split(",")) if self.compare else [""]:
-            how, one = plain | ({key: value} if value else {}), {"variant": value.rpartition(":")[2]}
+            how, one = plain | ({key: value} if value else {}), Settings(variant=value.rpartition(":")[2])
             if (size := how.pop("step-size", None)) is not None:
                 one["parameters"] = {"step_size": options.positive_numbers(size, "--compare step-size")[0]}
             for part, text in how.items():
@@ -417,7 +422,7 @@ class Similarity(Experiment):
         for one in rows:
             model = self.model({"parameters": {}, "seed": self.run.seed, **one})
             if isinstance(model, SimilarityLearner):
-                part = self.part(one | {"seed": self.run.seed})
+                part = self.data_of(one | {"seed": self.run.seed})
                 solver, problem, _ = model.parts(part.X, part.y)
                 solver.engine(problem)
         yield from rows
@@ -447,7 +452,7 @@ class Similarity(Experiment):
             f"{bundle.n_classes} classes; {self.splits}"
         )
 
-    def part(self, one: Settings) -> SimpleNamespace:
+    def data_of(self, one: Settings) -> SimpleNamespace:
         return self.kept(one["features"], one["seed"])
 
     def model(self, one: Settings) -> Any:
@@ -460,7 +465,7 @@ class Similarity(Experiment):
         return one | one["middle"]
 
     def measured(self, one: Settings) -> Cell:
-        model, part, seed = self.model(one), self.part(one), one["seed"]
+        model, part, seed = self.model(one), self.data_of(one), one["seed"]
         # Others share them, and a user's method may compute in place.
         X, y, X_test, y_test = part.X.copy(), part.y.copy(), part.X_test.copy(), part.y_test
         learner, how = _learner(self.chosen[one["method"]]), {}
@@ -477,16 +482,19 @@ class Similarity(Experiment):
             curve = curve or self._curve(one, training.seconds, model)
         except DivergedError:
             return dict.fromkeys((*MEASURES, "seconds", "updates")) | {"curve": [], "features": X.shape[1]}
-        found = evaluate_retrieval(scores_of(model, X_test), y_test, ks=(1, 10))
+        found, kept = evaluate_retrieval(scores_of(model, X_test), y_test, ks=(1, 10)), None
+        if learner and seed == self.run.seed:
+            kept = SavedPoint("metric" if model.metric else "similarity", model.point_, training.updates)
+        self.keep(one, model)
         return {
             **dict(zip(MEASURES, (found.map, *found.precision_at.values()), strict=True)),
             "seconds": training.seconds, "updates": training.updates, "curve": curve, "features": X.shape[1],
-            "model": model if seed == self.run.seed and (learner or one["method"] not in METHODS) else None,
+            "model": kept,
         }  # fmt: skip
 
     def _curve(self, one: Settings, seconds: float, model: Any) -> list[list[float]]:
         """Return the learning curve of a user's method with `max_iter`, trained anew with parts of it."""
-        steps, part = getattr(model, "max_iter", None), self.part(one)
+        steps, part = getattr(model, "max_iter", None), self.data_of(one)
         if one["method"] in METHODS or not isinstance(steps, int):
             return []
         ends = [(clone(model).set_params(max_iter=max(1, steps // share)), None) for share in PARTS]
@@ -522,6 +530,10 @@ def unit_parts(
     """Return unit rows of a split, their columns in order of information gain."""
     part = bundle if published else bundle.resplit(seed)
     return split(informative_unit_rows(part, features, sublinear=sublinear))
+
+
+def _full_rank(method: Method) -> bool:
+    return method.full_rank
 
 
 def _learner(method: Method) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
@@ -41,7 +41,7 @@ from problems.subspace.shares import OVERSAMPLING, Shares, low_rank_shares, shar
 from problems.subspace.training import VARIANTS, GossipPlan, agree, gossip
 from rmopt.core import DivergedError, InvalidInputError, MissingCapabilityError, Parts, Problem, RmoptError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, number, one_of
+from rmopt.core.arguments import integer, number
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, as_graph
 from rmopt.experiments import Claim, Outcome, Run
@@ -154,7 +154,6 @@ class Gossip(Way):
         plan = replace(job.plan, variant=self.variant, step_size=self.step_size, decay=self.decay, rho=rho)
         if self.flat:
             job.all_here("the Euclidean formulation")
-            plan = replace(plan, clock="shared")
         found = gossip(
             job.shares.tasks, job.rank, plan, job.seed, recorder=job.recorder, checkpoint=job.saved,
             world=job.shares.world, flat=self.flat,
@@ -167,8 +166,8 @@ class AlongTree(Way):
     """L-BFGS whose sums travel along a tree: what all data together would give. It has no step size."""
 
     def train(self, job: Job) -> Cell:
-        tasks, how = job.shares.tasks, {"checkpoint": job.saved, "world": job.shares.world}
-        found = agree(tasks, job.rank, job.seed, graph=job.plan.graph, **how)
+        tasks, world = job.shares.tasks, job.shares.world
+        found = agree(tasks, job.rank, job.seed, graph=job.plan.graph, checkpoint=job.saved, world=world)
         more = {"steps": found.result.steps * tasks.n_terms, "bytes": found.bytes}
         return job.found(found.result.seconds, found.mean, found.points, **more)
 
@@ -317,7 +316,6 @@ class Completion(Experiment):
     updates: Annotated[float, Option(help="How often each edge is expected to be taken.")] = 100.0
     step_size: Annotated[float, Option(help="In units of one over an agent's curvature.")] = 1.0
     decay: Annotated[float, Option(help="The last step size is the first over 1 + decay.")] = 1.0
-    clock: Annotated[str, Option(help="shared, or own: each agent counts its own updates.")] = "shared"
     iterations: Annotated[int, Option(help="Of batch solvers.")] = 15
     hidden: Annotated[
         float, Option(help="Share of the entries that is held out; 0: the usual one; not with --case.")
@@ -368,11 +366,8 @@ class Completion(Experiment):
 
     def check(self) -> None:
         options.check_options(vars(self), seeds=1, iterations=1, folds=1 if self.case else 2)
-        for name, least in (("scale", {}), ("updates", {}), ("step_size", {}), ("decay", {"least": 0})):
-            number(f"--{name.replace('_', '-')}", getattr(self, name), **(least or {"above": 0}))
-        number("--lam", self.lam, least=0)
+        number("--scale", self.scale, above=0, most=1)
         number("--hidden", self.hidden, least=0, below=1)
-        one_of("--clock", self.clock, ("shared", "own"))
         mpi, case = self.agents == "mpi", self.case
         if mpi and self.world.size < 2:
             raise InvalidInputError(
@@ -398,25 +393,19 @@ class Completion(Experiment):
             self.chosen[name] = method
         self.plan = GossipPlan(
             weight, graph=self.graph, step_size=self.step_size, decay=self.decay, n_epochs=self.updates,
-            clock=self.clock, init="independent",
+            init="independent",
         )  # fmt: skip
         if self.n_jobs != 1 and (case or mpi):
             raise InvalidInputError("--case and --agents mpi train one model at a time; leave out --n-jobs.")
-        if case and (self.rank or self.hidden or self.seeds > 1 or len(self.counts) > 1):
+        if case and (self.rank or self.hidden or self.seeds > 1 or len(self.counts) > 1 or self.lam != LAM):
             raise InvalidInputError(
-                f"--case {case} has one rank, one split and its own test entries; leave out --rank, --hidden and "
-                "--seeds, and give one number of --agents."
-            )
-        if case and self.lam != LAM:
-            raise InvalidInputError(
-                f"--case {case} has no penalty of entries, as in the paper; leave out --lam."
+                f"--case {case} has one rank, one split, its own test entries and, as in the paper, no penalty; "
+                "leave out --rank, --hidden, --seeds and --lam, and give one number of --agents."
             )
         if not case and self.scale != SCALE:
             raise InvalidInputError(
                 "--scale is the size of a synthetic case; give --case 1 to 4, or leave it out."
             )
-        if self.scale > 1.0:
-            raise InvalidInputError(f"--scale {self.scale:g} must be above 0 and at most 1.")
         self.usual_rank = "20" if self.data == "picture" else "10"
         options.whole_numbers(self.rank or self.usual_rank, "--rank")
 
@@ -427,7 +416,7 @@ class Completion(Experiment):
             self.world.least(0)
         if self.world.size > 1:
             # Several processes go on from their checkpoints alone, of which all have the same.
-            self.resume = None
+            self.resume = None  # type: ignore[assignment]
         if not self.case:
             return super().read(kind)
         case = CASES[self.case]
@@ -440,9 +429,8 @@ class Completion(Experiment):
         if self.case:
             case, self.ranks = CASES[self.case], [RANK]
             rhos = list(case.rhos) if self.rho == "auto" else rhos
-            shares = low_rank_shares(
-                *bundle.shape, RANK, self.counts[0], self.world, condition=case.condition, seed=self.run.seed
-            )
+            (m, n), of = bundle.shape, case.condition
+            shares = low_rank_shares(m, n, RANK, self.counts[0], self.world, condition=of, seed=self.run.seed)
             self.shares = Kept(lambda *_: shares, 1)
         else:
             if bundle.values.min() == bundle.values.max():
@@ -485,7 +473,7 @@ class Completion(Experiment):
         )
 
     def about(self) -> Settings:
-        names = "graph", "updates", "clock", "case", *(("lam", "share") if not self.case else ())
+        names = "graph", "updates", "case", *(("lam", "share") if not self.case else ())
         return {name: getattr(self, name) for name in names} | {"processes": self.world.size}
 
     def label(self, one: Settings) -> str:
@@ -652,8 +640,7 @@ def case_claims(ahead: str, rows: Sequence[Row]) -> list[Claim]:
             numbers += f", noise {NOISE_LEVEL:.0e}"
         if row["method"] in VARIANTS:
             made.append(Claim(f"{row.label}: {said}", held, numbers))
-    ours = next((row for row in traced if row["method"] == ahead), None)
-    for theirs in traced if ours is not None else ():
+    for ours, theirs in product([row for row in traced if row["method"] == ahead][:1], traced):
         if theirs is ours:
             continue
         # Errors at the updates that both traces reached.

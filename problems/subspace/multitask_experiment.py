@@ -24,7 +24,7 @@ from problems.subspace.multitask_estimator import CENTRES, SCALES, AltMin, Multi
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from rmopt.core import DivergedError, InvalidInputError, Parts
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, number, numbers, one_of
+from rmopt.core.arguments import integer, numbers, one_of
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import as_graph
 from rmopt.experiments import Claim, Outcome, Run
@@ -45,7 +45,7 @@ N_TASKS, N_FEATURES, EXAMPLES, CASE_RANK, NOISE = 1000, 100, (10, 50), 5, 1e-6
 # Table 4: Stochastic Gossip by rank.
 PRINTED = {"parkinsons": {3: 0.345, 5: 0.339, 7: 0.342, 9: 0.341}}
 # Options that our methods have as parameters.
-TOLD = ("lam", "graph", "step_size", "decay", "scale", "centre", "trace_lam")
+TOLD = ("lam", "graph", "step_size", "decay", "scale", "centre")
 
 
 @dataclass(kw_only=True)
@@ -64,9 +64,6 @@ class Multitask(Experiment):
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto; case6: 1000.")] = "auto"
     graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path"
     lam: Annotated[float, Option(help="Weight of the squared coefficients; case6: 0.")] = 0.1
-    trace_lam: Annotated[
-        float, Option(help="Weight of the squared trace norm, of Alt-Min; not for case6.")
-    ] = 0.1
     updates: Annotated[float, Option(help="How often each edge is expected to be taken.")] = 200.0
     step_size: Annotated[float, Option(help="In units of one over an agent's curvature.")] = 1.0
     decay: Annotated[float, Option(help="The last step size is the first over 1 + decay.")] = 1.0
@@ -83,7 +80,6 @@ class Multitask(Experiment):
     name: ClassVar = "multitask"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
-    by: ClassVar = ("method", "rank")
     headings: ClassVar = {
         "nmse": "NMSE", "sem": "± s.e.m.", "nmse_test": "by test var.", "agents_best": "best agent",
         "agents_worst": "worst", "train_seconds": "train s",
@@ -99,14 +95,6 @@ class Multitask(Experiment):
     def check(self) -> None:
         options.check_options(vars(self), seeds=1)
         as_graph(self.graph, integer("--agents", self.agents, 1))
-        for name, bound in (
-            ("updates", "above"),
-            ("step_size", "above"),
-            ("trace_lam", "above"),
-            ("lam", "least"),
-            ("decay", "least"),
-        ):
-            number(f"--{name.replace('_', '-')}", getattr(self, name), **{bound: 0})
         one_of("--scale", self.scale, SCALES)
         one_of("--centre", self.centre, CENTRES)
         self.weight = options.number_or_auto(self.rho, "--rho")

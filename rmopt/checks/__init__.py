@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmopt.checks.derivatives import check_cost, check_gradient, check_hessian
-from rmopt.checks.engine import check_block_engine, check_engine, check_sampler, check_step_size
+from rmopt.checks.engine import check_engine, check_sampler, check_step_size
 from rmopt.checks.geometry import check_manifold, check_retraction
 from rmopt.checks.report import Check, report
 from rmopt.checks.solver import check_solver
-from rmopt.core import BlockCost
 from rmopt.costs import Loss
 
 if TYPE_CHECKING:
     from rmopt.checks.catalogue import Instance
 
 __all__ = [
-    "Check", "check_block_engine", "check_cost", "check_engine", "check_gradient", "check_hessian",
+    "Check", "check_cost", "check_engine", "check_gradient", "check_hessian",
     "check_instance", "check_manifold", "check_retraction", "check_sampler", "check_solver",
     "check_step_size", "report", "run_catalogue",
 ]  # fmt: skip
@@ -71,7 +70,4 @@ def check_instance(instance: "Instance", seed: int = 0, dtype: Any = None) -> It
         if not bent and not flat and problem.lacks_hessian() is None:
             yield from check_hessian(problem, seed, point, dtype)
         for retraction in instance.compiled if dtype in (None, float) else ():
-            if isinstance(problem.cost, BlockCost):
-                yield from check_block_engine(problem, retraction, seed)
-            else:
-                yield from check_engine(problem, retraction, seed, batch_size=instance.batch_size)
+            yield from check_engine(problem, retraction, seed, batch_size=instance.batch_size)

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from rmopt.checks.report import Check, Law, hold, law
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, integer
+from rmopt.core.cost import BlockCost, Cost
 from rmopt.core.manifold import HasBlocks, Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
@@ -36,6 +38,10 @@ def check_engine(
 ) -> list[Check]:
     """Check that an engine follows the reference to 1e-10, splits exactly, and is packed and unpacked without loss.
 
+    Where the cost and the manifold have blocks it is the engine of coordinate descent: half of the steps are of a
+    fixed size, half by exact line search. The latter are compared in legs of 20 steps from the reference's points:
+    the zigzag of steepest descent is sensitive to rounding.
+
     Parameters
     ----------
     problem : Problem
@@ -52,50 +58,28 @@ def check_engine(
     instance("problem", problem, Problem, "a Problem")
     rng = np.random.default_rng(rng)
     manifold, cost = problem.manifold, problem.cost
-    start = manifold.random_point(rng)
-    schedule = as_sampler(None, cost, batch_size).draw(rng, 0, steps)
-    reference = choose_engine(problem, retraction, "reference", batch_size)
-    tried = engine if isinstance(engine, Engine) else choose_engine(problem, retraction, engine, batch_size)
-    used = manifold.default_retraction if retraction is None else retraction
-    subject = f"{type(tried).__name__}: {used} with {type(cost).__name__}({getattr(cost, 'loss', '')}) on {manifold}"
-    run = _Run(manifold, reference, tried, start, schedule, np.full(steps, step_size), steps)
-    return hold(ENGINE, subject, run)
-
-
-def check_block_engine(
-    problem: Problem, retraction: Retraction, rng: Any = 0, *, steps: int = 100, step_size: float = 0.02
-) -> list[Check]:
-    """Check the compiled engine of coordinate descent as `check_engine` does.
-
-    Steps are of a fixed size, and by exact line search. The latter are compared in legs of 20 steps from the
-    reference's points: the zigzag of steepest descent is sensitive to rounding.
-
-    Parameters
-    ----------
-    problem : Problem
-        With blocks, and a compiled twin.
-    retraction : Retraction
-    rng : seed or Generator
-    steps : int
-    step_size : float
-    """
-    instance("problem", problem, Problem, "a Problem")
-    rng = np.random.default_rng(rng)
-    manifold = instance("manifold", problem.manifold, HasBlocks, "one with blocks")
-    start = manifold.random_point(rng)
-    schedule = rng.integers(manifold.n_blocks, size=(steps, 1))
+    start, retraction = manifold.random_point(rng), retraction or manifold.default_retraction
+    if isinstance(cost, BlockCost) and isinstance(manifold, HasBlocks):
+        schedule = rng.integers(manifold.n_blocks, size=(steps // 2, 1))
+        engines = partial(choose_coordinate_engine, problem, retraction)
+        ways = [("fixed steps", FIXED, 0.4 * step_size, steps // 2), ("line search", EXACT, 0.99, 20)]
+    else:
+        schedule = as_sampler(None, cost, batch_size).draw(rng, 0, steps)
+        engines = partial(choose_engine, problem, retraction)
+        ways = [("steps", batch_size, step_size, steps)]
     checks = []
-    for name, search, wanted, leg in (
-        ("fixed steps", FIXED, step_size, steps),
-        ("line search", EXACT, 0.99, 20),
-    ):
-        reference, tried = (
-            choose_coordinate_engine(problem, retraction, kind, search) for kind in ("reference", "compiled")
+    for name, how, eta, leg in ways:
+        tried = engine if isinstance(engine, Engine) else engines(engine, how)
+        run = _Run(
+            manifold, engines("reference", how), tried, start, schedule, np.full(len(schedule), eta), leg
         )
-        run = _Run(manifold, reference, tried, start, schedule, np.full(steps, wanted), leg)
-        kind = type(tried).__name__
-        checks += hold(ENGINE, f"{kind}: {name} along {retraction} with {problem.cost!r} on {manifold}", run)
+        subject = f"{type(tried).__name__}: {name} along {retraction} with {_named(cost)} on {manifold}"
+        checks += hold(ENGINE, subject, run)
     return checks
+
+
+def _named(cost: Cost) -> str:
+    return f"{type(cost).__name__}({getattr(cost, 'loss', '')})"
 
 
 def check_sampler(sampler: Sampler, n_terms: int | None = None, rng: Any = 0) -> list[Check]:

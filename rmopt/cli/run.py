@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rmopt.experiments import Outcome, Run
 
 # What the launchers of MPICH and Intel, of Open MPI, and those with PMIx say: the number of a process, and how many.
-RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+RANKS = {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
 ENTRIES: dict[Any, str] = {"run": EXPERIMENTS, "fit": MODELS}
@@ -133,7 +133,7 @@ def _one_speaks() -> Iterator[None]:
         mpi = sys.modules.get("mpi4py.MPI")
         if mpi is not None and mpi.COMM_WORLD.Get_size() > 1:
             atexit.register(mpi.COMM_WORLD.Abort, 1)
-        elif mpi is None and any(os.environ.get(name, "1") != "1" for name in SIZES):
+        elif mpi is None and RANKS & os.environ.keys() and "1" not in map(os.environ.get, SIZES):
             # Others may wait for this one to begin with MPI; a launcher ends them where a process ends by a signal.
             atexit.register(signal.raise_signal, signal.SIGTERM)
         raise

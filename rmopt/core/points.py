@@ -142,7 +142,8 @@ def _names(kind: type) -> tuple[str, ...] | None:
 
 def _parts(thing: Any) -> dict[Any, Any] | None:
     """Return the parts of a point or state by name; None for an array or a number."""
-    names = _names(type(thing))
+    kind: Any = type(thing)
+    names = _names(kind)
     if names is not None:
         return dict(zip(names, map(getattr, repeat(thing), names), strict=False))
     if isinstance(thing, Mapping):

@@ -28,7 +28,7 @@ class Value:
 def written(thing: Any) -> str:
     """Return what a thing is as text that is the same in another process: arrays by a checksum, no addresses."""
     if isinstance(thing, np.ndarray) and not thing.dtype.hasobject:
-        return f"{thing.dtype} array {thing.shape} {zlib.crc32(np.ascontiguousarray(thing)):08x}"
+        return f"{thing.dtype} array {thing.shape} {zlib.crc32(np.ascontiguousarray(thing).tobytes()):08x}"
     if isinstance(thing, list | tuple) and any(isinstance(part, np.ndarray) for part in thing):
         return f"[{', '.join(map(written, thing))}]"
     return re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(thing).split()))

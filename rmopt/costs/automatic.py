@@ -5,7 +5,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from operator import attrgetter, le
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -196,9 +196,8 @@ class AutomaticCost(_OfFunction, Cost):
 
     @cached_property
     def _known(self) -> SimpleNamespace:
-        # The forms that were probed; what was made of the function; in which run it was held against it, and how far
-        # off it is where that is rounding.
-        return SimpleNamespace(probed=set(), made={}, held={}, off={})
+        # The forms that were probed; what was made of the function, and in which run it was held against it.
+        return SimpleNamespace(probed=set(), made={}, held={})
 
     def _ready(self, kind: str, form: forms.Form, arguments: list[Array]) -> Any:
         """Return what finds the value, the slopes or the second derivatives ("bent") by a list of arrays.
@@ -235,21 +234,13 @@ class AutomaticCost(_OfFunction, Cost):
             # The library cannot do without compiling, or it is an error that the compiled one will raise.
             known.made.clear()
             return
-        usual = known.off.get((kind, form), [0.0] * len(plain))
-        limits = [
-            slack(1e-9, *arguments) * np.max(abs(number), initial=0.0) + 2.0 * off
-            for number, off in zip(plain, usual, strict=True)
-        ]
-        for attempt in range(3):
-            found = _numbers(self._kept(kind, form)(arguments))
-            known.off[kind, form] = apart = list(map(_apart, found, plain))
-            if all(map(le, apart, limits)):
-                known.off[kind, form] = usual
-                return
+        found, size = _numbers(self._kept(kind, form)(arguments)), max(map(_largest, plain))
+        limit = slack(1e-9, *arguments)
+        pairs = zip(found, plain, strict=True)
+        if any(_apart(*pair) > limit * _largest(pair[1]) + 1e-6 * limit * size for pair in pairs):
             known.made.clear()
-            if attempt == 1:
-                # Perhaps it is a function within that is compiled by the user.
-                self.backend.forget()
+            # Perhaps it is a function within that is compiled by the user.
+            self.backend.forget()
 
     def _number(self, value: Any) -> float:
         value = self.backend.plain(value)
@@ -368,11 +359,15 @@ def _numbers(found: Any) -> list[Array]:
     return [np.asarray(value, float), *slopes]
 
 
+def _largest(numbers: Array) -> float:
+    return float(np.max(abs(numbers), initial=0.0))
+
+
 def _apart(one: Array, other: Array) -> float:
     """Return the largest difference of two arrays; NaN and infinity differ from numbers alone."""
     same = (one == other) | (np.isnan(one) & np.isnan(other))
     with np.errstate(all="ignore"):
-        return float(np.max(np.where(same, 0.0, np.nan_to_num(abs(one - other), nan=np.inf)), initial=0.0))
+        return _largest(np.where(same, 0.0, np.nan_to_num(one - other, nan=np.inf)))
 
 
 def _required_arguments(function: Callable[..., Any]) -> int | None:

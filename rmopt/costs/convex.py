@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -143,8 +143,8 @@ class ConvexCost(Cost):
         return along
 
     def preconditioner_at(self, point: Any) -> Callable[[Any], Any] | None:
-        """Return the preconditioner of factors, where the cost has one."""
-        if isinstance(point, np.ndarray) and isinstance(self, HasFactorPreconditioner):
+        """Return the preconditioner of factors, where the cost has one: a method ``preconditioner(Y, floor=0.0)``."""
+        if isinstance(point, np.ndarray) and hasattr(self, "preconditioner"):
             return self.preconditioner(point)
         return super().preconditioner_at(point)
 
@@ -207,11 +207,16 @@ class SumOfCosts(ConvexCost):
         return total
 
     def preconditioner(self, Y: Array, floor: float = 0.0) -> Callable[[Array], Array] | None:
-        """Return the preconditioner of the first part that has one (see `HasFactorPreconditioner`)."""
-        for part in self.parts:
-            if isinstance(part, HasFactorPreconditioner):
-                return part.preconditioner(Y, floor + 2.0 * self.trace_weight)
-        return None
+        """Return the preconditioner of the first part that has one.
+
+        Parameters
+        ----------
+        Y : array, shape (p, d)
+        floor : float
+            Curvature that other parts of the cost add in every direction.
+        """
+        known: Any = next((part for part in self.parts if hasattr(part, "preconditioner")), None)
+        return None if known is None else known.preconditioner(Y, floor + 2.0 * self.trace_weight)
 
 
 class _SumModel(LocalModel):
@@ -230,27 +235,6 @@ class _SumModel(LocalModel):
 
     def factor_hessian(self, D: Array) -> Array:
         return reduce(add, (part.factor_hessian(D) for part in self.parts))
-
-
-@runtime_checkable
-class HasFactorPreconditioner(Protocol):
-    """A cost that knows something near to the inverse of the factor's Hessian.
-
-    References
-    ----------
-    Tong, Ma and Chi, Accelerating ill-conditioned low-rank matrix estimation via scaled gradient descent, JMLR
-    22 (2021), https://jmlr.org/papers/v22/20-1067.html.
-    """
-
-    def preconditioner(self, Y: Array, floor: float = 0.0) -> Callable[[Array], Array] | None:
-        """Return a symmetric positive definite map of (p, d) arrays at a factor, or None.
-
-        Parameters
-        ----------
-        Y : array, shape (p, d)
-        floor : float
-            Curvature that other parts of the cost add in every direction.
-        """
 
 
 class Trace(ConvexCost):

@@ -200,14 +200,9 @@ class ProgressBar:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(compact=True),
-            console=Console(stderr=True),
-            expand=False,
-        )
+            TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"), TimeRemainingColumn(compact=True), console=Console(stderr=True),
+        )  # fmt: skip
         self._task = self._progress.add_task(self.description, total=n_steps, completed=step, rate="")
         self._begun = (step, time.perf_counter())
         self._progress.start()

@@ -62,52 +62,44 @@ def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
     Claessen and Hughes, QuickCheck: a lightweight tool for random testing of Haskell programs, ICFP (2000),
     https://doi.org/10.1145/351240.351266.
     """
-    return _laws_of(part, dtype)(part, seed)
+    return _laws_of(part, dtype)(seed)
 
 
-def _laws_of(part: Any, dtype: Any) -> Callable[[Any, int], list[Check]]:
-    """Return what holds parts of a kind against their laws."""
-    kinds = part if isinstance(part, tuple) else (part,)
-    for wanted, found in LAWS.items():
-        if len(wanted) == len(kinds) and all(map(isinstance, kinds, wanted)):
-            if dtype is None:
-                return found
-            if wanted in OF_POINTS:
-                return partial(found, dtype=dtype)
-            raise InvalidInputError(
-                f"the laws of {shown(part)} are held in double precision; leave out `dtype`."
-            )
+def _laws_of(part: Any, dtype: Any) -> Callable[[int], list[Check]]:
+    """Return what holds a part against its laws, by a seed."""
+    match part:
+        case Manifold():
+            return partial(_of_manifold, part, dtype)
+        case Problem():
+            return partial(_of_problem, part, dtype)
+        case Instance():
+            return lambda seed: list(check_instance(part, seed, dtype))
+        case (Retraction() as retraction, Manifold() as manifold):
+            return lambda seed: check_retraction(retraction, manifold, seed, dtype=dtype)
+        case Sampler() if dtype is None:
+            return lambda seed: check_sampler(part, rng=seed)
+        case StepSize() if dtype is None:
+            return lambda seed: check_step_size(part)
+        case (Solver() as solver, Problem() as problem) if dtype is None:
+            return lambda seed: check_solver(solver, problem, seed)
+        case (Engine() as engine, Problem() as problem) if dtype is None:
+            return lambda seed: check_engine(problem, rng=seed, engine=engine)
+    precision = "" if dtype is None else " in another precision than double"
     raise InvalidInputError(
-        f"there are no laws for {shown(part)}; give a manifold, a problem, a sampler, a rule of step sizes, an "
-        "Instance, or a pair: (retraction, manifold), (solver, problem), (engine, problem)."
+        f"there are no laws for {shown(part)}{precision}; give a manifold, a problem, an Instance or (retraction, "
+        "manifold); in double precision also a sampler, a rule of step sizes, (solver, problem) or (engine, problem)."
     )
 
 
-def _of_manifold(manifold: Manifold, seed: int, dtype: Any = None) -> list[Check]:
+def _of_manifold(manifold: Manifold, dtype: Any, seed: int) -> list[Check]:
     retractions = {repr(one): one for one in (manifold.default_retraction, *manifold.retractions.values())}
     curves = (check_retraction(one, manifold, seed, dtype=dtype) for one in retractions.values())
     return sum(curves, check_manifold(manifold, seed, dtype=dtype))
 
 
-def _of_problem(problem: Problem, seed: int, dtype: Any = None) -> list[Check]:
+def _of_problem(problem: Problem, dtype: Any, seed: int) -> list[Check]:
     second = check_hessian(problem, seed, dtype=dtype) if problem.lacks_hessian() is None else []
     return check_cost(problem, seed, dtype=dtype) + second
-
-
-LAWS: dict[tuple[type, ...], Callable[..., list[Check]]] = {
-    (Manifold,): _of_manifold,
-    (Problem,): _of_problem,
-    (Instance,): lambda part, seed, dtype=None: list(check_instance(part, seed, dtype)),
-    (Sampler,): lambda part, seed: check_sampler(part, rng=seed),
-    (StepSize,): lambda part, seed: check_step_size(part),
-    (Retraction, Manifold): lambda pair, seed, dtype=None: check_retraction(
-        pair[0], pair[1], seed, dtype=dtype
-    ),
-    (Solver, Problem): lambda pair, seed: check_solver(pair[0], pair[1], seed),
-    (Engine, Problem): lambda pair, seed: check_engine(pair[1], rng=seed, engine=pair[0]),
-}
-# What has laws of points, which may be of single precision.
-OF_POINTS = ((Manifold,), (Problem,), (Instance,), (Retraction, Manifold))
 
 
 def _test(part: Any, seed: int, dtype: Any) -> tuple[str, Callable[[], None]]:
@@ -116,7 +108,7 @@ def _test(part: Any, seed: int, dtype: Any) -> tuple[str, Callable[[], None]]:
     name = f"{' on '.join(map(_named, parts))} seed {seed}"
 
     def check() -> None:
-        checks = laws(part, seed)
+        checks = laws(seed)
         broken = [str(check) for check in checks if not check]
         assert checks, f"no law applies to {name}"
         assert not broken, f"{len(broken)} of {len(checks)} laws are broken:\n" + "\n".join(broken)

@@ -1,19 +1,15 @@
-"""Strategies for hypothesis: points, also ill-conditioned ones, tangent vectors, and problems on a manifold."""
+"""Strategies for hypothesis: points of a manifold, also ill-conditioned ones, and tangent vectors."""
 
 from typing import Any
 
 import numpy as np
 
 from rmopt.checks.catalogue import with_spectrum
-from rmopt.core.ambient import Array, dense
-from rmopt.core.cost import Cost
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import Manifold
-from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
 from rmopt.errors import MissingCapabilityError
-from rmopt.linalg import symmetric
 from rmopt.manifolds import PositiveDefinite, Product
 
 try:
@@ -24,7 +20,7 @@ except ImportError as error:
         "pip install hypothesis"
     ) from error
 
-__all__ = ["ill_conditioned_points", "points", "problems", "tangents"]
+__all__ = ["ill_conditioned_points", "points", "tangents"]
 
 # What shrinks and is shown is the number from which all others are drawn.
 _SEEDS = st.integers(0, 2**32 - 1)
@@ -91,52 +87,6 @@ def tangents(manifold: Manifold, harsh: bool = False) -> st.SearchStrategy[tuple
         return st.builds(vector, _SEEDS, st.floats(-3.0, 3.0))
 
     return (ill_conditioned_points(manifold) if harsh else points(manifold)).flatmap(at)
-
-
-def problems(manifold: Manifold) -> st.SearchStrategy[Problem]:
-    """Return problems with random quadratic costs ½ tr(XᵀAX), with A positive definite and X a point as a matrix.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        Of arrays, or of matrices of one rank.
-    """
-
-    def problem(seed: int, digits: float) -> Problem:
-        rng = np.random.default_rng(seed)
-        n = np.shape(dense(manifold.embed_point(manifold.random_point(rng))))[0]
-        turn, values = np.linalg.qr(rng.standard_normal((n, n)))[0], np.geomspace(1.0, 10.0**-digits, n)
-        return Problem(manifold, Quadratic(symmetric((turn * values) @ turn.T)))
-
-    # Where A is nearly the identity, costs of orthonormal columns are constant to rounding.
-    return st.builds(problem, _SEEDS, st.floats(0.5, 4.0))
-
-
-class Quadratic(Cost):
-    """½ tr(XᵀAX) for a symmetric A.
-
-    Parameters
-    ----------
-    A : array, shape (n, n)
-    """
-
-    def __init__(self, A: Array) -> None:
-        self.A = A
-
-    def value(self, point: Any) -> float:
-        X = _matrix(point)
-        return 0.5 * float(np.vdot(X, self.A @ X))
-
-    def gradient(self, point: Any) -> Array:
-        return self.A @ _matrix(point)
-
-    def hessian(self, point: Any, direction: Any) -> Array:
-        """Return A times the direction."""
-        return self.A @ dense(direction)
-
-
-def _matrix(point: Any) -> Array:
-    return point if isinstance(point, np.ndarray) else dense(point.as_ambient())
 
 
 def _ill(manifold: Manifold, rng: np.random.Generator, digits: float) -> Any:

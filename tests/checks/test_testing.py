@@ -301,23 +301,6 @@ def test_strategies_draw_what_they_say(manifold: Any) -> None:
         assert min(conditions) < 10.0 < max(conditions)
 
 
-def test_random_problems_obey_the_laws() -> None:
-    pytest.importorskip("hypothesis")
-    from hypothesis import given, settings
-
-    from rmopt.testing import strategies
-
-    @settings(max_examples=5, deadline=None, database=None)
-    @given(strategies.problems(Grassmann(6, 2)), strategies.problems(FixedRankEmbedded(5, 4, 2)))
-    def laws(one: Problem, other: Problem) -> None:
-        for problem in (one, other):
-            # Costs of orthonormal columns would be constant to rounding beside a condition of 1.
-            assert np.linalg.cond(problem.cost.A) > 3.0  # type: ignore[attr-defined]
-            assert all(checks_of(problem))
-
-    laws()
-
-
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_run_that_diverges_is_a_broken_law() -> None:
     with pytest.raises(DivergedError):

@@ -125,9 +125,8 @@ def test_people_are_told_where_the_edge_of_a_grid_is_best(tmp_path: Path) -> Non
         assert model.chosen_["edge"] is edge, model.chosen_
 
 
-@pytest.mark.parametrize("growth", ["linear", "exponential"])
-def test_tags(run: Run, growth: str) -> None:
-    outcome = tagging(run, betas="30,300", growth=growth, columns=2, tol=0.2, seeds=1, rank=4)
+def test_tags(run: Run) -> None:
+    outcome = tagging(run, betas="30,300", columns=2, tol=0.2, seeds=1, rank=4)
     names = [row["method"] for row in outcome.rows]
     assert names == ["ILA, β = 30", "ILA, β = 300", "Pairwise interactions, k = 4"]
     assert outcome.rows[0]["rank"] > outcome.rows[1]["rank"]
@@ -135,12 +134,12 @@ def test_tags(run: Run, growth: str) -> None:
     assert outcome.rows[0]["best_f1"] >= outcome.rows[0]["f1"]
     assert len(outcome.claims) == 3
     assert run.path("ranks.png").stat().st_size > 5000
-    alone: Outcome = tagging(run, betas="300", growth=growth, columns=2, tol=0.2, seeds=1, methods="ila")
+    alone: Outcome = tagging(run, betas="300", columns=2, tol=0.2, seeds=1, methods="ila")
     assert len(alone.rows) == len(alone.claims) == 1
     assert [row["method"] for row in alone.rows] == ["ILA, β = 300"]
     # Which β is best is not for the test posts to say.
     assert outcome.claims[2].reproduced is None
-    empty: Outcome = tagging(run, betas="1e6", growth=growth, seeds=1, methods="ila")
+    empty: Outcome = tagging(run, betas="1e6", seeds=1, methods="ila")
     assert empty.rows[0]["rank"] == 0
     assert not empty.claims[0].reproduced
 
@@ -176,13 +175,11 @@ def test_tags_choose_by_posts_of_the_training_part(run: Run, monkeypatch: pytest
         (lambda run: coembedding(run, rows=99_999), "--rows 99999 leaves no test rows"),
         (lambda run: coembedding(run, folds=1), "--folds = 1"),
         (lambda run: coembedding(run, select_by="luck"), "--select-by = 'luck'"),
-        (lambda run: coembedding(run, optima_beta=0.0), "--optima-beta = 0"),
         (lambda run: coembedding(run, data="digits"), "MultilabelBundle"),
         (lambda run: metric_regression(run, sizes="0"), "--sizes '0'"),
         (lambda run: metric_regression(run, beta=0.0), "--beta = 0"),
         (lambda run: metric_regression(run, methods="slow"), "--methods 'slow'"),
         (lambda run: tagging(run, betas=""), "--betas ''"),
-        (lambda run: tagging(run, growth="fast"), "--growth = 'fast'"),
         (lambda run: tagging(run, seeds=0), "--seeds = 0"),
         (lambda run: tagging(run, rank=0), "--rank = 0"),
         (lambda run: tagging(run, methods="fpmc"), "--methods 'fpmc'"),

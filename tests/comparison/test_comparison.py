@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import pytest
 from cells_kept import cells_in
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
-from sklearn.linear_model import Ridge
+from sklearn.decomposition import PCA
+from sklearn.linear_model import Lasso, Ridge
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 
-from problems.comparison import Comparison, Difference, above, averaged, crossed, grown, near, searched
-from problems.methods import Method
+from problems import options
+from problems.comparison import (
+    Comparison,
+    Difference,
+    Experiment,
+    Row,
+    above,
+    averaged,
+    crossed,
+    grown,
+    near,
+    searched,
+)
+from problems.data import ClassBundle
+from problems.methods import Cell, Method, Settings
 from rmopt import InvalidInputError
 from rmopt.cli.run import OutputFolder, keep_and_show
 from rmopt.core import DivergedError
-from rmopt.experiments import Outcome, Run
+from rmopt.experiments import Claim, Outcome, Run
 
 
 class Wild(BaseEstimator):
@@ -68,25 +84,22 @@ def test_results_are_kept_by_their_settings(tmp_path: Path) -> None:
         calls.append(one)
         return {"value": one["a"] * one["b"] + one["seed"]}
 
-    models = crossed(a=[1, 2], b=[3])
-    found = Comparison(run, False, seeds=2, data="d").results(models, train, by=("a", "b"))
-    assert found == {(1, 3): [{"value": 8}, {"value": 9}], (2, 3): [{"value": 11}, {"value": 12}]}
-    assert calls == [
-        one | {"data": "d", "rmopt": version("rmopt"), "seed": seed} for seed in (5, 6) for one in models
-    ]
-    again = Comparison(run, True, seeds=2, data="d")
-    assert again.results(models, train, by=("a",)) == {1: found[1, 3], 2: found[2, 3]}
+    def values(seeds: int, *, resume: bool | None = True, **about: Any) -> list[int]:
+        comparison = Comparison(run, resume, seeds=seeds, **about)
+        settings = [{"a": a, "b": 3, "seed": seed} for seed in comparison.seeds for a in (1, 2)]
+        return [cell["value"] for cell in comparison.results(settings, train)]
+
+    assert values(2, resume=False, data="d") == [8, 11, 9, 12]
+    about = {"data": "d", "rmopt": version("rmopt"), "b": 3}
+    assert calls == [about | {"a": a, "seed": seed} for seed in (5, 6) for a in (1, 2)]
+    assert values(2, data="d") == [8, 11, 9, 12]
     assert len(calls) == 4
-    # More seeds than before: the new ones alone. Settings with a seed of their own are not repeated.
-    more = Comparison(run, True, seeds=3, data="d")
-    assert [cell["value"] for cell in more.results(models, train, by=("a",))[2]] == [11, 12, 13]
+    # More seeds than before: the new ones alone.
+    assert values(3, data="d") == [8, 11, 9, 12, 10, 13]
     assert [one["seed"] for one in calls[4:]] == [7, 7]
-    more.results([models[0] | {"seed": 6}], train, by=("a",))
-    assert len(calls) == 6
-    # Other data are another result, and without a file nothing is known.
-    Comparison(run, True, data="e").results(models, train, by=("a",))
-    Comparison(run, None, data="d").cell(models[0] | {"seed": 5}, train)
-    assert len(calls) == 9
+    # Other data are another result, and without a folder nothing is known.
+    values(1, data="e"), values(1, resume=None, data="d")
+    assert len(calls) == 10
 
 
 def test_what_is_done_is_kept_though_an_earlier_one_fails(tmp_path: Path) -> None:
@@ -101,8 +114,47 @@ def test_what_is_done_is_kept_though_an_earlier_one_fails(tmp_path: Path) -> Non
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        Comparison(run, False, n_jobs=2).results(crossed(a=range(3)), train, by=("a",))
+        Comparison(run, False, n_jobs=2).results(crossed(a=range(3), seed=[0]), train)
     assert [cell["settings"]["a"] for cell in cells_in(tmp_path)] == [1, 2]
+
+
+@dataclass(kw_only=True)
+class Chosen(Experiment):
+    """Chooses ten times the seed, and measures what it is given."""
+
+    data: Annotated[options.Data, ClassBundle] = "digits"
+    methods: str = "ridge,plain"
+    name: ClassVar = "test"
+    known: ClassVar = {
+        "ridge": Method("Ridge", Ridge(), crossed(alpha=[1.0, 40.0])),
+        "plain": Method("P", Lasso()),
+    }
+    measured_by: ClassVar = ("predict",)
+
+    def check(self) -> None:
+        self.asked: list[int] = []
+
+    def settings(self) -> Iterable[Settings]:
+        return [{"method": name, "code": kind.code} for name, kind in self.chosen.items()]
+
+    def header(self) -> str:
+        return "nothing"
+
+    def choose(self, one: Settings) -> Cell:
+        self.asked.append(one["seed"])
+        return {"parameters": {"alpha": 10.0 * one["seed"]}}
+
+    def measured(self, one: Settings) -> Cell:
+        return {"value": one["parameters"].get("alpha", 0.0), "seconds": 1.0}
+
+    def row(self, row: Row) -> Cell:
+        return {"values": [cell["value"] for cell in row.cells]}  # type: ignore[dict-item]
+
+    def claims(self, rows: Sequence[Row]) -> list[Claim]:
+        return []
+
+    def draw(self, rows: Sequence[Row]) -> None:
+        pass
 
 
 @pytest.mark.parametrize(
@@ -116,24 +168,11 @@ def test_what_is_done_is_kept_though_an_earlier_one_fails(tmp_path: Path) -> Non
 def test_parameters_are_chosen_never_once_or_for_each_seed(
     select: Any, seeds: list[int], values: list[float], tmp_path: Path
 ) -> None:
-    chose = []
-
-    def choose(one: dict[str, Any]) -> dict[str, Any]:
-        chose.append(one["seed"])
-        return {"parameters": {"alpha": 10.0 * one["seed"]}, "rank_by": "distance"}
-
-    methods = {"ridge": Method("Ridge", Ridge(), crossed(alpha=[1.0, 40.0])), "plain": Method("P", Ridge())}
-    comparison = Comparison(Run("test", 4, tmp_path, quiet=True), False, seeds=3)
-    models = crossed(method=methods)
-    found = comparison.selected(models, methods, select, choose, lambda one: one["method"], folds=2)
-    assert chose == seeds
-    # All models of a seed stand together.
-    assert [(one["seed"], one["method"]) for one in found] == [
-        (seed, name) for seed in (4, 5, 6) for name in methods
-    ]
-    assert [one["parameters"]["alpha"] for one in found if one["method"] == "ridge"] == values
-    assert [one["parameters"] for one in found if one["method"] == "plain"] == [{}] * 3
-    assert ("rank_by" in found[0]) is (select != "none")
+    experiment = Chosen(select=select, seeds=3)
+    outcome = experiment(Run("test", 4, tmp_path, quiet=True))
+    assert experiment.asked == seeds
+    assert [row["values"] for row in outcome.rows] == [values, [0.0] * 3]
+    assert outcome.parameters["used"]["Ridge"] == [{"alpha": value} for value in values]
 
 
 class Peaked(BaseEstimator):
@@ -259,45 +298,8 @@ def test_a_run_without_resume_sets_earlier_results_aside(tmp_path: Path, capsys:
     assert "result.json of another experiment is set aside" in capsys.readouterr().out
 
 
-X = np.random.default_rng(0).standard_normal((40, 6))
-y = np.arange(40) % 3
-
-
-class Keyed(TransformerMixin, BaseEstimator):
-    """Features weighed by a dict with numbers for keys, and cut to a range, a tuple."""
-
-    def __init__(self, weights: Any = None, span: Any = (0.0, 1.0), random_state: Any = None) -> None:
-        self.weights, self.span, self.random_state = weights, span, random_state
-
-    def fit(self, X: Any, y: Any = None) -> Keyed:
-        return self
-
-    def transform(self, X: Any) -> Any:
-        assert isinstance(self.span, tuple)
-        return X * (self.weights or {0: 0.0}).get(0, 1.0)
-
-
-def test_parameters_come_out_of_a_file_of_results_as_the_grid_has_them(run: Any) -> None:
-    grid = [{"weights": {0: 0.0}}, {"weights": {11: 1.0, 9: 2.0}, "span": (np.int64(0), 2)}]
-    method = Method("keyed", Keyed(), grid)
-    for resume in (False, True):
-        comparison = Comparison(run, resume, seeds=1)
-        [model] = comparison.selected(
-            [{"method": "keyed"}],
-            {"keyed": method},
-            "first",
-            lambda one: {"parameters": grid[1]},
-            lambda one: "keyed",
-        )
-        assert method.made(model["parameters"]).get_params()["weights"] == {11: 1.0, 9: 2.0}
-        assert method.made(model["parameters"]).get_params()["span"] == (0, 2)
-        cells = comparison.results([model], lambda one: {"map": 1.0, "seconds": 0.0}, by=("method",))
-        assert cells == {"keyed": [{"map": 1.0, "seconds": 0.0}]}
-    assert len(list(run.out.glob("cells/**/output.pkl"))) == 3
-
-
 def test_steps_of_a_pipeline_get_the_seed() -> None:
-    method = Method("steps", make_pipeline(Keyed(), Keyed(random_state=7)))
+    method = Method("steps", make_pipeline(PCA(), PCA(random_state=7)))
     made = method.made({}, random_state=3)
     assert (made[0].random_state, made[1].random_state) == (3, 7)
 

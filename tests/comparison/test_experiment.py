@@ -80,16 +80,9 @@ def test_variants_side_by_side_and_resume(tmp_path: Path, rmopt_run: Command) ->
     ("arguments", "sentence"),
     [
         (("--rank", "65"), "--rank 65 is too large"),
-        (("--features", "10", "--rank", "11"), "--rank 11 is too large"),
         (("--compare", "colour=red"), "must be KEY=VALUE,VALUE with KEY one of retraction"),
-        (("--compare", "step-size=a,b"), "must be positive numbers"),
         (("--retraction", "none"), "retraction = 'none' is unknown"),
-        (("--data", "digit"), "digits"),
         (("--data", "news20", "--data-home", "no-such-folder"), "no-such-folder"),
-        (("--steps", "loreta=-1"), "and a positive number"),
-        (("--triplets", "0"), "--triplets = 0 must be a positive integer"),
-        (("--engine", "gpu"), "engine = 'gpu' is unknown"),
-        (("--splits", "-1"), "Invalid value for '--seeds' / '--splits'"),
         (("--n-jobs", "0"), "--n-jobs = 0 must be a positive integer, or -1"),
     ],
 )

@@ -15,7 +15,6 @@ import rmopt.checks
 from rmopt import Problem
 from rmopt.checks import (
     Check,
-    check_block_engine,
     check_engine,
     check_gradient,
     check_hessian,
@@ -48,7 +47,6 @@ from rmopt.testing import checks_of
 def test_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # More steps than a block of the blocked engine has; `rmopt check` and the slow tests take 200.
     monkeypatch.setattr(rmopt.checks, "check_engine", partial(check_engine, steps=80))
-    monkeypatch.setattr(rmopt.checks, "check_block_engine", partial(check_block_engine, steps=40))
     checks = list(run_catalogue([name], seed=1))
     assert len(checks) >= 10
     failed = [str(check) for check in checks if not check]

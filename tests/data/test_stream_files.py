@@ -50,7 +50,7 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
         ({"a__csv": "label,a\n1,2\n1,2,3\n"}, {}, "line 3, saw 3"),
         ({"a__csv": "label,a\n1,2\n"}, {"n_features": 7}, "has 1 features, and n_features = 7"),
         ({"a__csv": "label,a\n1,2\n"}, {"zero_based": False}, r"\(--one-based\) is for svmlight"),
-        ({"a__csv": "label,a\n1,2\n"}, {"multilabel": True}, "no indicators Y"),
+        ({"a__csv": "label,a\n1,2\n"}, {"multilabel": True}, "several columns of 0 and 1"),
         ({"a__csv": "label,a\n1,2\n"}, {"encoding": "klingon"}, "unknown encoding: klingon"),
         ({"a__csv": "label,a\n1,2\n"}, {"encoding": "utf-16"}, "not utf-16 text"),
         ({"a__csv": "label,a\n1,2\n"}, {"encoding": 5}, "encoding = 5"),
@@ -90,7 +90,7 @@ def test_a_stream_refuses_files_with_their_names_and_lines(
     [
         ({"y": np.zeros((3, 1))}, "one column of labels"), ({"y": np.array([*"abc"], dtype=object)}, "pickle"),
         ({"y": np.zeros(2)}, "one column of labels"), ({}, "one column of labels"),
-        ({"y": np.arange(3), "classes": np.arange(3)}, "one column of labels"),
+        ({"y": np.arange(3), "classes": np.arange(3)}, "may be the label"),
         ({"y": np.arange(3), "X_indices": [9, 1, 0]}, "9"), ({"y": np.arange(3), "X_indices": [0.5, 1, 0]}, "float"),
         ({"y": np.arange(3), "X_data": [np.nan, 1, 1]}, "NaN"),
     ],
@@ -142,6 +142,13 @@ def test_texts_in_a_csv_are_hashed(tmp_path: Path) -> None:
     [(X, y)] = stream(tmp_path / "t.csv", n_features=64)
     assert (HashingVectorizer(n_features=64).transform(texts) != X).nnz == 0
     assert y.tolist() == list("abc") * 3
+
+
+def test_columns_of_labels_are_several_labels(tmp_path: Path) -> None:
+    folder = written(tmp_path, a__csv="label_p,x,label_q\n1,2,0\n0,3,1\n1,4,1\n")
+    [(X, Y)] = stream(folder, multilabel=True)
+    assert (X.tolist(), Y.toarray().tolist()) == ([[2], [3], [4]], [[1, 0], [0, 1], [1, 1]])
+    assert Y.columns == ("label_p", "label_q")
 
 
 def test_what_a_stream_does_not_read_is_told(tmp_path: Path) -> None:

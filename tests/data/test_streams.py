@@ -19,7 +19,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from stream_parts import formatted, write_folder
+from stream_parts import FORMATS, formatted, write_folder
 
 from problems.data import stream
 from problems.ranking import LoretaLabelRanker
@@ -341,6 +341,26 @@ def test_a_changed_folder_is_not_resumed(
         follower(path).fit_stream(chunks())
     first.write_text(before)
     assert_same_bits(follower(path).fit_stream(chunks()), follower().fit_stream(chunks()))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_run_over_files_of_any_kind_is_resumed(
+    kind: str, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmopt.solvers.save.Saver.due", lambda *_: True)
+    folder, how = formatted(kind, tmp_path, digits)
+
+    def run(saved: Path | None, stop: int | None = None) -> Any:
+        model = LoretaLabelRanker if kind == "labels" else LoretaSimilarity
+        chunks = stream(folder, batch_size=70, shuffle_buffer=150, n_epochs=2, random_state=4, **how)
+        fitted = model(4, init="gaussian", random_state=0, checkpoint=saved)
+        return fitted.fit_stream(chunks if stop is None else broken_off(chunks, stop))
+
+    whole = run(None)
+    for stop in (1, 5):
+        with pytest.raises(_StopError):
+            run(tmp_path / "kept" / "run.npz", stop)
+    assert_same_bits(run(tmp_path / "kept" / "run.npz"), whole)
 
 
 def test_strange_chunks_are_refused(digits: tuple[np.ndarray, np.ndarray]) -> None:

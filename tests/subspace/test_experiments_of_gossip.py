@@ -278,7 +278,7 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     ("experiment", "options", "words"),
     [
         ("completion", ["--case", "9"], "--case = 9 must be an integer of at least 0 and at most 5"),
-        ("completion", ["--case", "1", "--scale", "2"], "--scale 2 must be"),
+        ("completion", ["--case", "1", "--scale", "2"], "--scale = 2"),
         ("completion", ["--rho", "much"], "--rho 'much'"),
         ("completion", ["--rho", "1,10"], "--rho 1,10 is several numbers"),
         ("completion", ["--folds", "1"], "--folds = 1"),
