@@ -25,11 +25,7 @@ from problems.coembedding.cost import (
     OneVsRestCoembedding,
     TagRanking,
 )
-from problems.coembedding.estimators import (
-    CoembeddingClassifier,
-    CoembeddingClassifierCV,
-    coembedding_path,
-)
+from problems.coembedding.estimators import CoembeddingClassifier, CoembeddingClassifierCV, coembedding_path
 from problems.coembedding.links import LinkPredictor, PairwiseInteractionTags, TagRecommender
 from problems.thresholds import LabelThresholds
 

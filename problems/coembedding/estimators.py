@@ -232,11 +232,6 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     CoembeddingClassifierCV : chooses β.
     problems.ranking.LowRankLogisticRegression : for thousands of labels, with probabilities.
 
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
-
     Examples
     --------
     >>> from sklearn.datasets import make_multilabel_classification
@@ -405,11 +400,6 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     --------
     CoembeddingClassifier : with a β that is known.
     coembedding_path : all models of a path, without a choice.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------

@@ -65,11 +65,6 @@ class LinkPredictor(CertifiedEmbedder):
     --------
     CoembeddingClassifier : links between samples and labels.
 
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
-
     Examples
     --------
     >>> import numpy as np
@@ -302,11 +297,6 @@ class TagRecommender(Certified, TagModel):
     See Also
     --------
     PairwiseInteractionTags : factors by stochastic gradients, for very many users and items.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
 
     Examples
     --------

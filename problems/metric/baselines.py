@@ -39,10 +39,6 @@ class EuclideanMetric(MahalanobisMetric):
     --------
     CometMetric : learns W.
 
-    References
-    ----------
-    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
-
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -91,7 +87,6 @@ class LegoMetric(TripletLearner):
     See Also
     --------
     CometMetric : minimises one objective to its end, where there is time for it.
-    problems.similarity.Lego : the same on any problem of triplets.
 
     References
     ----------

@@ -252,10 +252,6 @@ class CometMetric(TripletLearner):
     LegoMetric : one pass over the triplets, without a search.
     HdslMetric : few of many features.
 
-    References
-    ----------
-    Atzmon, Shalit and Chechik, Metric learning using block coordinate descent, draft (2015).
-
     Examples
     --------
     >>> from sklearn.datasets import load_wine

@@ -40,16 +40,7 @@ from problems.validation import (
 )
 from rmopt.core import DivergedError, Factored, InvalidInputError, LowRankPoint, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import (
-    bounded,
-    check_parameters,
-    flag,
-    instance,
-    integer,
-    number,
-    one_of,
-    optional,
-)
+from rmopt.core.arguments import bounded, check_parameters, flag, instance, integer, number, one_of, optional
 from rmopt.core.matrices import as_rows
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import warn

@@ -197,11 +197,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     problems.metric.CometMetric : a full metric, for up to some hundred dense features.
     problems.ranking.LoretaLabelRanker : the same steps for labels.
 
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
-
     Examples
     --------
     >>> from problems.similarity import LoretaSimilarity

@@ -19,17 +19,7 @@ from problems.subspace.pairs import checked_pairs, table_of
 from problems.validation import Estimator, begin, column_of_names, joined_names, positions, seedable
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import (
-    array,
-    bounded,
-    flag,
-    integer,
-    number,
-    one_of,
-    optional,
-    sequence,
-    shown,
-)
+from rmopt.core.arguments import array, bounded, flag, integer, number, one_of, optional, sequence, shown
 from rmopt.core.matrices import sound
 from rmopt.errors import warn
 from rmopt.files import Layout
@@ -234,7 +224,7 @@ class CompletionModel(Saved, Estimator):
         if unknown:
             warn(
                 f"{unknown} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, "
-                "with what is known of the other one. New columns with entries can be added by fold_in.",
+                "with what is known of the other one. New columns with entries can be added by fold_in."
             )
         return np.minimum(rows, m), np.minimum(columns, n)
 
@@ -581,14 +571,6 @@ class CompletionModel(Saved, Estimator):
     def _stored(self) -> dict[str, Array]:
         places = {"known_indptr": self.known_.indptr, "known_indices": self.known_.indices}
         return places | {name: getattr(self, name) for name in self._arrays if name not in places}
-
-    @classmethod
-    def _made(cls, arrays: dict[str, Array], about: dict[str, Any]) -> Self:
-        # Version 0.2 said none of these, and took names that are the numbers from 0 for none.
-        counted = (np.array_equal(arrays[name], np.arange(len(arrays[name]))) for name in cls._names)
-        unsaid = {"_named": not all(counted), "n_row_features_": 1, "_scale": None}
-        about["numbers"] = {name: unsaid[name] for name in unsaid if name in cls._numbers} | about["numbers"]
-        return super()._made(arrays, about)
 
     def _restore(self, arrays: dict[str, Array]) -> None:
         indptr, indices = arrays.pop("known_indptr"), arrays.pop("known_indices")

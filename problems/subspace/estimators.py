@@ -156,11 +156,6 @@ class GossipMatrixCompletion(CompletionEstimator):
     RTRMC : where all columns are in one place.
     gossip : the same for other costs between agents.
 
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
-
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp

@@ -18,16 +18,7 @@ from problems.subspace.training import GossipPlan, gossip
 from problems.validation import Estimator, admit, begin, column_of_names, positions, seedable, seen
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import (
-    array,
-    bounded,
-    check_parameters,
-    flag,
-    integer,
-    number,
-    one_of,
-    optional,
-)
+from rmopt.core.arguments import array, bounded, check_parameters, flag, integer, number, one_of, optional
 from rmopt.errors import warn
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder, TrustRegions
@@ -213,11 +204,6 @@ class MultitaskSubspace(TaskRegressions):
     --------
     alt_min : a convex problem in place of a rank.
     sklearn.linear_model.Ridge : a regression of its own for each task.
-
-    References
-    ----------
-    Mishra, Kasai, Jawanpuria and Saroop, A Riemannian gossip approach to subspace learning on Grassmann manifold,
-    Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
 
     Examples
     --------
