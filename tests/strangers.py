@@ -18,7 +18,7 @@ import numpy as np
 
 from problems.ranking import LabelRanking, WarpRanking
 from rmopt import Problem
-from rmopt.core import AgentSum, Cost, Factored, FiniteSum, LowRankPoint, Manifold, Retraction
+from rmopt.core import AgentSum, Cost, Factored, FiniteSum, LowRankPoint, Retraction
 from rmopt.core.ambient import RowColumn, dense
 from rmopt.core.low_rank import LowRankTangent
 from rmopt.core.psd import PSDTangent
@@ -264,13 +264,6 @@ WRONG_LOSSES: dict[str, tuple[Any, str]] = {
 # Retractions and manifolds of one's own
 
 
-class Damped(SecondOrder):
-    """Half of each step."""
-
-    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
-        return super().__call__(manifold, point, tangent, 0.5 * t)
-
-
 class Normalised(Retraction):
     """Rows of length one; knows its velocity."""
 
@@ -297,16 +290,11 @@ class Unhurried(Retraction):
         return Normalised()(manifold, point, tangent, t)
 
 
-class Spheres(Manifold):
+class Spheres(ArrayManifold):
     """n points on the sphere of a space of d dimensions; block i is row i."""
-
-    point_type = np.ndarray
 
     def __init__(self, n: int, d: int, retraction: Retraction | None = None) -> None:
         self.shape, self.default_retraction = (n, d), Normalised() if retraction is None else retraction
-
-    def __repr__(self) -> str:
-        return f"Spheres{self.shape}"
 
     @property
     def dim(self) -> int:
@@ -321,32 +309,13 @@ class Spheres(Manifold):
         part[block] = ambient[block]
         return part
 
-    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        return float(np.vdot(tangent_vector_a, tangent_vector_b))
-
     def projection(self, point: Array, ambient: Any) -> Array:
         return ambient - point * np.sum(point * ambient, axis=1, keepdims=True)
-
-    def embedding(self, point: Array, tangent_vector: Array) -> Array:
-        return tangent_vector
-
-    def embed_point(self, point: Array) -> Array:
-        return point
 
     def random_point(self, rng: Any = None) -> Array:
         return Normalised()(self, np.random.default_rng(rng).standard_normal(self.shape), 0.0)
 
-    def random_tangent_vector(self, point: Array, rng: Any = None) -> Array:
-        found = self.projection(point, np.random.default_rng(rng).standard_normal(self.shape))
-        return found / np.linalg.norm(found)
-
-    def zero_vector(self, point: Array) -> Array:
-        return np.zeros(self.shape)
-
-    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        return self.projection(point_b, tangent_vector_a)
-
-    def check_point(self, point: Any) -> str | None:
+    def refusal(self, point: Array) -> str | None:
         off = np.abs(np.linalg.norm(point, axis=1) - 1.0).max()
         return None if off < 1e-10 else f"the rows are not of length one: off by {off:.1e}"
 

@@ -19,9 +19,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     The status is 0 on success, 1 when a check failed, 2 for unusable input, 130 when interrupted, 143 when
     terminated.
     """
-    with signals_raise(), one_line_errors(), warnings.catch_warnings():
+    with signals_raise(), one_line_errors():
         from rmopt.cli.commands import app
 
+        usual = warnings.formatwarning
         warnings.formatwarning = lambda message, *_, **__: f"rmopt: warning: {message}\n"
         # The shell may have closed one of them, by >&-.
         streams = [stream for stream in (sys.stdout, sys.stderr) if hasattr(stream, "reconfigure")]
@@ -30,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         try:
             app(args=None if argv is None else list(argv), prog_name="rmopt")
         finally:
+            warnings.formatwarning = usual
             # What is wrong with standard output is said here, and not when Python ends.
             for stream in streams:
                 stream.flush()

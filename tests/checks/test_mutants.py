@@ -33,13 +33,14 @@ from rmopt.checks.catalogue import instances
 from rmopt.checks.derivatives import COST, HESSIAN
 from rmopt.checks.engine import ENGINE, SAMPLER, STEP_SIZE
 from rmopt.checks.geometry import MANIFOLD, RETRACTION
-from rmopt.core import Actions, AgentSum, Cost, FiniteSum, LowRankPoint, Manifold, PSDPoint, Retraction
+from rmopt.core import Actions, AgentSum, Cost, FiniteSum, LowRankPoint, PSDPoint, Retraction
 from rmopt.core.ambient import dense
 from rmopt.core.transport import Transport
 from rmopt.costs import BilinearSum, EmbeddedCost, LogDetTriplet, ResidualSum, squared
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.linalg import symmetric
 from rmopt.manifolds import (
+    ArrayManifold,
     Euclidean,
     FixedRankEmbedded,
     Grassmann,
@@ -69,25 +70,18 @@ Array = np.ndarray
 # Strangers' manifolds, right as they stand
 
 
-class Frames(Manifold):
+class Frames(ArrayManifold):
     """Matrices with orthonormal columns, as a submanifold."""
 
-    point_type = np.ndarray
     default_retraction: Retraction = Polar()
 
     def __init__(self, n: int = 7, p: int = 3) -> None:
         self.shape = (n, p)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}{self.shape}"
-
     @property
     def dim(self) -> int:
         n, p = self.shape
         return n * p - p * (p + 1) // 2
-
-    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        return float(np.vdot(tangent_vector_a, tangent_vector_b))
 
     def projection(self, point: Array, ambient: Any) -> Array:
         return dense(ambient) - point @ symmetric(point.T @ dense(ambient))
@@ -98,24 +92,8 @@ class Frames(Manifold):
         turn = symmetric(point.T @ dense(euclidean_gradient))
         return self.projection(point, dense(euclidean_hessian) - tangent_vector @ turn)
 
-    def embedding(self, point: Array, tangent_vector: Array) -> Array:
-        return tangent_vector
-
-    def embed_point(self, point: Array) -> Array:
-        return point
-
     def random_point(self, rng: Any = None) -> Array:
         return np.linalg.qr(np.random.default_rng(rng).standard_normal(self.shape))[0]
-
-    def random_tangent_vector(self, point: Array, rng: Any = None) -> Array:
-        vector = self.projection(point, np.random.default_rng(rng).standard_normal(self.shape))
-        return vector / np.linalg.norm(vector)
-
-    def zero_vector(self, point: Array) -> Array:
-        return np.zeros(self.shape)
-
-    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        return self.projection(point_b, tangent_vector_a)
 
     def check_point(self, point: Any) -> str | None:
         error = float(np.abs(point.T @ point - np.eye(self.shape[1])).max())

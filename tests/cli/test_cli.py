@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -399,11 +400,13 @@ def test_check_for_scripts_and_with_pictures(call: Any, catalogue: list[Any]) ->
     assert called.err.startswith("rmopt: no check matches Cube")
 
 
-def test_a_warning_is_a_line_without_a_place_in_the_source(tmp_path: Path) -> None:
+def test_a_warning_is_a_line_without_a_place_in_the_source(call: Any) -> None:
+    call("list")
     code = "import warnings; from rmopt.cli import main; from rmopt.cli.commands import app\n"
     code += "app.command('warn')(lambda: warnings.warn('it is late')); main(['warn'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stderr == "rmopt: warning: it is late\n"
+    assert "<lambda>" not in warnings.formatwarning.__qualname__
 
 
 def test_streams_that_the_shell_closed() -> None:
