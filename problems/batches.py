@@ -51,7 +51,7 @@ class RowBatches(FiniteSum):
 
     @abstractmethod
     def row_gradient(self, point: Array, terms: Array) -> tuple[Array, Array]:
-        """Return numbers of rows, each once, and the gradient of a batch there (`rmopt.core.cost.HasRowGradient`)."""
+        """Return numbers of rows, each once, and the gradient of a batch there."""
 
     def term_gradient(self, point: Array, terms: Array) -> Array:
         rows, values = self.row_gradient(point, terms)

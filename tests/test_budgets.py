@@ -19,10 +19,10 @@ LIBRARY = Path(rmopt.__file__).parents[1]
 TESTS = Path(__file__).parent
 FAMILIES = ("similarity", "ranking", "metric", "subspace", "coembedding")
 ROOMS = {
-    "rmopt/kernels, engines": 3_150,
+    "rmopt/kernels, engines": 3_050,
     "rmopt/manifolds, retractions": 2_160,
     "rmopt/costs": 1_950,
-    "rmopt/solvers": 5_050,
+    "rmopt/solvers": 4_350,
     "rmopt/checks, testing, interop": 1_990,
     "rmopt/cli": 940,
     "rmopt": 17_800,

@@ -37,6 +37,8 @@ Solve = Callable[[SumOfCosts, float, float, int], Solution]
 Curves = dict[str, dict[str, list[tuple[float, float]]]]
 
 LATE = "the time limit"
+# Weight of the trace, and the relative certified gap at which a method is done.
+BETA, TOL = 0.5, 1e-5
 # Relative accuracies near to what each can reach.
 CONIC: dict[str, dict[str, Any]] = {"CLARABEL": {}, "SCS": {"eps": 1e-9, "max_iters": 20_000}}
 HEADINGS = {"relative_error": "rel. error", "gap": "rel. gap", "train_seconds": "seconds"}
@@ -96,20 +98,12 @@ def metric_regression(
     *,
     sizes: Annotated[str, Option(help="Numbers of features n.")] = "10,20,40",
     samples: Annotated[str, Option(help="Numbers of samples t.")] = "250,1000",
-    beta: Annotated[float, Option(help="Weight of the trace.")] = 0.5,
     methods: Annotated[str, methods_option(METHODS)] = "exponential,linear",
-    tol: Annotated[float, Option(help="Relative certified gap at which a method is done.")] = 1e-5,
     time_limit: Annotated[
         float, Option(help="Seconds after which a method that grows ends with its round.")
     ] = 600.0,
     seeds: Annotated[
-        int,
-        Option(
-            "--seeds",
-            "--repeats",
-            min=1,
-            help="Runs of each with samples of their own; the median time counts.",
-        ),
+        int, Option(min=1, help="Runs of each with samples of their own; the median time counts.")
     ] = 1,
     resume: Resume = False,
 ) -> Outcome:
@@ -120,29 +114,28 @@ def metric_regression(
     """
     chosen = chosen_from(METHODS, methods, "--methods")
     numbers, counts = whole_numbers(sizes, "--sizes"), whole_numbers(samples, "--samples")
-    for option, value in (("--beta", beta), ("--tol", tol), ("--time-limit", time_limit)):
-        number(option, value, above=0)
+    number("--time-limit", time_limit, above=0)
     check_options(locals(), seeds=1)
     # Libraries are loaded before the clock starts.
     for _, solve in chosen.values():
-        solve(MetricRegression(np.eye(3)) + Trace(beta), tol, time_limit, run.seed)
+        solve(MetricRegression(np.eye(3)) + Trace(BETA), TOL, time_limit, run.seed)
 
     # Methods of one size stand together.
     samples_of = Kept(lambda n, t, seed: np.random.default_rng([seed, n, t]).standard_normal((n, t)), 1)
 
     def train(one: Settings) -> Cell:
         samples = samples_of(one["n"], one["t"], one["seed"])
-        cost = MetricRegression(samples) + Trace(beta)
+        cost = MetricRegression(samples) + Trace(BETA)
         begun = perf_counter()
-        rounds, rank, found, ended = chosen[one["method"]][1](cost, tol, time_limit, one["seed"])
+        rounds, rank, found, ended = chosen[one["method"]][1](cost, TOL, time_limit, one["seed"])
         seconds = perf_counter() - begun
         return {
             "rounds": rounds, "rank": rank, "gap": found.relative_gap, "late": ended == LATE, "seconds": seconds,
-            "relative_error": found.objective / closed_form(samples, beta)[1] - 1.0,
+            "relative_error": found.objective / closed_form(samples, BETA)[1] - 1.0,
         }  # fmt: skip
 
     # Times are told apart only where one model is trained at a time.
-    comparison = Comparison(run, resume, seeds=seeds, beta=beta, tol=tol, limit=time_limit)
+    comparison = Comparison(run, resume, seeds=seeds, beta=BETA, tol=TOL, limit=time_limit)
     settings = crossed(t=counts, n=numbers, method=chosen)
     with threadpool_limits(1, user_api="blas"):
         each = [one | {"seed": seed} for seed in comparison.seeds for one in settings]
@@ -163,15 +156,15 @@ def metric_regression(
         seconds = float(np.median([cell["seconds"] for cell in cells]))
         rows.append({"method": label, "t": t, "n": n, **worst, "train_seconds": seconds})
         curves.setdefault(panel, {}).setdefault(label, []).append((n, seconds))
-    title = f"β = {beta:g}" + f", cut off after {time_limit:g} s" * bool(late)
+    title = f"β = {BETA:g}" + f", cut off after {time_limit:g} s" * bool(late)
     run.draw(
         "times.png", draw_curves, curves, "n, number of features", "seconds", title, True, size=(9.0, 3.8)
     )
     about = {
         "sizes": numbers,
         "samples": counts,
-        "beta": beta,
-        "tol": tol,
+        "beta": BETA,
+        "tol": TOL,
         "time_limit": time_limit,
         "seeds": seeds,
     }

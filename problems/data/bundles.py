@@ -208,21 +208,19 @@ class ClassBundle(Split):
         return replace(self, test=stratified(self.y, share, integer("seed", seed)))
 
     def _flaw(self) -> str | None:
-        X, y = self.X, self.y
-        if not (isinstance(X, np.ndarray) or (issparse(X) and X.format == "csr")) or X.ndim != 2:
+        X, y, sparse = self.X, self.y, issparse(self.X)
+        if not (X.format == "csr" if sparse else isinstance(X, np.ndarray)) or X.ndim != 2:
             return f"X must be a two-dimensional ndarray or csr_array, got {type(X).__name__}"
-        if X.dtype != np.float64 or 0 in X.shape:
-            return f"X must be float64 and not empty, got {X.dtype} of shape {X.shape}"
-        if issparse(X) and not (X.has_canonical_format and X.indices.dtype == np.int32):
+        if X.dtype != np.float64 or 0 in X.shape or not np.isfinite(X.data if sparse else X).all():
+            return f"X must be finite float64 and not empty, got {X.dtype} of shape {X.shape}"
+        if sparse and not (X.has_canonical_format and X.indices.dtype == np.int32):
             return "a sparse X must be canonical CSR with int32 indices; call X.sum_duplicates()"
-        if not np.isfinite(X.data if issparse(X) else X).all():
-            return "X holds NaN or infinite values"
         n_samples = X.shape[0]
         if not isinstance(y, np.ndarray) or y.shape != (n_samples,) or y.dtype != np.int64:
             return f"y must be an int64 array of shape ({n_samples},)"
         if y.min() < 0 or y.max() >= n_samples or not np.bincount(y).all():
             return "the labels y must be 0 .. n_classes - 1, each with at least one sample"
-        if y.max() == 0:
+        if not y.any():
             return "all samples have one label; at least two classes are needed"
         return self._flaw_of_split(classes=self.n_classes, samples=n_samples)
 
@@ -426,9 +424,7 @@ class Ratings(Bundle):
         for what, size in zip(("row_names", "column_names"), self.shape, strict=True):
             names = getattr(self, what)
             if names is not None and (names.shape != (size,) or len(np.unique(names)) != size):
-                return (
-                    f"{what} must be {size:,} different names, got {len(np.unique(names)):,} of {names.shape}"
-                )
+                return f"{what} must be {size:,} different names, one for each"
         return None
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:

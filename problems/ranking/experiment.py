@@ -224,6 +224,7 @@ class Ranking(Experiment):
 
     data: Annotated[options.Data, MultilabelBundle] = "scipy-parameters"
     seeds: options.SeedsOrPublished = 3
+    folds: options.Folds = 3
     methods: Annotated[str, options.methods_option(METHODS)] = ",".join(METHODS)
     rank: Annotated[str | None, options.rank_option(USUAL_RANKS)] = None
     epochs: Annotated[int, Option(help="Passes of LORETA, passive-aggressive steps and perceptrons.")] = 10

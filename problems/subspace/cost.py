@@ -127,19 +127,6 @@ class MatrixCompletion(OwnedData):
                 )
         self._solved = Memo()
 
-    def check_rank(self, rank: int) -> None:
-        """Refuse a rank at which some column has no unique solution, as far as its number of entries tells.
-
-        Raises
-        ------
-        InvalidInputError
-        """
-        for agent in self.here if self.lam == 0.0 else ():
-            counts = np.diff(self.parts[agent].indptr)
-            short = np.flatnonzero((counts > 0) & (counts < rank))
-            if short.size:
-                self._refuse(self.parts[agent], int(short[0]), rank, f"agent {agent}, ")
-
     # One agent
 
     def agent_value(self, point: Array, agent: int) -> float:

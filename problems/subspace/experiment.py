@@ -448,10 +448,7 @@ class Completion(Experiment):
             # Models of one seed share it.
             self.held_out = Kept(lambda seed: bundle.held_out(seed, self.share), 1)
             self.shares = Kept(
-                lambda seed, agents, rank: shares_of(
-                    bundle, self.held_out(seed), agents, self.lam, self.world, rank
-                ),
-                1,
+                lambda seed, n: shares_of(bundle, self.held_out(seed), n, self.lam, self.world), 1
             )
         # A central method is trained once for all numbers of agents, and one without a rank once, as of rank 0.
         return [
@@ -486,7 +483,7 @@ class Completion(Experiment):
         """Return the parameters with the least error on held-out training entries; of gossip to 1 %."""
         # A fold would make completion harder, and with few entries slower: another matrix in what steps it takes.
         shares, plan = (
-            self.shares(one["seed"], one["agents"], one["rank"]),
+            self.shares(one["seed"], one["agents"]),
             replace(self.plan, rho=one["rho"]),
         )
         folds = range(self.folds) if self.folds > 1 else ()
@@ -524,7 +521,7 @@ class Completion(Experiment):
     def measured(self, one: Settings) -> Cell:
         """Train a model, and return what is measured of it; with the first seed also its trace."""
         method, n, plan = self.chosen[one["method"]], one["agents"], replace(self.plan, rho=one["rho"])
-        shares, edges = self.shares(one["seed"], n, one["rank"]), as_graph(plan.graph, n).edges
+        shares, edges = self.shares(one["seed"], n), as_graph(plan.graph, n).edges
 
         def gap(points: Parts) -> float:
             manifold = Grassmann(shares.tasks.n_rows, one["rank"])
@@ -602,7 +599,7 @@ class Completion(Experiment):
         bases = {row["method"]: row.cells[0]["basis"] for row in rows if row.cells[0]["basis"] is not None}
         if bases and self.world.size == 1:
             tables = {
-                self.chosen[name].label: self.shares(self.run.seed, self.counts[0], U.shape[1]).completed(U)
+                self.chosen[name].label: self.shares(self.run.seed, self.counts[0]).completed(U)
                 for name, U in bases.items()
             }
             self.run.draw(

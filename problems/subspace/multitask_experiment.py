@@ -45,7 +45,7 @@ N_TASKS, N_FEATURES, EXAMPLES, CASE_RANK, NOISE = 1000, 100, (10, 50), 5, 1e-6
 # Table 4: Stochastic Gossip by rank.
 PRINTED = {"parkinsons": {3: 0.345, 5: 0.339, 7: 0.342, 9: 0.341}}
 # Options that our methods have as parameters.
-TOLD = ("lam", "graph", "step_size", "decay", "scale", "centre")
+TOLD = ("lam", "scale", "centre")
 
 
 @dataclass(kw_only=True)
@@ -62,11 +62,8 @@ class Multitask(Experiment):
     agents: Annotated[int, Option(help="Number of agents.")] = 6
     rank: Annotated[str, options.rank_option(f"{USUAL_RANKS}; of case6 {CASE_RANK}")] = ""
     rho: Annotated[str, Option(help="Weight of the agreement: a number, or auto; case6: 1000.")] = "auto"
-    graph: Annotated[str, Option(help="path, ring, grid, star, complete or erdos-renyi.")] = "path"
     lam: Annotated[float, Option(help="Weight of the squared coefficients; case6: 0.")] = 0.1
     updates: Annotated[float, Option(help="How often each edge is expected to be taken.")] = 200.0
-    step_size: Annotated[float, Option(help="In units of one over an agent's curvature.")] = 1.0
-    decay: Annotated[float, Option(help="The last step size is the first over 1 + decay.")] = 1.0
     scale: Annotated[str, Option(help="Features: none (as they are) or standard; not for case6.")] = "none"
     centre: Annotated[str, Option(help="none, or tasks: subtract each task's means; not for case6.")] = "none"
     seeds: options.Seeds = 3
@@ -94,7 +91,7 @@ class Multitask(Experiment):
 
     def check(self) -> None:
         options.check_options(vars(self), seeds=1)
-        as_graph(self.graph, integer("--agents", self.agents, 1))
+        as_graph("path", integer("--agents", self.agents, 1))
         one_of("--scale", self.scale, SCALES)
         one_of("--centre", self.centre, CENTRES)
         self.weight = options.number_or_auto(self.rho, "--rho")
@@ -178,10 +175,8 @@ class Multitask(Experiment):
             )
         gossips = {name: METHODS[name] for name in VARIANTS}
         chosen = options.chosen_from(gossips, self.methods or "stochastic,parallel", "--methods")
-        plan = GossipPlan(
-            1e3 if self.weight == "auto" else self.weight, graph=self.graph, step_size=self.step_size,
-            decay=self.decay, n_epochs=self.updates, init="independent",
-        )  # fmt: skip
+        rho = 1e3 if self.weight == "auto" else self.weight
+        plan = GossipPlan(rho, n_epochs=self.updates, init="independent")
         tasks, truth = shared_features_tasks(run.seed)
         cost, manifold, n = MultitaskFeatures(tasks, self.agents), Grassmann(*truth.shape), self.agents
         edges = as_graph(plan.graph, n).edges
@@ -216,9 +211,8 @@ class Multitask(Experiment):
             )
             for label, seen in traces.items()
         ]
-        about = {"agents": n, "rho": plan.rho, "graph": plan.graph, "updates": plan.n_epochs}
+        about = {"agents": n, "rho": plan.rho, "updates": plan.n_epochs}
         headings = {"distance": "distance to U*", "gap": "between neighbours", "train_seconds": "train s"}
-        about |= {"step_size": plan.step_size, "decay": plan.decay}
         return Outcome("case6", about, rows, headings, claims)
 
 

@@ -98,11 +98,8 @@ class Shares:
         return replace(self, tasks=MatrixCompletion(train, self.tasks.n_terms, self.tasks.lam), test=test)
 
 
-def shares_of(ratings: Ratings, test: Array, n_agents: int, lam: float, world: World, rank: int) -> Shares:
-    """Divide ratings among agents by columns; this process keeps those of its own agents.
-
-    The rank is for an early word about columns with too few entries.
-    """
+def shares_of(ratings: Ratings, test: Array, n_agents: int, lam: float, world: World) -> Shares:
+    """Divide ratings among agents by columns; this process keeps those of its own agents."""
     whole, held = dealt(ratings.table(~test), n_agents), known_entries(ratings.table(test))
     columns = shares_out("columns", held.shape[1], n_agents)
     train = {agent: whole[agent] for agent in world.mine(n_agents)}
@@ -111,7 +108,6 @@ def shares_of(ratings: Ratings, test: Array, n_agents: int, lam: float, world: W
     for agent, part in train.items():
         train[agent] = KnownEntries((part.data - mean, part.indices, part.indptr), shape=part.shape)
     tasks = MatrixCompletion(train, n_agents, lam)
-    tasks.check_rank(rank)
     return Shares(tasks, {agent: held[:, columns[agent]] for agent in train}, mean, ratings.limits, world)
 
 
@@ -155,7 +151,6 @@ def low_rank_shares(
         train[agent] = _entries(A, B, cells[:count], noise, rng)
         test[agent] = _entries(A, B, cells[count:][: max(1, count // 10)], 0.0, rng)
     tasks = MatrixCompletion(train, n_agents, 0.0)
-    tasks.check_rank(rank)
     return Shares(tasks, test, 0.0, None, world)
 
 

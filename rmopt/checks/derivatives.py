@@ -14,10 +14,6 @@ from rmopt.core.cost import (
     AgentSum,
     BlockCost,
     FiniteSum,
-    HasHessianAction,
-    HasPreconditioner,
-    HasProximalStep,
-    HasRowGradient,
 )
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import HasBlocks, Manifold
@@ -360,7 +356,7 @@ def _block_gradients(at: _Cost) -> Any:
 def _is_smooth(problem: Problem, x: Any) -> bool:
     """Return whether proximal steps, where a cost has them, stay where they are."""
     cost, manifold = problem.cost, problem.manifold
-    if not isinstance(cost, HasProximalStep) or not isinstance(manifold, HasBlocks):
+    if not hasattr(cost, "proximal_step") or not isinstance(manifold, HasBlocks):
         return True
     return all(np.array_equal(cost.proximal_step(x, block, 1.0), x) for block in range(manifold.n_blocks))
 
@@ -369,7 +365,7 @@ def _is_smooth(problem: Problem, x: Any) -> bool:
 def _proximal_step(at: _Cost) -> Any:
     """Of length 0 it stays, and longer ones lower the part that is not smooth."""
     cost, x, step = at.cost, at.x, 1e-4
-    if not isinstance(at.cost, HasProximalStep) or not isinstance(at.manifold, HasBlocks):
+    if not hasattr(at.cost, "proximal_step") or not isinstance(at.manifold, HasBlocks):
         return None
     block = int(at.rng.integers(at.manifold.n_blocks))
     if float(np.abs(cost.proximal_step(x, block, 0.0) - x).max()) > 0.0:
@@ -389,7 +385,7 @@ def _shortcuts(at: _Cost) -> float:
     value, ambient = cost.value_and_gradient(x)
     errors = [abs(value - cost.value(x)) / at.value_size]
     errors.append(at.gap(at.seen(ambient_at(manifold, x, ambient, cost)), at.seen(at.gradient)))
-    if isinstance(cost, HasHessianAction):
+    if hasattr(cost, "hessian"):
         along = manifold.embedding(x, manifold.random_tangent_vector(x, at.rng))
         bent: tuple[Any, Any] = at.cost.hessian_along(x)(along), cost.hessian(x, along)
         found = [ambient_at(manifold, x, one, at.cost) for one in bent]
@@ -401,7 +397,7 @@ def _shortcuts(at: _Cost) -> float:
 def _row_gradient(at: _Cost) -> float | None:
     """`row_gradient` has the rows of `term_gradient`."""
     cost: Any = at.cost
-    if not isinstance(cost, HasRowGradient):
+    if not hasattr(cost, "row_gradient"):
         return None
     terms = at.terms()[:5].ravel()
     rows, part = cost.row_gradient(at.x, terms)
@@ -434,7 +430,7 @@ def _preconditioner(at: _Cost) -> Any:
     of_a, of_b, of_sum = (precondition(v) for v in (a, b, a + b * 2.0))
     if not all(map(np.array_equal, before, arrays_of(a))):
         return "it changes the vector that it is given"
-    if isinstance(at.cost, HasPreconditioner):
+    if hasattr(at.cost, "precondition"):
         other = at.manifold.norm(at.x, at.cost.precondition(at.x, a) - of_a)
         if not other <= 1e-8 * at.manifold.norm(at.x, of_a):
             return "`preconditioner_at` gives another one than `precondition`"

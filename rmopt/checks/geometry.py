@@ -14,7 +14,7 @@ from rmopt.core.cost import total
 from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasStepBound, Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.product import Parts
-from rmopt.core.retraction import HasVelocity, Retraction
+from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold
 from rmopt.errors import InvalidInputError
 from rmopt.precision import real_type
@@ -673,7 +673,7 @@ def _reach(at: _Curves) -> Any:
 @law(RETRACTION, "the derivative at 0 is given for every t, or a factor", DIFFERENCES)
 def _velocity(at: _Curves) -> float | None:
     """velocity(t) is the derivative of the curve at t."""
-    if not isinstance(at.retraction, HasVelocity):
+    if not hasattr(at.retraction, "velocity"):
         return None
     errors = []
     for xi in at.directions:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -16,6 +16,13 @@ from rmopt.errors import InvalidInputError
 
 class Cost(ABC):
     """A real function of a point, with its gradient as an ambient operator. Costs add and scale: ``f + 0.1 * g``.
+
+    A cost may have more methods, which solvers ask for by name: ``hessian(point, direction)``, the derivative of the
+    gradient along an ambient direction, as an operator; ``precondition(point, tangent)``, a symmetric positive
+    definite map of tangent vectors near to the inverse of the Riemannian Hessian; ``row_gradient(point, terms)`` of a
+    sum at a matrix, the numbers of some rows, each once, and what the gradient of these terms is there;
+    ``proximal_step(point, block, step)``, where the proximal map of a part that is not smooth takes a block, with
+    `value` that of both parts and `gradient` that of the smooth one.
 
     Attributes
     ----------
@@ -274,45 +281,6 @@ class BlockCost(Cost):
         """Return how long the gradient in a block would be if its parts did not cancel."""
 
 
-@runtime_checkable
-class HasProximalStep(Protocol):
-    """A cost with a part that is not smooth, whose proximal map along a block is known.
-
-    `gradient` is that of the smooth part, and `value` that of both: `rmopt.checks.check_gradient` holds the gradient
-    against the values of the smooth part by itself alone.
-    """
-
-    def proximal_step(self, point: Any, block: int, step: float) -> Any:
-        """Return the point to which the proximal map of step · (the part that is not smooth) takes a block."""
-
-
-@runtime_checkable
-class HasRowGradient(Protocol):
-    """A sum of terms at a matrix, a few terms of which have a gradient with a few rows that are not zero."""
-
-    def row_gradient(self, point: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return numbers of rows, each once, and what the gradient of the sum over some terms is there."""
-
-
-@runtime_checkable
-class HasHessianAction(Protocol):
-    """A cost that knows its second derivative."""
-
-    def hessian(self, point: Any, direction: Ambient) -> Ambient:
-        """Return the derivative of the Euclidean gradient along an ambient direction, as an operator.
-
-        On products `direction[i]` is that of part i, and a list with the derivative of each part will do.
-        """
-
-
-@runtime_checkable
-class HasPreconditioner(Protocol):
-    """A cost that knows something near to the inverse of its Riemannian Hessian."""
-
-    def precondition(self, point: Any, tangent: Any) -> Any:
-        """Return the image of a tangent vector under a symmetric positive definite map of the tangent space."""
-
-
 class Combined(Cost):
     """A weighted sum of costs of the same points, made by ``+`` and ``*``.
 
@@ -335,13 +303,13 @@ class Combined(Cost):
             )
         if shapes:
             self.shape = shapes[0]
-        if all(isinstance(cost, HasHessianAction) for cost in costs):
+        if all(hasattr(cost, "hessian") for cost in costs):
             self.hessian = lambda point, direction: self.hessian_along(point)(direction)
-        known = [(weight, cost) for weight, cost in self.parts if isinstance(cost, HasPreconditioner)]
+        known = [(weight, cost) for weight, cost in self.parts if hasattr(cost, "precondition")]
         if known and known[0][0] > 0.0:
             weight, first = known[0]
             self.precondition = lambda point, tangent: first.precondition(point, tangent) * (1.0 / weight)
-        if any(isinstance(cost, HasProximalStep) for cost in costs):
+        if any(hasattr(cost, "proximal_step") for cost in costs):
             self.proximal_step = self._proximal_steps
 
     def __reduce__(self) -> Any:
@@ -364,7 +332,7 @@ class Combined(Cost):
 
     def _proximal_steps(self, point: Any, block: int, step: float) -> Any:
         for weight, cost in self.parts:
-            if isinstance(cost, HasProximalStep):
+            if hasattr(cost, "proximal_step"):
                 point = cost.proximal_step(point, block, weight * step)
         return point
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 from rmopt.core.values import Value
 
@@ -72,11 +72,3 @@ class Retraction(Value, ABC):
 def by_name(*retractions: Retraction) -> dict[str, Retraction]:
     """Return retractions by their names."""
     return {retraction.name: retraction for retraction in retractions}
-
-
-@runtime_checkable
-class HasVelocity(Protocol):
-    """A retraction that knows the derivative of its curves, as an exact line search needs."""
-
-    def velocity(self, manifold: Any, point: Any, tangent: Any, t: float) -> Any:
-        """Return the derivative of t ↦ R(point, t · tangent) as an ambient array."""

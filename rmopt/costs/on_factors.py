@@ -7,7 +7,7 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, Factored
 from rmopt.core.arguments import instance
-from rmopt.core.cost import Cost, HasHessianAction
+from rmopt.core.cost import Cost
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.product import LowRankFactors, Parts
 from rmopt.core.psd import PSDFactor, PSDPoint
@@ -47,7 +47,7 @@ class OnFactors(Cost):
         self.cost = instance("cost", cost, Cost, "a cost of matrices of low rank")
         if hasattr(cost, "shape"):
             self.shape = cost.shape
-        if isinstance(cost, HasHessianAction):
+        if hasattr(cost, "hessian"):
             self.hessian = self._hessian
 
     def refuses(self, point_type: type) -> str | None:

@@ -6,7 +6,7 @@ from rmopt.core.arguments import one_of
 from rmopt.core.cost import as_sum
 from rmopt.core.manifold import HasBlocks, HasStepBound
 from rmopt.core.problem import Problem
-from rmopt.core.retraction import HasVelocity, Retraction
+from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, unlike
 from rmopt.engines.bilinear import BatchEngine, BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.coordinate import CoordinateDescentEngine, CoordinateReference
@@ -131,7 +131,7 @@ def choose_coordinate_engine(
     if retraction is None:
         retraction = Additive() if isinstance(manifold, HasStepBound) else manifold.default_retraction
     retraction = manifold.fitting(retraction)
-    if search != FIXED and not isinstance(retraction, HasVelocity):
+    if search != FIXED and not hasattr(retraction, "velocity"):
         raise MissingCapabilityError(
             f"{retraction} has no `velocity`, which a line search needs; give a fixed step size or add the method."
         )

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from rmopt.core.ambient import Array, RowColumn, dense
-from rmopt.core.cost import BlockCost, Cost, HasProximalStep
+from rmopt.core.cost import BlockCost, Cost
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import ambient_at
 from rmopt.core.retraction import Retraction
@@ -68,7 +68,7 @@ class CoordinateReference(CoordinateDescentEngine):
         With blocks (`HasBlocks`).
     cost : Cost
     retraction : Retraction
-        With a velocity (`HasVelocity`), unless steps are fixed.
+        With a `velocity`, unless steps are fixed.
     search : int
         `FIXED`, `FRACTION` or `EXACT` of `rmopt.kernels.row_column`.
     """
@@ -106,7 +106,7 @@ class CoordinateReference(CoordinateDescentEngine):
                 point = self.retraction(self.manifold, point, -gradient, eta)
                 if not all(np.isfinite(part).all() for part in arrays_of(point)):
                     raise diverged(step, wanted)
-                if isinstance(self.cost, HasProximalStep):
+                if hasattr(self.cost, "proximal_step"):
                     point = self.cost.proximal_step(point, block, eta)
                 updates += 1
         return CoordinateState(point, lengths, scales, state.steps + len(schedule), updates)

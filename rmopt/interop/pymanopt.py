@@ -25,7 +25,6 @@ from pymanopt.manifolds.manifold import RetrAsExpMixin
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, number, one_of, shown
-from rmopt.core.cost import HasPreconditioner
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
@@ -73,7 +72,7 @@ def _watched(problem: Problem, watch: "Watch") -> pymanopt.Problem:
     parts: dict[str, Any] = {"euclidean_gradient": wrap(watch.counted("gradients", watch.gradient))}
     if problem.lacks_hessian() is None:
         parts["euclidean_hessian"] = wrap(watch.counted("hessians", cost.hessian))  # type: ignore[attr-defined]
-    if isinstance(cost, HasPreconditioner):
+    if hasattr(cost, "precondition"):
         parts["preconditioner"] = cost.precondition
     return pymanopt.Problem(manifold, wrap(watch.counted("costs", watch.value)), **parts)
 

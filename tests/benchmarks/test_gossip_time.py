@@ -61,7 +61,7 @@ def test_an_update_on_movielens(measured: Any) -> None:
 
 def updates() -> list[dict[str, Any]]:
     bundle = ml1m()
-    tasks = shares_of(bundle, bundle.held_out(0), AGENTS, 0.005, OneProcess(), RANK).tasks
+    tasks = shares_of(bundle, bundle.held_out(0), AGENTS, 0.005, OneProcess()).tasks
     manifold = Grassmann(tasks.n_rows, RANK)
     problem = Problem(Power(manifold, AGENTS), GossipCost(tasks, Graph.path(AGENTS), 1e4, manifold))
     start = problem.manifold.random_point(np.random.default_rng(0))

@@ -177,7 +177,6 @@ def test_tags_choose_by_posts_of_the_training_part(run: Run, monkeypatch: pytest
         (lambda run: coembedding(run, select_by="luck"), "--select-by = 'luck'"),
         (lambda run: coembedding(run, data="digits"), "MultilabelBundle"),
         (lambda run: metric_regression(run, sizes="0"), "--sizes '0'"),
-        (lambda run: metric_regression(run, beta=0.0), "--beta = 0"),
         (lambda run: metric_regression(run, methods="slow"), "--methods 'slow'"),
         (lambda run: tagging(run, betas=""), "--betas ''"),
         (lambda run: tagging(run, seeds=0), "--seeds = 0"),

@@ -265,8 +265,11 @@ def test_a_file_that_was_cut_or_changed_gives_the_model_or_a_sentence(name: str,
     assert refused > 60
 
 
-@pytest.mark.parametrize("name", sorted(PARTS.keys() - {"OutsideMetric"}))
-def test_every_estimator_makes_a_round_trip_by_skops(name: str, tmp_path: Path) -> None:
+SENT = ["BiasedALS", "CometMetric", "LoretaSimilarity", "MultitaskSubspace", "TagRecommender"]
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_estimators_make_a_round_trip_by_skops(name: str, tmp_path: Path) -> None:
     skops = pytest.importorskip("skops.io")
     part = PARTS[name]
     model = part.make().fit(**part.data)

@@ -54,7 +54,7 @@ def learned(model: Any) -> dict[str, Any]:
 
 
 def followed(model: Any, y: Any) -> dict[str, Any]:
-    model.fit_stream([(X[at : at + 20], y[at : at + 20]) for at in range(0, 600, 20)] * 8)
+    model.fit_stream([(X[at : at + 20], y[at : at + 20]) for at in range(0, 600, 20)] * 4)
     return learned(model)
 
 

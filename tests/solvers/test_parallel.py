@@ -539,8 +539,7 @@ def test_processes_share_a_comparison(tmp_path: Path) -> None:
             return {"square": one["a"] ** 2}
 
         comparison = Comparison(Run("test", 4, tmp_path, quiet=True), resume, world=world, data="d")
-        found = comparison.results(crossed(a=range(of)), train, by=("a",))
-        return [cell["square"] for (cell,) in found.values()]
+        return [cell["square"] for cell in comparison.results(crossed(a=range(of), seed=[0]), train)]
 
     assert Room.together(2, lambda world: compared(world, False, 3)) == [[0, 1, 4]] * 2
     assert sorted(trained) == [(0, 0), (0, 2), (1, 1)]

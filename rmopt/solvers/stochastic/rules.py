@@ -178,7 +178,7 @@ class AdaGrad(CheckedValue, WeightedRule):
     """Step sizes that fall with the sum of the squares of the gradients (Duchi, Hazan and Singer 2011).
 
     The first steps are about as long as the step size, in each entry where the space is flat; 0.05 is usual. Squares
-    are as in `Adam`. A cost with `row_gradient` (`HasRowGradient`) on `Euclidean` is asked for the rows
+    are as in `Adam`. A cost with a `row_gradient` on `Euclidean` is asked for the rows
     that its terms touch, and no other row is looked at.
 
     Parameters

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rmopt.core.arguments import instance, integer, one_of
-from rmopt.core.cost import HasRowGradient, as_sum
+from rmopt.core.cost import as_sum
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
@@ -129,4 +129,4 @@ def _knows_rows(cost: Any) -> bool:
     """Return whether a cost has gradients of rows, and no subclass has changed that of terms since."""
     names = "row_gradient", "term_gradient"
     owners = [next((kind for kind in type(cost).__mro__ if name in vars(kind)), object) for name in names]
-    return isinstance(cost, HasRowGradient) and issubclass(*owners)
+    return hasattr(cost, "row_gradient") and issubclass(*owners)
