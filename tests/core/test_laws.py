@@ -173,19 +173,6 @@ def test_a_wrong_manifold_is_found_out() -> None:
     assert {"projection", "duality", "transport"} <= failed
 
 
-def test_the_dimension_of_a_large_manifold_is_estimated() -> None:
-    class Forgetful(FixedRankEmbedded):
-        @property
-        def dim(self) -> int:
-            return self.rank * sum(self.shape)
-
-    failed = [
-        [one.name for one in check_manifold(kind(300, 200, 8)) if not one]
-        for kind in (FixedRankEmbedded, Forgetful)
-    ]
-    assert failed == [[], ["dimension"]]
-
-
 def test_report_and_plot(tmp_path: Path) -> None:
     checks = check_retraction(SecondOrder(), FixedRankEmbedded(9, 7, 3))
     text = io.StringIO()
