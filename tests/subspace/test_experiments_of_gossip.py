@@ -249,7 +249,13 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     folder.mkdir()
     table = np.column_stack([np.repeat(np.arange(6), 20), rng.standard_normal((120, 21))])
     table[:, 5] = table[:, [1, 7, 9]].sum(axis=1)
-    np.savetxt(folder / "parkinsons_updrs.data", table, delimiter=",", header="names")
+    np.savetxt(
+        folder / "parkinsons_updrs.data",
+        table,
+        delimiter=",",
+        header=",".join("abcdefghijklmnopqrstuv"),
+        comments="",
+    )
     options = [
         "--data",
         "parkinsons",
@@ -291,8 +297,8 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
         ("completion", ["--graph", "line"], "graph = 'line' is unknown"),
         ("completion", ["--hidden", "1.5"], "--hidden = 1.5 must be a number of at least 0 and below 1"),
         ("completion", ["--seeds", "0"], "Invalid value for '--seeds' / '--splits'"),
-        ("completion", ["--data", "digits"], "needs one whose loader returns a Ratings"),
-        ("multitask", ["--data", "digits"], "needs one whose loader returns a TaskBundle"),
+        ("completion", ["--data", "digits"], "not a Ratings"),
+        ("multitask", ["--data", "digits"], "not a TaskBundle"),
         ("multitask", ["--splits", "0"], "Invalid value for '--seeds' / '--splits'"),
         ("multitask", ["--methods", "alt-min"], "alt-min is not known"),
         ("multitask", ["--agents", "1"], "at least two agents"),
