@@ -381,10 +381,6 @@ class Metric(Experiment):
             self.run.draw("convergence.png", draw_convergence, watched, self.bundle.name, size=(9.0, 4.0))
 
 
-# The entry point of version 0.2, which may still be installed beside this source.
-metric = Metric
-
-
 def _parts(
     bundle: ClassBundle, published: bool, features: int, scaling: str, components: int, seed: int
 ) -> SimpleNamespace:

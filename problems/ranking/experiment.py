@@ -352,10 +352,6 @@ class Ranking(Experiment):
         self.run.draw("ranking.png", draw_ranking, rows, self.bundle.name, size=(11.0, 5.2))
 
 
-# The entry point of version 0.2, which may still be installed beside this source.
-ranking = Ranking
-
-
 def draw_ranking(figure: Figure, rows: Sequence[Row], title: str) -> None:
     """Draw mean average precision against rank, and against training time with the best setting of each method."""
     figure.set_layout_engine("constrained")

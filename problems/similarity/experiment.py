@@ -520,10 +520,6 @@ class Similarity(Experiment):
             self.run.draw("ranks.png", draw_ranks, rows, size=(12.0, 4.0))
 
 
-# The entry point of version 0.2, which may still be installed beside this source.
-similarity = Similarity
-
-
 def unit_parts(
     bundle: ClassBundle, published: bool, sublinear: bool, features: int, seed: int
 ) -> SimpleNamespace:
