@@ -63,7 +63,7 @@ def check_engine(
     engines: Callable[..., Any]
     if isinstance(cost, BlockCost) and isinstance(manifold, HasBlocks):
         schedule = rng.integers(manifold.n_blocks, size=(steps // 2, 1))
-        engines = partial(choose_coordinate_engine, problem, retraction)
+        engines: Any = partial(choose_coordinate_engine, problem, retraction)
         ways = [("fixed steps", FIXED, 0.4 * step_size, steps // 2), ("line search", EXACT, 0.99, 20)]
     else:
         schedule = as_sampler(None, cost, batch_size).draw(rng, 0, steps)
