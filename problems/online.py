@@ -19,8 +19,8 @@ from rmopt.engines.bilinear import rows_of
 from rmopt.kernels import pending
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.linalg import factor_product
-from rmopt.solvers import Sampler, ScheduledSolver
-from rmopt.solvers.stochastic.step_sizes import StepSize, as_step_size
+from rmopt.solvers import Sampler, ScheduledSolver, StepSize
+from rmopt.solvers.stochastic.step_sizes import as_step_size
 
 
 @dataclass

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from typer import Option
 
-from rmopt.cli.run import RANKS
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 from rmopt.core.world import ONE_PROCESS
+from rmopt.experiments import RANKS
 from rmopt.solvers import MPIWorld, World
 
 if TYPE_CHECKING:

@@ -90,6 +90,30 @@ def module(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+# What a plug-in may import beside the packages of the reference: checks of arguments, arrays,
+# seeds, processes and files, what kernels are made of, and engines to build upon.
+OPEN = {
+    "rmopt.core.ambient", "rmopt.core.arguments", "rmopt.core.matrices", "rmopt.core.memo", "rmopt.core.points",
+    "rmopt.core.streams", "rmopt.core.values", "rmopt.core.world", "rmopt.costs.bilinear", "rmopt.costs.graph",
+    "rmopt.costs.log_det", "rmopt.engines.base", "rmopt.engines.bilinear", "rmopt.engines.log_det", "rmopt.errors",
+    "rmopt.files", "rmopt.linalg", "rmopt.solvers.save", "rmopt.solvers.threads",
+    "rmopt.solvers.stochastic.continued", "rmopt.solvers.stochastic.step_sizes",
+}  # fmt: skip
+
+
+def test_problems_take_open_rooms_alone() -> None:
+    wrong = {
+        f"{path.relative_to(ROOT)}: {target}"
+        for path in SOURCES
+        if room(module(path)) == "problems"
+        for target in imports(path)
+        if target.startswith("rmopt.") and target not in OPEN and not target.startswith("rmopt.kernels")
+        if not (ROOT / target.replace(".", "/") / "__init__.py").exists()
+        if target not in ("rmopt.experiments", "rmopt.checks.catalogue")
+    }
+    assert not wrong, "\n".join(sorted(wrong))
+
+
 def test_imports_run_in_no_circle() -> None:
     """Those within functions count, for they say as well what cannot be read on its own."""
     names = {module(path) for path in SOURCES}

@@ -23,8 +23,7 @@ from problems.validation import package
 from rmopt.core import Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number
-from rmopt.costs import Trace
-from rmopt.costs.convex import SumOfCosts
+from rmopt.costs import ConvexCost, Trace
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFactors, PSDFixedRank
 from rmopt.solvers import LBFGS, Certificate, Doubling, Growth, OneByOne, RankIncremental, certify
@@ -32,7 +31,7 @@ from rmopt.solvers import LBFGS, Certificate, Doubling, Growth, OneByOne, RankIn
 # Rounds, rank, certificate, and why it ended.
 Solution = tuple[int, int, Certificate, str]
 # From a cost, a relative gap, a time limit and a seed.
-Solve = Callable[[SumOfCosts, float, float, int], Solution]
+Solve = Callable[[ConvexCost, float, float, int], Solution]
 # Of each number of samples, and of each method: seconds by number of features.
 Curves = dict[str, dict[str, list[tuple[float, float]]]]
 
@@ -44,7 +43,7 @@ CONIC: dict[str, dict[str, Any]] = {"CLARABEL": {}, "SCS": {"eps": 1e-9, "max_it
 HEADINGS = {"relative_error": "rel. error", "gap": "rel. gap", "train_seconds": "seconds"}
 
 
-def _rounds(cost: SumOfCosts, tol: float, limit: float, seed: int, growth: Growth, **how: Any) -> Solution:
+def _rounds(cost: ConvexCost, tol: float, limit: float, seed: int, growth: Growth, **how: Any) -> Solution:
     def late(rows: Sequence[Mapping[str, Any]]) -> str | None:
         return LATE if rows[-1]["seconds"] > limit else None
 
@@ -53,7 +52,7 @@ def _rounds(cost: SumOfCosts, tol: float, limit: float, seed: int, growth: Growt
     return result.steps, result.point.rank, result.certificate, result.stopped_by
 
 
-def _one_shot(cost: SumOfCosts, tol: float, limit: float, seed: int) -> Solution:
+def _one_shot(cost: ConvexCost, tol: float, limit: float, seed: int) -> Solution:
     """Minimise over all n columns at once, from a random start; it knows no time limit and no certificate."""
     n = cost.shape[0]
     Y = np.random.default_rng([seed, n]).standard_normal((n, n)) / np.sqrt(n)
@@ -73,8 +72,8 @@ def conic_metric(loss: MetricRegression, beta: float, solver: str) -> tuple[Arra
     return np.asarray(W.value), int(problem.solver_stats.num_iters)
 
 
-def _conic(cost: SumOfCosts, tol: float, limit: float, seed: int, solver: str) -> Solution:
-    loss: Any = cost.parts[0]
+def _conic(cost: Any, tol: float, limit: float, seed: int, solver: str) -> Solution:
+    loss = cost.parts[0]
     W, iterations = conic_metric(loss, cost.trace_weight, solver)
     values, vectors = np.linalg.eigh(0.5 * (W + W.T))
     kept = values > 1e-6 * values[-1]

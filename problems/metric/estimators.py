@@ -39,7 +39,6 @@ from rmopt.costs.log_det import SCORES
 from rmopt.manifolds import PositiveDefinite
 from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS
 from rmopt.solvers import CoordinateDescent, Recorder, Sampler
-from rmopt.solvers.stochastic.coordinate_descent import ORDERS
 from rmopt.solvers.threads import one_blas_thread
 
 TRIPLETS_PER_ROW = 20
@@ -282,7 +281,7 @@ class CometMetric(TripletLearner):
     triplets: str = "random"
     n_rounds: Annotated[int, kept_count] = 1
     step_size: Annotated[Any, optional(step_rule, searches=True)] = None
-    order: Annotated[str, bounded(named, ORDERS, Sampler)] = "shuffled"
+    order: Annotated[str, bounded(named, CoordinateDescent.orders, Sampler)] = "shuffled"
     retraction: Annotated[Any, bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction)] = "additive"
     init: Annotated[str, bounded(one_of, INITS)] = "scaled"
     tol: Annotated[float, bounded(number, least=0)] = 1e-4

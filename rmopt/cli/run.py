@@ -21,13 +21,13 @@ from typer.core import TyperGroup
 from rmopt.cli.failures import fail, one_line_errors
 from rmopt.cli.registry import COMMON, EXPERIMENTS, MODELS, as_command, describe, load, registered
 from rmopt.errors import InvalidInputError, StorageError
+from rmopt.experiments import RANKS
 from rmopt.files import lock_folder, remove_abandoned, set_aside, write_json
 
 if TYPE_CHECKING:
     from rmopt.experiments import Outcome, Run
 
-# What the launchers of MPICH and Intel, of Open MPI, and those with PMIx say: the number of a process, and how many.
-RANKS = {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}
+# How many processes a launcher of MPI started.
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
 ENTRIES: dict[Any, str] = {"run": EXPERIMENTS, "fit": MODELS}

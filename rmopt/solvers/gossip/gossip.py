@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -241,6 +241,7 @@ class Gossip(CheckedValue, ScheduledSolver):
     order: Annotated[Any, lambda name, value: as_order(value, ORDERS)] = "stochastic"
     preconditioned: Annotated[bool, flag] = False
     clock: Annotated[str, bounded(one_of, CLOCKS)] = "shared"
+    clocks: ClassVar = CLOCKS
     scales: Annotated[Any, optional(_positive)] = None
     retraction: Retraction | None = None
     max_iter: Annotated[int | None, optional(integer)] = None  # type: ignore[assignment]
