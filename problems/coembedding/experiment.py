@@ -357,10 +357,6 @@ class Coembedding(Experiment):
         return optima_claims(optima, minimum, rank)
 
 
-# The entry point of version 0.2, which may still be installed beside this source.
-coembedding = Coembedding
-
-
 def table_claims(rows: Sequence[Row], data: str) -> list[Claim]:
     """Return the claims of Tables 2 to 4 with the verdict of the numbers."""
     ila = next((row for row in rows if row["method"] == "ila"), None)

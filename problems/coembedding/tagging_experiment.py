@@ -233,7 +233,3 @@ class Tagging(Experiment):
             }
             title = f"{self.bundle.name}, first split"
             self.run.draw("ranks.png", draw_curves, panels, "rank", "", title, size=(9.0, 4.0))
-
-
-# The entry point of version 0.2, which may still be installed beside this source.
-tagging = Tagging

@@ -620,10 +620,6 @@ class Completion(Experiment):
         return curves
 
 
-# The entry point of version 0.2, which may still be installed beside this source.
-completion = Completion
-
-
 def case_claims(ahead: str, rows: Sequence[Row]) -> list[Claim]:
     """Return the claims about a synthetic case, one of whose methods is said to be ahead."""
     traced, made = [row for row in rows if row.cells[0]["trace"]], []

@@ -216,10 +216,6 @@ class Multitask(Experiment):
         return Outcome("case6", about, rows, headings, claims)
 
 
-# The entry point of version 0.2, which may still be installed beside this source.
-multitask = Multitask
-
-
 def multitask_claims(rows: Sequence[Row], data: str) -> list[Claim]:
     """Return the claims of Table 4: gossip is as good as Alt-Min at every rank, and at the printed level."""
     ours = {row["rank"]: row for row in rows if row["method"] == "stochastic"}

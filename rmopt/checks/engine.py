@@ -1,6 +1,5 @@
 """The laws of engines, samplers and rules of step sizes."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -60,7 +59,6 @@ def check_engine(
     rng = np.random.default_rng(rng)
     manifold, cost = problem.manifold, problem.cost
     start, retraction = manifold.random_point(rng), retraction or manifold.default_retraction
-    engines: Callable[..., Any]
     if isinstance(cost, BlockCost) and isinstance(manifold, HasBlocks):
         schedule = rng.integers(manifold.n_blocks, size=(steps // 2, 1))
         engines: Any = partial(choose_coordinate_engine, problem, retraction)
