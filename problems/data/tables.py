@@ -478,8 +478,10 @@ def times_in(table: Table, name: str) -> Array:
             raise table.wrong(
                 name, "mixes dates with a zone and without; write all with or all without a zone"
             )
-    elif all(re.fullmatch(r"[+-]?\d+", word) for word in words):
-        values = np.array([*map(int, words)], object)  # which may have more digits than floats
+    elif all(re.fullmatch(r"[+-]?\d+(\.0*)?", word) for word in words):
+        values = np.array(
+            [int(word.partition(".")[0]) for word in words], object
+        )  # which may have more digits than floats
     return np.unique(values, return_inverse=True)[1].ravel()
 
 

@@ -315,6 +315,8 @@ def test_dates_with_and_without_a_zone_are_not_compared() -> None:
             load({**data, "time": [first, second]}, kind=Ratings)
     times = ["2024-01-01T00:00:00+02:00", "2023-12-31T23:00:00Z"]
     assert load({**data, "time": times}, kind=Ratings).values.tolist() == [2.0]
+    exact = ["9007199254740993", "9007199254740992.0"]
+    assert load({**data, "time": exact}, kind=Ratings).values.tolist() == [1.0]
 
 
 def test_names_that_types_alone_tell_apart_are_one_and_a_note_says_so() -> None:
