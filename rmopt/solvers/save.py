@@ -59,8 +59,8 @@ class Checkpoint(CheckedValue):
     A run that finds a checkpoint of itself goes on from there and ends with the same bits as a run that was never
     interrupted, also with a larger budget than before; one whose criterion looks at measurements must plan the same
     ones. That it is the same problem is asked of the problem: cost and gradient at the start and at the saved point
-    must be what they were, of a sum of over a million terms those of some terms. Files are replaced atomically. Ctrl-C
-    and SIGTERM end a run as soon as its state is saved; a second one ends it at once.
+    must be what they were, of a sum of over a million terms those of some terms. Files are replaced atomically.
+    Ctrl-C and SIGTERM end a run as soon as its state is saved; a second one ends it at once.
 
     A run on several processes saves by steps, each process a file of its own, called after `path`, the process, their
     number and the step. The two latest are kept, so that a process that dies while it saves leaves one that is whole
