@@ -133,9 +133,19 @@ similarity, ranking = Similarity, Ranking
 
 def _index_texts(run: Run, model: Any, chunks: stream) -> None:
     """Write the index that ``rmopt serve`` searches, where a similarity was learned from texts."""
-    in_a_column = chunks.path.suffix in (".csv", ".tsv") and chunks.feature_names is None
-    if isinstance(model, LoretaSimilarity) and (chunks.depth > 1 or in_a_column):
-        texts, _, names = read_texts(chunks.path)
-        vectorizer = HashingVectorizer(n_features=model.n_features_in_)
-        model.index(vectorizer.transform(texts), names, texts=texts, vectorizer=vectorizer).save(run.out)
-        run.say(f"rmopt serve {shlex.quote(str(run.out))} searches these texts in a browser.\n")
+    if not isinstance(model, LoretaSimilarity):
+        return
+    if not chunks.holds_texts:
+        run.say(
+            "No index for rmopt serve was written: the rows hold no texts, in a column called text or in files.\n"
+        )
+        return
+    texts, names = list[str](), list[str]()
+    files = [chunks.path] if chunks.depth > 1 else chunks.files
+    for file in files:
+        found, _, numbers = read_texts(file)
+        texts += found
+        names += numbers if len(files) == 1 else [f"{file.name}:{number}" for number in numbers]
+    vectorizer = HashingVectorizer(n_features=model.n_features_in_)
+    model.index(vectorizer.transform(texts), names, texts=texts, vectorizer=vectorizer).save(run.out)
+    run.say(f"rmopt serve {shlex.quote(str(run.out))} searches these texts in a browser.\n")

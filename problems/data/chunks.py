@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.data import files as reader
-from problems.data.tables import KINDS, Table, features_of, indicators_of, names_in, roles_of
+from problems.data.tables import KINDS, MEANT, Table, features_of, indicators_of, names_in, plain, roles_of
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import flag, instance, integer, optional, shown
 from rmopt.core.streams import Stream, generator, seed_of
@@ -28,6 +28,8 @@ Chunk = tuple[Any, Any]
 
 # Rows of text, and whole texts, that are read at a time; and features, which are numbered by 32 bits.
 ROWS, TEXTS, MOST_FEATURES = 4096, 256, 2**31 - 1
+# Floats tell whole numbers up to this one apart.
+EXACT = 2**53
 # Features to which texts are hashed, unless it is said: 4 MB of a model for each of its rank.
 HASHED = 2**18
 SVMLIGHT = (".svmlight", ".svm", ".libsvm")
@@ -73,7 +75,9 @@ class stream:  # noqa: N801
     """Return an iterator over chunks (X, y) of a file or a folder, of which few are in memory at a time.
 
     The next chunks are read by a thread while one is learned. The place of a run in a stream is the number of its
-    chunks: `fit_stream` of the estimators goes on from it where a run was killed.
+    chunks: `fit_stream` of the estimators goes on from it where a run was killed. Labels are numbers where all are
+    whole, and a column called text is one where any of it is no number, as for `load`: files of text are looked
+    through for that first.
 
     Parameters
     ----------
@@ -149,6 +153,7 @@ class stream:  # noqa: N801
     n_rows: int = field(default=0, init=False)
     share: float = field(default=0.0, init=False)
     feature_names: tuple[str, ...] | None = field(default=None, init=False)
+    holds_texts: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.path = Path(instance("path", self.path, (str, os.PathLike), "the path of a file or a folder"))
@@ -163,6 +168,7 @@ class stream:  # noqa: N801
         # A buffer is some whole chunks.
         self._buffer = self.batch_size * max(1, round(self.shuffle_buffer / self.batch_size))
         self._files, self._texts = files_of(self.path)
+        self.files, self._named, self._worded = self._files, False, set[str]()
         lines = [file for file in self._files if reader.suffix_of(file) in SVMLIGHT]
         if not flag("zero_based", self.zero_based) and not lines:
             raise InvalidInputError(f"zero_based=False (--one-based) is for svmlight files, not {self.path}.")
@@ -229,6 +235,7 @@ class stream:  # noqa: N801
     def _chunks(self) -> Iterator[tuple[Rows, float]]:
         """Yield all chunks, and the share of all passes that is read with each."""
         n_labels = 0
+        self._look_through()
         for epoch in range(self.n_epochs):
             for number, (rows, share) in enumerate(self._buffers(epoch)):
                 if self.shuffle_buffer:
@@ -243,11 +250,36 @@ class stream:  # noqa: N801
                     chunk = rows.part(slice(begin, end)) if count > 1 else rows
                     yield chunk, (epoch + share) / self.n_epochs
 
+    def _look_through(self) -> None:
+        """Find out whether labels, and which columns that are called text, hold text anywhere in the files of text.
+
+        So a piece means what it would mean among all rows. Processes that share the files agree on it.
+        """
+        self._named, self._worded = False, set()
+        for path in () if self._texts else self.files:
+            if reader.suffix_of(path) not in (".csv", ".tsv"):
+                continue
+            with reading(path, InvalidInputError):
+                for table in self._tables([path]):
+                    roles = roles_of(table, KINDS[-1], {}) or {} if len(table.frame) else {}
+                    self._worded.update(roles.get("text", []))
+                    if not self._named and len(names := roles.get("label", [])) == 1:
+                        self._named = names_in(table, names[0])[0].dtype.kind != "i"
+                    if (self._named or self.multilabel) and set(_called_text(table)) <= self._worded:
+                        break
+
     def _buffers(self, epoch: int) -> Iterator[tuple[Rows, float]]:
         """Yield the buffers of a pass, the last of which is up to half a chunk larger; and the share of the pass."""
         waiting: list[Rows] = []
-        count, known = 0, None
+        count, known, kinds = 0, None, set[str]()
         for file, rows, share in self._read(epoch):
+            kinds.add(rows.y.dtype.kind)
+            kinds |= {"large"} if rows.y.dtype.kind in "iu" and (np.abs(rows.y) > EXACT).any() else set()
+            if {"f", "large"} <= kinds:
+                raise InvalidInputError(
+                    f"{file} and files before it hold labels with decimals and whole numbers beyond {EXACT:,}, which "
+                    "would become one with others; write them as text."
+                )
             known = known or rows.form()
             if differ := [pair for pair in zip(rows.form(), known, strict=True) if pair[0] != pair[1]]:
                 found, before = map(str, differ[0])
@@ -307,6 +339,11 @@ class stream:  # noqa: N801
             for frame, separator in reader.text_frames(path, self.encoding, ROWS):
                 if not names:
                     names, frame = [str(name).strip() for name in frame.iloc[0]], frame.iloc[1:]
+                    if names[0] in ("", "Unnamed: 0"):
+                        raise InvalidInputError(
+                            f"the first column of {path} has no name, and a stream does not see all rows at once to "
+                            "tell whether it only numbers them; name it, or leave it out."
+                        )
                 frame.index = frame.index - 1
                 yield reader.named(Table(path.name, str(path), frame, semicolons=separator == ";"), names)
         else:
@@ -314,7 +351,11 @@ class stream:  # noqa: N801
 
     def _rows(self, path: Path, table: Table) -> Rows:
         """Return the features and labels of a table, of texts those of their words."""
-        roles = roles_of(replace(table, Y=table.Y if self.multilabel else None), KINDS[-1], {})
+        texts = [name for name in _called_text(table) if name in self._worded]
+        if len(texts) > 1:
+            raise InvalidInputError(f"{path} has several columns of texts: {', '.join(texts)}; leave one.")
+        given = {"text": texts} if texts else {}
+        roles = roles_of(replace(table, Y=table.Y if self.multilabel else None), KINDS[-1], given)
         if roles is None or (len(roles.get("label", [])) != 1) != self.multilabel:
             one = (
                 "several columns of 0 and 1, or Y,"
@@ -328,6 +369,7 @@ class stream:  # noqa: N801
             raise table.wrong(
                 roles["test"][0], "may say what is held out, and a stream learns all; leave it out"
             )
+        self.holds_texts = self._texts or "text" in roles
         if "text" in roles:
             table.X = sp.csr_array(
                 self.vectorizer.transform(table.words(roles.pop("text")[0])), dtype=np.float64
@@ -338,7 +380,9 @@ class stream:  # noqa: N801
             if (Y.data != 1).any():
                 raise InvalidInputError(f"Y in {path} must hold ones and zeros; repair it.")
             return Rows(X, Y, names, labels, Y.shape[1] * (reader.suffix_of(path) not in SVMLIGHT))
-        known, numbers = names_in(table, roles["label"][0])
+        known, numbers = names_in(replace(table, typed=table.typed or self._named), roles["label"][0])
+        if known.dtype.kind == "u":  # which numpy joins with other whole numbers to floats
+            known = known.astype(np.int64 if known.max() < 2**63 else str)
         return Rows(X, known[numbers], names)
 
 
@@ -380,6 +424,11 @@ def _parts(name: str, rows: Any) -> dict[str, Array]:
         f"{name}_data": rows.data, f"{name}_indices": rows.indices, f"{name}_indptr": rows.indptr,
         f"{name}_shape": np.array(rows.shape),
     }  # fmt: skip
+
+
+def _called_text(table: Table) -> list[str]:
+    """Return the columns that would be texts if they held any."""
+    return [name for name in table.frame if MEANT.get(plain(name)) == "text"]
 
 
 def _joined(parts: list[Rows]) -> Rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import csv
 import gzip
 import io
 import lzma
@@ -89,23 +90,26 @@ def text_frames(path: Path, encoding: str, rows: int | None = None) -> Iterator[
     """
     with decoded(path, encoding):
         with text_lines(path, encoding) as text:
-            first = text.readline(HEAD).strip()
-        # Excel says the separator in a line of its own; else it is what the first line has most of outside of quotes.
-        said = re.fullmatch(r'"?sep=(.)"?', first)
-        bare = re.sub(r'"[^"]*"', "", first)
-        usual = "\t" if suffix_of(path) == ".tsv" else max(SEPARATORS, key=bare.count)
-        separator = said[1] if said else "::" if "::" in bare else usual
+            first = [text.readline(HEAD) for _ in range(20)]
+        # Excel says the separator in a line of its own.
+        said = re.fullmatch(r'\s*"?sep=(.)"?\s*', first[0])
+        separator = said[1] if said else separator_of(first, suffix_of(path))
         try:
             with pd.read_csv(
                 path, sep=separator, header=None, dtype=object, na_filter=False, encoding=without_mark(encoding),
                 skiprows=int(said is not None), engine="python" if len(separator) > 1 else "c",
                 chunksize=sys.maxsize if rows is None else rows,
             ) as frames:  # fmt: skip
+                checked = False
                 for frame in frames:
+                    # pandas fills rows that are too short, as where a file was cut off.
+                    if not checked and frame.iloc[:, -1].isin(["", None]).any():
+                        _refuse_short_rows(path, encoding, separator, said is not None)
+                        checked = True
                     yield frame, separator
         except pd.errors.EmptyDataError:
             raise InvalidInputError(f"{path} is empty.") from None
-        except pd.errors.ParserError as error:
+        except (pd.errors.ParserError, csv.Error) as error:
             why = str(error).rpartition("error: ")[2].strip()
             raise InvalidInputError(
                 f"{path} is not text in columns between {SEPARATORS.get(separator, separator)} ({why}); put fields "
@@ -113,11 +117,40 @@ def text_frames(path: Path, encoding: str, rows: int | None = None) -> Iterator[
             ) from None
 
 
+def separator_of(lines: list[str], suffix: str) -> str:
+    """Return what separates columns: what the first line has most of outside of quotes, or tabs in .tsv.
+
+    Double colons may be part of names: beside other signs they separate where all lines have as many, and more.
+    """
+    bare = [re.sub(r'"[^"]*"', "", line) for line in lines if line.strip()] or [""]
+    counts = {sign: bare[0].count(sign) for sign in SEPARATORS}
+    steady = {sign for sign, count in counts.items() if all(line.count(sign) == count for line in bare)}
+    double = counts.pop("::")
+    rivals = [count for sign, count in counts.items() if sign in steady]
+    if ("::" in steady or not any(counts.values())) and double > max(rivals, default=0):
+        return "::"
+    return "\t" if suffix == ".tsv" else max(counts, key=lambda sign: counts[sign])
+
+
+def _refuse_short_rows(path: Path, encoding: str, separator: str, skip: bool) -> None:
+    """Raise what pandas raises for long rows, where a row has fewer fields than the first."""
+    csv.field_size_limit(LONGEST)
+    with text_lines(path, encoding) as lines:
+        split: Any = (line.split(separator) if line.strip() else [] for line in lines)
+        rows = split if len(separator) > 1 else csv.reader(lines, delimiter=separator)
+        width = 0
+        for number, row in enumerate(islice(rows, int(skip), None), 1 + skip):
+            blank = not row or (len(row) == 1 and row[0].isspace())
+            width = width or len(row) * (not blank)
+            if not blank and len(row) < width:
+                raise pd.errors.ParserError(f"Expected {width} fields in line {number}, saw {len(row)}")
+
+
 def _delimited(path: Path, header: str = "", encoding: str = "utf-8") -> Table:
     if header not in ("", "yes", "no"):
         raise InvalidInputError(f"header = {header!r} must be yes or no.")
     with decoded(path, encoding), opened(path) as lines:
-        if xmc_width(lines.readline(HEAD)) is not None:
+        if xmc_head(lines.readline(HEAD)) is not None:
             return _svmlight(path)
     [(frame, separator)] = text_frames(path, encoding)
     table = Table(path.name, str(path), frame, semicolons=separator == ";")
@@ -151,8 +184,7 @@ def named(table: Table, names: list[str]) -> Table:
     """Give the columns of a table their names; a first one that only numbers the rows is left out."""
     bare = [not name or re.fullmatch(r"Unnamed: \d+", name) is not None for name in names]
     names = [name or f"column {place + 1}" for place, name in enumerate(names)]
-    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
-        raise InvalidInputError(f"{table.source} has two columns called {twice[0]!r}; rename one.")
+    _refuse_twice(table.source, names)
     table.frame.columns = pd.Index(names, dtype=object)
     if names and bare[0]:
         values, missing = table.numbers(names[0])
@@ -161,6 +193,11 @@ def named(table: Table, names: list[str]) -> Table:
             table.frame = table.frame.drop(columns=names[0])
             table.notes.append("A first column without a name numbers the rows; it is left out.")
     return table
+
+
+def _refuse_twice(source: str, names: list[str]) -> None:
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise InvalidInputError(f"{source} has two columns called {twice[0]!r}; rename one.")
 
 
 def without_mark(encoding: str) -> str:
@@ -314,10 +351,10 @@ def svmlight_tables(
     several : bool, optional
         Whether rows have several labels; found out unless given.
     """
-    lines, first = lines_of(path, stream), 1
+    lines, first, count = lines_of(path, stream), 1, 0
     head = next(lines, b"")
-    if said := xmc_width(head):
-        n_features, several, first = n_features or said, True if several is None else several, 2
+    if said := xmc_head(head):
+        n_features, several, first = n_features or said[1], True if several is None else several, 2
     else:
         lines = chain([head], lines)
     if n_features is None and several is not None:
@@ -344,7 +381,11 @@ def svmlight_tables(
         else:
             table.frame["label"] = flat
         yield table
-        first += len(some)
+        first, count = first + len(some), count + len(labels)
+    if said and count != said[0]:
+        raise InvalidInputError(
+            f"{path} has {count:,} rows, and its first line says {said[0]:,}; it may be cut off: fetch it again."
+        )
 
 
 def lines_of(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
@@ -401,10 +442,10 @@ def svmlight_rows(
         raise InvalidInputError(f"{path} holds no rows of svmlight ({type(error).__name__}).") from None
 
 
-def xmc_width(line: bytes) -> int | None:
-    """Return the number of features that a first line of extreme classification says: rows, features, labels."""
-    said = re.fullmatch(rb"\d+ (\d+) \d+\s*", line)
-    return int(said[1]) if said else None
+def xmc_head(line: bytes) -> tuple[int, int] | None:
+    """Return the numbers of rows and features that a first line of extreme classification says, before the labels."""
+    said = re.fullmatch(rb"(\d+) (\d+) \d+\s*", line)
+    return (int(said[1]), int(said[2])) if said else None
 
 
 def _mtx(path: Path) -> Table:
@@ -469,7 +510,8 @@ def read_frame(frame: Any, name: str = "frame", source: str = "memory", rows: in
     if hasattr(frame, "to_pydict"):
         frame = frame.to_pydict()  # a table of pyarrow
     names = list(frame if isinstance(frame, Mapping) else frame.columns)
-    columns = [_column(frame[key], f"the column {key!r} of the {name}") for key in names]
+    _refuse_twice(f"the {name}", list(map(str, names)))
+    columns = [_column(frame[key], f"the column {key!r} of the {name}", notes) for key in names]
     if len({*map(len, columns)}) > 1:
         lengths = ", ".join(f"{key} ({len(one):,})" for key, one in zip(names[:12], columns, strict=False))
         raise InvalidInputError(f"{source} has columns of different lengths: {lengths}; make them equal.")
@@ -477,9 +519,11 @@ def read_frame(frame: Any, name: str = "frame", source: str = "memory", rows: in
     return named(Table(name, source, whole, notes=notes, typed=True), list(map(str, names)))
 
 
-def _column(given: Any, what: str) -> pd.Series[Any]:
-    """Return a column of numbers, or of text with None where there is nothing."""
+def _column(given: Any, what: str, notes: list[str]) -> pd.Series[Any]:
+    """Return a column of numbers, or of text with None where there is nothing; note what types alone told apart."""
     values = array(what, given)
+    if values.dtype.kind in "US" and isinstance(given, list | tuple):
+        values = np.array(given, dtype=object)  # 1 and "1" are told apart below
     if values.ndim != 1 or not len(values):
         raise InvalidInputError(f"{what} must be one-dimensional, named once and not empty.")
     if values.dtype.kind in "biuf":
@@ -491,6 +535,10 @@ def _column(given: Any, what: str) -> pd.Series[Any]:
         one.decode() if isinstance(one, bytes) else one
         for one in values.astype(str if values.dtype.kind in "mM" else object)
     ]
+    others = {str(word) for word in words if not (isinstance(word, str) or pd.isna(word))}
+    if others and (both := others.intersection(word for word in words if isinstance(word, str))):
+        many = f"{len(both):,} value{'s' * (len(both) > 1)} in {what}"
+        notes.append(f"{many} became one with another: only types, as of 1 and '1', tell them apart.")
     return pd.Series([None if pd.isna(word) else str(word) for word in words], dtype=object)
 
 

@@ -53,12 +53,14 @@ OPTIONS: dict[str, Callable[[str], bool]] = {
 }  # fmt: skip
 MISSING = {"", "na", "n/a", "<na>", "nan", "nat", "null", "none", "?"}
 YES, NO = {"1", "1.0", "true", "yes", "test"}, {"0", "0.0", "false", "no", "train", "training"}
-DECIMAL_COMMA, THOUSANDS = re.compile(r"-?\d+,\d+"), re.compile(r"-?[1-9]\d{0,2},\d{3}")
+DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
+THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 WHOLE = re.compile(r"(0|-?[1-9]\d{0,18})(\.0*)?")
 # What cannot be seen in a name, and the wide forms of letters and signs.
 UNSEEN: dict[int, int | None] = dict.fromkeys(map(ord, "\0\u00ad\u200b\u2060\ufeff"))
 UNSEEN |= {0x3000: 32} | {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
 DATES = ("ISO8601", "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S")
+ZONE = re.compile(r".*([zZ]|[tT ].*[-+]\d\d(:?\d\d)?)")
 TEST_FRACTION, SPLIT_SEED = 0.3, 0
 
 
@@ -332,6 +334,16 @@ def numbers_in(table: Table, names: Sequence[str], remedy: str) -> Array:
     return values
 
 
+def whole_or_text(words: Sequence[str]) -> Array:
+    """Return names as int64 where all are written as whole numbers and fit, else as the text that they are."""
+    if words and all(map(WHOLE.fullmatch, words)):
+        numbers = [int(word.partition(".")[0]) for word in words]
+        # Beyond int64 numpy makes floats of them, which merge.
+        if min(numbers) >= -(2**63) and max(numbers) < 2**63:
+            return np.array(numbers, dtype=np.int64)
+    return np.array(words or [""])
+
+
 def names_in(table: Table, name: str) -> tuple[Array, Array]:
     """Return the different names in a column, sorted, and the number of each row's name.
 
@@ -344,12 +356,9 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
     if text:
         words = [unicodedata.normalize("NFC", word.translate(UNSEEN)).strip() for word in found.tolist()]
         codes[np.isin(codes, [number for number, word in enumerate(words) if not word])] = -1
-        found = np.array(words or [""])
-        if not table.typed and all(map(WHOLE.fullmatch, words)):
-            with suppress(OverflowError):
-                found = np.array([int(word.partition(".")[0]) for word in words])
-                if any("." in word for word in words):
-                    table.notes.append(f"Names in {name} with .0 were taken for whole numbers.")
+        found = np.array(words or [""]) if table.typed else whole_or_text(words)
+        if found.dtype.kind == "i" and any("." in word for word in words):
+            table.notes.append(f"Names in {name} with .0 were taken for whole numbers.")
         if looks := [word for word in words if word and word.lower() in MISSING]:
             are = "is a name" if len(looks) == 1 else "are names"
             table.notes.append(f"{first_of(looks)} in {name} {are}; leave out rows where nothing is known.")
@@ -465,8 +474,14 @@ def times_in(table: Table, name: str) -> Array:
         values = min(dates, key=lambda one: int(one.isna().sum()))
         if (odd := values.isna()).any():
             raise table.wrong(name, f"{must} has {example(words[int(np.argmax(odd))])!r} ROW", odd)
-    elif all(re.fullmatch(r"[+-]?\d+", word) for word in words):
-        values = np.array([*map(int, words)], object)  # which may have more digits than floats
+        if len({ZONE.fullmatch(word) is None for word in words}) > 1:
+            raise table.wrong(
+                name, "mixes dates with a zone and without; write all with or all without a zone"
+            )
+    elif all(re.fullmatch(r"[+-]?\d+(\.0*)?", word) for word in words):
+        values = np.array(
+            [int(word.partition(".")[0]) for word in words], object
+        )  # which may have more digits than floats
     return np.unique(values, return_inverse=True)[1].ravel()
 
 

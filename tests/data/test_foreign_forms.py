@@ -274,3 +274,86 @@ def test_ratings_that_are_zeros_alone_are_not_left_without_any(tmp_path: Path) -
     path = put(tmp_path, "r.csv", "user,item,rating\na,x,0\nb,y,0\n")
     with pytest.raises(InvalidInputError, match="zeros alone"):
         load(path, zeros="missing")
+
+
+@pytest.mark.parametrize(
+    "ids", [(2**63 - 1, 2**63, 1), (2**63 + 1, 2**63, -(2**63)), (-(2**63) - 1, -(2**63), 5)]
+)
+def test_whole_numbers_beyond_64_bits_stay_apart(ids: tuple[int, ...], tmp_path: Path) -> None:
+    names = sorted(map(str, ids))
+    path = put(
+        tmp_path, "r.csv", "user,item,rating\n" + "".join(f"{one},{n},{n}\n" for n, one in enumerate(ids))
+    )
+    found = load(path, kind=Ratings)
+    assert (list(found.column_names), found.shape) == (names, (3, 3))  # type: ignore[arg-type]
+    viewed = load(put(tmp_path, "v.csv", "user,item\n" + "".join(f"{one},7\n" for one in ids)), kind=Ratings)
+    assert list(viewed.column_names) == names  # type: ignore[arg-type]
+    labels = put(tmp_path, "c.csv", "label,x\n" + "".join(f"{one},{n}\n" for n, one in enumerate(ids * 3)))
+    assert load(labels, kind=ClassBundle).class_names == tuple(names)
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "line", "saw"),
+    [("label,text\na,hello\nb\na,more\nb,yes\n", 2, 3, 1), ("user,item,rating,time\n1,2,3,9\n\n2,3,4", 4, 4, 3),
+     ("label;x;\"a;b\"\na;1;\"2\n2\"\nb;;\na;1\n", 3, 4, 2), ("a::b::c\n1::2::\n1::2\n", 3, 3, 2)],
+)  # fmt: skip
+def test_rows_that_are_too_short_are_refused(
+    text: str, width: int, line: int, saw: int, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidInputError, match=rf"Expected {width} fields in line {line}, saw {saw}"):
+        load(put(tmp_path, "t.csv", text))
+    assert len(load(put(tmp_path, "e.csv", "x,label,more\n1,a,\n \n2,b,z\n3,a,\n4,b,\n"), drop="more").y) == 4
+
+
+def test_dates_with_and_without_a_zone_are_not_compared() -> None:
+    data = {"user": [1, 1], "item": [1, 1], "rating": [1, 2]}
+    for first, second in (
+        ("2024-01-01T00:00:00+02:00", "2023-12-31 23:00:00"),
+        ("2024-01-01T00:00Z", "2024-01-01"),
+    ):
+        with pytest.raises(InvalidInputError, match="all with or all without a zone"):
+            load({**data, "time": [first, second]}, kind=Ratings)
+    times = ["2024-01-01T00:00:00+02:00", "2023-12-31T23:00:00Z"]
+    assert load({**data, "time": times}, kind=Ratings).values.tolist() == [2.0]
+    exact = ["9007199254740993", "9007199254740992.0"]
+    assert load({**data, "time": exact}, kind=Ratings).values.tolist() == [1.0]
+
+
+def test_names_that_types_alone_tell_apart_are_one_and_a_note_says_so() -> None:
+    columns = {"label": [1, "1", 2, "2", "3"], "x": list(range(5))}
+    for data in (columns, pd.DataFrame(columns)):
+        assert (
+            "2 values in the column 'label' of the frame became one" in load(data, kind=ClassBundle).notes[0]
+        )
+    gaps = {"user": ["nan", "x", "y"], "item": [1, 2, 3], "rating": [1, 2, 3], "more": ["nan", np.nan, "z"]}
+    assert not any("became one" in note for note in load(gaps, kind=Ratings).notes)
+
+
+def test_a_file_of_extreme_classification_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="2 rows, and its first line says 5"):
+        load(put(tmp_path, "a.svm", "5 3 4\n0 1:1\n1,2 1:1\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.csv", "user::id,item,rating\n1,2,3\n"), ("b.csv", "my::user::id,item,rating\n1,2,3\n"),
+     ("c.tsv", "user::id\titem\trating\n1\t2\t3\n"), ("d.csv", "user::id,item,rating\n1::1,2,3\n"),
+     ("e.csv", "user,item,rating\n1::2::3::4,2,3\n"), ("f.csv", "user::item::rating\n1::2,::3\n"),
+     ("g.csv", "sep=\t\nuser\titem\trating\n1\t2\t3\n")],
+)  # fmt: skip
+def test_double_colons_in_a_name_and_tabs_that_are_said(name: str, text: str, tmp_path: Path) -> None:
+    user = text.split("user")[0].split("\n")[-1] + "user" + "::id" * ("::id" in text)
+    found = load(put(tmp_path, name, text), kind=Ratings, user=user)
+    assert found.values.tolist() == [3.0]
+
+
+def test_decimal_commas_with_signs_and_exponents(tmp_path: Path) -> None:
+    path = put(tmp_path, "r.csv", "user;item;rating\na;x;+4,5\na;y;-1,5e3\nb;x;2\nb;y;2,5E-1\n")
+    assert load(path, kind=Ratings).values.tolist() == [4.5, -1500.0, 2.0, 0.25]
+    with pytest.raises(InvalidInputError, match="text"):
+        load(put(tmp_path, "t.csv", 'user,item,rating\na,x,"+4,500"\nb,y,"1,250"\n'), kind=Ratings)
+
+
+def test_two_columns_of_a_frame_with_one_name_are_named() -> None:
+    with pytest.raises(InvalidInputError, match="the frame has two columns called 'x'; rename one"):
+        load(pd.DataFrame([[1, 2, "a"], [2, 3, "b"]], columns=["x", "x", "label"]))

@@ -19,8 +19,11 @@ from tabled import each_row
 
 from problems.data import ClassBundle, load, stream
 from problems.ranking import LoretaLabelRanker
+from problems.serving.index import SimilarityIndex
 from problems.similarity import LoretaSimilarity
+from problems.streaming import Similarity
 from rmopt import InvalidInputError, StorageError
+from rmopt.experiments import Run
 
 
 def written(folder: Path, **files: str) -> Path:
@@ -38,7 +41,7 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
     [
         # Tables
         ({"a__csv": "label,age,pay\na,30,5\n", "b__csv": "label,pay,age\na,5,30\n"}, {}, "make them alike"),
-        ({"a__csv": "label,x\n1,1\n", "b__csv": "label,x\nc,1\n"}, {}, "labels that are text"),
+        ({"a__csv": "label,text,body\na,b,c\n"}, {}, "several columns that may be the text"),
         ({"a__csv": "x,x,label\n0,5,a\n"}, {}, "two columns called 'x'"),
         ({"a__csv": "x,test,label\n0,1,a\n"}, {}, "may say what is held out"),
         ({"a__csv": "label\na\n"}, {}, "no columns of features"),
@@ -134,6 +137,94 @@ def test_labels_of_a_stream_stay_as_they_are_written(tmp_path: Path) -> None:
     assert labels_of(folder) == [1, 2, 1, 2]
     written(folder, a__csv="label,x\n1,0\nb,0\n", b__csv="label,x\nb,0\n1.5,0\n")
     assert labels_of(folder) == ["1", "b", "b", "1.5"]
+
+
+BIG = ["1", "9223372036854775806", "9223372036854775807", "9223372036854775808", "18446744073709551617"]
+
+
+@pytest.mark.parametrize("files", [1, 2])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [*"012", "other"], ["other", *"012"], [*"012", "01"], ["1", "1.0", "2."], ["1", "1.0", "b"], BIG[:3], BIG[:4],
+        BIG, BIG[::-1], ["-1", BIG[3]],
+    ],
+)  # fmt: skip
+def test_classes_are_those_of_load_wherever_they_come(
+    labels: list[str], files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("problems.data.chunks.ROWS", 8)
+    lines = [f"{label},{number}\n" for label in labels for number in range(20)]
+    (tmp_path / "parts").mkdir()
+    whole, half = written(tmp_path, a__csv="label,x\n" + "".join(lines)) / "a.csv", len(lines) // files
+    for part in range(files):
+        rows = "".join(lines[part * half : (part + 1) * half])
+        (tmp_path / "parts" / f"{part}.csv").write_text(f"label,x\n{rows}")
+    chunks = stream(tmp_path / "parts", batch_size=30)
+    found = np.concatenate([y for _, y in chunks])
+    assert found.dtype.kind in "iU"
+    assert len(found) == len(lines)
+    assert set(map(str, found)) == set(load(whole, kind=ClassBundle).class_names or ())
+    # Processes that have one of the files each call a class alike.
+    assert len({y.dtype.kind for part in range(files) for _, y in chunks.dealt(part, files)}) == 1
+
+
+def test_labels_of_arrays_do_not_become_floats(tmp_path: Path) -> None:
+    def put(*labels: Any) -> Path:
+        for number, y in enumerate(labels):
+            np.savez(tmp_path / f"{number}.npz", X=np.ones((len(y), 2)), y=y)
+        return tmp_path
+
+    small = np.array([1, 2])
+    assert labels_of(put(small, np.array([1.5, 2.0]))) == [1, 2, 1.5, 2]
+    assert list(map(type, labels_of(put(small, small.astype(np.uint64))))) == [int] * 4
+    with pytest.raises(InvalidInputError, match="labels that are text"):
+        labels_of(put(small, np.array([2**63, 2**63 + 1], dtype=np.uint64)))
+    with pytest.raises(InvalidInputError, match="would become one"):
+        labels_of(put(np.array([2**53, 2**53 + 1]), np.array([1.5, 2.0])), batch_size=2)
+
+
+@pytest.mark.parametrize("turn", [5, 4095])
+def test_an_unnamed_column_is_not_judged_by_a_part_of_its_rows(turn: int, tmp_path: Path) -> None:
+    rows = "".join(f"{n % turn},{'pq'[n % 2]},{n}\n" for n in range(4097))
+    path = written(tmp_path, a__csv=f",label,x\n{rows}") / "a.csv"
+    assert load(path, kind=ClassBundle).feature_names == ("column 1", "x")
+    with pytest.raises(InvalidInputError, match="name it, or leave it out"):
+        list(stream(path))
+
+
+def test_texts_may_begin_with_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("problems.data.chunks.ROWS", 8)
+    texts = [*map(str, range(10, 30)), *["some words"] * 3, *["11"] * 20]
+    rows = "".join(f"{'ab'[number % 2]},{text}\n" for number, text in enumerate(texts))
+    written(tmp_path, a__csv=f"label,text\n{rows}", b__csv="label,text\na,10\nb,20\n")
+    [(X, _)] = stream(tmp_path, n_features=64)
+    assert (HashingVectorizer(n_features=64).transform([*texts, "10", "20"]) != X).nnz == 0
+
+
+@pytest.mark.parametrize("place", ["t.csv.gz", "T.CSV", "folder/t.csv", "folder/class"])
+def test_an_index_is_written_of_texts_wherever_they_lie(place: str, tmp_path: Path) -> None:
+    path, folder = tmp_path / "data" / place, (tmp_path / "data" / place).parent
+    folder.mkdir(parents=True)
+    texts = [f"{'apples pears' if n % 2 else 'stars moons'} word{n % 5}" for n in range(40)]
+    text = "label,text\n" + "".join(f"{'ab'[n % 2]},{one}\n" for n, one in enumerate(texts))
+    path.write_bytes(gzip.compress(text.encode()) if place.endswith("gz") else text.encode())
+    if place == "folder/class":
+        path.unlink()
+        for n, one in enumerate(texts):
+            (path.with_name("ab"[n % 2])).mkdir(exist_ok=True)
+            (path.with_name("ab"[n % 2]) / f"{n}.txt").write_text(one)
+    files = folder if "/" in place else path
+    run = Run("similarity", seed=0, out=tmp_path / "out")
+    Similarity(files=files, rank=2, n_features=64)(run)
+    assert sorted(SimilarityIndex.load(tmp_path / "out").texts) == sorted(texts)
+
+
+def test_why_no_index_was_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = written(tmp_path, a__csv="label,x,z\n" + "".join(f"{n % 2},{n},{n % 3}\n" for n in range(40)))
+    Similarity(files=folder, rank=1)(Run("similarity", seed=0, out=tmp_path / "out"))
+    assert "No index" in capsys.readouterr().out
+    assert not (tmp_path / "out" / "index.joblib").exists()
 
 
 def test_texts_in_a_csv_are_hashed(tmp_path: Path) -> None:

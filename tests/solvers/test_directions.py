@@ -11,7 +11,7 @@ import pytest
 from descent_parts import KINDS, PLACES, B, C, Conditioned, Fit, LogDet, Quadratic, gap, same_bits
 from tabled import each_row
 
-from rmopt import InvalidInputError, Problem
+from rmopt import InvalidInputError, Problem, autograd_cost
 from rmopt.core import Cost, MissingCapabilityError
 from rmopt.manifolds import Euclidean, PositiveDefinite, Sphere
 from rmopt.solvers import (
@@ -231,3 +231,28 @@ def test_directions_and_step_lengths_of_ones_own(tmp_path: Path) -> None:
         parted = cut.run(QUADRATIC, random_state=0, checkpoint=Checkpoint(path, every_seconds=0))
     solver = LineSearchSolver(Momentum(), Halving(), tol=1e-5, max_iter=3000)
     same_bits(parted, solver.run(QUADRATIC, random_state=0))
+
+
+def test_rules_are_those_of_their_names_where_steps_are_not_exact() -> None:
+    """Along lines that end anywhere the slope before is not the squared gradient."""
+    by_hand = {
+        "hestenes-stiefel": lambda g, y, d, before: max(0.0, g @ y / (d @ y)),
+        "polak-ribiere": lambda g, y, d, before: max(0.0, g @ y / (before @ before)),
+        "fletcher-reeves": lambda g, y, d, before: g @ g / (before @ before),
+        "dai-yuan": lambda g, y, d, before: g @ g / (d @ y),
+    }
+    problem = Problem(
+        Euclidean(5), autograd_cost(lambda x: (x**4).sum() + (np.arange(1.0, 6.0) * x**2).sum())
+    )
+    for rule, beta in by_hand.items():
+        before, seen = None, 0
+        for state in LineSearchSolver(Conjugate(rule), Backtracking()).iterate(
+            problem, np.linspace(0.5, 1.0, 5)
+        ):
+            if before is not None and state.memory[1]:
+                direction = (state.point - before.point) / state.step_size
+                turned = beta(state.gradient, state.gradient - before.gradient, direction, before.gradient)
+                np.testing.assert_allclose(state.memory[0], turned * direction, rtol=1e-6, err_msg=rule)
+                seen += 1
+            before = state
+        assert seen > 1, rule

@@ -171,21 +171,22 @@ class SteepestDescent(Direction):
         return downhill
 
 
-def _hager_zhang(move: Move, z: Any, y: Any, dy: float) -> float:
+def _hager_zhang(move: Move, z: Any, y: Any, dy: float, before: float) -> float:
     yy, zd = move.inner(y, y), move.inner(z, move.old_direction)
     length = move.old_squared**0.5
     floor = -1.0 / (length * min(0.01, move.start.norm))
     return max((move.inner(z, y) - 2.0 * yy * zd / dy) / dy, floor)
 
 
-# β from the move, the preconditioned new gradient, the change of the gradient and that of the slope.
-RULES: dict[str, Callable[[Move, Any, Any, float], float]] = {
-    "hestenes-stiefel": lambda move, z, y, dy: max(0.0, move.inner(z, y) / dy),
-    "polak-ribiere": lambda move, z, y, dy: max(0.0, move.inner(z, y) / -move.slope),
-    "fletcher-reeves": lambda move, z, y, dy: move.inner(z, move.gradient) / -move.slope,
-    "dai-yuan": lambda move, z, y, dy: move.inner(z, move.gradient) / dy,
+# β from the move, the preconditioned new gradient, the change of the gradient, that of the slope, and the product
+# of the gradient before with what its preconditioner made of it.
+RULES: dict[str, Callable[[Move, Any, Any, float, float], float]] = {
+    "hestenes-stiefel": lambda move, z, y, dy, _: max(0.0, move.inner(z, y) / dy),
+    "polak-ribiere": lambda move, z, y, dy, before: max(0.0, move.inner(z, y) / before),
+    "fletcher-reeves": lambda move, z, y, dy, before: move.inner(z, move.gradient) / before,
+    "dai-yuan": lambda move, z, y, dy, _: move.inner(z, move.gradient) / dy,
     "hager-zhang": _hager_zhang,
-    "hybrid": lambda move, z, y, dy: max(0.0, min(move.inner(z, y), move.inner(z, move.gradient)) / dy),
+    "hybrid": lambda move, z, y, dy, _: max(0.0, min(move.inner(z, y), move.inner(z, move.gradient)) / dy),
 }
 
 
@@ -214,20 +215,22 @@ class Conjugate(Direction):
         self.rule = one_of("rule", rule, RULES)
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
-        return work.manifold.zero_vector(state.point), 0
+        return work.manifold.zero_vector(state.point), 0.0
 
     def __call__(self, work: Oracle, state: Iterate, downhill: Any) -> Any:
-        turned, pairs = state.memory
-        return downhill + turned if pairs else downhill
+        turned, before = state.memory
+        return downhill + turned if before else downhill
 
     def after(self, move: Move, memory: Any) -> Any:
         dy = move.slope_after - move.slope
         if not dy > 0.0:
             # No positive curvature was seen: begin again.
-            return memory[0], 0
+            return memory[0], 0.0
+        # After a step along the negative gradient the slope is all there is to know of it.
+        before = memory[1] or -move.slope
         z = move.preconditioned if move.work.preconditions else move.gradient
-        beta = RULES[self.rule](move, z, move.gradient - move.old_gradient, dy)
-        return (move.old_direction * beta, 1) if beta else (memory[0], 0)
+        beta = RULES[self.rule](move, z, move.gradient - move.old_gradient, dy, before)
+        return (move.old_direction * beta, move.inner(z, move.gradient)) if beta else (memory[0], 0.0)
 
     def fresh(self, memory: Any) -> bool:
         return not memory[1]
