@@ -95,12 +95,14 @@ class SeededEpochs(ShuffledEpochs):
         return np.stack([rows, seeds], axis=-1).reshape(size, -1)
 
 
-def run_batches(model: Any, cost: RowBatches, start: Array, seed: int, least_steps: int) -> Result:
+def run_batches(
+    model: Any, cost: RowBatches, start: Array, seed: int, least_steps: int, **data: Any
+) -> Result:
     """Pass over the rows of a cost, with step sizes that fall to zero along a cosine.
 
     Without a number of passes there are `LEAST_EPOCHS`, or for few rows as many as make `least_steps` batches, which
     several workers deal among themselves. The model has `batch_size`, `n_epochs`, `step_size`, `n_jobs`,
-    `verbose` and `checkpoint`.
+    `verbose` and `checkpoint`, which belongs to the `data`.
     """
     n_rows = cost.rows.shape[0]
     size = min(int(model.batch_size), n_rows)
@@ -118,5 +120,5 @@ def run_batches(model: Any, cost: RowBatches, start: Array, seed: int, least_ste
         start,
         random_state=seed,
         recorder=Recorder(progress=model.verbose),
-        checkpoint=checkpoint_of(model),
+        checkpoint=checkpoint_of(model, **data),
     )

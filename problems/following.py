@@ -29,8 +29,17 @@ Learn = Callable[[Any, Any, int], object]
 CHUNKS = 10
 
 # Parameters on which no bit of a checkpoint depends, or which the seed stands for; and those of `fit` alone.
-NO_IDENTITY = ("checkpoint", "verbose", "random_state", "warm_start", "max_iter", "threshold", "top_k")
-OF_FIT = ("n_epochs", "tol", "n_iter_no_change", "validation_fraction")
+NO_IDENTITY = (
+    "checkpoint",
+    "verbose",
+    "random_state",
+    "warm_start",
+    "max_iter",
+    "n_epochs",
+    "threshold",
+    "top_k",
+)
+OF_FIT = ("tol", "n_iter_no_change", "validation_fraction")
 AGAIN = "bring files, batch_size, shuffle_buffer and random_state back as they were, or remove the checkpoint"
 
 
@@ -316,9 +325,21 @@ def given(model: Any) -> dict[str, str]:
     return {"model": type(model).__name__, **{name: written(one) for name, one in parts.items()}}
 
 
-def checkpoint_of(model: Any) -> Checkpoint | None:
-    """Return where an estimator saves its run, which it names by its parameters."""
-    return None if model.checkpoint is None else Checkpoint(model.checkpoint, tag=given(model))
+def checkpoint_of(model: Any, **data: Any) -> Checkpoint | None:
+    """Return where an estimator saves its run, which it names by its parameters and its data, to the last bit."""
+    if model.checkpoint is None:
+        return None
+    held = {name: written(_parts_of(one) if sp.issparse(one) else one) for name, one in data.items()}
+    return Checkpoint(model.checkpoint, tag=given(model) | held)
+
+
+def _parts_of(matrix: Any) -> list[Array]:
+    """Return the arrays that hold a sparse matrix, the same whatever the order of its entries."""
+    rows = matrix.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return [rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)]
 
 
 def _plain(value: Any) -> Any:

@@ -313,8 +313,9 @@ class Loreta(LoretaRun, Estimator):
         afresh: bool,
         recorder: Recorder,
         stop: Any = None,
+        **data: Any,
     ) -> Result:
-        """Go on from what was learned, or `afresh` from a start, and keep the end."""
+        """Go on from what was learned, or `afresh` from a start, and keep the end; a checkpoint is of the data."""
         if not afresh:
             self._check_shape()
         done, moved = (0, 0) if afresh else (self.n_iter_, self.n_updates_)
@@ -323,7 +324,7 @@ class Loreta(LoretaRun, Estimator):
             start() if afresh else self.model_.point,
             random_state=seed,
             recorder=recorder,
-            checkpoint=checkpoint_of(self),
+            checkpoint=checkpoint_of(self, **data),
             stop=stop,
             first_step=done,
         )

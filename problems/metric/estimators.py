@@ -310,7 +310,7 @@ class CometMetric(TripletLearner):
             self._start(problem.cost) if start is None else start,
             random_state=seed,
             recorder=recorder,
-            checkpoint=checkpoint_of(self),
+            checkpoint=checkpoint_of(self, X=X, triplets=triplets),
         )
         self.n_iter_, self.history_, self.stopped_by_ = result.steps, result.history, result.stopped_by
         return result.point

@@ -242,7 +242,8 @@ class LoretaLabelRanker(Loreta):
         seed = begin(self)
         afresh = not self._continues()
         truth, parts = self._parts(X, Y, self.n_epochs, seed, afresh)
-        self._run(*parts, seed, afresh, Recorder(progress=self.verbose, description="LORETA"))
+        recorder = Recorder(progress=self.verbose, description="LORETA")
+        self._run(*parts, seed, afresh, recorder, X=parts[1].cost.X, Y=truth)
         self._note_labels(truth, afresh=True)
         return self
 
@@ -517,7 +518,7 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
         X = X * scale
         rank = min(int(self.rank), n, n_labels)
         cost = LogisticLabels(X, truth, share_left_out(X, self.dropout, WORDS), self.n_negatives)
-        result = run_batches(self, cost, first_step(X, truth, rank, seed), seed, LEAST_STEPS)
+        result = run_batches(self, cost, first_step(X, truth, rank, seed), seed, LEAST_STEPS, X=X, Y=truth)
         A, B = np.split(result.point, [n])
         longest, ones = float(abs(X).sum(axis=1).max()), np.ones((1, 1))
         check_learned(self, ("step_size",), (longest * A[:, :-1], B[:, :-1]), (ones, B[:, -1:]))

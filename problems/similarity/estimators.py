@@ -236,10 +236,10 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """
         seed = begin(self)
         X, y = labelled(self, X, y, reset=not self._continues(), ensure_min_samples=3)
-        self.classes_, held_out = np.unique(y), None
+        self.classes_, held_out, data = np.unique(y), None, {"X": X, "y": y}
         if self.early_stopping:
             X, y, *held_out = self._hold_out(X, y, seed)
-        return self._learn(X, ClassTriplets(y), seed, held_out=held_out)
+        return self._learn(X, ClassTriplets(y), seed, held_out, **data)
 
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
         """Learn from given triplets, in shuffled epochs, for `max_iter` steps.
@@ -254,8 +254,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         seed = begin(self)
         X = admit(self, X, reset=not self._continues())
         self.__dict__.pop("classes_", None)
-        sampler = ShuffledEpochs(checked_triplets(triplets, X.shape[0], X.shape[0]))
-        return self._learn(X, sampler, seed)
+        triplets = checked_triplets(triplets, X.shape[0], X.shape[0])
+        return self._learn(X, ShuffledEpochs(triplets), seed, X=X, triplets=triplets)
 
     def partial_fit(self, X: Any, y: Any, max_iter: int | None = None) -> Self:
         """Go on learning from a batch of labelled rows.
@@ -426,9 +426,11 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         solver = with_workers(alone, self.n_jobs, world)
         return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
 
-    def _learn(self, X: Any, sampler: Sampler, seed: int, held_out: list[Any] | None = None) -> Self:
+    def _learn(
+        self, rows: Any, sampler: Sampler, seed: int, held_out: list[Any] | None = None, **data: Any
+    ) -> Self:
         afresh = not self._continues()
-        solver, problem, start = self._parts(X, sampler, self.max_iter, seed)
+        solver, problem, start = self._parts(rows, sampler, self.max_iter, seed)
         recorder, stop = Recorder(progress=self.verbose), None
         if held_out is not None:
             done = 0 if afresh else self.n_iter_
@@ -438,7 +440,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
                 progress=self.verbose,
             )
             stop = self._no_longer_rises
-        self.history_ = self._run(solver, problem, start, seed, afresh, recorder, stop).history
+        self.history_ = self._run(solver, problem, start, seed, afresh, recorder, stop, **data).history
         if self.init == "identity":
             warn_of_identity(self.model_.point)
         return self
@@ -553,7 +555,7 @@ class ContrastiveSimilarity(Saved, Searchable, Embedder, Estimator):
         dropout = share_left_out(X, self.dropout, WORDS)
         start = START * generator(seed, Stream.START).standard_normal((X.shape[1], int(self.rank)))
         cost = ContrastiveSum(X, which, self.temperature, dropout)
-        result = run_batches(self, cost, start, seed, LEAST_STEPS)
+        result = run_batches(self, cost, start, seed, LEAST_STEPS, X=X, y=which)
         self.components_, self.n_iter_ = result.point.T.copy(), result.steps
         return self
 

@@ -205,6 +205,8 @@ def gossip(
         tag = _check_alike(
             world, tasks, checkpoint, rank=rank, seed=seed, start=start, flat=flat, **vars(plan)
         )
+        # A budget, where no step size depends on it.
+        tag.pop("n_epochs", None)
         n = tasks.n_terms
         graph = as_graph(plan.graph, n)
         if start is not None:

@@ -1,10 +1,14 @@
 """Objects that are values: two of the same class and parameters are equal."""
 
+import hashlib
 import re
-import zlib
+import sys
 from typing import Any
 
 import numpy as np
+
+# A longer text is told by its beginning and a digest of the whole.
+LONG = 300
 
 
 class Value:
@@ -26,12 +30,19 @@ class Value:
 
 
 def written(thing: Any) -> str:
-    """Return what a thing is as text that is the same in another process: arrays by a checksum, no addresses."""
+    """Return what a thing is as text that is the same in another process: arrays by a digest, no addresses."""
     if isinstance(thing, np.ndarray) and not thing.dtype.hasobject:
-        return f"{thing.dtype} array {thing.shape} {zlib.crc32(np.ascontiguousarray(thing).tobytes()):08x}"
+        return f"{thing.dtype} array {thing.shape} {_digest(np.ascontiguousarray(thing))}"
     if isinstance(thing, list | tuple) and any(isinstance(part, np.ndarray) for part in thing):
         return f"[{', '.join(map(written, thing))}]"
-    return re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(thing).split()))
+    # Whole arrays and all digits, wherever a thing holds some.
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+        text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(thing).split()))
+    return text if len(text) <= LONG else f"{text[:LONG]}… {_digest(text.encode())}"
+
+
+def _digest(content: Any) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -292,7 +292,7 @@ class Solver(Value, ABC):
 
     def witness(self, problem: Problem, work: Any, state: Any, seed: int) -> dict[str, float]:
         """Return numbers by which a run that goes on from a checkpoint knows its problem again."""
-        return witness(problem, self.point(work, state), seed)
+        return witness(problem, self.point(work, state), seed, np.inf)
 
     def _world(self, problem: Problem) -> World:
         """Return the processes that run it together: those of the solver, or those of the cost."""

@@ -25,8 +25,10 @@ from rmopt.files import load_arrays, read_arrays, reading, save_arrays
 
 # Of the files; another number for another layout.
 FORMAT = 3
-# So many terms of a sum are looked at, and all of them where there are no more than these.
+# At a save so many terms of a sum are looked at, and all of them where there are no more than these.
 TERMS, FEW = 32, 10_000
+# The same at the start, which a run and each that goes on look at once.
+START_TERMS, MANY = 2048, 1_000_000
 # Numbers that are nearer, relative to their size here or at the start, are those of the same problem.
 NEAR, ROUNDINGS = 1e-10, 1e4
 # A run spends less than one part in so many on its saves.
@@ -57,8 +59,8 @@ class Checkpoint(CheckedValue):
     A run that finds a checkpoint of itself goes on from there and ends with the same bits as a run that was never
     interrupted, also with a larger budget than before; one whose criterion looks at measurements must plan the same
     ones. That it is the same problem is asked of the problem: cost and gradient at the start and at the saved point
-    must be what they were. Files are replaced atomically. Ctrl-C and SIGTERM end a run as soon as its state is saved;
-    a second one ends it at once.
+    must be what they were, of a sum of over a million terms those of some terms. Files are replaced atomically.
+    Ctrl-C and SIGTERM end a run as soon as its state is saved; a second one ends it at once.
 
     A run on several processes saves by steps, each process a file of its own, called after `path`, the process, their
     number and the step. The two latest are kept, so that a process that dies while it saves leaves one that is whole
@@ -196,11 +198,13 @@ class Saver:
         return parts + [(0, 1, 0)] * path.exists()
 
 
-def witness(problem: Problem, point: Any, seed: int) -> dict[str, float]:
+def witness(
+    problem: Problem, point: Any, seed: int, most: float = FEW, some: int = TERMS
+) -> dict[str, float]:
     """Return numbers that tell a problem from others at a point, as far as it can be evaluated there.
 
-    The cost and the length of its gradient; of a sum also the length of the gradient of 32 terms that the seed draws,
-    and that alone where it has more than 10,000 terms, or nobody knows how many.
+    The cost and the length of its gradient; of a sum also the length of the gradient of `some` terms that the seed
+    draws, and that alone where it has more than `most` terms, or nobody knows how many.
     """
     cost, manifold = problem.cost, problem.manifold
 
@@ -208,13 +212,13 @@ def witness(problem: Problem, point: Any, seed: int) -> dict[str, float]:
         return manifold.norm(point, manifold.euclidean_to_riemannian_gradient(point, ambient))
 
     asked: dict[str, Callable[[], float]] = {}
-    if not isinstance(cost, FiniteSum) or (cost.n_terms is not None and cost.n_terms <= FEW):
+    if not isinstance(cost, FiniteSum) or (cost.n_terms is not None and cost.n_terms <= most):
         asked["cost"] = lambda: problem.value(point)
         asked["gradient norm"] = lambda: length(problem.gradient(point))
     if isinstance(cost, FiniteSum):
         rng = generator(seed, Stream.WITNESS)
         ranges = [(max(0, least), 2**31 if most is None else most) for least, most in cost.term_ranges]
-        terms = np.column_stack([rng.integers(*ends, size=TERMS) for ends in ranges]).ravel()
+        terms = np.column_stack([rng.integers(*ends, size=some) for ends in ranges]).ravel()
         asked["gradient norm of some terms"] = lambda: length(cost.term_gradient(point, terms))
     found = {}
     for name, evaluate in asked.items():

@@ -14,17 +14,21 @@ from typing import Any
 import autograd.numpy as anp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from descent_parts import Quadratic
 from resumable_runs import CASES, FIXED, Rayleigh, bilinear, bits, run
 from tabled import each_row
 
 import rmopt
-from problems.similarity import LoretaSimilarity
+from problems.metric import CometMetric
+from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
+from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import MatrixCompletion, MultitaskFeatures
 from problems.subspace.instances import agent_sums
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import StorageError
 from rmopt.core.cost import WholeCost
+from rmopt.core.values import Value, written
 from rmopt.costs import BilinearSum, squared
 from rmopt.files import load_arrays, save_arrays
 from rmopt.manifolds import (
@@ -55,6 +59,8 @@ from rmopt.solvers.save import Saver
 
 G = Grassmann(12, 3)
 SCALE = 2.0
+ROWS = np.random.default_rng(0).standard_normal((40, 6))
+CLASSES = np.arange(40) % 3
 
 
 def quick(cost: Any, path: Path, n_steps: int = 20, **options: Any) -> Any:
@@ -152,18 +158,111 @@ def test_another_number_among_the_data_or_another_start_is_another_run(tmp_path:
             run(**options)
 
 
-def test_of_many_terms_the_seed_draws_some_that_are_looked_at(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("solver", "changed", "words"),
+    [
+        (partial(SGD, 1e-3), 1, "cost"),
+        (GradientDescent, 1, "cost"),
+        (partial(SGD, 1e-3), 200, "gradient norm of some terms"),
+    ],
+)
+def test_many_terms_are_looked_at_once(
+    solver: Any, changed: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((2, 20_000, 6))
     manifold = FixedRankEmbedded(6, 6, 2)
+    if changed > 1:
+        monkeypatch.setattr("rmopt.solvers.stochastic.scheduled.MANY", 10_000)
 
-    def run(targets: Any) -> Any:
+    def run(n_changed: int, budget: int) -> Any:
+        targets = np.zeros(20_000)
+        targets[:n_changed] = 1.0
         problem = Problem(manifold, BilinearSum(left, right, squared, targets))
-        return SGD(1e-3, max_iter=10).run(problem, random_state=0, checkpoint=tmp_path / "c.npz")
+        return solver(max_iter=budget).run(problem, random_state=0, checkpoint=tmp_path / "c.npz")
 
-    run(np.zeros(20_000))
-    with pytest.raises(InvalidInputError, match="the gradient norm of some terms is"):
-        run(np.ones(20_000))
+    run(0, 5)
+    run(0, 10)
+    with pytest.raises(InvalidInputError, match=f"at the start the {words} is"):
+        run(changed, 20)
+
+
+def test_step_sizes_are_looked_at_far_behind_the_start(tmp_path: Path) -> None:
+    problem = Problem(G, WholeCost(Rayleigh()))
+
+    def run(budget: int, rule: Any, name: str) -> Any:
+        rule.__name__ = "rule"
+        return SGD(rule, max_iter=budget).run(problem, random_state=0, checkpoint=tmp_path / name)
+
+    run(20_000, lambda t: np.full(len(t), 1e-3), "a.npz")
+    for later in (17_000, 19_990, 10**6):
+        with pytest.raises(InvalidInputError, match="at the start the sum of step sizes is"):
+            run(20_001, lambda t, later=later: np.where(t < later, 1e-3, 1e-4), "a.npz")
+    # A table that ends with the budget may have grown, and what it had may not have changed.
+    table = np.full(40_000, 1e-3)
+    run(20_000, lambda t: table[:20_000][t], "b.npz")
+    run(20_010, lambda t: table[:20_010][t], "b.npz")
+    changed = table.copy()
+    changed[20_009] = 1e-4
+    with pytest.raises(InvalidInputError, match="where it stands the sum of step sizes is"):
+        run(40_000, lambda t: changed[t], "b.npz")
+
+
+class Held(Value):
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+
+@pytest.mark.parametrize(
+    "hold", [Held, lambda a: {"a": a}, lambda a: {"a": [Held(a)]}, lambda a: a, lambda a: [a]]
+)
+@pytest.mark.parametrize(("at", "value"), [(2500, 7.0), (3, 1e-12)])
+def test_arrays_are_told_apart_wherever_they_are_held(hold: Any, at: int, value: float) -> None:
+    one, other = np.ones((2, 5000))
+    other[at] += value
+    assert written(hold(one)) == written(hold(one.copy())) != written(hold(other))
+    assert len(written(hold(one))) < 1000
+
+
+def replaced(X: Any) -> Any:
+    changed = X.copy()
+    changed[7] = changed[8]
+    return changed
+
+
+def lifted(X: Any) -> Any:
+    """Return rows of which one alone differs, by less than a cost can tell."""
+    changed = X.copy()
+    changed[3, 2] += 1e-13
+    return changed
+
+
+ESTIMATORS = {
+    "LoretaSimilarity": lambda n, **how: LoretaSimilarity(2, max_iter=n, **how),
+    "LoretaLabelRanker": lambda n, **how: LoretaLabelRanker(2, n_epochs=n, **how),
+    "CometMetric": lambda n, **how: CometMetric(float(n), tol=0.0, **how),
+    "ContrastiveSimilarity": lambda n, **how: ContrastiveSimilarity(2, n_epochs=2, **how),
+    "LowRankLogisticRegression": lambda n, **how: LowRankLogisticRegression(2, n_epochs=2, **how),
+}
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_estimator_goes_on_with_the_same_data_alone(name: str, form: Any, tmp_path: Path) -> None:
+    def bits(n: int, X: Any = ROWS, path: Any = tmp_path / "c.npz") -> bytes:
+        y = (
+            np.eye(3, dtype=int)[CLASSES]
+            if name in ("LoretaLabelRanker", "LowRankLogisticRegression")
+            else CLASSES
+        )
+        model = ESTIMATORS[name](n, random_state=0, checkpoint=path).fit(form(X), y)
+        return (model.model_.point.U if hasattr(model, "model_") else model.components_).tobytes()
+
+    bits(1)
+    for changed in (replaced(ROWS), lifted(ROWS)):
+        with pytest.raises(InvalidInputError, match="belongs to another run: its X is"):
+            bits(3, changed)
+    assert bits(3) == bits(3, path=None)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1e3])
@@ -590,10 +689,6 @@ def test_an_own_attribute_of_a_solver_belongs_to_the_run(tmp_path: Path) -> None
     assert Inner(1, 5).run(problem, random_state=0, checkpoint=checkpoint).steps > 3
     with pytest.raises(InvalidInputError, match="n_steps is 1, not 50"):
         Inner(50, 9).run(problem, random_state=0, checkpoint=checkpoint)
-
-
-ROWS = np.random.default_rng(0).standard_normal((40, 6))
-CLASSES = np.arange(40) % 3
 
 
 def test_two_runs_do_not_save_to_one_file(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_checkpoint_of_a_finished_fit_is_its_result(
     again = clone(model).fit(X, y)
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
     # It says what the user changed, and not what became of it within the run.
-    with pytest.raises(InvalidInputError, match="belongs to another run: at the start"):
+    with pytest.raises(InvalidInputError, match="belongs to another run: its X is"):
         clone(model).fit(X[:900], y[:900])
     with pytest.raises(InvalidInputError, match="another run"):
         clone(model).fit_stream([(X, y)])

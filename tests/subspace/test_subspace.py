@@ -218,6 +218,11 @@ def test_gossip_on_other_graphs_with_own_clocks_and_a_checkpoint(tmp_path: Path)
     for name, value in {"lam": 0.02, "n_agents": 3}.items():
         with pytest.raises(InvalidInputError, match=f"another run: its {name} is .*, not {value}"):
             clone(saved).set_params(**{name: value}).fit(ratings)
+    # Without a decay the number of epochs is a budget alone.
+    steady = GossipMatrixCompletion(3, 4, n_epochs=3, decay=0.0, random_state=0)
+    whole = clone(steady).set_params(n_epochs=9).fit(ratings)
+    steady.set_params(checkpoint=tmp_path / "steady.npz").fit(ratings)
+    assert np.array_equal(steady.set_params(n_epochs=9).fit(ratings).components_, whole.components_)
 
 
 def test_d_lmafit_converges_and_gossip_is_ahead_of_it() -> None:

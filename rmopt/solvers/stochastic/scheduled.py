@@ -2,6 +2,7 @@
 
 import zlib
 from abc import abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +14,13 @@ from rmopt.core.streams import generator
 from rmopt.engines.base import Engine, diverged
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.solvers.run import Solver
+from rmopt.solvers.save import FEW, MANY, START_TERMS, TERMS, witness
 from rmopt.solvers.stochastic.samplers import Sampler
 from rmopt.solvers.stochastic.step_sizes import StepSize, watched
+
+# How far from the first step, and from the last one, those lie whose sizes a checkpoint keeps.
+FARTHEST = 10**9
+APART = np.unique(np.geomspace(1, FARTHEST, 400).astype(int))
 
 
 @dataclass
@@ -111,8 +117,16 @@ class ScheduledSolver(Solver):
         return diverged(step, self.step_size_rule()(np.array([step]))[0])
 
     def witness(self, problem: Problem, work: Schedule, state: Any, seed: int) -> dict[str, float]:
+        looked_at = (FEW, TERMS) if state.steps else (MANY, START_TERMS)
+        found = witness(problem, self.point(work, state), seed, *looked_at)
         with np.errstate(over="ignore"):
-            terms, lengths = work.draw(work.first_step // work.sampler.block_size)
-            total = float(lengths.sum())
-        drawn = {"checksum of drawn terms": float(zlib.crc32(np.ascontiguousarray(terms).data))}
-        return super().witness(problem, work, state, seed) | drawn | {"sum of step sizes": total}
+            terms, _ = work.draw(work.first_step // work.sampler.block_size)
+        found["checksum of drawn terms"] = float(zlib.crc32(np.ascontiguousarray(terms).data))
+        # Of all steps at the start, and then of those done: a rule may end with the budget.
+        end = work.first_step + (state.steps or FARTHEST)
+        steps = np.concatenate([work.first_step + APART - 1, end - APART])
+        with np.errstate(all="ignore"), suppress(InvalidInputError, IndexError):
+            lengths = work.rule(np.unique(steps[(steps >= work.first_step) & (steps < end)]))
+            if np.isfinite(total := float(lengths.sum())):
+                found["sum of step sizes"] = total
+        return found
