@@ -368,6 +368,7 @@ class Completion(Experiment):
         options.check_options(vars(self), seeds=1, iterations=1, folds=1 if self.case else 2)
         number("--scale", self.scale, above=0, most=1)
         number("--hidden", self.hidden, least=0, below=1)
+        number("--lam", self.lam, least=0)
         mpi, case = self.agents == "mpi", self.case
         if mpi and self.world.size < 2:
             raise InvalidInputError(

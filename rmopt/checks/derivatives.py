@@ -397,7 +397,7 @@ def _shortcuts(at: _Cost) -> float:
 def _row_gradient(at: _Cost) -> float | None:
     """`row_gradient` has the rows of `term_gradient`."""
     cost: Any = at.cost
-    if not hasattr(cost, "row_gradient"):
+    if not callable(getattr(cost, "row_gradient", None)):
         return None
     terms = at.terms()[:5].ravel()
     rows, part = cost.row_gradient(at.x, terms)

@@ -62,7 +62,7 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     leaves = [leaf for _, leaf, _ in _leaves(point)]
     held = [leaf for leaf in leaves if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"]
     kind = (real_type(*held) if held else float) if dtype is None else dtype
-    if kind not in (np.float32, np.float64, float):
+    if kind not in (np.float32, np.float64, float, "float32", "float64"):
         raise InvalidInputError(f"dtype = {shown(dtype)} must be np.float32 or np.float64.")
     wanted = np.dtype(kind)
     if all([leaf.dtype == wanted for leaf in held]):

@@ -115,10 +115,11 @@ def test_names_that_are_numbers_from_0_are_names_in_a_file_too(tmp_path: Path) -
     assert back.rmse(part) == model.rmse(part)
     with pytest.raises(InvalidInputError, match="column 3 was not seen"):
         back.rmse(load({**table, "user": [1, 2, 2, 3, 1, 3]}))
-    # Version 0.2 did not say whether there were names, and guessed.
+    # Version 0.2 did not say whether there were names.
     del about["numbers"]["_named"]
     save_arrays(tmp_path / "old.npz", arrays, about)
-    assert not BiasedALS.load(tmp_path / "old.npz")._named
+    with pytest.raises(StorageError, match="_named"):
+        BiasedALS.load(tmp_path / "old.npz")
 
 
 @pytest.mark.parametrize("name", ["GossipMatrixCompletion", "BayesianCompletion"])

@@ -411,10 +411,6 @@ def test_a_vector_of_constraints_is_as_many_as_it_has_numbers() -> None:
 
 
 def test_bad_input_is_named() -> None:
-    with pytest.raises(
-        TypeError, match="ConstrainedProblem has no euclidean_gradient: it is the method gradient"
-    ):
-        ConstrainedProblem(Sphere(8), minus_variance, euclidean_gradient=None)  # type: ignore[call-arg]
     cases = {
         r"has one or more constraints; take Problem": lambda: ConstrainedProblem(Sphere(8), minus_variance),
         r"must be a list of costs; write \[it\]": lambda: ConstrainedProblem(

@@ -475,5 +475,5 @@ def test_lengths_whose_squares_vanish() -> None:
 
 def test_laws_of_solvers_are_held_in_double_precision() -> None:
     problem = Problem(Sphere(9), energy(np.float32))
-    with pytest.raises(InvalidInputError, match="leave out `dtype`"):
+    with pytest.raises(InvalidInputError, match="another precision than double"):
         checks_of((GradientDescent(), problem), dtype=np.float32)

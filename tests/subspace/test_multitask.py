@@ -140,7 +140,9 @@ def test_alt_min_descends_to_the_convex_optimum() -> None:
 def test_parkinsons_as_uci_publishes_it(tmp_path: Path) -> None:
     rows = [[subject, 60, 1, 0.5, 20.0, 30.0 + subject, *range(16)] for subject in (3, 3, 8, 8)]
     text = "\n".join(",".join(map(str, row)) for row in rows)
-    (tmp_path / "parkinsons_updrs.data").write_text("header\n" + text + "\n")
+    (tmp_path / "parkinsons_updrs.data").write_text(
+        ",".join(f"x{place}" for place in range(22)) + "\n" + text + "\n"
+    )
     bundle = parkinsons(tmp_path)
     assert bundle.X.shape == (4, 19)
     assert bundle.task.tolist() == [0, 0, 1, 1]

@@ -129,4 +129,4 @@ def _knows_rows(cost: Any) -> bool:
     """Return whether a cost has gradients of rows, and no subclass has changed that of terms since."""
     names = "row_gradient", "term_gradient"
     owners = [next((kind for kind in type(cost).__mro__ if name in vars(kind)), object) for name in names]
-    return hasattr(cost, "row_gradient") and issubclass(*owners)
+    return callable(getattr(cost, "row_gradient", None)) and issubclass(*owners)
