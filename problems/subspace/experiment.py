@@ -369,6 +369,7 @@ class Completion(Experiment):
         number("--scale", self.scale, above=0, most=1)
         number("--hidden", self.hidden, least=0, below=1)
         number("--lam", self.lam, least=0)
+        number("--updates", self.updates, above=0)
         mpi, case = self.agents == "mpi", self.case
         if mpi and self.world.size < 2:
             raise InvalidInputError(
