@@ -169,6 +169,7 @@ class stream:  # noqa: N801
         self._buffer = self.batch_size * max(1, round(self.shuffle_buffer / self.batch_size))
         self._files, self._texts = files_of(self.path)
         self.files, self._named, self._worded = self._files, False, set[str]()
+        self._signs: dict[tuple[str, str], set[str]] = {}
         lines = [file for file in self._files if reader.suffix_of(file) in SVMLIGHT]
         if not flag("zero_based", self.zero_based) and not lines:
             raise InvalidInputError(f"zero_based=False (--one-based) is for svmlight files, not {self.path}.")
@@ -255,7 +256,7 @@ class stream:  # noqa: N801
 
         So a piece means what it would mean among all rows. Processes that share the files agree on it.
         """
-        self._named, self._worded = False, set()
+        self._named, self._worded, self._signs = False, set(), {}
         for path in () if self._texts else self.files:
             if reader.suffix_of(path) not in (".csv", ".tsv"):
                 continue
@@ -375,6 +376,8 @@ class stream:  # noqa: N801
                 self.vectorizer.transform(table.words(roles.pop("text")[0])), dtype=np.float64
             )
         X, names = features_of(table, roles)
+        if table.semicolons and "text" not in roles:
+            self._check_signs(table, names or ())
         if self.multilabel:
             Y, labels = indicators_of(table, roles)
             if (Y.data != 1).any():
@@ -384,6 +387,14 @@ class stream:  # noqa: N801
         if known.dtype.kind == "u":  # which numpy joins with other whole numbers to floats
             known = known.astype(np.int64 if known.max() < 2**63 else str)
         return Rows(X, known[numbers], names)
+
+    def _check_signs(self, table: Table, names: tuple[str, ...]) -> None:
+        """Refuse a column that has decimal commas in some rows and points, which may be of thousands, in others."""
+        for name in names:
+            signs = self._signs.setdefault((table.source, name), set())
+            signs.update({",", "."}.intersection("".join(table.words(name))))
+            if len(signs) > 1:
+                raise table.wrong(name, "has commas in some rows and points in others; write all alike")
 
 
 def files_of(path: Path) -> tuple[list[Path], bool]:

@@ -202,6 +202,18 @@ def test_texts_may_begin_with_numbers(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (HashingVectorizer(n_features=64).transform([*texts, "10", "20"]) != X).nnz == 0
 
 
+def test_points_of_thousands_are_not_decimal_where_other_rows_have_commas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("problems.data.chunks.ROWS", 8)
+    path = written(tmp_path, a__csv="label;x\n" + 7 * "a;1.234\n" + 5 * "b;1,5\n") / "a.csv"
+    for read in (load, lambda path: list(stream(path))):
+        with pytest.raises(InvalidInputError, match="column x of"):
+            read(path)
+    path.write_text("label;x;z\n" + 7 * "a;1;2.5\n" + 7 * "b;1,5;7\n")
+    assert len(labels_of(path)) == 14
+
+
 @pytest.mark.parametrize("place", ["t.csv.gz", "T.CSV", "folder/t.csv", "folder/class"])
 def test_an_index_is_written_of_texts_wherever_they_lie(place: str, tmp_path: Path) -> None:
     path, folder = tmp_path / "data" / place, (tmp_path / "data" / place).parent
