@@ -91,6 +91,7 @@ class Multitask(Experiment):
 
     def check(self) -> None:
         options.check_options(vars(self), seeds=1)
+        number("--lam", self.lam, least=0)
         as_graph("path", integer("--agents", self.agents, 1))
         one_of("--scale", self.scale, SCALES)
         one_of("--centre", self.centre, CENTRES)
