@@ -24,7 +24,7 @@ from problems.subspace.multitask_estimator import CENTRES, SCALES, AltMin, Multi
 from problems.subspace.training import VARIANTS, GossipPlan, gossip
 from rmopt.core import DivergedError, InvalidInputError, Parts
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, numbers, one_of
+from rmopt.core.arguments import integer, number, numbers, one_of
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import as_graph
 from rmopt.experiments import Claim, Outcome, Run
