@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -24,7 +24,7 @@ from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
 from pymanopt.manifolds.manifold import RetrAsExpMixin
 
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import instance, number, one_of, shown
+from rmopt.core.arguments import instance, one_of, shown
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
@@ -36,7 +36,7 @@ from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityErro
 from rmopt.solvers.batch.oracle import Oracle
 from rmopt.solvers.batch.premise import held
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.run import Result, Solver, StopRule
+from rmopt.solvers.run import Result, Solver, StopRule, finite_numbers
 from rmopt.solvers.save import Checkpoint
 from rmopt.solvers.stop import Converged, asked
 from rmopt.solvers.threads import one_blas_thread
@@ -69,16 +69,12 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
 def _watched(problem: Problem, watch: "Watch") -> pymanopt.Problem:
     manifold, cost = problem.manifold, problem.cost
     wrap = pymanopt.function.numpy(manifold)
-    parts: dict[str, Any] = {"euclidean_gradient": wrap(watch.counted("gradients", watch.gradient))}
+    parts: dict[str, Any] = {"euclidean_gradient": wrap(watch.gradient)}
     if problem.lacks_hessian() is None:
-        parts["euclidean_hessian"] = wrap(watch.counted("hessians", cost.hessian))  # type: ignore[attr-defined]
+        parts["euclidean_hessian"] = wrap(watch.hessian)
     if hasattr(cost, "precondition"):
         parts["preconditioner"] = cost.precondition
-    return pymanopt.Problem(manifold, wrap(watch.counted("costs", watch.value)), **parts)
-
-
-# Options of pymanopt's optimizers that bound a run; it compares them without looking.
-LIMITS = {"max_iterations", "max_time", "max_cost_evaluations", "min_gradient_norm", "min_step_size"}
+    return pymanopt.Problem(manifold, wrap(watch.value), **parts)
 
 
 class Watch:
@@ -95,17 +91,9 @@ class Watch:
         self.reason: str | None = None
         self.seconds, self.begun = 0.0, time.perf_counter()
 
-    def counted(self, kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function whose calls are counted."""
-
-        def call(*arguments: Any) -> Any:
-            self.counts[kind] += 1
-            return function(*arguments)
-
-        return call
-
     def value(self, point: Any) -> float:
         """Return the cost, and keep the point where it is the lowest and no gradient tells where the run stands."""
+        self.counts["costs"] += 1
         found = self.problem.value(point)
         self.tried = point, found
         if not self.counts["gradients"] and found < self.cost:
@@ -115,8 +103,14 @@ class Watch:
 
     def gradient(self, point: Any) -> Any:
         """Return the gradient, and keep the point."""
+        self.counts["gradients"] += 1
         self.point, self.cost = self.tried
         return self.problem.gradient(point)
+
+    def hessian(self, point: Any, direction: Any) -> Any:
+        """Return the Euclidean Hessian along a direction."""
+        self.counts["hessians"] += 1
+        return self.problem.cost.hessian(point, direction)  # type: ignore[attr-defined]
 
     def iteration(self, number: int, gradient_norm: float) -> str | None:
         """Add a row, and return why to stop, or None; the clock stands still meanwhile."""
@@ -143,11 +137,13 @@ class Watch:
         check = twin._check_stopping_criterion
 
         def checked(**seen: Any) -> str | None:
-            ours = self.iteration(seen.get("iteration", -1), seen.get("gradient_norm", np.inf))
-            return check(**seen) if ours is None else ours
+            return self.iteration(seen.get("iteration", -1), seen.get("gradient_norm", np.inf)) or check(**seen)
 
         twin._check_stopping_criterion = checked
         return twin
+
+
+NAMES = ("SteepestDescent", "ConjugateGradient", "TrustRegions", "NelderMead", "ParticleSwarm")
 
 
 class PymanoptSolver(Solver):
@@ -191,12 +187,9 @@ class PymanoptSolver(Solver):
 
     def __init__(self, optimizer: Any = "ConjugateGradient", **options: Any) -> None:
         if isinstance(optimizer, str):
-            names = ("SteepestDescent", "ConjugateGradient", "TrustRegions", "NelderMead", "ParticleSwarm")
+            kind = getattr(optimizers, one_of("optimizer", optimizer, NAMES))
             try:
-                made = getattr(optimizers, one_of("optimizer", optimizer, names))
-                for name in options.keys() & LIMITS:
-                    number(name, options[name], least=0)
-                self.optimizer = made(**{"verbosity": 0, **options})
+                self.optimizer = kind(**{"verbosity": 0, **options})
             except TypeError as error:
                 raise InvalidInputError(
                     f"{optimizer} refuses the options {', '.join(options)} ({error}); "
@@ -271,39 +264,25 @@ class PymanoptSolver(Solver):
         foreign, optimizer = _watched(problem, watch), watch.watching(self.optimizer)
         watch.recorder.begin(0, self.optimizer._max_iterations, [])
         try:
-            with global_seed(rng):
+            with global_seed(rng), finite_numbers(0):
                 found = optimizer.run(foreign, **options)
-        except np.linalg.LinAlgError as error:
-            raise DivergedError(
-                f"{type(self.optimizer).__name__} met numbers that numpy cannot factorise ({error}); check that "
-                "cost and gradient are finite on the manifold, and its scale.",
-                0,
-            ) from error
         finally:
             watch.recorder.end()
             # It tells of itself: a circle.
             vars(optimizer).clear()
             # Its gradient is a closure over itself: the data would wait for the garbage collector.
             vars(foreign).clear()
-        reason = problem.manifold.check_point(found.point)
-        off = None if reason is None else f"off the manifold ({reason})"
-        if off is not None or not np.isfinite(found.cost):
+        reason, steps, why = problem.manifold.check_point(found.point), found.iterations, found.stopping_criterion
+        if reason is not None or not np.isfinite(found.cost):
+            off = f"off the manifold ({reason})" if reason else f"at a cost of {found.cost}"
             raise DivergedError(
-                f"{type(self.optimizer).__name__} ended {off or f'at a cost of {found.cost}'}; check that the cost "
-                f"is finite on {problem.manifold} and not constant up to rounding, and the retraction.",
-                found.iterations,
+                f"{type(self.optimizer).__name__} ended {off}; check that the cost is finite on {problem.manifold} and "
+                "not constant up to rounding, and the retraction.",
+                steps,
             )
-        ours = isinstance(watch.reason, Converged)
+        converged = isinstance(watch.reason, Converged) if watch.reason else "grad norm" in why
         result = Result(
-            point=found.point,
-            steps=found.iterations,
-            updates=found.iterations,
-            seconds=watch.seconds,
-            stopped_by=str(found.stopping_criterion),
-            seed=seed,
-            history=watch.recorder.rows,
-            converged=ours if watch.reason else "grad norm" in found.stopping_criterion,
-            counts=watch.counts,
+            found.point, steps, steps, watch.seconds, str(why), seed, watch.recorder.rows, converged, watch.counts
         )
         if not watch.counts["gradients"]:
             return result
