@@ -137,7 +137,9 @@ class Watch:
         check = twin._check_stopping_criterion
 
         def checked(**seen: Any) -> str | None:
-            return self.iteration(seen.get("iteration", -1), seen.get("gradient_norm", np.inf)) or check(**seen)
+            return self.iteration(seen.get("iteration", -1), seen.get("gradient_norm", np.inf)) or check(
+                **seen
+            )
 
         twin._check_stopping_criterion = checked
         return twin
@@ -272,7 +274,11 @@ class PymanoptSolver(Solver):
             vars(optimizer).clear()
             # Its gradient is a closure over itself: the data would wait for the garbage collector.
             vars(foreign).clear()
-        reason, steps, why = problem.manifold.check_point(found.point), found.iterations, found.stopping_criterion
+        reason, steps, why = (
+            problem.manifold.check_point(found.point),
+            found.iterations,
+            found.stopping_criterion,
+        )
         if reason is not None or not np.isfinite(found.cost):
             off = f"off the manifold ({reason})" if reason else f"at a cost of {found.cost}"
             raise DivergedError(
@@ -282,7 +288,15 @@ class PymanoptSolver(Solver):
             )
         converged = isinstance(watch.reason, Converged) if watch.reason else "grad norm" in why
         result = Result(
-            found.point, steps, steps, watch.seconds, str(why), seed, watch.recorder.rows, converged, watch.counts
+            found.point,
+            steps,
+            steps,
+            watch.seconds,
+            str(why),
+            seed,
+            watch.recorder.rows,
+            converged,
+            watch.counts,
         )
         if not watch.counts["gradients"]:
             return result
