@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import pickle
 import signal
@@ -86,7 +85,9 @@ def test_the_largest_are_those_of_a_sort(table: Any, k: int, block: int, monkeyp
         np.testing.assert_array_equal(scores, np.take_along_axis(every, order, axis=1))
 
 
-def test_what_is_excluded_is_left_out_of_a_sort_also_in_a_file(table: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_what_is_excluded_is_left_out_of_a_sort_also_in_a_file(
+    table: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(search, "ITEMS", 37)
     queries, items = table
     rng = np.random.default_rng(1)
@@ -104,7 +105,8 @@ def test_what_is_excluded_is_left_out_of_a_sort_also_in_a_file(table: Any, tmp_p
     "changed",
     [
         {"k": 501}, {"queries": np.ones((1, 5))}, {"queries": [[np.nan] * 6]}, {"items": np.ones((3, 6), dtype=int)},
-        {"items": [[1.0]]}, {"exclude": [[1], [2]]}, {"exclude": [[500]]}, {"exclude": [3]}, {"items": np.full((20, 6), np.nan)},
+        {"items": [[1.0]]}, {"exclude": [[1], [2]]}, {"exclude": [[500]]}, {"exclude": [3]},
+        {"items": np.full((20, 6), np.nan)},
     ],
 )  # fmt: skip
 def test_what_cannot_be_searched_is_refused(table: Any, changed: dict[str, Any]) -> None:
@@ -160,7 +162,9 @@ def test_a_graph_finds_what_a_sort_finds(monkeypatch: pytest.MonkeyPatch) -> Non
         (scores, indices), (_, truth) = (each.query(queries, 10, **options) for each in (graph, exact))
         pairs = zip(indices.tolist(), truth.tolist(), strict=True)
         assert np.mean([len({*a} & {*b}) / 10 for a, b in pairs]) > 0.98
-        np.testing.assert_allclose(scores, np.einsum("qd,qkd->qk", queries, exact.embeddings[indices]), atol=1e-5)
+        np.testing.assert_allclose(
+            scores, np.einsum("qd,qkd->qk", queries, exact.embeddings[indices]), atol=1e-5
+        )
         assert (np.diff(scores, axis=1) <= 0.0).all()
     again = pickle.loads(pickle.dumps(graph))
     np.testing.assert_array_equal(again.query(queries)[1], graph.query(queries)[1])
