@@ -97,9 +97,10 @@ def test_names_recommendations_and_folding_in_outlive_a_file(model: Any, named: 
     user = 37 if named else 3
     assert back.recommend(user, 3) == fitted.recommend(user, 3)
     assert isinstance(back.recommend(user, 1)[0][0], str if named else int)
-    new: Any = ([[2, 11], [5, 11]], [4.0, 1.0], ["8" if named else 11] if not named else [8])
+    rows, column = ([fitted.row_names_[2], fitted.row_names_[5]], 8 if named else 11)
+    new: Any = ([(row, column) for row in rows], [4.0, 1.0])
     later, there = back.fold_in(*new), fitted.fold_in(*new)
-    place = {"rows": range(14), "columns": 11, "names": False}
+    place = {"rows": fitted.row_names_, "columns": column}
     np.testing.assert_array_equal(later.predict(**place), there.predict(**place))
     later.save(tmp_path / "later.npz")
     again = type(model).load(tmp_path / "later.npz")
@@ -129,17 +130,6 @@ def test_the_largest_seed_that_may_be_drawn_is_taken_and_kept(name: str, tmp_pat
     # Of None; a generator draws up to half of it.
     made(name, random_state=2**64 - 1).save(tmp_path / "model.npz")
     assert SAVED[name].kind.load(tmp_path / "model.npz").random_state == 2**64 - 1
-
-
-def test_features_of_columns_are_kept_for_those_that_come_later(tmp_path: Path) -> None:
-    F = np.random.default_rng(0).standard_normal((11, 2))
-    model = BayesianCompletion(2, n_samples=4, random_state=0).fit(ratings(False), column_features=F)
-    model.save(tmp_path / "model.npz")
-    found = [
-        one.fold_in([[2, 11]], [4.0], features=[[1.0, -1.0]]).predict(range(14), 11, return_std=True)
-        for one in (model, BayesianCompletion.load(tmp_path / "model.npz"))
-    ]
-    np.testing.assert_array_equal(*found)
 
 
 def test_labels_that_are_text_and_names_of_features_are_kept(tmp_path: Path) -> None:
