@@ -193,7 +193,7 @@ def test_what_fit_wrote_is_served(file: Path, tmp_path: Path, capsys: Any) -> No
     for path in (tmp_path / "learned", tmp_path / "learned" / "model.npz"):
         assert isinstance(opened(path), ItemSearch)
     LoretaSimilarity(1, max_iter=9).fit(np.eye(3), [0, 0, 1]).save(tmp_path / "metric.npz")
-    with pytest.raises(InvalidInputError, match="similarity, which has nothing to show"):
+    with pytest.raises(InvalidInputError, match="LoretaSimilarity, which has nothing to show"):
         opened(tmp_path / "metric.npz")
     (tmp_path / "cut.npz").write_bytes((tmp_path / "learned" / "model.npz").read_bytes()[:-9])
     for path in (tmp_path / "nothing", tmp_path / "cut.npz", tmp_path, file):
