@@ -109,6 +109,46 @@ def crossed(**choices: Iterable[Any]) -> list[Settings]:
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
+def grown(
+    grid: Sequence[Settings],
+    measure: Callable[[Sequence[Settings]], Array],
+    best: Callable[[Array], Array],
+    say: Callable[[str], object],
+) -> tuple[list[Settings], Array]:
+    """Return the points of a grid with their scores, and those past its edges as long as the best ones lie there.
+
+    Parameters
+    ----------
+    grid : sequence of dict
+    measure : callable
+        Maps points to an array, whose last axis is theirs.
+    best : callable
+        Maps what was measured to the places of those that are best, or as good.
+    say : callable
+        Tells people of an edge past which the grid cannot grow.
+    """
+    points, scores = list(grid), measure(grid)
+    for growth in range(GROWTHS + 1):
+        alike = [_past(points, points[place]) for place in best(scores)]
+        new = alike[0]
+        names = [name for name in points[0] if any(one[name] != points[best(scores)[0]][name] for one in new)]
+        if not all(alike):
+            break
+        chosen, more, why = points[best(scores)[0]], None, f"it grew {GROWTHS} times"
+        if growth < GROWTHS:
+            try:
+                more = measure(new)
+            except ValueError as error:
+                # A share above 1, for example.
+                why = str(error).rstrip(".")
+        if more is None:
+            edges = " and ".join(f"{name} = {chosen[name]:g}" for name in names)
+            say(f"{edges} is the best, at the edge of a grid that grows no further ({why})")
+            break
+        points, scores = points + new, np.concatenate([scores, more], axis=-1)
+    return points, scores
+
+
 def best_of(
     grid: Sequence[Settings],
     measure: Callable[[Sequence[Settings]], Array],

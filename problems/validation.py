@@ -13,6 +13,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags, check_array, indexable
@@ -325,25 +326,18 @@ def column_of_names(what: str, names: Any) -> Array:
     return column
 
 
-def joined_names(what: str, known: Array, more: Array) -> Array:
-    """Return names with others behind them, of the same kind: text, or numbers, which keep all of their digits."""
-    if (known.dtype.kind == "U") != (more.dtype.kind not in "biuf"):
-        kind = "text" if known.dtype.kind == "U" else "numbers"
-        raise InvalidInputError(f"{what} must be {kind}, as those that fit saw, got {shown(more)}.")
-    return array(what, [*known.tolist(), *more.tolist()])
-
-
-def positions(what: str, known: Array, names: Array, other: int | None = None) -> Array:
-    """Return where names stand among those that `fit` saw; others are refused, unless a number stands for them."""
-    numbers = {name: number for number, name in enumerate(known.tolist())}
-    names = column_of_names(what, names)
-    unknown = [name for name in names.tolist() if name not in numbers]
-    if unknown and other is None:
-        cure = "fit it with the others"
-        if (known.dtype.kind in "OU") != (names.dtype.kind in "OU"):
-            cure = f"give names such as {known[:1].tolist()[0]!r}"
-        raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; {cure}.")
-    return np.array([numbers.get(name, other) for name in names.tolist()], dtype=np.int64)
+def positions(what: str, known: Array, names: Any, *, others: bool = False) -> Array:
+    """Return where names stand among those that `fit` saw; their number stands for others, if they may be there."""
+    index = pd.Index(np.ravel(array_of(f"{what}s", names)))
+    places = pd.Index(known).get_indexer(index)
+    unseen = index[places < 0]
+    if len(unseen) and not others:
+        raise InvalidInputError(
+            f"{what} {unseen[:1].tolist()[0]!r} was not seen by fit; give names such as {known[:1].tolist()[0]!r}, "
+            "or fit again with the others."
+        )
+    places[places < 0] = len(known)
+    return places.astype(np.int32)
 
 
 def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:
