@@ -25,7 +25,17 @@ from rmopt.core.psd import PSDTangent
 from rmopt.costs import BilinearSum, LogDetTriplet, Loss, TripletSum, hinge, squared
 from rmopt.manifolds import ArrayManifold, FixedRankEmbedded, PositiveDefinite, PSDFixedRank
 from rmopt.retractions import Additive, SecondOrder, SecondOrderPSD
-from rmopt.solvers import SGD, Constant, CoordinateDescent, FromDraw, Sampler, Solver, StepSize, Uniform
+from rmopt.solvers import (
+    SGD,
+    Constant,
+    CoordinateDescent,
+    FromDraw,
+    Momentum,
+    Sampler,
+    Solver,
+    StepSize,
+    Uniform,
+)
 
 Array = np.ndarray
 RNG = np.random.default_rng(0)
@@ -83,6 +93,7 @@ def compositions() -> dict[str, Composition]:
         "bilinear": Composition(general, pairs, SecondOrder()),
         "triplets": Composition(FixedRankEmbedded(9, 9, 2), TripletSum(left, left, hinge, triplets), SecondOrder()),
         "batch": Composition(general, pairs, SecondOrder(), options=(("batch_size", 2),)),
+        "remembers": Composition(general, pairs, SecondOrder(), options=(("rule", Momentum()),)),
         "blocked": Composition(FixedRankEmbedded(128, 128, 2), BilinearSum(wide, wide, squared), SecondOrder()),
         "psd": Composition(PSDFixedRank(9, 3), BilinearSum(left, left, squared, targets), SecondOrderPSD()),
         "ranking": Composition(ranked, LabelRanking(left[:30], labels), SecondOrder()),

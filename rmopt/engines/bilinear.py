@@ -8,8 +8,6 @@ import scipy.sparse as sp
 
 from rmopt.core.ambient import Array
 from rmopt.core.matrices import sound
-from rmopt.core.problem import Problem
-from rmopt.core.retraction import Retraction
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
 from rmopt.costs.losses import Loss, with_slope
 from rmopt.engines.base import Supports
@@ -86,11 +84,10 @@ class BatchEngine(BilinearEngine):
     supports = BILINEAR | {"retraction": (SecondOrder,)}
 
     @classmethod
-    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        k = problem.manifold.rank  # type: ignore[attr-defined]
-        if 1 < how <= k:
-            return None
-        return f"a step looks at {how} terms, and the compiled kernel at no more than k = {k}"
+    def refuses(cls, reference: Any) -> str | None:
+        count, k = reference.batch_size, reference.manifold.rank
+        fits = 1 < count <= k
+        return None if fits else f"a step looks at {count} terms, and the compiled kernel at 2 to k = {k}"
 
     def loop(
         self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float

@@ -8,8 +8,6 @@ import numpy as np
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.problem import Problem
-from rmopt.core.retraction import Retraction
 from rmopt.costs.losses import with_slope
 from rmopt.engines.bilinear import BilinearEngine
 from rmopt.engines.gauged import GaugedState, padded
@@ -94,12 +92,10 @@ class DeferredEngine(BilinearEngine):
     _sides: list[Side] = field(init=False, repr=False)
 
     @classmethod
-    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        cost: Any = problem.cost
-        suits = all(isinstance(rows, np.ndarray) and rows.shape[1] >= LEAST_WIDTH for rows in cost.rows)
-        return super().refuses(problem, retraction, how) or (
-            None if suits else "the rows are narrow, or mostly zero"
-        )
+    def refuses(cls, reference: Any) -> str | None:
+        rows = reference.cost.rows
+        suits = all(isinstance(side, np.ndarray) and side.shape[1] >= LEAST_WIDTH for side in rows)
+        return super().refuses(reference) or (None if suits else "the rows are narrow, or mostly zero")
 
     def __post_init__(self) -> None:
         b, width = self.block_size, padded(np.eye(self.manifold.rank)).shape[1]

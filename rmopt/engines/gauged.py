@@ -11,7 +11,6 @@ from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import FixedRankManifold
-from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
@@ -224,9 +223,9 @@ class GaugedEngine(Engine):
     batch_size: int = 1
 
     @classmethod
-    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        alone = f"steps of {how} terms are compiled for SecondOrder on FixedRankEmbedded alone"
-        return None if how == 1 else alone
+    def refuses(cls, reference: Any) -> str | None:
+        count = reference.batch_size
+        return None if count == 1 else f"a step looks at {count} terms, and the compiled kernel at one"
 
     @abstractmethod
     def terms(self, schedule: Array, etas: Array) -> Any:

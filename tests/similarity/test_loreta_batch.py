@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from rmopt import InvalidInputError, Problem
-from rmopt.core import DivergedError, MissingCapabilityError
+from rmopt.core import DivergedError
 from rmopt.costs import LOSSES, BilinearSum, TripletSum, absolute, hinge, squared
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
@@ -16,8 +16,8 @@ from rmopt.engines import BilinearEngine, ReferenceEngine
 from rmopt.engines.bilinear import BatchEngine
 from rmopt.engines.choose import choose_engine
 from rmopt.engines.gauged import GENERAL
-from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
-from rmopt.retractions import Orthographic, SecondOrder
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import SecondOrder
 from rmopt.solvers import SGD, ShuffledEpochs
 
 
@@ -145,20 +145,6 @@ def test_the_solver_learns_with_batches() -> None:
     assert isinstance(solver.engine(Problem(manifold, cost)), BatchEngine)
     found = solver.run(Problem(manifold, cost), random_state=0)
     assert relative(manifold.to_dense(found.point), truth) < 1e-6
-
-
-def test_what_is_not_compiled_is_named() -> None:
-    rng = np.random.default_rng(6)
-    cost = make_cost(rng, "pairs", hinge, 12, 12)
-    manifold = FixedRankEmbedded(12, 12, 3)
-    for on, retraction, batch, reason in (
-        (manifold, None, 4, "a step looks at 4 terms, and the compiled kernel at no more than k = 3"),
-        (manifold, Orthographic(), 2, "steps of 2 terms are compiled for SecondOrder on FixedRankEmbedded"),
-        (PSDFixedRank(12, 3), None, 2, "steps of 2 terms are compiled for SecondOrder on FixedRankEmbedded"),
-    ):
-        with pytest.raises(MissingCapabilityError, match=reason):
-            choose_engine(Problem(on, cost), retraction, "compiled", batch)
-        assert isinstance(choose_engine(Problem(on, cost), retraction, "auto", batch), ReferenceEngine)
 
 
 def test_divergence_names_the_step() -> None:
