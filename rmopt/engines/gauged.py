@@ -64,12 +64,6 @@ class Gauge(ABC):
         return max(float(size * np.trace(H)) for size, H in zip(counters.size, inverses, strict=True))
 
     @staticmethod
-    def grown(factors: Any, rows: int) -> Any:
-        """Return the factors of a point with so many more rows, which are zero."""
-        left, *others = factors
-        return type(factors)(with_zeros(left, (len(left) + rows, left.shape[1])), *others)
-
-    @staticmethod
     @abstractmethod
     def diagonal(middle: Array, k: int) -> tuple[Array, ...]:
         """Return the leading k values of a small matrix between orthonormal sides, and the vectors of each side."""
@@ -181,6 +175,14 @@ class GaugedState:
     def updates(self) -> int:
         """Number of steps that moved the point."""
         return int(self.counters.counts[0])
+
+
+def counting(state: Any, steps: int, updates: int) -> Any:
+    """Return a state, of this kind or of the reference engine, that counts so many steps and updates."""
+    if not isinstance(state, GaugedState):
+        return replace(state, steps=steps, updates=updates)
+    state.counters.counts[0] = updates
+    return replace(state, steps=steps)
 
 
 @dataclass(frozen=True)
