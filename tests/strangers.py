@@ -84,7 +84,7 @@ def _by_blocks(step_size: float, **options: Any) -> CoordinateDescent:
 def compositions() -> dict[str, Composition]:
     """Return one composition for every compiled engine."""
     left, right = RNG.standard_normal((40, 9)), RNG.standard_normal((40, 7))
-    wide, targets = RNG.standard_normal((30, 128)) / 12.0, RNG.standard_normal(40)
+    targets = RNG.standard_normal(40)
     labels = RNG.random((30, 7)) < 0.3
     triplets = RNG.integers(40, size=(60, 3))
     general, pairs = FixedRankEmbedded(9, 7, 3), BilinearSum(left, right, squared, targets)
@@ -92,9 +92,7 @@ def compositions() -> dict[str, Composition]:
     return {
         "bilinear": Composition(general, pairs, SecondOrder()),
         "triplets": Composition(FixedRankEmbedded(9, 9, 2), TripletSum(left, left, hinge, triplets), SecondOrder()),
-        "batch": Composition(general, pairs, SecondOrder(), options=(("batch_size", 2),)),
         "remembers": Composition(general, pairs, SecondOrder(), options=(("rule", Momentum()),)),
-        "blocked": Composition(FixedRankEmbedded(128, 128, 2), BilinearSum(wide, wide, squared), SecondOrder()),
         "psd": Composition(PSDFixedRank(9, 3), BilinearSum(left, left, squared, targets), SecondOrderPSD()),
         "ranking": Composition(ranked, LabelRanking(left[:30], labels), SecondOrder()),
         "warp": Composition(

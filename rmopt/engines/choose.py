@@ -9,9 +9,8 @@ from rmopt.core.manifold import HasBlocks, HasStepBound
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, unlike
-from rmopt.engines.bilinear import BatchEngine, BilinearEngine, SymmetricBilinearEngine
+from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.coordinate import CoordinateDescentEngine, CoordinateReference
-from rmopt.engines.deferred import DeferredEngine
 from rmopt.engines.log_det import LogDetEngine
 from rmopt.engines.reference import Plain, ReferenceEngine, StepRule
 from rmopt.errors import MissingCapabilityError
@@ -22,7 +21,7 @@ ENGINES = ("auto", "compiled", "reference")
 
 # The compiled twins of each reference, tried in this order.
 TWINS: dict[type[Engine], list[type[Engine]]] = {
-    ReferenceEngine: [BatchEngine, DeferredEngine, BilinearEngine, SymmetricBilinearEngine],
+    ReferenceEngine: [BilinearEngine, SymmetricBilinearEngine],
     CoordinateReference: [LogDetEngine],
 }
 

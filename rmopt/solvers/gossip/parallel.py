@@ -347,7 +347,7 @@ class ParallelEngine(Engine):
                 False,
             )
         else:
-            brought = in_threads(lambda engine, own: engine.handed_over(own).factors, self.engines, state.own)
+            brought = in_threads(lambda own: own.factors, state.own)
             # Factors of a start part most along its small singular values; a worker may have made its own anew.
             same = state.together and not any(own.renewals for own in state.own)
             by_factors = bool(self.world.least(int(same)))
