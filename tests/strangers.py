@@ -463,9 +463,9 @@ class Loose(StepSize):
 
 
 WRONG_STEP_SIZES: dict[str, tuple[Callable[[Array], Any], str]] = {
-    "one number": (lambda t: 0.1, r"one number per step"),
-    "negative": (lambda t: np.full(len(t), -0.1), r"finite and not negative"),
-    "nan": (lambda t: np.where(t == 5, np.nan, 0.1), r"returned nan at step 5"),
+    "one number": (lambda t: 0.1, r"one finite number"),
+    "negative": (lambda t: np.full(len(t), -0.1), r"one finite number"),
+    "nan": (lambda t: np.where(t == 5, np.nan, 0.1), r"one finite number"),
 }
 
 SAMPLERS: dict[str, Any] = {

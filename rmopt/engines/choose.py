@@ -11,6 +11,7 @@ from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, unlike
 from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.coordinate import CoordinateDescentEngine, CoordinateReference
+from rmopt.engines.directed import DirectedEngine
 from rmopt.engines.log_det import LogDetEngine
 from rmopt.engines.reference import Plain, ReferenceEngine, StepRule
 from rmopt.errors import MissingCapabilityError
@@ -21,7 +22,7 @@ ENGINES = ("auto", "compiled", "reference")
 
 # The compiled twins of each reference, tried in this order.
 TWINS: dict[type[Engine], list[type[Engine]]] = {
-    ReferenceEngine: [BilinearEngine, SymmetricBilinearEngine],
+    ReferenceEngine: [BilinearEngine, SymmetricBilinearEngine, DirectedEngine],
     CoordinateReference: [LogDetEngine],
 }
 

@@ -17,7 +17,7 @@ from rmopt.solvers.save import FEW, MANY, START_TERMS, TERMS, witness
 from rmopt.solvers.stochastic.samplers import Sampler
 from rmopt.solvers.stochastic.step_sizes import StepSize, watched
 
-# The steps whose sizes a checkpoint keeps.
+# How far from the first step, and from the last one that was done, those lie whose sizes a checkpoint keeps.
 APART = np.unique(np.geomspace(1, 10**9, 400).astype(int)) - 1
 
 
@@ -113,6 +113,7 @@ class ScheduledSolver(Solver):
             terms, _ = work.draw(work.first_step // work.sampler.block_size)
         found["checksum of drawn terms"] = float(zlib.crc32(np.ascontiguousarray(terms).data))
         if state.steps:
-            lengths = work.rule(work.first_step + APART[state.steps > APART])
+            near = APART[state.steps > APART]
+            lengths = work.rule(work.first_step + np.append(near, state.steps - 1 - near))
             found["sum of step sizes"] = float(lengths.sum())
         return found

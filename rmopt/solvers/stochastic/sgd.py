@@ -8,10 +8,10 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
+from rmopt.engines.directed import RowAdaGrad
 from rmopt.engines.reference import Plain, StepRule
+from rmopt.engines.rules import AdaGrad
 from rmopt.manifolds import Euclidean
-from rmopt.solvers.stochastic.directed import RowAdaGrad
-from rmopt.solvers.stochastic.rules import AdaGrad
 from rmopt.solvers.stochastic.samplers import Sampler, as_sampler, batch_size_of
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import StepSizeLike, as_step_size

@@ -12,17 +12,15 @@ from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import with_slope
 from rmopt.engines.base import Engine, Supports, checked, diverged, unlike
 from rmopt.engines.bilinear import BILINEAR, rows_of
-from rmopt.engines.choose import register
 from rmopt.engines.reference import Plain, ReferenceEngine, ReferenceState
+from rmopt.engines.rules import AdaGrad, Adam, Memory, Momentum
 from rmopt.kernels import directed_sgd
 from rmopt.kernels.directed_sgd import Weights
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import SecondOrderPSD
-from rmopt.solvers.stochastic.rules import AdaGrad, Adam, Memory, Momentum
 
 
-@register
 @dataclass(frozen=True)
 class DirectedEngine(ReferenceEngine):
     """Momentum, Adam, AdaGrad, means of points and large batches on sums of bilinear terms, compiled.
