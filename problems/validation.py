@@ -325,14 +325,6 @@ def column_of_names(what: str, names: Any) -> Array:
     return column
 
 
-def joined_names(what: str, known: Array, more: Array) -> Array:
-    """Return names with others behind them, of the same kind: text, or numbers, which keep all of their digits."""
-    if (known.dtype.kind == "U") != (more.dtype.kind not in "biuf"):
-        kind = "text" if known.dtype.kind == "U" else "numbers"
-        raise InvalidInputError(f"{what} must be {kind}, as those that fit saw, got {shown(more)}.")
-    return array(what, [*known.tolist(), *more.tolist()])
-
-
 def positions(what: str, known: Array, names: Array, other: int | None = None) -> Array:
     """Return where names stand among those that `fit` saw; others are refused, unless a number stands for them."""
     numbers = {name: number for number, name in enumerate(known.tolist())}

@@ -257,7 +257,7 @@ class Tempered(Loss):
 huber = Loss("huber", _huber_value, _huber_slope)
 pinball = Loss("pinball", lambda z, y: max(0.9 * (y - z), 0.1 * (z - y)), lambda z, y: -0.9 if z < y else 0.1)
 tempered = Tempered("tempered", _huber_value, _huber_slope)
-tempered_hinge = Tempered(*(getattr(hinge, name) for name in ("name", "value", "slope", "curvature", "code")))
+tempered_hinge = Tempered(*(getattr(hinge, name) for name in ("name", "value", "slope", "curvature")))
 
 
 # Functions that are no loss, and what is said of them.

@@ -105,7 +105,6 @@ class BilinearSimilarity(SavedMatrix):
     """
 
     kind = "similarity"
-    columns = "n"
 
     @cached_property
     def factors(self) -> tuple[Array, Array]:
@@ -212,8 +211,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     """
 
     _model = BilinearSimilarity
-    _kept = (*Loreta._kept, "classes_")
-    _seen = (*Loreta._seen, "classes_")
+    _optional: ClassVar = {**Saved._optional, "classes_": ("classes",)}
 
     rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY

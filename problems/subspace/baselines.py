@@ -220,7 +220,7 @@ class Peer(BaseEstimator):
 
     def fit(self, pairs: Any, values: Any) -> Self:
         """Fit the model to values at pairs, shape (N, 2)."""
-        rows, columns = checked_pairs(pairs, None, None)
+        rows, columns = checked_pairs(pairs)
         values = np.asarray(values, dtype=float)
         self.mean_, self.shape_ = float(values.mean()), (int(rows.max()) + 1, int(columns.max()) + 1)
         self._learn(rows, columns, values)
@@ -228,7 +228,7 @@ class Peer(BaseEstimator):
 
     def predict(self, pairs: Any) -> Array:
         """Return predictions at pairs, shape (N,)."""
-        rows, columns = checked_pairs(pairs, None, None)
+        rows, columns = checked_pairs(pairs)
         known = (rows < self.shape_[0]) & (columns < self.shape_[1])
         found = np.full(len(rows), self.mean_)
         if known.any():

@@ -262,6 +262,10 @@ class KnownEntries(sp.csc_array):
         """What the kernels take."""
         return self.indptr, self.indices, self.data
 
+    def with_values(self, values: Array) -> KnownEntries:
+        """Return the same entries with other values."""
+        return KnownEntries((values, self.indices, self.indptr), shape=self.shape)
+
 
 def known_entries(ratings: Any) -> KnownEntries:
     """Return a sparse array by columns with sorted int32 row numbers and float64 values; stored zeros stay.

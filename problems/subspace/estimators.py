@@ -63,7 +63,7 @@ class CompletionEstimator(PointCompletion):
             if self.bias:
                 self._fit_effects(values - self.mean_ - low, rows, columns)
             effects = self.mean_ + self.row_effects_[rows] + self.column_effects_[columns]
-            left = KnownEntries((values - effects, rows, table.indptr), shape=table.shape)
+            left = table.with_values(values - effects)
             tasks = MatrixCompletion(left, self.n_agents or min(N_AGENTS, table.shape[1]), self.lam)
             basis = self.learn(tasks, basis, seed)
             empty = np.bincount(rows, minlength=len(basis)) == 0
@@ -91,7 +91,7 @@ class CompletionEstimator(PointCompletion):
         for _ in range(BIAS_ROUNDS if self.bias else 1):
             if self.bias:
                 c = _mean_effects(values - low, columns, len(c), DAMPING[1])
-            left = KnownEntries((values - c[columns], rows, table.indptr), shape=table.shape)
+            left = table.with_values(values - c[columns])
             W = MatrixCompletion(left, 1, self.lam).weights(self.components_, 0)
             low = predictions(self.components_, W, rows, columns)
         return W * unit, c * unit

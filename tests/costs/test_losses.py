@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import njit, objmode
+from numba import objmode
 
 from rmopt import InvalidInputError, Problem
 from rmopt.core import DivergedError
@@ -133,25 +133,11 @@ def test_a_loss_over_arrays_takes_what_numpy_takes(loss: Loss, n: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Code running in object mode")
-@pytest.mark.parametrize(
-    ("slope", "words"), [("back to Python", "objmode"), ("int", "other arguments"), ("no hash", "hashed")]
-)
-def test_a_loss_that_cannot_run_is_refused(slope: str, words: str) -> None:
+def test_a_loss_that_goes_back_to_python_is_refused() -> None:
     def back(z: float, y: float) -> float:
         with objmode(found="float64"):
             found = float(z)
         return found
 
-    class Unhashable:
-        __hash__ = None
-
-        def __call__(self, z: float, y: float) -> float:
-            return z
-
-    made = {
-        "back to Python": back,
-        "int": njit("int64(int64, int64)")(lambda z, y: z),
-        "no hash": Unhashable(),
-    }[slope]
-    with pytest.raises(InvalidInputError, match=words):
-        Loss("own", lambda z, y: 0.0, made).slopes([1.0], [0.0])
+    with pytest.raises(InvalidInputError, match="objmode"):
+        Loss("own", lambda z, y: 0.0, back).slopes([1.0], [0.0])

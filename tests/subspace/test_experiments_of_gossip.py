@@ -301,7 +301,7 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
         ("multitask", ["--data", "digits"], "not a TaskBundle"),
         ("multitask", ["--splits", "0"], "Invalid value for '--seeds' / '--splits'"),
         ("multitask", ["--methods", "alt-min"], "alt-min is not known"),
-        ("multitask", ["--agents", "1"], "at least two agents"),
+        ("multitask", ["--agents", "1"], "at least two"),
     ],
 )  # fmt: skip
 def test_bad_options(

@@ -424,8 +424,8 @@ def test_bad_input_is_told_in_a_sentence() -> None:
     with pytest.raises(InvalidInputError, match="must be pairs of integers"):
         agree(MatrixCompletion(ratings, 3), 2, 0, graph=(pair for pair in [(0, 1)]))  # type: ignore[arg-type]
     model = RTRMC(2, max_iter=1).fit(ratings)
-    for rows, columns in (([40], [0]), ([0], [60]), ([-1], [0]), ([0.5], [1]), ([0, 1], [1])):
-        with pytest.raises(InvalidInputError, match=r"rows|columns"):
+    for rows, columns in (([40], [0]), ([0], [60]), ([-1], [0]), ([0.5], [1]), ([0, 1], [1, 2, 3])):
+        with pytest.raises(InvalidInputError, match=r"row|column"):
             model.predict(rows, columns)
 
 
