@@ -12,13 +12,14 @@ from rmopt.core.arguments import instance, integer, number
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
-from rmopt.core.world import ONE_PROCESS, World
+from rmopt.core.world import World
 from rmopt.costs.shards import Shards
 from rmopt.engines.base import Engine
 from rmopt.engines.factor_means import Pairs, blended, completed, merged
 from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState, counting
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.manifolds.means import mean_on
+from rmopt.solvers.gossip.gossip import world_of
 from rmopt.solvers.run import Result
 from rmopt.solvers.save import witness
 from rmopt.solvers.stochastic.samplers import Sampler
@@ -118,7 +119,7 @@ class Parallel(ScheduledSolver):
         self.step_factor = number("step_factor", step_factor, above=0)
         self.max_iter = -(-solver.max_iter // self.workers)
         self.step_size = solver.step_size
-        self.world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
+        self.world = world_of("world", world)
         if self.world.size > self.workers:
             raise InvalidInputError(
                 f"workers = {self.workers} are fewer than the {self.world.size} processes; take as many, or more."
