@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from rmopt.core.arguments import one_of
 from rmopt.core.cost import as_sum
-from rmopt.core.manifold import HasBlocks, HasStepBound
+from rmopt.core.manifold import HasStepBound
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, unlike
@@ -133,11 +133,6 @@ def choose_coordinate_engine(
     'CoordinateReference'
     """
     manifold = problem.manifold
-    if not isinstance(manifold, HasBlocks):
-        raise MissingCapabilityError(
-            f"CoordinateDescent cannot run on {manifold}: it needs blocks (HasBlocks). "
-            "Manifolds with blocks: PositiveDefinite."
-        )
     if retraction is None:
         retraction = Additive() if isinstance(manifold, HasStepBound) else manifold.default_retraction
     retraction = manifold.fitting(retraction)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 
@@ -245,22 +245,16 @@ class Gossip(CheckedValue, ScheduledSolver):
     max_iter: Annotated[int | None, optional(integer)] = None  # type: ignore[assignment]
     world: Annotated[Any, world_of] = None
 
-    def engine(self, problem: Problem) -> Engine:
-        """Return the engine that does the steps.
-
-        Raises
-        ------
-        MissingCapabilityError
-            When the cost is no `GossipCost`, or the manifold no `Power` of the agents' one.
-        InvalidInputError
-            When the manifold is of another number of agents, or `scales` are not one positive number per agent.
-        """
-        cost, manifold = problem.cost, problem.manifold
-        if type(cost) is not GossipCost or type(manifold) is not Power:
+    def check_problem(self, problem: Problem) -> None:
+        super().check_problem(problem)
+        if type(problem.cost) is not GossipCost or type(problem.manifold) is not Power:
             raise MissingCapabilityError(
-                f"Gossip cannot run {type(cost).__name__} on {manifold}: it needs a GossipCost on Power(manifold, "
-                "n), and takes no subclass of either, whose methods it would not call; SGD calls them."
+                f"Gossip cannot run {type(problem.cost).__name__} on {problem.manifold}: it needs a GossipCost on "
+                "Power(manifold, n), and no subclass of either, whose methods it would not call; SGD calls them."
             )
+
+    def engine(self, problem: Problem) -> Engine:
+        cost, manifold = cast(GossipCost, problem.cost), cast(Power, problem.manifold)
         n = len(cost.checked(manifold.factors))
         if self.scales is not None and self.scales.shape != (n,):
             raise InvalidInputError(f"scales must be {n} positive numbers, one per agent, got {self.scales}.")

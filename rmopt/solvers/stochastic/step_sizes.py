@@ -218,7 +218,7 @@ class FromFunction(StepSize):
     def __call__(self, t: Array) -> Array:
         """Return the function's values, checked."""
         try:
-            etas = np.asarray(self.function(t), dtype=float)
+            etas = np.asarray(self.function(t)).astype(float, casting="same_kind")
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"the step-size function failed for an array of step numbers ({error}); write it with numpy "
