@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from importlib import import_module
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,6 @@ file_path = optional(file_name)
 # Steps: far from where 64 bits end. And what is kept in memory.
 count, kept_count = bounded(integer, 1, 10**15), bounded(integer, 1, 10**9)
 
-MOST_THREADS = 1000
-
 
 class Estimator(Checked, BaseEstimator):
     """An estimator of scikit-learn that declares its parameters with their checks."""
@@ -81,13 +79,9 @@ def begin(estimator: Any) -> int:
 
 def thread_count(name: str, value: Any) -> int:
     """Return a number of threads, or a negative one that counts from all cores down, as joblib has it."""
-    counts = isinstance(value, Integral) and not isinstance(value, bool)
-    if not counts or value == 0 or abs(value) > MOST_THREADS:
-        raise InvalidInputError(
-            f"{name} = {shown(value)} must be None, a positive number of threads up to {MOST_THREADS}, or a negative "
-            "one: −1 for all cores, −2 for all but one."
-        )
-    return int(value)
+    if value == 0:
+        raise InvalidInputError(f"{name} = 0 must be None, a number of threads, or −1 for all cores.")
+    return integer(name, value, -1000, 1000)
 
 
 def seedable(name: str, value: Any) -> Any:
@@ -104,9 +98,7 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
     rule = as_step_size(value, searches)
     try:
         rule(np.arange(1))
-    except InvalidInputError:
-        raise
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
         raise InvalidInputError(
             f"{name} = {shown(value)} must map an array of step numbers to step sizes, and fails: {error}."
         ) from error
@@ -124,12 +116,7 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     """
     _check_form("X", X)
     checked = validate_data(
-        estimator,
-        X,
-        as_text(whole("y", y)),
-        accept_sparse="csr" if sparse else False,
-        dtype=np.float64,
-        **how,
+        estimator, X, whole("y", y), accept_sparse="csr" if sparse else False, dtype=np.float64, **how
     )
     rows, *targets = checked if isinstance(checked, tuple) else (checked,)
     if sp.issparse(rows) and not rows.has_canonical_format:
@@ -161,7 +148,7 @@ def passed_on(estimator: Any, X: Any, *, reset: bool = True) -> Any:
         check_is_fitted(estimator)
     # Models inside may know what to do with dates among other columns.
     _check_form("X", X, columns=False)
-    return indexable(validate_data(estimator, as_text(X), skip_check_array=True, reset=reset))[0]
+    return indexable(validate_data(estimator, X, skip_check_array=True, reset=reset))[0]
 
 
 def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
@@ -216,39 +203,41 @@ def array_of(name: str, value: Any) -> Array:
     return array(name, read.tolist()) if numeric else read
 
 
-def as_text(values: Any) -> Any:
-    """Return numpy's text of any length as text that scikit-learn knows, and others as they are."""
-    return array("text", values) if getattr(getattr(values, "dtype", None), "kind", "") == "T" else values
-
-
 def in_order(name: str, labels: Any) -> Any:
     """Return labels in a type that scikit-learn knows; those that cannot be put in order are refused."""
-    labels = as_text(sound(name, labels))
-    if labels is None or sp.issparse(labels):
+    if labels is None or sp.issparse(sound(name, labels)):
         return labels
     try:
         read = array_of(name, labels)
         np.unique(read)
+        return read
     except TypeError as error:
         raise InvalidInputError(
             f"{name} must hold numbers or strings, which can be put in order ({error}); leave rows with gaps out, or "
             "name a class for them."
         ) from None
-    except ValueError:
-        return labels  # Of rows that differ in length scikit-learn says more.
-    return read
 
 
 def classes(y: Any) -> tuple[Array, Array, Array]:
     """Return the different labels, the number of each row's label among them, and how often each occurs."""
     labels = in_order("y", array("y", y))
-    if labels.ndim != 1:
-        raise InvalidInputError(f"y must have one label for each row, got shape {labels.shape}.")
-    if np.any(labels != labels):
+    if labels.ndim != 1 or np.any(labels != labels):
         raise InvalidInputError(
-            "y holds NaN, which is no class; leave these rows out, or name a class for them."
+            f"y must have one label for each row, got shape {labels.shape}."
+            if labels.ndim != 1
+            else "y holds NaN, which is no class; leave these rows out, or name a class for them."
         )
     return np.unique(labels, return_inverse=True, return_counts=True)
+
+
+def joined_classes(parts: list[Array]) -> Array:
+    """Return the different labels of several arrays, of text or of numbers, which keep all of their digits."""
+    kinds = {part.dtype.kind in "biuf" for part in parts}
+    if len(kinds) > 1:
+        types = " and ".join(sorted({str(part.dtype) for part in parts}))
+        raise InvalidInputError(f"y holds labels of type {types}; give one type.")
+    # numpy takes signed and unsigned integers together for floats.
+    return np.unique(array("y", [label for part in parts for label in part.tolist()]))
 
 
 def label_array(Y: Any) -> Array:
@@ -312,30 +301,27 @@ def one_each(what: str, values: Any) -> Array:
 def column_of_names(what: str, names: Any) -> Array:
     """Return names or numbers, one for each row, which can be sorted and told apart."""
     column = one_each(what, names)
-    try:
+    differ = column.dtype.kind not in "cf" or np.isfinite(column).all()
+    with suppress(TypeError):
         np.unique(column)
-        differ = bool(np.all(column == column)) and column.dtype.kind != "c" and None not in column.tolist()
-    except TypeError:
-        differ = False
-    if not differ or (column.dtype.kind == "f" and not np.isfinite(column).all()):
-        raise InvalidInputError(
-            f"{what} must hold a name or a number for each row, all of one type, without NaN, infinity or None; got "
-            f"{column.dtype}."
-        )
-    return column
+        if differ and None not in column.tolist() and np.all(column == column):
+            return column
+    raise InvalidInputError(
+        f"{what} must hold a name or a number for each row, all of one type, without NaN, infinity or None; got "
+        f"{column.dtype}."
+    )
 
 
-def positions(what: str, known: Array, names: Array, other: int | None = None) -> Array:
-    """Return where names stand among those that `fit` saw; others are refused, unless a number stands for them."""
+def positions(what: str, known: Array, names: Array) -> Array:
+    """Return where names stand among those that `fit` saw; others are refused."""
     numbers = {name: number for number, name in enumerate(known.tolist())}
-    names = column_of_names(what, names)
-    unknown = [name for name in names.tolist() if name not in numbers]
-    if unknown and other is None:
-        cure = "fit it with the others"
-        if (known.dtype.kind in "OU") != (names.dtype.kind in "OU"):
-            cure = f"give names such as {known[:1].tolist()[0]!r}"
-        raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; {cure}.")
-    return np.array([numbers.get(name, other) for name in names.tolist()], dtype=np.int64)
+    names = column_of_names(what, names).tolist()
+    if unknown := [name for name in names if name not in numbers]:
+        raise InvalidInputError(
+            f"{what} {unknown[0]!r} was not seen by fit, which saw names such as {known[:1].tolist()[0]!r}; fit it "
+            "with the others."
+        )
+    return np.array([numbers[name] for name in names], dtype=np.int64)
 
 
 def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:
