@@ -79,9 +79,9 @@ def begin(estimator: Any) -> int:
 
 def thread_count(name: str, value: Any) -> int:
     """Return a number of threads, or a negative one that counts from all cores down, as joblib has it."""
-    if value == 0:
+    if integer(name, value, -1000, 1000) == 0:
         raise InvalidInputError(f"{name} = 0 must be None, a number of threads, or −1 for all cores.")
-    return integer(name, value, -1000, 1000)
+    return int(value)
 
 
 def seedable(name: str, value: Any) -> Any:
@@ -115,15 +115,15 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     scikit-learn, whose ValueError says what is no table of finite numbers.
     """
     _check_form("X", X)
+    y = numbers("y", array_of("y", y)) if how.get("y_numeric") else whole("y", y)
     checked = validate_data(
-        estimator, X, whole("y", y), accept_sparse="csr" if sparse else False, dtype=np.float64, **how
+        estimator, X, y, accept_sparse="csr" if sparse else False, dtype=np.float64, **how
     )
     rows, *targets = checked if isinstance(checked, tuple) else (checked,)
     if sp.issparse(rows) and not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
-    # Of a None among objects scikit-learn makes NaN after it has looked for it.
-    return (rows, *(numbers("y", y) if how.get("y_numeric") else y for y in targets)) if targets else rows
+    return (rows, *targets) if targets else rows
 
 
 def labelled(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Any, Array]:
@@ -172,9 +172,10 @@ def _check_form(name: str, X: Any, columns: bool = True) -> None:
             f"{name} = {shown(X)} has no rows; give a table, of a dict of columns pandas.DataFrame({name})."
         )
     types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", []) if columns else []
-    if any(getattr(kind, "kind", "f") in "mM" or getattr(kind, "is_temporal", bool)() for kind in types):
+    if any(getattr(kind, "kind", "f") in "mMT" or getattr(kind, "is_temporal", bool)() for kind in types):
         raise InvalidInputError(
-            f"{name} holds dates or durations; turn them into numbers, for example days since a start."
+            f"{name} holds dates or durations, or numpy's StringDType; turn dates into numbers, for example days since "
+            "a start, and text into X.astype(str)."
         )
 
 
