@@ -13,6 +13,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags, check_array, indexable
@@ -174,8 +175,8 @@ def _check_form(name: str, X: Any, columns: bool = True) -> None:
     types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", []) if columns else []
     if any(getattr(kind, "kind", "f") in "mMT" or getattr(kind, "is_temporal", bool)() for kind in types):
         raise InvalidInputError(
-            f"{name} holds dates or durations, or numpy's StringDType; turn dates into numbers, for example days since "
-            "a start, and text into X.astype(str)."
+            f"{name} holds dates or durations, or numpy's StringDType; turn dates into numbers, for example days "
+            "since a start, and text into X.astype(str)."
         )
 
 
@@ -313,16 +314,18 @@ def column_of_names(what: str, names: Any) -> Array:
     )
 
 
-def positions(what: str, known: Array, names: Array) -> Array:
-    """Return where names stand among those that `fit` saw; others are refused."""
-    numbers = {name: number for number, name in enumerate(known.tolist())}
-    names = column_of_names(what, names).tolist()
-    if unknown := [name for name in names if name not in numbers]:
+def positions(what: str, known: Array, names: Any, *, others: bool = False) -> Array:
+    """Return where names stand among those that `fit` saw; their number stands for others, if they may be there."""
+    index = pd.Index(np.ravel(array_of(f"{what}s", names)))
+    places = pd.Index(known).get_indexer(index)
+    unseen = index[places < 0]
+    if len(unseen) and not others:
         raise InvalidInputError(
-            f"{what} {unknown[0]!r} was not seen by fit, which saw names such as {known[:1].tolist()[0]!r}; fit it "
-            "with the others."
+            f"{what} {unseen[:1].tolist()[0]!r} was not seen by fit; give names such as {known[:1].tolist()[0]!r}, "
+            "or fit again with the others."
         )
-    return np.array([numbers[name] for name in names], dtype=np.int64)
+    places[places < 0] = len(known)
+    return places.astype(np.int32)
 
 
 def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:
