@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from problems.subspace.completer import PointCompletion, unit_of
+from problems.subspace.completer import PointCompletion
 from problems.subspace.cost import KnownEntries, columns_of, pieces_of
 from problems.subspace.kernels import regress_piece, weigh_piece
 from problems.threads import WORTH_THREADS, in_pieces
@@ -83,14 +83,10 @@ class Side:
 
 def standardised(table: KnownEntries) -> tuple[KnownEntries, float, float]:
     """Return entries of mean 0 and standard deviation 1 (zeros where all are alike), the mean and the deviation."""
-    unit = unit_of(table.data)
-    values = table.data / unit
-    mean, deviation = float(values.mean()), float(values.std())
+    mean, deviation = float(table.data.mean()), float(table.data.std())
     if deviation <= 1e-14 * abs(mean):
-        values, deviation = np.zeros_like(values), 0.0
-    else:
-        values = (values - mean) / deviation
-    return table.with_values(values), mean * unit, deviation * unit
+        return table.with_values(np.zeros(table.nnz)), mean, 0.0
+    return table.with_values((table.data - mean) / deviation), mean, deviation
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def alt_min(
     (True, True)
     """
     lam, max_iter = number("lam", lam, above=0), integer("max_iter", max_iter, 1)
-    TaskGroup(tasks, "")
+    TaskGroup(tasks)
     grams = np.array([X.T @ X for X, _ in tasks])
     rights = np.array([X.T @ y for X, y in tasks])
     squares = sum(float(y @ y) for _, y in tasks)

@@ -17,7 +17,7 @@ from problems.data import Ratings
 from problems.saving import Saved
 from problems.subspace.cost import KnownEntries, columns_of, predictions
 from problems.subspace.pairs import halves, table_of, values_of
-from problems.validation import Estimator, array_of, begin, seedable
+from problems.validation import Estimator, begin, positions, seedable
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, bounded, flag, integer, number, one_of, optional, sequence, shown
@@ -185,7 +185,8 @@ class CompletionModel(Saved, Estimator):
         return getattr(self, "_scale", None) if self.limits is None else self.limits
 
     def _check_scale(self, table: KnownEntries) -> None:
-        """Refuse entries outside of the limits."""
+        """Refuse entries outside of the limits, and those whose squares of squares are no numbers."""
+        sizable("ratings", table.data)
         limits, least, most = self.limits_, float(table.data.min()), float(table.data.max())
         if self._rates and limits is not None and not limits[0] <= least <= most <= limits[1]:
             raise InvalidInputError(
@@ -214,7 +215,8 @@ class CompletionModel(Saved, Estimator):
         check_is_fitted(self, "known_")
         rows, columns = halves(rows) if columns is None else (rows, columns)
         mean = one_of("handle_unknown", self.handle_unknown, UNKNOWN) == "mean"
-        rows, columns = self._row_places(rows, unseen=mean), self._column_places(columns, unseen=mean)
+        rows = positions("row", self.row_names_, rows, others=mean)
+        columns = positions("column", self.column_names_, columns, others=mean)
         if len(rows) != len(columns) and 1 not in (len(rows), len(columns)):
             raise InvalidInputError(
                 f"rows and columns must be equally many, or one of them a single one; got {len(rows)} and "
@@ -229,11 +231,8 @@ class CompletionModel(Saved, Estimator):
             )
         return rows, columns
 
-    def _row_places(self, names: Any, unseen: bool = False) -> Array:
-        return _places("row", self.row_names_, names, unseen)
-
-    def _column_places(self, names: Any, unseen: bool = False) -> Array:
-        return _places("column", self.column_names_, names, unseen)
+    def _row_places(self, names: Any) -> Array:
+        return positions("row", self.row_names_, names)
 
     def _within(self, values: Array) -> Array:
         return values if self.limits_ is None else np.clip(values, *self.limits_)
@@ -318,7 +317,8 @@ class CompletionModel(Saved, Estimator):
         """Return the best rows of a column, or of each of several."""
         check_is_fitted(self, "known_")
         n = integer("n", n, 1)
-        lists = [self._best(place, n, with_std) for place in self._column_places(column).tolist()]
+        places = positions("column", self.column_names_, column).tolist()
+        lists = [self._best(place, n, with_std) for place in places]
         return lists if np.ndim(column) else lists[0]
 
     def _best(self, column: int, n: int, with_std: bool = False) -> list[Any]:
@@ -472,8 +472,7 @@ class CompletionModel(Saved, Estimator):
         """
         rows, columns, values = self._entries(ratings, y)
         gaps = self._within(self._values(rows, columns)) - values
-        unit = unit_of(gaps)
-        return float(np.sqrt(np.mean((gaps / unit) ** 2))) * unit
+        return float(np.sqrt(np.mean(gaps**2)))
 
     def _entries(self, ratings: Any, y: Any) -> tuple[Array, Array, Array]:
         """Return numbers of rows and columns, and values; see `_pairs`."""
@@ -534,20 +533,6 @@ class CompletionModel(Saved, Estimator):
         return tags
 
 
-def _places(what: str, known: Array, names: Any, unseen: bool) -> Array:
-    """Return where names stand among those that `fit` saw, and their number for others, which may be refused."""
-    names = pd.Index(np.ravel(array_of(f"{what}s", names)))
-    places = pd.Index(known).get_indexer(names)
-    others = names[places < 0]
-    if len(others) and not unseen:
-        raise InvalidInputError(
-            f"{what} {others[:1].tolist()[0]!r} was not seen by fit; give names such as {known[:1].tolist()[0]!r}, "
-            "or fit again with the others."
-        )
-    places[places < 0] = len(known)
-    return places.astype(np.int32)
-
-
 def _places_of(table: KnownEntries) -> sp.csc_array:
     """Return True where an entry is known."""
     return sp.csc_array((np.ones(table.nnz, bool), table.indices, table.indptr), table.shape, copy=True)
@@ -598,7 +583,8 @@ class PointCompletion(CompletionModel):
         self.column_effects_ = np.concatenate([self.column_effects_, effects])
 
 
-def unit_of(values: Array) -> float:
-    """Return 1, or for very large or small values the power of 2 in whose units squares of squares are safe."""
+def sizable(name: str, values: Array) -> None:
+    """Refuse very large and very small values, whose squares of squares are no numbers."""
     largest = float(np.abs(values).max(initial=0.0))
-    return 1.0 if 1e-30 < largest < 1e30 or largest == 0.0 else 2.0 ** int(np.log2(largest))
+    if largest and not 1e-30 < largest < 1e30:
+        raise InvalidInputError(f"{name} run up to {largest:.1e}; divide them by such a number first.")

@@ -203,7 +203,7 @@ class Batch(Way):
         tasks.hessian(*2 * (Grassmann(tasks.n_rows, job.rank).random_point(np.random.default_rng(0)),))
         solver = type(self.estimator)(job.rank, max_iter=self.max_iter)
         begun = perf_counter()
-        U = solver.learn(tasks, None, job.seed)
+        U = solver.learn(tasks, job.seed)
         return job.found(perf_counter() - begun, U, Parts([U] * tasks.n_terms))
 
 

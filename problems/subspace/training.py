@@ -111,10 +111,9 @@ class GossipPlan(CheckedValue):
     init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
 
     @classmethod
-    def of(cls, estimator: Any, unit: float) -> GossipPlan:
-        """Return the plan that the parameters of an estimator name, whose data are divided by a unit."""
-        plan = cls(**{name: getattr(estimator, name) for name in cls._parameters if hasattr(estimator, name)})
-        return plan if plan.rho == "auto" else replace(plan, rho=float(plan.rho) / unit / unit)
+    def of(cls, estimator: Any) -> GossipPlan:
+        """Return the plan that the parameters of an estimator name."""
+        return cls(**{name: getattr(estimator, name) for name in cls._parameters if hasattr(estimator, name)})
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def test_a_file_holds_all_parameters_and_attributes_and_gives_the_same_results(
     [
         BiasedALS(2, limits=(1.0, 5.0), random_state=np.int64(3)),
         ImplicitALS(2, handle_unknown="mean"),
-        RTRMC(2, bias=True, random_state=0),
+        RTRMC(2, random_state=0),
         BayesianCompletion(2, n_samples=4, implicit=True, random_state=0),
     ],
 )
