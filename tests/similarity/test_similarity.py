@@ -323,3 +323,10 @@ def test_second_order_steps_at_full_rank_are_warned_of(psd: bool) -> None:
     X, y = np.random.default_rng(0).random((12, 4)), np.arange(12) % 2
     with pytest.warns(UserWarning, match="rank = 4 is the number of features"):
         LoretaSimilarity(4, psd=psd, max_iter=1, random_state=0).fit(X, y)
+
+
+def test_labels_keep_all_of_their_digits_between_chunks_of_other_types() -> None:
+    """numpy joins signed and unsigned integers to floats, which know 53 bits of them."""
+    large = 2**63 + np.arange(3, dtype=np.uint64)
+    model = quick(rank=2).partial_fit(X, y).partial_fit(X, large[y])
+    assert model.classes_.tolist() == [0, 1, 2, *large.tolist()]
