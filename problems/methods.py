@@ -218,7 +218,7 @@ def _travels(module: Any) -> None:
             importlib.import_module(pickler).register_pickle_by_value(module)
 
 
-def rows_of(name: str, values: Any, n_rows: int, *, columns: int | None = None) -> Any:
+def rows_of(name: str, values: Any, n_rows: int, columns: int | None = None) -> Any:
     """Return what a method gave, a row of finite numbers for each row that it was given, or refuse it.
 
     Parameters

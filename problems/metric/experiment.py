@@ -39,7 +39,7 @@ from problems.palette import Panel, draw_panels
 from problems.validation import package
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import numbers
+from rmopt.core.arguments import number, numbers
 from rmopt.core.streams import Stream, generator
 from rmopt.experiments import Claim
 from rmopt.solvers import Recorder
@@ -237,9 +237,7 @@ class Metric(Experiment):
     triplets: Annotated[
         int, Option(min=0, help="Training triplets, the same for all methods; 0: 20 a row.")
     ] = 0
-    passes: Annotated[
-        float, Option(min=0.01, help="Coordinate steps of COMET, over the number of features.")
-    ] = 8.0
+    passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0
     select_by: Annotated[
         Literal["precision", "votes"],
         Option(help="What it maximises: precision at 10, or votes of the nearest training rows."),
@@ -268,6 +266,7 @@ class Metric(Experiment):
     )
 
     def check(self) -> None:
+        number("--passes", self.passes, above=0)
         if any(isinstance(one.estimator, OutsideMetric) for one in self.chosen.values()):
             package(*METRIC_LEARN)
 
