@@ -255,7 +255,7 @@ class Similarity(Experiment):
     score: ClassVar = staticmethod(lambda model, X, y: mean_precision(scores_of(model, X), y))
     common: ClassVar = ("triplets",)
     claims: ClassVar = staticmethod(similarity_claims)
-    measures: ClassVar = {"map": "map_sem", "precision_at_1": None, "precision_at_10": None}
+    columns: ClassVar = {"map": "map_sem", "precision_at_1": None, "precision_at_10": None}
     headings: ClassVar = {"map_sem": "± s.e.m."}
     picture: ClassVar = "learning-curves.png"
     ylabel: ClassVar = f"mean average precision (curves: ≤ {CURVE_QUERIES} queries)"
@@ -362,7 +362,7 @@ class Similarity(Experiment):
 
     def measure(self, model: Any, part: SimpleNamespace) -> Cell:
         found = evaluate_retrieval(scores_of(model, part.X_test), part.y_test, ks=(1, 10))
-        return dict(zip(self.measures, (found.map, *found.precision_at.values()), strict=True))
+        return dict(zip(self.columns, (found.map, *found.precision_at.values()), strict=True))
 
     def row(self, row: Row) -> Cell:
         return (self._place(row["rank"]) if len(self.ranks) > 1 else {}) | super().row(row)
