@@ -19,7 +19,6 @@ from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.memory import with_zeros
 from rmopt.kernels.steps import Counters
 from rmopt.solvers.interrupts import Interrupts
-from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.run import finite_numbers
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.threads import one_blas_thread
@@ -156,9 +155,7 @@ class Continued:
         return cls(GaugedState(whole, counters, steps), rank)
 
     @one_blas_thread()
-    def learn(
-        self, solver: ScheduledSolver, problem: Problem, seed: int, recorder: Recorder | None = None
-    ) -> None:
+    def learn(self, solver: ScheduledSolver, problem: Problem, seed: int) -> None:
         """Do the steps of a solver's budget on a problem, with draws of their own.
 
         Parameters
@@ -168,8 +165,6 @@ class Continued:
         problem : Problem
             On the manifold of the chunks before.
         seed : int
-        recorder : Recorder, optional
-            Draws a progress bar where it is to.
 
         Raises
         ------
@@ -183,17 +178,13 @@ class Continued:
             # The engine is of another kind, and goes on from the point.
             self.state = _standing(work.engine, self.point(), self.n_iter, self.n_updates)
             state = work.engine.taken_over(self.state)
-        work.origin, work.last = state.steps, state.steps + solver.max_iter
-        recorder = recorder or Recorder()
-        recorder.begin(work.origin, work.last, [])
+        work.origin, work.last = state.steps, state.steps + solver.budget(problem)
         try:
             # A signal waits for the end of the chunk, where the state is whole.
             with Interrupts(True):
                 while state.steps < work.last:
                     state = solver.advance(work, state, work.last - state.steps)
-                    recorder.advance(state.steps)
         finally:
-            recorder.end()
             self.state = work.engine.handed_over(state)
 
 
