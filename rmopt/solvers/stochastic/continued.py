@@ -40,25 +40,6 @@ class Continued:
         What the engine of the last chunk handed over; it counts the steps of all.
     rank : int
         Of the point.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> from rmopt.solvers import SGD
-    >>> rng, manifold = np.random.default_rng(0), FixedRankEmbedded(6, 5, 2)
-    >>> run = None
-    >>> for chunk in range(20):
-    ...     left, right = rng.standard_normal((100, 6)), rng.standard_normal((100, 5))
-    ...     y = left[:, 0] * right[:, 0] + left[:, 1] * right[:, 2]
-    ...     problem = Problem(manifold, BilinearSum(left, right, squared, y))
-    ...     solver = SGD(0.02, max_iter=1000)
-    ...     run = run or Continued.begun(solver, problem, lambda: manifold.identity(), 0)
-    ...     run.learn(solver, problem, 0)
-    >>> bool(problem.value(run.point()) < 1e-6), run.n_iter
-    (True, 20000)
     """
 
     state: Any
