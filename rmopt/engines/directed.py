@@ -83,7 +83,7 @@ class DirectedEngine(ReferenceEngine):
         if memory != ():
             memory = Memory(rebuilt(remembered, vector) if weights.keep else (), squares[0])
         average = rebuilt(state.average, mean) if averages else ()
-        return ReferenceState(rebuilt(state.point, point), *map(int, counts), memory, average)
+        return ReferenceState(rebuilt(state.point, point), int(counts[0]), int(counts[1]), memory, average)
 
 
 @dataclass(frozen=True)
