@@ -320,10 +320,7 @@ def dense(ambient: Any, like: Any = None) -> Array:
         return ambient.toarray()
     if hasattr(ambient, "__array__"):
         # One of another library, such as JAX.
-        try:
-            return np.asarray(ambient)
-        except (RuntimeError, TypeError) as error:
-            raise InvalidInputError(f"{shown(ambient)} is not an array of numbers: {error}") from error
+        return np.asarray(ambient)
     if not hasattr(ambient, "shape"):
         raise InvalidInputError(
             f"{shown(ambient)} is not an ambient matrix, for example a gradient; return an array, or an operator "

@@ -316,11 +316,6 @@ class Combined(Cost):
         # Made anew: some of its methods are made with it.
         return type(self), (self.parts,)
 
-    def __getstate__(self) -> dict[str, Any]:
-        # By which checkpoints tell sums apart.
-        weights, costs = zip(*self.parts, strict=True)
-        return {"weights": ", ".join(map(str, weights)), "costs": costs}
-
     def __repr__(self) -> str:
         names = [text if (text := repr(cost))[:1] != "<" else type(cost).__name__ for _, cost in self.parts]
         weights = ["" if weight == 1.0 else f"{weight:g} * " for weight, _ in self.parts]

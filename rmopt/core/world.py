@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,8 @@ from rmopt.core.arguments import shown
 from rmopt.core.points import arrays_of, rebuilt
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 
-# Seconds for which a process asks without a pause whether its messages have arrived; the longest pause after that;
-# and for which messages may still be under way from a process that has ended.
-BUSY, PAUSE, LATE = 1e-3, 0.05, 2.0
+# Seconds for which a process asks without a pause whether messages have arrived; and the longest pause after that.
+BUSY, PAUSE = 1e-3, 0.05
 # Another process may have this core. A sleep of no time would take 50 microseconds.
 _yield_core: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
 # Pairs of things, and how much each of the two counts for.
@@ -204,17 +203,15 @@ class OneProcess(World):
 ONE_PROCESS = OneProcess()
 
 
-@cache
-def _own_communicators(mpi: Any) -> int:
-    """Return the key under which a communicator keeps those of its worlds."""
-    return int(mpi.Comm.Create_keyval())
+# What the worlds of a communicator send by, by its handle: there are few communicators to have.
+_DUPLICATES: dict[int, Any] = {}
 
 
 class MPIWorld(World):
     """The processes of an MPI communicator.
 
-    Where one process fails, all end, and it says why: at an error that nobody caught, at ``sys.exit``, at a signal,
-    and where it ends while others wait for it. Ctrl-C and SIGTERM also reach a process that waits.
+    Where one process fails, all end, and it says why: at an error that nobody caught, and in what solvers do also at
+    ``sys.exit`` and at a signal. Ctrl-C and SIGTERM also reach a process that waits.
 
     Parameters
     ----------
@@ -250,18 +247,13 @@ class MPIWorld(World):
         self._mpi = MPI
         given = MPI.COMM_WORLD if communicator is None else communicator
         self.rank, self.size = given.Get_rank(), given.Get_size()
-        self._others = [process for process in range(self.size) if process != self.rank]
-        # Messages of others cannot be taken for ours. There are few communicators to have, so all worlds of one share
-        # two: the second is where a process says that it ends.
-        known: Any = given.Get_attr(_own_communicators(MPI))
-        own: Any = known or (given.Dup(), given.Dup())
-        self.communicator, self._ends = own
-        if known is None:
-            given.Set_attr(_own_communicators(MPI), own)
+        if (handle := given.py2f()) not in _DUPLICATES:
+            # Messages of others cannot be taken for ours.
+            _DUPLICATES[handle] = given.Dup()
             if self.size > 1:
                 # Where one process fails outside of `guard`, the others would wait for it forever.
                 sys.excepthook = partial(self._end_all, sys.excepthook)
-                atexit.register(self._leave)
+        self.communicator = _DUPLICATES[handle]
 
     def __repr__(self) -> str:
         return f"MPIWorld({self.size} processes)"
@@ -283,7 +275,7 @@ class MPIWorld(World):
             self.sent += (1, message.nbytes)
 
         def receive() -> Messages:
-            self._wait(waiting, {int(owners[agent]) for agent in receiving})
+            self._wait(waiting)
             return {**messages, **receiving}
 
         return receive
@@ -291,47 +283,18 @@ class MPIWorld(World):
     def everywhere(self, value: Any) -> list[Any]:
         own = np.frombuffer(self._mpi.pickle.dumps(value), dtype=np.uint8)
         sizes = np.empty(self.size, dtype=np.int64)
-        self._wait([self.communicator.Iallgather(np.array([own.size]), sizes)], self._others)
+        self._wait([self.communicator.Iallgather(np.array([own.size]), sizes)])
         starts = np.cumsum(sizes) - sizes
         values = np.empty(sizes.sum(), dtype=np.uint8)
-        self._wait(
-            [self.communicator.Iallgatherv(own, [values, sizes, starts, self._mpi.BYTE])], self._others
-        )
+        self._wait([self.communicator.Iallgatherv(own, [values, sizes, starts, self._mpi.BYTE])])
         return [self._mpi.pickle.loads(part) for part in np.split(values, starts[1:])]
 
-    def _wait(self, requests: list[Any], others: Iterable[int] = ()) -> None:
-        """Wait for messages of other processes, unless one of these has ended.
-
-        MPI itself would wait in a loop that no signal reaches, and for a process that is gone.
-        """
-        begun, gone_at = time.monotonic(), 0.0
+    def _wait(self, requests: list[Any]) -> None:
+        """Wait for messages of other processes; MPI itself would wait in a loop that no signal reaches."""
+        begun = time.monotonic()
         while not self._mpi.Request.Testall(requests):
-            now = time.monotonic()
-            if now < begun + BUSY:
-                _yield_core()
-                continue
-            time.sleep(min((now - begun) / 10, PAUSE))
-            gone = next((other for other in others if self._ends.Iprobe(source=other)), None)
-            if gone is None:
-                continue
-            gone_at = gone_at or now
-            if now > gone_at + LATE:
-                raise RmoptError(
-                    f"process {gone} has ended, and process {self.rank} still waits for it; what it said comes "
-                    "before this, and where it said nothing, let all processes make the same calls."
-                )
-
-    def _leave(self) -> None:
-        """Say that this process ends, and stay until all do."""
-        if self._mpi.Is_finalized():
-            return
-        sent, received = np.zeros(1, dtype=np.uint8), np.empty((self.size, 1), dtype=np.uint8)
-        waiting = [self._ends.Isend(sent, dest=other) for other in self._others]
-        waiting += [self._ends.Irecv(received[other], source=other) for other in self._others]
-        try:
-            self._wait(waiting)
-        except BaseException:
-            self.communicator.Abort(1)
+            waited = time.monotonic() - begun
+            _yield_core() if waited < BUSY else time.sleep(min(waited / 10, PAUSE))
 
     def _end_all(self, tell: Callable[..., Any], *error: Any) -> None:
         """Tell of an error that nobody caught, and end all processes."""

@@ -79,8 +79,7 @@ def test_a_cost_may_write_its_gradient_into_the_same_array_again(method: str) ->
     ("gradient", "told"),
     [
         (lambda x: x > 0, "of type bool"),
-        (lambda x: np.ma.array(x, mask=x > 0), "masked"),
-        (lambda x: x + 0j, "complex"),
+        (lambda x: x + 0j, "of type complex"),
         (lambda x: x.astype(object), "of type object"),
         (lambda x: x.sum(axis=0), r"of shape \(2,\)"),
     ],
@@ -240,7 +239,7 @@ def test_complex_numbers_are_refused_in_gradients_and_starts() -> None:
 
     problem = Problem(Grassmann(5, 2), Turned())
     for run in (check_cost, lambda problem: SGD(0.02, max_iter=20).run(problem, random_state=0)):
-        with pytest.raises(InvalidInputError, match="gradient of Turned is complex"):
+        with pytest.raises(InvalidInputError, match="gradient of Turned is of type complex"):
             run(problem)
     with pytest.raises(InvalidInputError, match=r"initial point .*(complex|real)"):
         SGD(0.02).run(Problem(Euclidean(5, 2), Quadratic()), np.ones((5, 2)) + 0j)
