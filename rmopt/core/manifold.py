@@ -244,7 +244,13 @@ class Manifold(ABC):
             # Somebody's manifold may have no random points, or not be complete yet: the run itself must tell.
             return None
         try:
-            moved = retraction(self, point, tangent, step)
+            try:
+                moved = retraction(self, point, tangent, step)
+            except (AttributeError, TypeError):
+                if not isinstance(self, HasBlocks):
+                    raise
+                # It may be one of single blocks, for coordinate descent.
+                moved = retraction(self, point, self.block_of(self.embedding(point, tangent), 0), step)
         except RmoptError:
             raise
         except Exception as error:
