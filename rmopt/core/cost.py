@@ -94,9 +94,6 @@ class Cost(ABC):
     def __sub__(self, other: Any) -> Any:
         return self + -other if isinstance(other, Cost) else NotImplemented
 
-    def __truediv__(self, weight: float) -> Any:
-        return self * (1.0 / weight) if isinstance(weight, Real) else NotImplemented
-
     def refuses(self, point_type: type) -> str | None:
         """Return in a sentence why the cost is no function of points of a class, or None."""
         if issubclass(point_type, self.point_type):

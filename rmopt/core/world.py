@@ -14,7 +14,6 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
-from rmopt.core.points import arrays_of, rebuilt
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 
 # Seconds for which a process asks without a pause whether messages have arrived; and the longest pause after that.
@@ -80,43 +79,37 @@ class World(ABC):
         """Return the agents of this process."""
         return np.flatnonzero(self.owners(n_agents) == self.rank).tolist()
 
-    def gather(self, points: Messages, n_agents: int) -> list[Array]:
-        """Return the points of all agents, in every process."""
-        known = {agent: point for part in self.everywhere(dict(points)) for agent, point in part.items()}
+    def gather(self, things: Mapping[int, Any], n_agents: int) -> list[Any]:
+        """Return the things of all agents, such as points, in every process."""
+        known = {agent: thing for part in self.everywhere(dict(things)) for agent, thing in part.items()}
         return [known[agent] for agent in range(n_agents)]
 
     def joined(self, own: Mapping[int, Any], shares: Sequence[int], join: Join) -> Any:
         """Return what the things of all agents become, joined in pairs along a tree, in every process.
 
         Agents 0 and 1, 2 and 3, …; then the first two and the next two, until one thing is left: the same pairs, in
-        the same order, however agents are spread. A process sends and receives one thing at each level of the tree.
+        the same order, however agents are spread. All processes join all pairs.
 
         Parameters
         ----------
         own : mapping from int to thing
-            Of the agents here: points or states, made of float64 arrays of the same shapes for all agents.
+            Of the agents here.
         shares : sequence of int
             For how much each agent counts.
         join : callable
             Of a list of pairs of things, and of how much each of the two counts for; returns what each pair becomes.
         """
-        n, held, span = len(shares), dict(own), 1
-        owners, template = self.owners(n), next(iter(own.values()))
-        like = np.empty(sum(part.size for part in arrays_of(template)))
+        n, span = len(shares), 1
+        things = dict(enumerate(self.gather(own, n)))
         while span < n:
-            # What the agents from `low` to before `low + span` became, and those from there on, become one.
             lows = range(0, n - span, 2 * span)
-            ways = [way for low in lows for way in _ways(owners, low, low + span, span)]
-            messages = {agent: _message(held[agent // span * span]) for agent, _ in ways if agent in own}
-            for agent, message in self.deliver(messages, ways, like, n)().items():
-                held.setdefault(agent // span * span, _thing(message, template))
-            here = [low for low in lows if low in held and low + span in held]
-            counts = [(sum(shares[at : at + span]), sum(shares[at + span : at + 2 * span])) for at in here]
-            pairs = [(held[low], held[low + span]) for low in here]
-            alone = {at: thing for at, thing in held.items() if at % (2 * span) == 0 and at + span >= n}
-            held = alone | dict(zip(here, join(pairs, counts), strict=True))
+            pairs = [(things[low], things[low + span]) for low in lows]
+            counts = [
+                (sum(shares[low : low + span]), sum(shares[low + span : low + 2 * span])) for low in lows
+            ]
+            things |= dict(zip(lows, join(pairs, counts), strict=True))
             span *= 2
-        return held[0]
+        return things[0]
 
     def total(self, numbers: Any) -> Array:
         """Return the sum of some numbers over all processes."""
@@ -153,27 +146,6 @@ class World(ABC):
                         f"{name} of process {process} is {next(texts)}, and that of process 0 is {next(texts)}; give "
                         "all processes the same."
                     )
-
-
-def _ways(owners: Array, low: int, high: int, span: int) -> Iterator[tuple[int, int]]:
-    """Yield from which agents to which ones the two things of a pair travel, to processes that lack one."""
-    end = min(high + span, len(owners))
-    for begin, stop, there, beyond in ((low, high, high, end), (high, end, low, high)):
-        for process in set(owners[begin:stop]) - set(owners[there:beyond]):
-            first = int(np.argmax(owners[begin:stop] == process))
-            yield there + first % (beyond - there), begin + first
-
-
-def _message(thing: Any) -> Array:
-    """Return the numbers of a thing's arrays, one after another."""
-    return np.concatenate([part.ravel() for part in arrays_of(thing)])
-
-
-def _thing(message: Array, template: Any) -> Any:
-    """Return the thing of which `_message` is made."""
-    parts = arrays_of(template)
-    numbers = np.split(message, np.cumsum([part.size for part in parts])[:-1])
-    return rebuilt(template, [own.reshape(part.shape) for own, part in zip(numbers, parts, strict=True)])
 
 
 class OneProcess(World):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -84,7 +85,7 @@ class Room(World):
 
     def everywhere(self, value: Any) -> list[Any]:
         values = self.shared({self.rank: value})
-        return [values[rank] for rank in range(self.size)]
+        return [copy.deepcopy(values[rank]) for rank in range(self.size)]
 
 
 def test_all_processes_join_the_same_pairs() -> None:
