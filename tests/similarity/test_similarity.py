@@ -17,7 +17,7 @@ from problems.rows import natural_size
 from problems.similarity import ClassTriplets, LoretaSimilarity
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive
 from problems.similarity.estimators import BilinearSimilarity
-from problems.similarity.experiment import CURVE_QUERIES, mean_precision
+from problems.similarity.experiment import CURVE_QUERIES, Similarity
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import StorageError
 from rmopt.costs import TripletSum
@@ -293,7 +293,7 @@ def test_parameters_are_chosen_by_queries_of_all_classes() -> None:
     y = np.repeat([0, 1], CURVE_QUERIES)
     # Rows of the first class are alike, and of the second few.
     X = np.where(y[:, None] == 0, np.eye(8)[0], np.eye(8)[1 + np.arange(len(y)) % 7])
-    assert mean_precision(Normalizer(), X, y) < 0.9
+    assert Similarity.score(Normalizer(), X, y) < 0.9
 
 
 X = np.random.default_rng(0).standard_normal((60, 12))
@@ -323,3 +323,10 @@ def test_second_order_steps_at_full_rank_are_warned_of(psd: bool) -> None:
     X, y = np.random.default_rng(0).random((12, 4)), np.arange(12) % 2
     with pytest.warns(UserWarning, match="rank = 4 is the number of features"):
         LoretaSimilarity(4, psd=psd, max_iter=1, random_state=0).fit(X, y)
+
+
+def test_labels_keep_all_of_their_digits_between_chunks_of_other_types() -> None:
+    """numpy joins signed and unsigned integers to floats, which know 53 bits of them."""
+    large = 2**63 + np.arange(3, dtype=np.uint64)
+    model = quick(rank=2).partial_fit(X, y).partial_fit(X, large[y])
+    assert model.classes_.tolist() == [0, 1, 2, *large.tolist()]
