@@ -129,8 +129,9 @@ def grown(
     points, scores = list(grid), measure(grid)
     for growth in range(GROWTHS + 1):
         alike = [_past(points, points[place]) for place in best(scores)]
-        names, new = alike[0]
-        if not all(names for names, _ in alike):
+        new = alike[0]
+        names = [name for name in points[0] if any(one[name] != points[best(scores)[0]][name] for one in new)]
+        if not all(alike):
             break
         chosen, more, why = points[best(scores)[0]], None, f"it grew {GROWTHS} times"
         if growth < GROWTHS:
@@ -147,14 +148,57 @@ def grown(
     return points, scores
 
 
+def best_of(
+    grid: Sequence[Settings],
+    measure: Callable[[Sequence[Settings]], Array],
+    say: Callable[[str], object] = lambda text: None,
+) -> Settings:
+    """Return the point of a grid with the highest score, the first of several; the grid grows past its edges.
+
+    Parameters
+    ----------
+    grid : sequence of dict
+    measure : callable
+        Maps points to their scores, minus infinity where one diverged. It raises a ValueError for what
+        cannot be, such as a share above 1.
+    say : callable
+        Tells people that the best is at an edge past which the grid does not grow.
+
+    Raises
+    ------
+    InvalidInputError
+        When every point of the grid diverged.
+    """
+    points, scores = list(grid), np.asarray(measure(grid))
+    if scores.max() == -np.inf:
+        raise InvalidInputError(
+            f"training diverged for every value of the grid {list(grid)}; try smaller values, or scale the rows."
+        )
+    for growth in range(GROWTHS + 1):
+        # Where others past no edge are as good, there is nothing to look for.
+        further = [_past(points, points[place]) for place in np.flatnonzero(scores == scores.max())]
+        if not all(further):
+            break
+        try:
+            more = measure(further[0]) if growth < GROWTHS else None
+        except ValueError:
+            more = None
+        if more is None:
+            best = listed(points[scores.argmax()])
+            say(f"{best} is the best, at the edge of a grid that grows no further")
+            break
+        points, scores = points + further[0], np.concatenate([scores, more])
+    return points[scores.argmax()]
+
+
 def at_an_edge(value: Any, values: Iterable[Any]) -> bool:
     """Return whether a number is the least or the largest of three or more."""
     apart = {one for one in values if isinstance(one, Real)}
     return len(apart) > 2 and value in (min(apart), max(apart))
 
 
-def _past(points: Sequence[Settings], chosen: Settings) -> tuple[list[str], list[Settings]]:
-    """Return which numbers are the least or the largest of three or more, and the points past them.
+def _past(points: Sequence[Settings], chosen: Settings) -> list[Settings]:
+    """Return the points past numbers that are the least or the largest of three or more: each alone, and together.
 
     The ratio to the next number is that of the last two; there is nothing past 0, and no count below 1.
     """
@@ -166,8 +210,7 @@ def _past(points: Sequence[Settings], chosen: Settings) -> tuple[list[str], list
             after = float(f"{value * value / near:.3g}") if value * near > 0 else value
             after = max(1, round(after)) if isinstance(value, int) else after
             past |= {name: after} if after != value else {}
-    new = [chosen | {name: after} for name, after in past.items()] + [chosen | past] * (len(past) > 1)
-    return list(past), new
+    return [chosen | {name: after} for name, after in past.items()] + [chosen | past] * (len(past) > 1)
 
 
 def searched(

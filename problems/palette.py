@@ -1,6 +1,9 @@
-"""Colours and markers of the pictures, and what several of them draw."""
+"""Colours and markers of the pictures, and the picture that all experiments draw: lines in panels."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +17,6 @@ COLOURS = (
 )  # fmt: skip
 # Together with colours they repeat late.
 MARKERS = "osD^vPX"
-LINES = ("-", "--", "-.", ":")
-# Seconds: what takes less, like the cosine, has nothing to train, and is a level in pictures over time.
-NO_TRAINING = 1e-3
 
 
 def style(number: int) -> dict[str, Any]:
@@ -24,12 +24,6 @@ def style(number: int) -> dict[str, Any]:
     return {
         "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4,
     }  # fmt: skip
-
-
-def line(number: int, dashes: int = 0) -> dict[str, Any]:
-    """Return how a line without markers looks: with other dashes for levels, and where its colour was used before."""
-    turn = number // len(COLOURS) + dashes
-    return {"color": COLOURS[number % len(COLOURS)], "linestyle": LINES[turn % len(LINES)]}
 
 
 def whole_ticks(axis: Any) -> None:
@@ -68,6 +62,66 @@ def finish(
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=size)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of a picture.
+
+    Attributes
+    ----------
+    xlabel, ylabel : str
+    lines : mapping
+        From labels to points (x, y, standard error of y), or (x, y). One point whose x is NaN is a level.
+    logarithmic : str
+        Any of x and y.
+    unit : str, optional
+        Of a logarithmic x-axis, which it gives prefixes such as k and m.
+    """
+
+    xlabel: str
+    ylabel: str
+    lines: Mapping[str, Sequence[Sequence[float]]]
+    logarithmic: str = ""
+    unit: str | None = None
+
+
+def draw_panels(figure: Any, panels: Sequence[Panel], title: str) -> None:
+    """Draw panels side by side, in which a label has one look, with one legend below."""
+    figure.set_layout_engine("constrained")
+    labels = list(dict.fromkeys(label for panel in panels for label in panel.lines))
+    share = len({panel.ylabel for panel in panels}) == 1
+    legend: dict[str, Any] = {}
+    for axes, panel in zip(
+        figure.subplots(1, len(panels), sharey=share, squeeze=False)[0], panels, strict=True
+    ):
+        whole = True
+        for label, points in panel.lines.items():
+            look, (x, y, *error) = style(labels.index(label)), np.array(points, dtype=float).T
+            if np.isnan(x[0]):
+                legend[label] = axes.axhline(y[0], color=look["color"], linestyle="--")
+            else:
+                legend[label] = axes.errorbar(x, y, *error, **look)
+                whole = whole and bool((x == np.round(x)).all())
+        for name in panel.logarithmic:
+            logarithmic(getattr(axes, f"{name}axis"), panel.unit if name == "x" else None)
+        if whole and "x" not in panel.logarithmic:
+            whole_ticks(axes.xaxis)
+        finish(axes, panel.xlabel, panel.ylabel)
+    if len(legend) > 1:
+        figure.legend(legend.values(), legend, loc="outside lower center", ncols=4, fontsize="small")
+    figure.suptitle(title)
+
+
+LINES = ("-", "--", "-.", ":")
+# Seconds: what takes less, like the cosine, has nothing to train, and is a level in pictures over time.
+NO_TRAINING = 1e-3
+
+
+def line(number: int, dashes: int = 0) -> dict[str, Any]:
+    """Return how a line without markers looks: with other dashes for levels, and where its colour was used before."""
+    turn = number // len(COLOURS) + dashes
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": LINES[turn % len(LINES)]}
 
 
 def draw_band(axes: Any, at: Any, curves: Any, label: str, **look: Any) -> None:
