@@ -17,10 +17,10 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.comparison import Difference, Experiment, Kept, Row, above, averaged, grown, near
+from problems.comparison import Difference, Experiment, Kept, Row, above, averaged, best_of, near
 from problems.data import Ratings
 from problems.methods import Cell, Method, Settings
-from problems.palette import finish, logarithmic, style
+from problems.palette import Panel, draw_panels
 from problems.subspace.als import BiasedALS, ScaledSGDCompletion
 from problems.subspace.baselines import Biases, CMFRec, DLMaFit, LibMF, MyFM
 from problems.subspace.bayesian import BayesianCompletion
@@ -216,7 +216,7 @@ class Completion(Experiment):
 
     name: ClassVar = "completion"
     known: ClassVar = METHODS
-    measured_by: ClassVar = ("predict", "train")
+    measured_by: ClassVar = ("predict",)
     common: ClassVar = ("graph", "lam", "updates")
     headings: ClassVar = {
         "test_rmse": "RMSE", "sem": "± s.e.m.", "train_mse": "train MSE", "disagreement": "distance",
@@ -305,26 +305,20 @@ class Completion(Experiment):
         kind, whole = self.chosen[one["method"]], self.shares(one["seed"], one["agents"] or self.counts[0])
         folds = [whole.fold(number, self.folds, one["seed"]) for number in range(self.folds)]
 
-        def errors(points: Sequence[Settings]) -> Array:
+        def scores(points: Sequence[Settings]) -> Array:
             found = []
             with self.run.ticks(f"selecting for {self.label(one)}", len(points) * len(folds)) as tick:
                 for values, fold in product(points, folds):
                     try:
-                        found.append(self.trained(one | {"parameters": values}, fold)["test_rmse"])
+                        found.append(-self.trained(one | {"parameters": values}, fold)["test_rmse"])
                     except DivergedError:
-                        found.append(np.inf)
+                        found.append(-np.inf)
                     tick()
             return np.reshape(found, (len(points), -1)).mean(axis=1)
 
-        points, found = grown(
-            kind.grid, errors, lambda found: np.flatnonzero(found == found.min()),
-            lambda what: self.run.say(f"{self.label(one)}: {what}"),
-        )  # fmt: skip
-        if found.min() == np.inf:
-            raise InvalidInputError(
-                f"training diverged for every value of the grid {kind.grid}; leave out --select."
-            )
-        return {"parameters": points[int(found.argmin())]}
+        return {
+            "parameters": best_of(kind.grid, scores, lambda what: self.run.say(f"{self.label(one)}: {what}"))
+        }
 
     def measured(self, one: Settings) -> Cell:
         """Train a model, and return what is measured of it; with the first seed also its trace."""
@@ -380,7 +374,7 @@ class Completion(Experiment):
         traces = {row.label: row.cells[0]["trace"] for row in rows if row.cells[0]["trace"]}
         bases = {self.chosen[row["method"]].label: row.cells[0]["basis"] for row in rows}
         if traces:
-            self.run.draw("traces.png", draw_traces, traces, self.bundle.name, size=(9.0, 4.0))
+            self.run.draw("traces.png", draw_panels, trace_panels(traces), self.bundle.name, size=(9.0, 4.0))
         if any(basis is not None for basis in bases.values()):
             shares = self.shares(self.run.seed, self.counts[0])
             tables = {label: shares.completed(U) for label, U in bases.items() if U is not None}
@@ -446,24 +440,18 @@ def table_claims(rows: Sequence[Row], methods: Mapping[str, Method]) -> list[Cla
     return made
 
 
-def draw_traces(
-    figure: Figure,
-    traces: Mapping[str, Sequence[Sequence[float]]],
-    title: str,
-    error: str = "mean squared error (train)",
-) -> None:
-    """Draw error and distance between neighbours, the columns of traces, against updates of an agent, the first."""
-    figure.set_layout_engine("constrained")
-    panels = figure.subplots(1, 2)
-    for column, (axes, name) in enumerate(
-        zip(panels, (error, "mean distance between neighbours"), strict=True), 1
-    ):
-        for place, (label, trace) in enumerate(traces.items()):
-            points = np.array(trace)
-            axes.plot(points[:, 0], np.maximum(points[:, column], 1e-34), label=label, **style(place))
-        logarithmic(axes.yaxis)
-        finish(axes, "updates per agent", name)
-    figure.suptitle(title)
+def trace_panels(
+    traces: Mapping[str, Sequence[Any]], error: str = "mean squared error (train)"
+) -> list[Panel]:
+    """Return panels of error and distance between neighbours, the columns of traces, against updates, the first."""
+    names = error, "mean distance between neighbours"
+    return [
+        Panel(
+            "updates per agent", name,
+            {label: [(row[0], max(row[column], 1e-34)) for row in trace] for label, trace in traces.items()}, "y",
+        )
+        for column, name in enumerate(names, 1)
+    ]  # fmt: skip
 
 
 def draw_completed(figure: Figure, bundle: Ratings, hidden: Any, completed: Mapping[str, Any]) -> None:
