@@ -77,7 +77,7 @@ def alt_min(
     (True, True)
     """
     lam, max_iter = number("lam", lam, above=0), integer("max_iter", max_iter, 1)
-    TaskGroup(tasks, "")
+    TaskGroup(tasks)
     grams = np.array([X.T @ X for X, _ in tasks])
     rights = np.array([X.T @ y for X, y in tasks])
     squares = sum(float(y @ y) for _, y in tasks)
@@ -220,7 +220,7 @@ class Peer(BaseEstimator):
 
     def fit(self, pairs: Any, values: Any) -> Self:
         """Fit the model to values at pairs, shape (N, 2)."""
-        rows, columns = checked_pairs(pairs, None, None)
+        rows, columns = checked_pairs(pairs)
         values = np.asarray(values, dtype=float)
         self.mean_, self.shape_ = float(values.mean()), (int(rows.max()) + 1, int(columns.max()) + 1)
         self._learn(rows, columns, values)
@@ -228,7 +228,7 @@ class Peer(BaseEstimator):
 
     def predict(self, pairs: Any) -> Array:
         """Return predictions at pairs, shape (N,)."""
-        rows, columns = checked_pairs(pairs, None, None)
+        rows, columns = checked_pairs(pairs)
         known = (rows < self.shape_[0]) & (columns < self.shape_[1])
         found = np.full(len(rows), self.mean_)
         if known.any():

@@ -131,7 +131,7 @@ class Batch(Way):
         # Compiled passes are loaded before the clock starts.
         tasks.hessian(*2 * (Grassmann(tasks.n_rows, job.rank).random_point(np.random.default_rng(0)),))
         begun = perf_counter()
-        U = clone(self.estimator).set_params(rank=job.rank).learn(tasks, None, job.seed)
+        U = clone(self.estimator).set_params(rank=job.rank).learn(tasks, job.seed)
         return job.done(perf_counter() - begun, U, Parts([U] * tasks.n_terms))
 
 

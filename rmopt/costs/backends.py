@@ -1,17 +1,14 @@
 """Libraries of automatic differentiation behind three functions: join blocks, first and second derivatives."""
 
 import importlib
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
-from rmopt.precision import coarseness
+from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
 
 __all__ = ["AUTOGRAD", "JAX", "TORCH", "Autograd", "Backend", "Jax", "Torch"]
 
@@ -36,8 +33,6 @@ class Backend(ABC):
     """
 
     name: str
-    # How functions are to be written.
-    words: ClassVar[str] = "use its own functions in the place of numpy"
     compiles: bool = False
 
     def module(self, part: str = "") -> Any:
@@ -49,12 +44,6 @@ class Backend(ABC):
                 f"{self.name}_cost and {self.name}_residuals need {self.name}, which cannot be imported ({error}); "
                 f"install it: pip install {self.name}"
             ) from error
-
-    def check(self, function: Callable[..., Any], arrays: Sequence[Array]) -> None:  # noqa: B027
-        """Look at a function before its first use."""
-
-    def check_followed(self, value: Any, other: Any) -> None:  # noqa: B027
-        """Tell that a value was cut off from the point, where derivatives by the point and by another are taken."""
 
     def given(self, array: Array) -> Any:
         """Return an array as the library takes it; functions must not write into points."""
@@ -68,15 +57,6 @@ class Backend(ABC):
 
     def forget(self) -> None:  # noqa: B027
         """Throw away what was compiled anywhere in the process."""
-
-    def called(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the function's value; an error has a note on how the library wants functions to be written."""
-        try:
-            return function(*arguments)
-        except Exception as error:
-            if not isinstance(error, RmoptError):
-                error.add_note(f"{self.name} differentiates the function: {self.words}.")
-            raise
 
     def plain(self, value: Any) -> Any:
         """Return a number of the library as one of numpy; anything else as it is."""
@@ -112,12 +92,11 @@ class Autograd(Backend):
     """
 
     name = "autograd"
-    words = "use autograd.numpy in the place of numpy, float() and math, and do not write into arrays"
 
     def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
         # A tuple of arguments costs autograd a third more than one.
-        alone, tied = len(where) == 1, self._tied(function, where, tell=True)
-        differentiated = self.module().value_and_grad(tied, where[0] if alone else where)
+        alone = len(where) == 1
+        differentiated = self.module().value_and_grad(_tied(function, where), where[0] if alone else where)
 
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
             value, found = differentiated(*arrays)
@@ -133,8 +112,12 @@ class Autograd(Backend):
         # for a point; what it maps backwards it maps forwards too, since second derivatives are symmetric.
         alone = len(where) == 1
         places = where[0] if alone else where
-        inner = self.module().grad(self._tied(function, where), places)
-        gradient = self._tied(inner if alone else lambda *arguments: pack(inner(*arguments)), where)
+        inner = self.module().grad(_tied(function, where), places)
+
+        def gradient(*arguments: Any) -> Any:
+            slopes = (inner(*arguments),) if alone else inner(*arguments)
+            tied = [slope + 0.0 * arguments[i] for i, slope in zip(where, slopes, strict=True)]
+            return tied[0] if alone else pack(tied)
 
         def at(arrays: Sequence[Array]) -> Product:
             back, _ = make_vjp(gradient, places)(*arrays)
@@ -150,50 +133,27 @@ class Autograd(Backend):
 
         return at
 
-    def check_followed(self, value: Any, other: Any) -> None:
-        from autograd.tracer import isbox
 
-        if isbox(other) and not isbox(value):
-            warnings.warn(CUT_OFF, RuntimeWarning, stacklevel=2)
+def _tied(function: Callable[..., Any], where: Where) -> Callable[..., Any]:
+    """Return the function; a value that depends on no argument is tied to them, where autograd would warn.
 
-    def _tied(self, function: Callable[..., Any], where: Where, tell: bool = False) -> Callable[..., Any]:
-        """Return the function; a result that depends on no argument is tied to them, where autograd would warn."""
-        from autograd.tracer import isbox
+    A number of Python's is meant to be constant: the flat part of a hinge, say. One of numpy's was cut off.
+    """
+    from autograd.tracer import isbox
 
-        def tied(*arguments: Any) -> Any:
-            value = function(*arguments)
-            if isbox(value):
-                return value
-            if tell and np.ndim(value) == 0 and isinstance(value, np.generic):
-                # A number of Python's is meant: the flat part of a hinge, say.
-                warnings.warn(CUT_OFF, RuntimeWarning, stacklevel=2)
-            if isinstance(value, (int, np.integer, np.bool_)):
-                # autograd knows no derivatives of integers.
-                value = float(value)
-            return _tie()(value, *(arguments[i] for i in where))
+    def tied(*arguments: Any) -> Any:
+        value = function(*arguments)
+        if isbox(value):
+            return value
+        if isinstance(value, np.generic):
+            warn(
+                "autograd sees no way from the point to the value of the cost, and takes the gradient for zero; "
+                "compute with autograd.numpy throughout, without copies into arrays of numpy.",
+                RuntimeWarning,
+            )
+        return value + 0.0 * sum(arguments[i].sum() for i in where)
 
-        return tied
-
-
-CUT_OFF = (
-    "autograd sees no way from the point to the value of the cost, and takes the gradient for zero; compute with "
-    "autograd.numpy throughout, without rounding, comparisons alone or copies into arrays of numpy."
-)
-
-
-@cache
-def _tie() -> Any:
-    """Return a primitive of autograd that returns its first argument, and has the others as arguments too."""
-    from autograd.extend import defvjp_argnum, primitive, vspace
-
-    tie = primitive(lambda value, *others: value)
-    defvjp_argnum(
-        tie,
-        lambda argnum, ans, args, kwargs: (
-            (lambda g: g) if argnum == 0 else (lambda g: vspace(args[argnum]).zeros())
-        ),
-    )
-    return tie
+    return tied
 
 
 class Jax(Backend):
@@ -206,10 +166,6 @@ class Jax(Backend):
     """
 
     name = "jax"
-    words = (
-        "use jax.numpy in the place of numpy, jnp.where or jax.lax.cond in the place of if, and jax.lax.fori_loop "
-        "where a count depends on the point"
-    )
 
     def __init__(self, compiles: bool = True) -> None:
         self.compiles = compiles
@@ -219,17 +175,6 @@ class Jax(Backend):
         # Gradients of single precision would end each run at 1e-4.
         super().module().config.update("jax_enable_x64", True)
         return found
-
-    def check(self, function: Callable[..., Any], arrays: Sequence[Array]) -> None:
-        """Warn where a function of double precision holds data of single, as they are before the first jax_cost."""
-        held = self.module().make_jaxpr(function)(*arrays).consts
-        single = any(getattr(data, "dtype", None) == np.float32 for data in held)
-        if single and coarseness(*arrays) == 1.0:
-            warnings.warn(
-                "the function holds data of single precision (float32), so that its values are rounded to 1e-7; make "
-                'them after jax.config.update("jax_enable_x64", True).',
-                stacklevel=2,
-            )
 
     def given(self, array: Array) -> Any:
         return self.module(".numpy").asarray(array)
@@ -285,10 +230,6 @@ class Torch(Backend):
     """
 
     name = "torch"
-    words = (
-        "use functions of torch in the place of numpy, with data of the point's precision, data.to(x.dtype); what "
-        "detach() returns would be missing in the gradient"
-    )
 
     def given(self, array: Array) -> Any:
         # A copy: tensors have no negative strides, and must not write into points.
@@ -331,15 +272,12 @@ class Torch(Backend):
             tensors = [self.given(array) for array in arrays]
             wanted = [tensors[i].requires_grad_() for i in where]
             value = function(*tensors)
-        self.check_followed(value, wanted[0])
-        return value, wanted
-
-    def check_followed(self, value: Any, other: Any) -> None:
-        if not isinstance(value, self.module().Tensor) or other.requires_grad > value.requires_grad:
+        if not isinstance(value, self.module().Tensor) or not value.requires_grad:
             raise InvalidInputError(
                 "the function's value does not depend on its arguments, or was cut off from them by detach(), "
                 "item(), numpy() or no_grad(), and has no derivatives; compute it by operations of torch alone."
             )
+        return value, wanted
 
     def _of(self, value: Any, wanted: list[Any], **graph: bool) -> Any:
         """Return the derivatives of a number; zeros where it does not depend on a tensor."""

@@ -413,10 +413,10 @@ def test_a_vector_of_constraints_is_as_many_as_it_has_numbers() -> None:
 def test_bad_input_is_named() -> None:
     cases = {
         r"has one or more constraints; take Problem": lambda: ConstrainedProblem(Sphere(8), minus_variance),
-        r"must be a list of costs; write \[it\]": lambda: ConstrainedProblem(
+        r"must be a sequence": lambda: ConstrainedProblem(
             Sphere(8), minus_variance, equalities=minus_variance
         ),
-        r"takes 2 arguments": lambda: ConstrainedProblem(
+        r"write a function of the point alone": lambda: ConstrainedProblem(
             Stiefel(4, 2), minus_variance, equalities=[autograd_cost(lambda A, B: anp.sum(A @ B.T))]
         ),
         r"growth = 1.0 must be a number above 1": lambda: AugmentedLagrangian(growth=1.0),

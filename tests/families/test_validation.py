@@ -108,14 +108,14 @@ def test_damaged_matrices_reach_no_loop(matrix: Any) -> None:
         lambda: LoretaLabelRanker().fit(X, matrix),
         lambda: mean_average_precision(X, matrix),
     ):
-        with pytest.raises(InvalidInputError, match=r"is a damaged cs[rc] matrix: its ind"):
+        with pytest.raises(InvalidInputError, match=r"is a damaged cs[rc] matrix: "):
             attempt()
 
 
 def test_complex_numbers_and_dates_are_not_cut_to_real_ones() -> None:
-    with pytest.raises(InvalidInputError, match="must be real, got complex data"):
+    with pytest.raises(InvalidInputError, match=r"must (be real|hold real numbers), got"):
         PARTS["LoretaSimilarity"].make().fit(sp.csr_array(X * 1j), LABELS)
-    with pytest.raises(InvalidInputError, match="must be real, got complex data"):
+    with pytest.raises(InvalidInputError, match=r"must (be real|hold real numbers), got"):
         BilinearSum(sp.csr_array(X * 1j), X)
     with pytest.raises(InvalidInputError, match="targets must be an array of finite numbers"):
         BilinearSum(X, X, squared, np.full(24, 1j))

@@ -45,11 +45,9 @@ for variant in ("stochastic", "precon-parallel"):
     out[variant] = [point.tolist() for point in found.points]
     out[variant + " traffic"] = [found.messages, found.bytes, found.result.steps]
     out[variant + " error"] = shares.test_rmse(found.mean)
-for messages in ("float64", "float32", "int8"):
-    found = agree(shares.tasks, 2, 1, graph="ring", messages=messages, grow=False, world=world)
-    counts = found.result.counts
-    out["tree " + messages] = [found.mean.tobytes().hex(), counts, found.messages, found.bytes]
-    assert world.first(found.mean.tobytes()) == found.mean.tobytes()
+found = agree(shares.tasks, 2, 1, graph="ring", grow=False, world=world)
+out["tree"] = [found.mean.tobytes().hex(), found.result.counts, found.messages, found.bytes]
+assert world.first(found.mean.tobytes()) == found.mean.tobytes()
 out["here"] = shares.tasks.here
 if world.rank == 0:
     with open(sys.argv[2], "w") as stream:
@@ -88,15 +86,14 @@ def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path, process
     agents = 6 // processes
     edges = [edge for level in as_graph("ring", 6).tree for edge in level]
     crossings = sum(agent // agents != parent // agents for agent, parent in edges)
-    for name, size in (("float64", 8 * 84), ("float32", 4 * 84), ("int8", 80 + 8 * 6)):
-        bits, counts, messages, sent = found[f"tree {name}"]
-        assert [bits, counts] == alone[f"tree {name}"][:2]
-        # Up and down the tree once each time, where it leads to another process; which of two parents as near an
-        # agent has depends on scipy. A message is a value, or a gradient and a curvature.
-        ways, costs, gradients = 2 * crossings, counts["costs"], counts["gradients"]
-        assert gradients < costs
-        assert messages == ways * (costs + gradients)
-        assert sent == ways * (8 * costs + size * gradients)
+    bits, counts, messages, sent = found["tree"]
+    assert [bits, counts] == alone["tree"][:2]
+    # Up and down the tree once each time, where it leads to another process; which of two parents as near an agent
+    # has depends on scipy. A message is a value, or a gradient and a curvature.
+    ways, costs, gradients = 2 * crossings, counts["costs"], counts["gradients"]
+    assert gradients < costs
+    assert messages == ways * (costs + gradients)
+    assert sent == ways * 8 * (costs + 84 * gradients)
     messages, _, steps = found["stochastic traffic"]
     if processes == 6:
         assert messages == 2 * steps
