@@ -110,7 +110,7 @@ TABLE = (
     ("proof", "problems/coembedding/cost.py",
      "test_convex_costs.py::test_lower_bounds_are_attained", (
         ("bound-of-labels", "np.log(both[both > 0]).sum()", "np.log(both[both > 0] + 1).sum()"),
-        ("bound-of-links", "self.linked.sum() * np.log(2.0)", "self.n_pairs * np.log(2.0)"),
+        ("bound-of-links", "self.linked.sum() * np.log(2.0)", "len(self.linked) * np.log(2.0)"),
         ("bound-of-one-vs-rest", "        self.lower_bound = 0.0\n", "\n"),
     )),
 
