@@ -25,10 +25,10 @@ from problems.palette import Panel, draw_panels
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.experiments import Claim
-from rmopt.solvers import OneByOne, Recorder
+from rmopt.solvers import OneByOne, RankIncremental, Recorder
 
 METHODS: dict[str, Method] = {
-    "ila": Method("ILA", TagRecommender(growth=OneByOne(4), tol=1e-2)),
+    "ila": Method("ILA", TagRecommender(tol=1e-2)),
     "pitf": Method(
         "Pairwise interactions", PairwiseInteractionTags(),
         crossed(penalty=(5e-4, 5e-3, 5e-2), n_epochs=(50, 200, 800)),
@@ -159,7 +159,8 @@ class Tagging(Experiment):
             return model.score(held[:, :2], held[:, 2])
 
         cost, begun = TagRanking(train, counts), perf_counter()
-        result = minimise(cost, model.beta, model.solver(), recorder=Recorder({"f1": f1_at}, at=()))
+        solver = RankIncremental(OneByOne(4), tol=model.tol)
+        result = minimise(cost, model.beta, solver, recorder=Recorder({"f1": f1_at}, at=()))
         seconds = perf_counter() - begun
         curve = [(row["rank"], row["objective"], row["f1"]) for row in result.history]
         best_rank, _, best_f1 = max(curve, key=lambda row: row[2])
