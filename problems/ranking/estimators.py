@@ -212,10 +212,9 @@ class LoretaLabelRanker(Loreta):
     [2, 2, 2, 2, 2]
     """
 
-    _model = LabelScores
-    _kept = (*Loreta._kept, "n_labels_", "top_k_", "_rows_and_labels")
-    _seen = (*Loreta._seen, "label_names_in_", "_rows_and_labels")
-    _counts = Loreta._counts | {"top_k": "top_k_"}
+    _model, _rows = LabelScores, "labels"
+    _optional: ClassVar = {**Saved._optional, "_rows_and_labels": (2,)}
+    _numbers: ClassVar = {**Loreta._numbers, "n_labels_": integer, "top_k_": integer}
 
     rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
@@ -327,12 +326,6 @@ class LoretaLabelRanker(Loreta):
         instance("point", point, LowRankPoint, "a LowRankPoint: scores of labels are not symmetric")
         return super()._shape_of(point)
 
-    @classmethod
-    def load(cls, path: Path | str) -> Self:
-        estimator = super().load(path)
-        estimator.n_labels_ = estimator.model_.point.shape[0]
-        return estimator
-
     def _parts(
         self,
         X: Any,
@@ -377,7 +370,7 @@ class LoretaLabelRanker(Loreta):
                 "data decides it; let that part be larger (batch_size, shuffle_buffer), give Y one column for each "
                 "label that may come, or take a smaller rank."
             )
-        check_size((n_labels, n), rank, truth)
+        check_size((n_labels, n), rank)
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
         unit, step_size = natural_size(cost.X, 1.0, 0.5, world), self.step_size

@@ -106,15 +106,14 @@ class GossipPlan(CheckedValue):
     step_size: Annotated[float, bounded(number, above=0)] = 1.0
     decay: Annotated[float, bounded(number, least=0)] = 1.0
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0
-    clock: Annotated[str, bounded(one_of, Gossip.clocks)] = "shared"
+    clock: Annotated[str, bounded(one_of, ("shared", "own"))] = "shared"
     retraction: Annotated[str, bounded(one_of, GRASSMANN_RETRACTIONS)] = "exponential"
     init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
 
     @classmethod
-    def of(cls, estimator: Any, unit: float) -> GossipPlan:
-        """Return the plan that the parameters of an estimator name, whose data are divided by a unit."""
-        plan = cls(**{name: getattr(estimator, name) for name in cls._parameters if hasattr(estimator, name)})
-        return plan if plan.rho == "auto" else replace(plan, rho=float(plan.rho) / unit / unit)
+    def of(cls, estimator: Any) -> GossipPlan:
+        """Return the plan that the parameters of an estimator name."""
+        return cls(**{name: getattr(estimator, name) for name in cls._parameters if hasattr(estimator, name)})
 
 
 @dataclass(frozen=True)
