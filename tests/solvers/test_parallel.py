@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,6 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_multilabel_classification
 from tabled import each_row
 
-from problems.comparison import Comparison, crossed
 from problems.data import stream
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
@@ -25,7 +25,6 @@ from rmopt.core import FiniteSum, MissingCapabilityError
 from rmopt.costs import BilinearSum, Graph
 from rmopt.engines.factor_means import blended, completed, merged
 from rmopt.engines.gauged import GENERAL, SYMMETRIC
-from rmopt.experiments import Run
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, PSDFixedRank, projected_mean
 from rmopt.solvers import (
     LBFGS,
@@ -84,7 +83,7 @@ class Room(World):
 
     def everywhere(self, value: Any) -> list[Any]:
         values = self.shared({self.rank: value})
-        return [values[rank] for rank in range(self.size)]
+        return [copy.deepcopy(values[rank]) for rank in range(self.size)]
 
 
 def test_all_processes_join_the_same_pairs() -> None:
@@ -508,23 +507,6 @@ def test_processes_go_on_with_a_stream(tmp_path: Path, monkeypatch: pytest.Monke
     assert learned(lambda rank: lists(rank, 1), tmp_path / "lists.npz") == once
     steps, _ = learned(lambda rank: lists(rank, 2), tmp_path / "lists.npz")
     assert steps == 2 * once[0]
-
-
-def test_processes_share_a_comparison(tmp_path: Path) -> None:
-    trained: list[tuple[int, int]] = []
-
-    def compared(world: World, resume: bool, of: int) -> Any:
-        def train(one: Any) -> Any:
-            trained.append((world.rank, one["a"]))
-            return {"square": one["a"] ** 2}
-
-        comparison = Comparison(Run("test", 4, tmp_path, quiet=True), resume, world=world, data="d")
-        return [cell["square"] for cell in comparison.results(crossed(a=range(of), seed=[0]), train)]
-
-    assert Room.together(2, lambda world: compared(world, False, 3)) == [[0, 1, 4]] * 2
-    assert sorted(trained) == [(0, 0), (0, 2), (1, 1)]
-    assert Room.together(2, lambda world: compared(world, True, 5)) == [[0, 1, 4, 9, 16]] * 2
-    assert sorted(trained[3:]) == [(0, 4), (1, 3)]
 
 
 def test_processes_share_a_stream_of_rows_with_labels() -> None:
