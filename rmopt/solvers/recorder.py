@@ -2,8 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.arguments import flag, instance, integer, number, sequence, shown
-from rmopt.core.points import arrays_of
 from rmopt.errors import InvalidInputError, StorageError
 
 Metric = Callable[[Any], float | Mapping[str, float]]
@@ -19,8 +17,6 @@ Metric = Callable[[Any], float | Mapping[str, float]]
 
 # What every row of a recorder holds.
 OWN = ("step", "updates", "seconds")
-# How a log is read and written: what others wrote stays as it is.
-LOSSLESS: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
 
 
 class Recorder:
@@ -98,36 +94,25 @@ class Recorder:
             planned = max(planned + 1, int(min(planned * self.ratio, 1e18)))
         return planned
 
-    def begin(self, step: int, n_steps: int, rows: list[dict[str, Any]]) -> None:
+    def begin(self, step: int, n_steps: int | None, rows: list[dict[str, Any]]) -> None:
         """Start a run, or continue one that already has rows."""
         self.rows = list(rows)
-        if self.log is not None:
-            self._resume_log([json.dumps(row) for row in self.rows])
+        self._write_log(self.rows, again=True)
         if self._bar is not None:
             self._bar.begin(step, n_steps)
 
     def measure(self, point: Any, row: dict[str, Any]) -> None:
         """Add a row: what the run has seen itself, and the metrics at a point."""
         if self._bar is not None:
-            observed = (
-                f"{name.replace('_', ' ')} {value:.6g}" for name, value in row.items() if name not in OWN
-            )
-            self._bar.note(", ".join(observed))
-        given = [part.copy() for part in arrays_of(point)] if self.metrics else []
+            seen = (f"{name.replace('_', ' ')} {value:.6g}" for name, value in row.items() if name not in OWN)
+            self._bar.note(", ".join(seen))
         for name, metric in self.metrics.items():
             value = metric(point)
-            found = value if isinstance(value, Mapping) else {name: value}
-            found = numbers_for(row, f"the metric {name!r}", found)
-            row.update((key, float(one)) for key, one in found.items())
-            if not all(
-                np.array_equal(*pair, equal_nan=True) for pair in zip(arrays_of(point), given, strict=True)
-            ):
-                raise InvalidInputError(
-                    f"the metric {name!r} changed the point that it was given; let it copy it."
-                )
+            numbers = value if isinstance(value, Mapping) else {name: value}
+            numbers = numbers_for(row, f"the metric {name!r}", numbers)
+            row.update((key, float(number)) for key, number in numbers.items())
         self.rows.append(row)
-        if self.log is not None:
-            self._append([json.dumps(row)])
+        self._write_log([row])
 
     def advance(self, step: int) -> None:
         """Move the progress bar."""
@@ -139,33 +124,24 @@ class Recorder:
         if self._bar is not None:
             self._bar.end()
 
-    def _resume_log(self, known: list[str]) -> None:
-        """Write the known rows of a run that goes on in place of those that it wrote before: no row stands twice."""
-        assert self.log is not None
-        with self._storing():
-            self.log.parent.mkdir(parents=True, exist_ok=True)
-            text = self.log.read_text(**LOSSLESS) if self.log.exists() else ""
-        there = text.splitlines()
-        if known and known[0] in there:
-            # Another run may have begun with the same row, and one that follows begins with the same step.
-            places = [at for at, line in enumerate(there) if line == known[0]]
-            begun = max(places, key=lambda at: (there[at : at + len(known)] == known, at))
-            first = known[0].partition("updates")[0]
-            others = dropwhile(lambda line: not line.startswith(first), there[begun + 1 :])
-            self._append([*there[:begun], *others, *known], "w")
-        else:
-            # A run that was killed may have left part of a line.
-            self._append(["", *known] if text and not text.endswith("\n") else known)
-
-    def _append(self, lines: list[str], mode: str = "a") -> None:
-        assert self.log is not None
-        with self._storing(), self.log.open(mode, **LOSSLESS) as stream:
-            stream.writelines(line + "\n" for line in lines)
-
-    @contextmanager
-    def _storing(self) -> Iterator[None]:
+    def _write_log(self, rows: list[dict[str, Any]], again: bool = False) -> None:
+        """Append rows to the log; `again`: in place of those that the run wrote before."""
+        if self.log is None:
+            return
+        lines = [json.dumps(row) for row in rows]
         try:
-            yield
+            if again:
+                self.log.parent.mkdir(parents=True, exist_ok=True)
+                there = self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
+                places = [at for at in range(len(there)) if lines and there[at : at + len(lines)] == lines]
+                if places:
+                    # Those of a run that follows begin with the same step.
+                    first = lines[0].partition("updates")[0]
+                    others = dropwhile(lambda line: not line.startswith(first), there[places[-1] + 1 :])
+                    there = [*there[: places[-1]], *others]
+                lines = there + lines
+            with self.log.open("w" if again else "a", encoding="utf-8") as stream:
+                stream.writelines(line + "\n" for line in lines)
         except OSError as error:
             raise StorageError(
                 f"cannot write the log {self.log}: {error.strerror}; free some space or choose another path."
@@ -191,7 +167,6 @@ class ProgressBar:
     def __init__(self, description: str) -> None:
         self.description = description
         self._progress: Any = None
-        self._task: Any = None
         self._begun = (0, 0.0)
 
     def begin(self, step: int, n_steps: int | None) -> None:
@@ -199,10 +174,11 @@ class ProgressBar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self._progress = Progress(
+        columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"), TimeRemainingColumn(compact=True), console=Console(stderr=True),
+            TextColumn("{task.fields[rate]}"), TimeRemainingColumn(compact=True),
         )  # fmt: skip
+        self._progress = Progress(*columns, console=Console(stderr=True))
         self._task = self._progress.add_task(self.description, total=n_steps, completed=step, rate="")
         self._begun = (step, time.perf_counter())
         self._progress.start()

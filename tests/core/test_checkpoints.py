@@ -48,11 +48,8 @@ from rmopt.solvers import (
     GradientDescent,
     GradientSolver,
     Hybrid,
-    MaxSeconds,
-    MaxSteps,
     RankIncremental,
     Recorder,
-    Stagnation,
     TrustRegions,
 )
 from rmopt.solvers.save import Saver
@@ -195,8 +192,8 @@ def test_step_sizes_are_looked_at_far_behind_the_start(tmp_path: Path) -> None:
         return SGD(rule, max_iter=budget).run(problem, random_state=0, checkpoint=tmp_path / name)
 
     run(20_000, lambda t: np.full(len(t), 1e-3), "a.npz")
-    for later in (17_000, 19_990, 10**6):
-        with pytest.raises(InvalidInputError, match="at the start the sum of step sizes is"):
+    for later in (17_000, 19_990):
+        with pytest.raises(InvalidInputError, match="where it stands the sum of step sizes is"):
             run(20_001, lambda t, later=later: np.where(t < later, 1e-3, 1e-4), "a.npz")
     # A table that ends with the budget may have grown, and what it had may not have changed.
     table = np.full(40_000, 1e-3)
@@ -629,26 +626,6 @@ def test_the_end_of_a_run_is_on_the_manifold() -> None:
         SGD(0.1, max_iter=50, retraction=Straight()).run(problem, random_state=0)
 
 
-def test_a_criterion_goes_on_with_the_measurements_that_it_began_with(tmp_path: Path) -> None:
-    def fitted(budget: int, stop: Any, name: str | None = None) -> Any:
-        recorder = Recorder({"map": lambda U: float(U[0, 0])}, at=np.linspace(0, budget, 5)[1:].astype(int))
-        saving = name and Checkpoint(tmp_path / name)
-        solver = SGD(0.05, max_iter=budget)
-        problem = Problem(G, WholeCost(Rayleigh()))
-        return solver.run(problem, random_state=0, recorder=recorder, checkpoint=saving, stop=stop)
-
-    fitted(20, Stagnation(8, "map"), "run.npz")
-    with pytest.raises(InvalidInputError, match="measured at other steps than this run plans"):
-        fitted(40, Stagnation(8, "map"), "run.npz")
-    # Where nothing looks at them they are no part of the run.
-    for stop in (None, MaxSeconds(600) | MaxSteps(40)):
-        assert np.array_equal(fitted(40, stop, "run.npz").point, fitted(40, stop).point)
-    with pytest.raises(InvalidInputError, match="measured at other steps"):
-        fitted(40, MaxSeconds(600) | Stagnation(8, "map"), "run.npz")
-    fitted(20, None, "alone.npz")
-    assert np.array_equal(fitted(40, None, "alone.npz").point, fitted(40, None).point)
-
-
 def test_a_path_is_a_checkpoint_and_keeps_its_seed(tmp_path: Path) -> None:
     problem, file = Problem(G, WholeCost(Rayleigh())), tmp_path / "run.npz"
     start = G.random_point(np.random.default_rng(5))
@@ -689,20 +666,6 @@ def test_an_own_attribute_of_a_solver_belongs_to_the_run(tmp_path: Path) -> None
     assert Inner(1, 5).run(problem, random_state=0, checkpoint=checkpoint).steps > 3
     with pytest.raises(InvalidInputError, match="n_steps is 1, not 50"):
         Inner(50, 9).run(problem, random_state=0, checkpoint=checkpoint)
-
-
-def test_two_runs_do_not_save_to_one_file(tmp_path: Path) -> None:
-    """The one that finds the other's file says so, and leaves it."""
-    path, begun = tmp_path / "run.npz", []
-    problem = Problem(Sphere(5), of_function(lambda x: anp.sum(x**4)))
-
-    def run(seed: int, meanwhile: Any = lambda: None) -> int:
-        recorder = Recorder({"nothing": lambda x: meanwhile() or 0.0})
-        return LBFGS(max_iter=3).run(problem, random_state=seed, recorder=recorder, checkpoint=path).steps
-
-    with pytest.raises(InvalidInputError, match=r"belongs to another run: its seed is 1, not 0"):
-        run(0, lambda: None if begun else begun.append(run(1)))
-    assert begun == [run(1)]
 
 
 def test_a_run_without_a_seed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:

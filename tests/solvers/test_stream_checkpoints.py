@@ -71,14 +71,16 @@ def test_several_processes_keep_two_generations_and_go_back_to_the_common_one(tm
 def test_another_number_of_processes_does_not_begin_anew(tmp_path: Path) -> None:
     path = tmp_path / "run.npz"
     save(saver(path, 2), 10)
-    with pytest.raises(InvalidInputError, match="saved by 2 processes, and now there are 3; start as many"):
+    with pytest.raises(
+        InvalidInputError, match="another number of processes than the 3 of now; start as many"
+    ):
         saver(path, 3).load(RUN)
-    with pytest.raises(InvalidInputError, match="saved by 2 processes, and now there is 1;"):
+    with pytest.raises(InvalidInputError, match="another number of processes"):
         saver(path, 1).load(RUN)
     for file in tmp_path.iterdir():
         file.unlink()
     save(saver(path, 1), 10)
-    with pytest.raises(InvalidInputError, match="saved by 1 process, and now there are 2;"):
+    with pytest.raises(InvalidInputError, match="another number of processes"):
         saver(path, 2).load(RUN)
 
 
@@ -274,7 +276,7 @@ def test_a_look_at_the_first_chunk_takes_nothing_away(tmp_path: Path) -> None:
 
 def test_a_model_that_no_memory_holds_is_refused_before(tmp_path: Path) -> None:
     (tmp_path / "0.svmlight").write_text("0 0:1\n1 1:1 2:1\n0,2000000000 3:1\n1 2:1\n")
-    with pytest.raises(InvalidInputError, match=r"74,506 GiB \(row 3 has the label 2000000000\), which this"):
+    with pytest.raises(InvalidInputError, match="74,506 GiB, which this"):
         LoretaLabelRanker(rank=5000).fit_stream(stream(tmp_path, n_features=5000, multilabel=True))
     with pytest.raises(InvalidInputError, match="numbers, 134,110 GiB, which this machine cannot"):
         LoretaSimilarity(rank=9000).fit(sp.csr_array((9, 10**9)), y[:9])
