@@ -268,7 +268,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """
         self._keep_all_rows()
         steps = None if max_iter is None else count("max_iter", max_iter)
-        self._learn_part(X, y, self._check_part(), Recorder(progress=self.verbose), steps)
+        self._learn_part(X, y, self._check_part(), steps)
         return self
 
     def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0, world: World | None = None) -> Self:
@@ -348,7 +348,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         X: Any,
         y: Any,
         seed: int,
-        recorder: Recorder,
         steps: int | None = None,
         steps_per_row: float = 10.0,
         world: World = ONE_PROCESS,
@@ -371,7 +370,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         rank = None if first else self._known_rank()
         solver, problem, start = self._parts(X, triplets, steps, seed, world, rank)
         self.classes_ = labels
-        self._learn_chunk(solver, problem, start, seed, recorder)
+        self._learn_chunk(solver, problem, start, seed)
         self.history_ = list[dict[str, Any]]()
 
     def _keep_all_rows(self) -> None:

@@ -13,10 +13,10 @@ from sklearn.model_selection import BaseCrossValidator
 
 from problems.data import Ratings
 from problems.subspace.cost import KnownEntries, columns_of, known_entries
-from problems.validation import array_of
+from problems.validation import array_of, two_columns
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, numbers, sequence, shown, whole
+from rmopt.core.arguments import integer, numbers, sequence, shown
 from rmopt.core.streams import seed_of
 
 # What pandas takes dates for; text sorts by its letters, which is not the order of most dates.
@@ -154,18 +154,16 @@ class TimeSplit(BaseCrossValidator):
                 f"datetime, all with a time zone or all without, got {shown(groups)}; pandas.to_datetime reads text."
             )
         order = np.argsort(days, kind="stable")
-        ordered, places = days[order], np.arange(self.n_splits)
-        changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-        spare = len(changes) - self.n_splits
-        if spare < 0:
+        changes = np.flatnonzero(np.diff(days[order])) + 1
+        # The last change of the date before a part of equal size ends.
+        ends = np.arange(1, self.n_splits + 1) * len(order) // (self.n_splits + 1)
+        places = np.searchsorted(changes, ends, side="right") - 1
+        if places[0] < 0 or np.any(np.diff(places) < 1):
             raise InvalidInputError(
-                f"{len(order)} entries with {len(changes) + 1} different dates are too few for {self.n_splits} "
-                "splits, which need one more; choose fewer."
+                f"{len(order)} entries with {len(changes) + 1} different dates cannot be cut into "
+                f"{self.n_splits + 1} parts; choose fewer splits."
             )
-        # The last change before a part of equal size ends, later or earlier where others need a change too.
-        before = np.searchsorted(changes, (places + 1) * len(order) // (self.n_splits + 1), side="right") - 1
-        cuts = changes[np.clip(np.maximum.accumulate(before - places), 0, spare) + places]
-        for cut, end in pairwise([*cuts, len(order)]):
+        for cut, end in pairwise([*changes[places], len(order)]):
             yield np.sort(order[:cut]), np.sort(order[cut:end])
 
 
@@ -191,23 +189,9 @@ def values_of(values: Any, count: int) -> Array:
     return numbers("y", array_of("y", values), (count,))
 
 
-def halves(pairs: Any) -> tuple[Array, Array]:
-    """Return the rows and the columns of pairs, each with a type of its own."""
-    try:
-        table = pd.DataFrame(whole("pairs", pairs))
-    except (TypeError, ValueError):
-        table = pd.DataFrame()
-    if table.shape[1] != 2:
-        raise InvalidInputError(
-            f"pairs must have shape (N, 2), a row and a column for each entry, got {shown(pairs)}."
-        )
-    rows, columns = (array_of("pairs", table.iloc[:, side].to_numpy()) for side in (0, 1))
-    return rows, columns
-
-
 def checked_pairs(pairs: Any) -> tuple[Array, Array]:
     """Return the rows and the columns of pairs of numbers."""
-    sides = halves(pairs)
+    sides = two_columns("pairs", pairs)
     if not all(
         side.dtype.kind in "iu" and 0 <= side.min(initial=0) <= side.max(initial=0) < 2**31 for side in sides
     ):

@@ -109,7 +109,7 @@ EXPERIMENTS: dict[str, tuple[Callable[..., Any], dict[str, Any], type]] = {
     ),
     "tagging": (
         lambda run, **options: Tagging(**options)(run),
-        {"data": "tags.csv", "methods": "ila,pitf", "betas": "30", "tol": 0.2, "rank": 2},
+        {"data": "tags.csv", "methods": "ila,pitf", "betas": "30", "rank": 2},
         PopularTags,
     ),
 }  # fmt: skip
@@ -291,7 +291,7 @@ def test_a_grid_is_chosen_from(call: Callable[..., Any]) -> None:
     chosen = call("completion", f"{HERE}:shares", methods="rtrmc", select="each", folds=2)
     plain = call("completion", f"{HERE}:ShrunkenMean", methods="rtrmc")
     # The mean itself is best for ratings around five, and better than none or twice of it.
-    assert chosen.parameters["used"]["shrunken mean, N = 2"] == [{"estimator__share": 1.0}] * 2
+    assert chosen.parameters["used"]["shrunken mean"] == [{"share": 1.0}] * 2
     rows = [next(row for row in one.rows if "ean" in row["method"]) for one in (chosen, plain)]
     assert rows[0]["test_rmse"] == rows[1]["test_rmse"]
 
