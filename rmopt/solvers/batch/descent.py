@@ -96,7 +96,7 @@ class GradientSolver(CheckedValue, Solver):
             return state
         if state.stuck or state.norm == 0.0:
             return state._replace(steps=state.steps + 1)
-        work.counts[:], work.blocked = state.counts, False
+        work.counts[:] = state.counts
         done = self._step(work, state)
         cost, norm, idle = state.best
         if done.cost < cost or done.norm < norm:
@@ -144,8 +144,6 @@ class GradientSolver(CheckedValue, Solver):
         idle = state.best[2]
         what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
         early = share > ROUNDED * work.coarseness**0.5 and state.norm > EARLY * state.first_norm
-        if early and work.blocked:
-            return f"a cost that is not finite beside the point: {what}, at {length}"
         cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if early else ""
         return f"rounding: {what}, at {length}{cure}"
 

@@ -4,7 +4,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from math import frexp
 from typing import Annotated, Any
 
 import numpy as np
@@ -49,14 +48,15 @@ class ModelSolver(GradientSolver):
     first_radius = None
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
+        state = work.first(point)
+        if work.begins_flat and self.max_iter and (below := beside_saddle(work, state)) is not None:
+            state = work.first(below)
         # The bound, below 0 where it is to be chosen, and whether a step was refused.
-        state = work.first(point)._replace(memory=(self.first_radius or -1.0, 0), search=0)
-        below = beside_saddle(work, state) if work.begins_flat and self.max_iter else None
-        return state if below is None else self.begin(work, below)
+        return state._replace(memory=(self.first_radius or -1.0, 0), search=0)
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         point, gradient = state.point, state.gradient
-        step, promised, size, bound, held = self._solved(work, state)
+        step, promised, size, bound, held = self._minimised(work, state, self.products(work, state))
         if not np.isfinite(promised):
             raise self.diverged(state.steps, "a product with the Hessian", state.point)
         # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
@@ -88,13 +88,6 @@ class ModelSolver(GradientSolver):
             counts=counts, step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
         )  # fmt: skip
 
-    def _solved(self, work: Oracle, state: Iterate) -> Solved:
-        """Return what `_minimised` does, with the promise in units of the cost."""
-        # A power of two, which changes no bits, so that squares and cubes of lengths are finite.
-        scale, product = 2.0 ** -frexp(state.first_norm)[1], self.products(work, state)
-        step, promised, *rest = self._minimised(work, state, lambda xi: product(xi) * scale, scale)
-        return step, promised / scale, *rest
-
     def products(self, work: Oracle, state: Iterate) -> Map:
         """Return the quadratic part of the model: the Hessian, as a map of tangent vectors."""
         return work.hessian(state.point, state.gradient)
@@ -107,11 +100,8 @@ class ModelSolver(GradientSolver):
         return work.positive(work.inner(point, gradient, precondition(gradient)), norm) ** 0.5
 
     @abstractmethod
-    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
-        """Return a step that lowers the model, what it promises, its size, the bound, and whether that held it back.
-
-        Products are scaled, and so is the gradient: such that the first one had about the length 1.
-        """
+    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> Solved:
+        """Return a step that lowers the model, its promise and size, the bound, and whether that held it back."""
 
     @abstractmethod
     def _tightened(self, size: float, bound: float, nearer: float) -> float:
@@ -169,14 +159,6 @@ class TrustRegions(ModelSolver):
 
     first_radius: Annotated[float | None, optional(number, above=0)] = None  # type: ignore[assignment]
 
-    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
-        state = super().advance(work, state, steps)
-        if steps == 0 and state.memory[1]:
-            # Where a run goes on after a refused step, the products of that step are found again; they counted then.
-            before = state._replace(memory=(4.0 * state.memory[0], 0))
-            self._solved(work, before)
-        return state
-
     def _tightened(self, size: float, bound: float, nearer: float) -> float:
         return size * min(0.25, max(nearer, 0.05))
 
@@ -186,13 +168,10 @@ class TrustRegions(ModelSolver):
         longer = 2.0 * size if ratio < np.inf else 10.0 * bound
         return max(bound, longer) if ratio > 0.75 else bound
 
-    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
+    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> Solved:
         """Return what `ModelSolver` says, with the radius; sizes are in the preconditioner's norm."""
-        point, (radius, refused) = state.point, state.memory
-        gradient, inner, precondition = state.gradient * scale, work.inner, work.preconditioner(point)
-        if not (refused and work.products[0] is point):
-            work.products = point, []
-        known = work.products[1]
+        point, radius, gradient = state.point, state.memory[0], state.gradient
+        inner, precondition = work.inner, work.preconditioner(point)
         step, residual = None, gradient
         z = residual if precondition is None else precondition(residual)
         rz = inner(point, residual, z)
@@ -202,11 +181,8 @@ class TrustRegions(ModelSolver):
         # Superlinear when it comes near: the shorter the gradient, the more exact the step, but not past the end.
         exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(work, state) / state.norm)
         enough = rz * min(0.1, exact) ** 2
-        for k in range(self.max_inner):
-            Hp = known[k] if k < len(known) else product(p)
-            # A refused step is tried again at most a quarter as long, on the same way.
-            if k == len(known) and ss <= radius * radius / 16.0:
-                known.append(Hp)
+        for _ in range(self.max_inner):
+            Hp = product(p)
             curvature = inner(point, p, Hp)
             if radius < 0.0:
                 # Ten steps of steepest descent, or the scale of the manifold where there is no curvature to tell. Far
@@ -339,9 +315,9 @@ class AdaptiveCubics(ModelSolver):
             return max((0.1 if ratio < np.inf else 0.01) * bound, 1e-150)
         return bound if ratio >= 0.25 else 2.0 * bound
 
-    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
+    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> Solved:
         """Return what `ModelSolver` says, with σ."""
-        point, sigma, length = state.point, state.memory[0], state.norm * scale
+        point, sigma, length = state.point, state.memory[0], state.norm
         for basis, diagonal, beside, rest in islice(  # noqa: B007
             _lanczos(work, point, state.gradient / -state.norm, product), self.max_inner
         ):
@@ -360,7 +336,7 @@ class AdaptiveCubics(ModelSolver):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Hybrid(GradientSolver):
+class Hybrid(TrustRegions):
     """`LBFGS` from afar, `TrustRegions` when it is near; trust regions alone where the cost has a preconditioner.
 
     L-BFGS goes along curved valleys with the cheaper steps; trust regions bring the gradient down to what a
@@ -368,8 +344,8 @@ class Hybrid(GradientSolver):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport : optional
-        As in `GradientSolver`.
+    max_iter, tol, gradient_norm, retraction, transport, max_inner, first_radius : optional
+        As in `TrustRegions`.
     switch : float
         Share of the first gradient's length at which trust regions take over.
     memory : int
@@ -398,6 +374,7 @@ class Hybrid(GradientSolver):
     (True, 0.2)
     """
 
+    max_iter: Annotated[int, integer] = 1000
     switch: Annotated[float, bounded(number, least=0)] = 1e-3
     memory: Annotated[int, bounded(integer, 1)] = 20
     far: LBFGS = field(init=False)
@@ -406,22 +383,10 @@ class Hybrid(GradientSolver):
         super().__post_init__()
         object.__setattr__(self, "far", LBFGS(self.memory))
 
-    @property
-    def near(self) -> TrustRegions:
-        """Trust regions whose steps are as exact as the end of this run asks for."""
-        return TrustRegions(tol=self.tol, gradient_norm=self.gradient_norm)
-
     def begin(self, work: Oracle, point: Any) -> Iterate:
-        state = self.far.begin(work, point)
-        below = beside_saddle(work, state) if work.begins_flat and self.max_iter else None
-        if below is not None:
-            return self.begin(work, below)
-        return state._replace(memory=(state.memory, (-1.0, 0)))
-
-    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
-        if steps == 0:
-            self.near.advance(work, state._replace(memory=state.memory[1]), 0)
-        return super().advance(work, state, steps)
+        state = super().begin(work, point)
+        far = self.far.direction.begin(work, state)
+        return state._replace(memory=(far, state.memory), search=self.far.step_length.begin(work, state))
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         far, near = state.memory
@@ -429,7 +394,7 @@ class Hybrid(GradientSolver):
             done = self.far._step(work, state._replace(memory=far))
             if not done.stuck:
                 return done._replace(memory=(done.memory, near))
-        done = self.near._step(work, state._replace(memory=near))
+        done = super()._step(work, state._replace(memory=near))
         if not self.far.direction.fresh(far):
             # Its pairs belong to the point before.
             far = self.far.direction.begin(work, done)

@@ -302,6 +302,8 @@ class RankIncremental(CheckedValue, Solver):
             if isinstance(solver, GradientSolver):
                 # In the geometry of factors, where columns may vanish.
                 local = Problem(PSDFactors(*Y.shape), cost)
+                if local.manifold.norm(Y, local.riemannian_gradient(Y)) <= gradient_norm:
+                    return Y
                 states = solver.with_gradient_norm(gradient_norm).iterate(local, Y, random_state=seed)
                 return deque(states, 1).pop().point
             local = Problem(manifold.with_rank(Y.shape[1]), cost)
