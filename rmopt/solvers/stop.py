@@ -64,7 +64,7 @@ class Stop(ABC):
         """Return why to stop, or None."""
 
     def due(self, first: int) -> float:
-        """Return the step at which it must be asked, where the first row is of the step `first`; infinity: at any."""
+        """Return the step at which it must be asked in a run whose first step is `first`; infinity: at any."""
         return math.inf
 
     def waits_for(self, name: str) -> bool:
@@ -125,7 +125,7 @@ class Both(_Pair):
 
 @dataclass(frozen=True)
 class MaxSteps(CheckedValue, Stop):
-    """Stop so many steps after the first row, which is of the start, or where a recorder joined the run.
+    """Stop so many steps after the first row, which is of the start.
 
     Parameters
     ----------

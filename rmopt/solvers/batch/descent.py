@@ -24,8 +24,8 @@ from rmopt.solvers.stop import Converged, Stop
 PATIENCE = 200
 # Where no step helps, and the gradient is longer than this share of the first one, something else may be wrong.
 EARLY = 1e-3
-# Below this share of the cost what a gradient promises is nothing.
-VANISHED = 1e-13
+# Below this share of the cost what a gradient promises may be nothing.
+VANISHED = 1e-9
 # The least step that is surely seen, as a share of the size of a point.
 RESOLVED = 1e-12
 # Below this share of the cost a step of the size of the manifold would change nothing that can be seen.
@@ -122,15 +122,13 @@ class GradientSolver(CheckedValue, Solver):
         if not (isfinite(state.cost) and isfinite(state.norm)):
             gradient = f"the gradient (at a cost of {state.cost:.6g}) or its length"
             raise self.diverged(state.steps, gradient if isfinite(state.cost) else "the cost", state.point)
-        short = state.norm <= self.limit(work, state)
-        if not (short or state.stuck):
-            return None
-        length = f"a gradient of length {state.norm:.1e}"
-        if short:
+        length, part = f"a gradient of length {state.norm:.1e}", state.norm / max(state.first_norm, 1e-300)
+        if state.norm <= self.limit(work, state):
             if self.gradient_norm is None and state.norm > 0.0:
-                part = state.norm / max(state.first_norm, 1e-300)
                 length += ", which is rounding" if part > self._tol(state) else f", {part:.0e} of the first"
             return Converged(length)
+        if not state.stuck:
+            return None
         way = max(work.manifold.typical_dist, size_of(state.point))
         share = state.norm * way / abs(state.cost) if state.cost else inf
         # What was asked for by a number is what is done.
@@ -143,8 +141,8 @@ class GradientSolver(CheckedValue, Solver):
                 return Converged(f"{length}, which is rounding")
         idle = state.best[2]
         what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
-        early = share > ROUNDED * work.coarseness**0.5 and state.norm > EARLY * state.first_norm
-        cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if early else ""
+        wrong = share > ROUNDED * work.coarseness**0.5 and part > EARLY
+        cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if wrong else ""
         return f"rounding: {what}, at {length}{cure}"
 
     def limit(self, work: Oracle, state: Iterate) -> float:
@@ -175,7 +173,6 @@ class GradientSolver(CheckedValue, Solver):
 
     def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:
         work.counts[:] = state.counts
-        result = held(
-            result, work, state.cost, state.gradient, state.norm, self.limit(work, state), state.first_norm
-        )
+        limit = self.limit(work, state)
+        result = held(result, work, state.cost, state.gradient, state.norm, limit, state.first_norm)
         return replace(result, counts=dict(zip(COUNTED, work.counts, strict=True)))

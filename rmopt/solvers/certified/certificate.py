@@ -18,6 +18,8 @@ from rmopt.solvers.batch.premise import LONGER, LOOKS, ROUNDINGS, agree, misfit
 
 Apply = Callable[[Array], Array]
 
+BOUND = "a number b with f(W) ≥ b + trace_weight · tr W for every positive semidefinite W"
+
 # A value may lie below the stated bound by this share of both: the rounding of a sum over many terms.
 ROUNDING = 1e-10
 # Up to this size, and where the basis of a Lanczos run would be as large, the matrix is formed.
@@ -130,7 +132,7 @@ def certify(
     values, vectors, bound = leading_eigenpairs(
         lambda V: -local.apply(V), np.linalg.qr(Y)[0], n_candidates, cost.trace_weight, tol
     )
-    found = Certificate(
+    certificate = Certificate(
         objective=local.value,
         eigenvalue=max(0.0, float(bound)),
         complementarity=0.5 * float(np.vdot(local.factor_gradient(), Y)),
@@ -143,7 +145,7 @@ def certify(
         )
     _check_premises(cost, Y, local, vectors[:, :1])
     positive = values > 0.0
-    return found, values[positive], vectors[:, positive]
+    return certificate, values[positive], vectors[:, positive]
 
 
 def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array) -> None:
@@ -186,8 +188,7 @@ def checked_lower_bound(cost: ConvexCost) -> float:
         )
     if cost.lower_bound is None:
         raise InvalidInputError(
-            f"{cost} states no lower bound, which a certificate of optimality rests on; set `lower_bound` on the "
-            "class or the object to a number b with f(W) ≥ b + trace_weight · tr W for every positive semidefinite W "
+            f"{cost} states no lower bound, which a certificate of optimality rests on; set `lower_bound` to {BOUND} "
             "(0 for a loss that is never negative)."
         )
     return number(f"lower_bound of {cost}", cost.lower_bound)
@@ -196,8 +197,7 @@ def checked_lower_bound(cost: ConvexCost) -> float:
 def _contradicted(cost: ConvexCost, seen: str) -> InvalidInputError:
     return InvalidInputError(
         f"lower_bound = {cost.lower_bound:.6g} of {cost} does not hold: {seen} (trace_weight = "
-        f"{cost.trace_weight:.3g}); state a number b with f(W) ≥ b + trace_weight · tr W for every positive "
-        "semidefinite W."
+        f"{cost.trace_weight:.3g}); state {BOUND}."
     )
 
 
@@ -234,8 +234,7 @@ def leading_eigenpairs(
     bound = max(float(values[0]) + residual, known) + tie
     if k > 1 and values[0] > 0.0:
         values, vectors = _lanczos(outside, p, k, float(values[0]), ROUGH, ROUGH_RESTARTS)
-        positive = values > 0.0
-        values, vectors = values[positive], vectors[:, positive]
+        values, vectors = values[values > 0.0], vectors[:, values > 0.0]
     return values, vectors, bound
 
 
