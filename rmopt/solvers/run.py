@@ -458,7 +458,7 @@ class _Run:
         """Run to the end."""
         solver, recorder, saver = self.solver, self.recorder, self.saver
         rows, resumed = self.rows, self.first < self.step
-        if resumed and self.step < self.last and not self._is_planned(self.step):
+        if resumed and not (self.observes or self._is_planned(self.step)):
             # The end of a smaller budget was measured too.
             rows = [row for row in rows if row["step"] < self.step]
         recorder.begin(self.step, self.last, rows)
@@ -472,7 +472,7 @@ class _Run:
                 early = self.reason(bool(recorder.rows)) if resumed or self.step < self.last else None
                 while early is None and self.next_piece():
                     recorder.advance(self.step)
-                    due = self.measures and (self.step == self.last or self._is_planned(self.step))
+                    due = self.observes or (self.measures and self._is_planned(self.step))
                     if due:
                         self.measure()
                     early = self.reason(due)
@@ -547,7 +547,7 @@ class _Run:
         if check is None or step % check or (check > 1 and step == self.first):
             return None
         ended = self.solver.finished(self.work, self.state)
-        return as_reason(f"{type(self.solver).__name__}.finished", ended)
+        return ended and as_reason(f"{type(self.solver).__name__}.finished", ended)
 
     def measure(self) -> bool:
         """Add a row where there is something to see, and return whether there is."""
@@ -556,7 +556,7 @@ class _Run:
         return self.measures
 
     def _is_planned(self, step: int) -> bool:
-        return self.observes or step in (self.asked_at, self.recorder.next_after(step - 1))
+        return step in (self.last, self.asked_at, self.recorder.next_after(step - 1))
 
     def _row(self) -> dict[str, Any]:
         """Return a new row: where the run is, and what the solver observes there."""

@@ -153,7 +153,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
         state = Round(point, np.zeros(len(h)), np.zeros(len(g)), self.penalty, inf, 0.0, inf, 0.0, 0.0)
         state = self._seen(work, state, point)
         plain, norm = Oracle(Problem(work.manifold, work.cost), None, None), state.slope
-        rounding = plain.rounding_of(work.gradient(point))
+        rounding = plain.rounding_at(point, state.cost, work.gradient(point), norm)
         if norm <= rounding:
             # A cost that is flat there says nothing of lengths; the violations do.
             norm = self.tol * _length(work, point, AugmentedCost(work, state[1:3], self.penalty))

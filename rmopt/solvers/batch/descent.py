@@ -24,8 +24,8 @@ from rmopt.solvers.stop import Converged, Stop
 PATIENCE = 200
 # Where no step helps, and the gradient is longer than this share of the first one, something else may be wrong.
 EARLY = 1e-3
-# Below this share of the cost what a gradient promises may be nothing.
-VANISHED = 1e-9
+# Below this share of the cost what a gradient promises is nothing.
+VANISHED = 1e-13
 # The least step that is surely seen, as a share of the size of a point.
 RESOLVED = 1e-12
 # Below this share of the cost a step of the size of the manifold would change nothing that can be seen.

@@ -1,6 +1,7 @@
 """A problem as solvers of whole gradients ask it, and where they stand."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from math import inf, isfinite
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import coarseness_of, in_precision, size_of
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import BlockDiagonal
+from rmopt.core.streams import Stream, generator
 from rmopt.core.transport import ByManifold, ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 from rmopt.manifolds.arrays import ArrayManifold
@@ -123,11 +125,9 @@ class Oracle:
         How many times coarser the points are rounded than those of double precision.
     rounding : float
         The length that rounding gives the gradient at the start.
-    begins_flat : bool
-        Whether the start may be stationary: its gradient is rounding, or promises next to nothing.
     """
 
-    coarseness, rounding, begins_flat = 1.0, 0.0, False
+    coarseness, rounding = 1.0, 0.0
 
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
         manifold, cost = problem.manifold, problem.cost
@@ -291,19 +291,33 @@ class Oracle:
         self._ambient = point, ambient
         self._shape = getattr(ambient, "shape", None)
         norm = self.manifold.norm(point, gradient)
-        self.rounding = self.rounding_of(ambient)
-        promised = MINIMAL * self.coarseness**0.5 * abs(cost)
-        self.begins_flat = norm <= self.rounding or norm * size_of(point) <= promised
+        self.rounding = self.rounding_at(point, cost, ambient, norm)
         precondition = self.preconditioner(point)
         if precondition is not None and isfinite(norm):
             self.positive(self.inner(point, gradient, precondition(gradient * 1.0)), norm)
         return Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
 
-    def rounding_of(self, ambient: Any) -> float:
-        """Return the length that rounding gives the gradient: of its entries around a manifold with their metric."""
-        if not self._around:
-            return 0.0
-        entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else {0: ambient}
-        length = size_of({i: block for i, block in entries.items() if isinstance(block, np.ndarray)})
+    @np.errstate(all="ignore")
+    def rounding_at(self, point: Any, cost: float, ambient: Any, norm: float) -> float:
+        """Return the length that rounding gives the gradient at a point.
+
+        It is that of its entries around a manifold which has their metric and, where the gradient is so short that
+        the point may be a minimum, that of what a change of the point by a share of its size makes of it.
+        """
+        manifold, length, size = self.manifold, 0.0, size_of(point)
+        if self._around:
+            entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else {0: ambient}
+            length = size_of({i: block for i, block in entries.items() if isinstance(block, np.ndarray)})
+        # Costs of exact fits vanish faster than their gradients.
+        share, least = norm * size, MINIMAL * self.coarseness**0.5
+        if share <= least * abs(cost) or abs(cost) <= least * share:
+            # Near enough for narrow valleys, and far enough for the difference to be more than rounding.
+            h = (np.finfo(float).eps * self.coarseness) ** (2.0 / 3.0)
+            along = manifold.random_tangent_vector(point, generator(self.seed, Stream.DIRECTIONS))
+            with suppress(ValueError):
+                there = self.retract(point, along, h * size / (size_of(along) or np.inf))
+                change = manifold.norm(there, self.gradient(there)) - norm
+                length += max(change, 0.0) / h if isfinite(change) else 0.0
+            self._ambient = point, ambient
         # In single precision so many roundings would be seen.
         return max(ROUNDED_AWAY, 4e-15 * self.coarseness) * length
