@@ -209,12 +209,6 @@ class Momentum(Direction):
 QUADRATIC = PLACES["euclidean"][0]
 
 
-def test_a_step_length_that_is_a_number_is_named() -> None:
-    own = type("Own", (StepLength,), {"__call__": lambda self, curve, guess, memory: guess})()
-    with pytest.raises(InvalidInputError, match=r"returned .*; return a trial, curve\.at\(t\)"):
-        GradientDescent(own).run(QUADRATIC, random_state=0)
-
-
 def test_directions_and_step_lengths_of_ones_own(tmp_path: Path) -> None:
     for place in ("euclidean", "grassmann polar", "fixed rank second-order", "a stranger's"):
         problem = PLACES[place][0]

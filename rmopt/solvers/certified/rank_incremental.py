@@ -198,6 +198,10 @@ class Rounds(NamedTuple):
     first_step: int
 
 
+def _growth(name: str, value: Any) -> Growth:
+    return Doubling(64) if value is None else instance(name, value, Growth, "Doubling() or OneByOne()")
+
+
 def _inner(name: str, value: Any) -> Any:
     if not (value in (None, "auto") or callable(getattr(value, "run", None))):
         raise InvalidInputError(
@@ -257,9 +261,7 @@ class RankIncremental(CheckedValue, Solver):
     (20, True)
     """
 
-    growth: Annotated[Growth, bounded(instance, Growth, "Doubling() or OneByOne()")] = field(
-        default=Doubling(64), kw_only=False
-    )
+    growth: Annotated[Any, _growth] = field(default=None, kw_only=False)
     inner: Annotated[Any, _inner] = "auto"
     tol: Annotated[float, bounded(number, least=0)] = 1e-6
     max_iter: Annotated[int, integer] = 1000
