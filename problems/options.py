@@ -6,22 +6,17 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from typer import Option
 
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 from rmopt.core.world import ONE_PROCESS
-from rmopt.experiments import RANKS
+from rmopt.experiments import RANKS, Run
 from rmopt.solvers import MPIWorld, World
 
-if TYPE_CHECKING:
-    from problems.data import Bundle
-    from rmopt.experiments import Run
-
 T = TypeVar("T")
-B = TypeVar("B", bound="Bundle")
 
 # An experiment adds the kind of bundle that it takes: ``data: Annotated[Data, ClassBundle] = "digits"``.
 Data = Annotated[
@@ -57,6 +52,7 @@ Jobs = Annotated[
     int,
     Option(
         "--n-jobs",
+        min=-1,
         help="Models that are trained at a time; -1: as many as there are cores. Cross-validation takes all cores.",
     ),
 ]
@@ -87,13 +83,12 @@ def ranks_within(say: Callable[[str], object], given: str | None, usual: str, mo
 
 
 def check_options(given: Mapping[str, Any], **least: int) -> None:
-    """Hold options, by their names, to be integers of at least so much; `n_jobs` is looked at too."""
+    """Hold options, by their names, to be integers of at least so much."""
     for name, lowest in least.items():
         integer(f"--{name.replace('_', '-')}", given[name], lowest)
-    jobs(given.get("n_jobs", 1))
 
 
-def loaded(run: Run, data: str, data_home: Path | None, kind: type[B], **said: str) -> B:
+def loaded(run: Run, data: str, data_home: Path | None, kind: Any, **said: str) -> Any:
     """Return the data that an option names, read as is `said`, and say what was noticed."""
     # Reading takes longer to import than a list of the experiments.
     from problems.data import load
@@ -119,15 +114,6 @@ def own_split(say: Callable[[str], object], data: str, bundle: Any, seeds: int) 
             f"The rows that {bundle.name} holds out are not used: splits are random. --seeds 0 takes its own."
         )
     return seeds == 0, max(1, seeds)
-
-
-def jobs(n_jobs: int) -> int:
-    """Return the number of models that are trained at a time, or refuse the option."""
-    if integer("--n-jobs", n_jobs, -1) == 0:
-        raise InvalidInputError(
-            "--n-jobs = 0 must be a positive integer, or -1 for as many as there are cores."
-        )
-    return n_jobs
 
 
 def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:

@@ -212,10 +212,9 @@ class LoretaLabelRanker(Loreta):
     [2, 2, 2, 2, 2]
     """
 
-    _model = LabelScores
-    _kept = (*Loreta._kept, "n_labels_", "top_k_", "_rows_and_labels")
-    _seen = (*Loreta._seen, "label_names_in_", "_rows_and_labels")
-    _counts = Loreta._counts | {"top_k": "top_k_"}
+    _model, _rows = LabelScores, "labels"
+    _optional: ClassVar = {**Saved._optional, "_rows_and_labels": (2,)}
+    _numbers: ClassVar = {**Loreta._numbers, "n_labels_": integer, "top_k_": integer}
 
     rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
@@ -258,7 +257,7 @@ class LoretaLabelRanker(Loreta):
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
         """
-        self._learn_part(X, Y, self._check_part(), Recorder(progress=self.verbose, description="LORETA"))
+        self._learn_part(X, Y, self._check_part())
         return self
 
     def fit_stream(self, chunks: Any, *, world: World | None = None) -> Self:
@@ -278,7 +277,7 @@ class LoretaLabelRanker(Loreta):
         """
         return self._follow(chunks, world)
 
-    def _learn_part(self, X: Any, Y: Any, seed: int, recorder: Recorder, world: World = ONE_PROCESS) -> None:
+    def _learn_part(self, X: Any, Y: Any, seed: int, world: World = ONE_PROCESS) -> None:
         """Learn from a part of the data by one pass over it, in all processes together."""
         first = not self._has_learned()
         if not first:
@@ -287,7 +286,7 @@ class LoretaLabelRanker(Loreta):
         more = 0 if first else truth.shape[1] - self.n_labels_
         # Before the steps: where Ctrl-C ends them, the model has the new labels.
         self._note_labels(truth, first, world)
-        self._learn_chunk(*parts, seed, recorder, more)
+        self._learn_chunk(*parts, seed, more)
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of all labels, shape (n_samples, n_labels)."""
@@ -326,12 +325,6 @@ class LoretaLabelRanker(Loreta):
     def _shape_of(cls, point: Any) -> dict[str, Any]:
         instance("point", point, LowRankPoint, "a LowRankPoint: scores of labels are not symmetric")
         return super()._shape_of(point)
-
-    @classmethod
-    def load(cls, path: Path | str) -> Self:
-        estimator = super().load(path)
-        estimator.n_labels_ = estimator.model_.point.shape[0]
-        return estimator
 
     def _parts(
         self,
@@ -377,7 +370,7 @@ class LoretaLabelRanker(Loreta):
                 "data decides it; let that part be larger (batch_size, shuffle_buffer), give Y one column for each "
                 "label that may come, or take a smaller rank."
             )
-        check_size((n_labels, n), rank, truth)
+        check_size((n_labels, n), rank)
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
         unit, step_size = natural_size(cost.X, 1.0, 0.5, world), self.step_size

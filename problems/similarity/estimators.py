@@ -25,6 +25,7 @@ from problems.validation import (
     begin,
     count,
     file_path,
+    joined_classes,
     kept_count,
     labelled,
     seedable,
@@ -105,7 +106,6 @@ class BilinearSimilarity(SavedMatrix):
     """
 
     kind = "similarity"
-    columns = "n"
 
     @cached_property
     def factors(self) -> tuple[Array, Array]:
@@ -212,8 +212,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     """
 
     _model = BilinearSimilarity
-    _kept = (*Loreta._kept, "classes_")
-    _seen = (*Loreta._seen, "classes_")
+    _optional: ClassVar = {**Saved._optional, "classes_": ("classes",)}
 
     rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
@@ -269,7 +268,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """
         self._keep_all_rows()
         steps = None if max_iter is None else count("max_iter", max_iter)
-        self._learn_part(X, y, self._check_part(), Recorder(progress=self.verbose), steps)
+        self._learn_part(X, y, self._check_part(), steps)
         return self
 
     def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0, world: World | None = None) -> Self:
@@ -349,7 +348,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         X: Any,
         y: Any,
         seed: int,
-        recorder: Recorder,
         steps: int | None = None,
         steps_per_row: float = 10.0,
         world: World = ONE_PROCESS,
@@ -359,12 +357,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         X, y = labelled(self, X, y, reset=first, ensure_min_samples=3 if first else 1)
         if steps is None:
             steps = max(1, round(steps_per_row * int(world.total(X.shape[0]))))
-        labels = np.unique(np.concatenate(world.everywhere(np.unique(y))))
-        before = labels if first else getattr(self, "classes_", labels)
-        if (before.dtype.kind in "biuf") != (labels.dtype.kind in "biuf"):
-            raise InvalidInputError(
-                f"y holds labels of type {labels.dtype}, and earlier ones were {before.dtype}; give one type."
-            )
+        known = [] if first or not hasattr(self, "classes_") else [self.classes_]
+        labels = joined_classes([*known, *world.everywhere(np.unique(y))])
         try:
             triplets = ClassTriplets(y)
         except InvalidInputError as error:
@@ -375,8 +369,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             self._check_shape()
         rank = None if first else self._known_rank()
         solver, problem, start = self._parts(X, triplets, steps, seed, world, rank)
-        self.classes_ = np.union1d(before, labels)
-        self._learn_chunk(solver, problem, start, seed, recorder)
+        self.classes_ = labels
+        self._learn_chunk(solver, problem, start, seed)
         self.history_ = list[dict[str, Any]]()
 
     def _keep_all_rows(self) -> None:

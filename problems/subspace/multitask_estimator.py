@@ -9,16 +9,28 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
+from sklearn.preprocessing import StandardScaler
 
 from problems.rows import finite, in_range
 from problems.subspace.baselines import alt_min
-from problems.subspace.completer import unit_of
+from problems.subspace.completer import sizable
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.training import GossipPlan, gossip
 from problems.validation import Estimator, admit, begin, column_of_names, positions, seedable, seen
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, bounded, check_parameters, flag, integer, number, one_of, optional
+from rmopt.core.arguments import (
+    array,
+    bounded,
+    check_parameters,
+    flag,
+    integer,
+    number,
+    numbers,
+    one_of,
+    optional,
+)
 from rmopt.errors import warn
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder, TrustRegions
@@ -26,17 +38,6 @@ from rmopt.solvers.threads import one_blas_thread
 
 N_AGENTS = 6
 SCALES, CENTRES = ("none", "standard"), ("none", "tasks")
-
-
-def centre_and_scale(X: Array, scale: str) -> tuple[Array, Array]:
-    """Return what to subtract from the columns of examples, and what to divide them by.
-
-    With "standard" these are their means and standard deviations; a column that is constant up to rounding, as
-    scikit-learn's StandardScaler has it, is divided by 1. With "none" columns stay as they are.
-    """
-    if scale == "none":
-        return np.zeros(X.shape[1]), np.ones(X.shape[1])
-    return X.mean(axis=0), np.where(is_constant(X), 1.0, X.std(axis=0))
 
 
 def is_constant(values: Array) -> Array:
@@ -49,9 +50,10 @@ class Prepared:
     """The examples and labels of each task, `parts`, scaled and centred."""
 
     def __init__(self, X: Array, y: Array, task: Array, n_tasks: int, scale: str, centre: str) -> None:
-        self.middle, self.spread = centre_and_scale(X, scale)
-        self.unit = unit_of(y)
-        y = y / self.unit
+        self.middle, self.spread = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        if scale == "standard":
+            scaler = StandardScaler().fit(X)
+            self.middle, self.spread = scaler.mean_, scaler.scale_
         scaled, centred = (X - self.middle) / self.spread, centre == "tasks"
         members = [np.flatnonzero(task == number) for number in range(n_tasks)]
         self.means = np.array([scaled[rows].mean(axis=0) * centred for rows in members])
@@ -64,8 +66,7 @@ class Prepared:
     def regressions(self, A: Array) -> tuple[Array, Array]:
         """Return coefficients of features as they were given, and intercepts, for coefficients of the parts."""
         coef = A / self.spread
-        intercept = self.levels - np.einsum("ij,ij->i", coef, self.means * self.spread + self.middle)
-        return coef * self.unit, intercept * self.unit
+        return coef, self.levels - np.einsum("ij,ij->i", coef, self.means * self.spread + self.middle)
 
 
 class TaskRegressions(RegressorMixin, Estimator):
@@ -102,6 +103,7 @@ class TaskRegressions(RegressorMixin, Estimator):
         check_parameters(self, self._parameters)
         X, y = admit(self, X, y, sparse=False, y_numeric=True, order="C")
         in_range(X)
+        sizable("y", y)
         self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
         self._learn(Prepared(X, y, which, len(self.tasks_), self.scale, self.centre))
         return self
@@ -120,23 +122,15 @@ class TaskRegressions(RegressorMixin, Estimator):
         with np.errstate(all="ignore"):
             return finite(np.einsum("ij,ij->i", X, self.coef_[which]) + self.intercept_[which])
 
-    def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, tasks: Any = None) -> float:
         """Return 1 minus the normalised mean squared error, averaged over the tasks: higher is better."""
-        from sklearn.metrics import r2_score
-        from sklearn.utils.validation import _check_sample_weight
-
         predicted, tasks = self.predict(X, tasks), np.asarray(tasks)
-        _, y = admit(self, X, y, sparse=False, y_numeric=True, reset=False)
-        weights = _check_sample_weight(sample_weight, y)
-        with np.errstate(all="ignore"):
-            found = [
-                r2_score(y[part], predicted[part], sample_weight=weights[part])
-                for part in (tasks == name for name in np.unique(tasks))
-                if part.sum() > 1
-            ]
-            if not found:
-                raise InvalidInputError("no task has two rows, of which an R² could be told; give more rows.")
-            return float(finite(np.array(found)).mean())
+        y = numbers("y", y, predicted.shape)
+        parts = [tasks == name for name in np.unique(tasks)]
+        found = [r2_score(y[part], predicted[part]) for part in parts if part.sum() > 1]
+        if not found:
+            raise InvalidInputError("no task has two rows, of which an R² could be told; give more rows.")
+        return float(np.mean(found))
 
     @staticmethod
     def _checked_tasks(tasks: Any, count: int) -> Array:
@@ -171,11 +165,12 @@ class MultitaskSubspace(TaskRegressions):
     n_agents : int or None
         Of "gossip"; agents get consecutive tasks, as many each as can be. None: 6, or as many as there are tasks.
     rho : float or "auto"
-        Of "gossip", as all up to `clock`; see `GossipMatrixCompletion`.
+        Of "gossip", as all up to `init`; see `GossipMatrixCompletion`.
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : str, Graph or list of edges
     n_epochs, step_size, decay : float
     clock : {"shared", "own"}
+    init : {"common", "independent"}
     scale : {"standard", "none"}
         "standard": subtract the mean of each feature over all examples, and divide by its standard deviation.
     centre : {"tasks", "none"}
@@ -197,8 +192,6 @@ class MultitaskSubspace(TaskRegressions):
         The names of the tasks, sorted.
     agents_ : Parts
         Each agent's basis; of "gossip".
-    agents_coef_, agents_intercept_ : array, shape (n_agents, n_tasks, n_features) and (n_agents, n_tasks)
-        What the regressions would be in each agent's own subspace.
 
     See Also
     --------
@@ -219,7 +212,7 @@ class MultitaskSubspace(TaskRegressions):
     """
 
     _parameters: ClassVar = {
-        name: check for name, check in GossipPlan._parameters.items() if name not in ("retraction", "init")
+        name: check for name, check in GossipPlan._parameters.items() if name != "retraction"
     }
 
     rank: Annotated[int, bounded(integer, 1)] = 5
@@ -234,6 +227,7 @@ class MultitaskSubspace(TaskRegressions):
     step_size: float = 1.0
     decay: float = 1.0
     clock: str = "shared"
+    init: str = "common"
     scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
     centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
     max_iter: Annotated[int, bounded(integer, 1)] = 100
@@ -249,24 +243,17 @@ class MultitaskSubspace(TaskRegressions):
             )
         gossips = self.solver == "gossip"
         # What agents there were in an earlier fit.
-        for name in ("agents_", "agents_coef_", "agents_intercept_"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("agents_", None)
         n_agents = (self.n_agents or min(N_AGENTS, len(prepared.parts))) if gossips else 1
         cost = MultitaskFeatures(prepared.parts, n_agents, self.lam)
-
-        def regressions(basis: Array) -> tuple[Array, Array]:
-            W = np.concatenate([cost.weights(basis, agent) for agent in cost.here])
-            return prepared.regressions(W @ basis.T)
-
         if gossips:
             recorder = Recorder(progress=self.verbose, description="gossip")
-            found = gossip(cost, self.rank, GossipPlan.of(self, prepared.unit), seed, recorder=recorder)
+            found = gossip(cost, self.rank, GossipPlan.of(self), seed, recorder=recorder)
             self.components_, self.agents_ = found.mean, found.points
-            own = [regressions(basis) for basis in self.agents_]
-            self.agents_coef_, self.agents_intercept_ = (np.array(part) for part in zip(*own, strict=True))
         else:
             self.components_ = self._batch(cost, seed)
-        self.coef_, self.intercept_ = regressions(self.components_)
+        W = np.concatenate([cost.weights(self.components_, agent) for agent in cost.here])
+        self.coef_, self.intercept_ = prepared.regressions(W @ self.components_.T)
 
     def _batch(self, cost: MultitaskFeatures, seed: int) -> Array:
         """Return the minimiser that trust regions find from the span of ridge regressions of each task."""

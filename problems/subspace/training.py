@@ -106,15 +106,14 @@ class GossipPlan(CheckedValue):
     step_size: Annotated[float, bounded(number, above=0)] = 1.0
     decay: Annotated[float, bounded(number, least=0)] = 1.0
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0
-    clock: Annotated[str, bounded(one_of, Gossip.clocks)] = "shared"
+    clock: Annotated[str, bounded(one_of, ("shared", "own"))] = "shared"
     retraction: Annotated[str, bounded(one_of, GRASSMANN_RETRACTIONS)] = "exponential"
     init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
 
     @classmethod
-    def of(cls, estimator: Any, unit: float) -> GossipPlan:
-        """Return the plan that the parameters of an estimator name, whose data are divided by a unit."""
-        plan = cls(**{name: getattr(estimator, name) for name in cls._parameters if hasattr(estimator, name)})
-        return plan if plan.rho == "auto" else replace(plan, rho=float(plan.rho) / unit / unit)
+    def of(cls, estimator: Any) -> GossipPlan:
+        """Return the plan that the parameters of an estimator name."""
+        return cls(**{name: getattr(estimator, name) for name in cls._parameters if hasattr(estimator, name)})
 
 
 @dataclass(frozen=True)
@@ -254,7 +253,6 @@ def agree(
     seed: int,
     *,
     graph: str | Graph | Sequence[Sequence[int]] = "path",
-    messages: str = "float64",
     grow: bool = True,
     max_iter: int = 500,
     tol: float = 1e-8,
@@ -276,8 +274,6 @@ def agree(
         Of the start; the same in all processes.
     graph : str, Graph or list of edges
         Who talks to whom; a spanning tree of it is used.
-    messages : {"float64", "float32", "int8"}
-        Of gradients, each with half or a quarter of the bytes of the one before (see `rmopt.solvers.TreeSum`).
     grow : bool
         Begin with one column, and add one, turned to what is left, whenever the gradient is a hundredth as long as it
         was: weak directions are found as soon as strong ones are. All columns at once take half as many bytes where
@@ -316,12 +312,11 @@ def agree(
     with world.guard():
         manifold = _grassmann(tasks, rank)
         tag = _check_alike(
-            world, tasks, checkpoint, rank=rank, seed=seed, graph=graph, messages=messages, grow=grow,
-            max_iter=max_iter, tol=tol,
+            world, tasks, checkpoint, rank=rank, seed=seed, graph=graph, grow=grow, max_iter=max_iter, tol=tol,
         )  # fmt: skip
         columns = manifold.random_point(generator(seed_number("seed", seed), Stream.START))
         _try_out(tasks, [columns] * tasks.n_terms, world)
-        cost, before = TreeSum(tasks, as_graph(graph, tasks.n_terms), world, messages), world.traffic
+        cost, before = TreeSum(tasks, as_graph(graph, tasks.n_terms), world), world.traffic
         point, enough, steps, updates = columns[:, :0], 0.0, 0, 0
         for k in range(1 if grow else rank, rank + 1):
             problem = Problem(Grassmann(manifold.shape[0], k), cost)

@@ -60,13 +60,10 @@ class ConstrainedProblem(Problem):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("equalities", "inequalities"):
-            given = getattr(self, name)
-            if isinstance(given, Cost):
-                raise InvalidInputError(f"{name} = {shown(given)} must be a list of costs; write [it].")
-            found = [
-                instance(f"{name}[{i}]", one, Cost, MADE_BY) for i, one in enumerate(sequence(name, given))
-            ]
-            object.__setattr__(self, name, tuple(found))
+            costs = enumerate(sequence(name, getattr(self, name)))
+            object.__setattr__(
+                self, name, tuple(instance(f"{name}[{i}]", cost, Cost, MADE_BY) for i, cost in costs)
+            )
         if not (self.equalities or self.inequalities):
             raise InvalidInputError("a ConstrainedProblem has one or more constraints; take Problem.")
         for constraint in (*self.equalities, *self.inequalities):

@@ -83,7 +83,7 @@ class Recorder:
             planned = max(planned + 1, int(min(planned * self.ratio, 1e18)))
         return planned
 
-    def begin(self, step: int, n_steps: int, rows: list[dict[str, Any]]) -> None:
+    def begin(self, step: int, n_steps: int | None, rows: list[dict[str, Any]]) -> None:
         """Start a run, or continue one that already has rows."""
         self.rows = list(rows)
         if self._bar is not None:

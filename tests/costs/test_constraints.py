@@ -337,8 +337,8 @@ def test_sign_and_weight_of_vector_constraints_stand_in_their_function() -> None
     whole, factors = FixedRankEmbedded(6, 5, 2), FixedRankFactors(6, 5, 2)
     cost = autograd_cost(lambda A, B: anp.sum((A @ B.T) ** 2))
     for manifold, one in (
-        (whole, -known), (whole, 2.0 * known), (whole, known + cost), (factors, OnFactors(known)),
-        (factors, 2.0 * OnFactors(-known)),
+        (whole, -1.0 * known), (whole, known + cost), (factors, OnFactors(known)),
+        (factors, 2.0 * OnFactors(-1.0 * known)),
     ):  # fmt: skip
         of_points = cost if manifold is whole else OnFactors(cost)
         assert ConstrainedProblem(manifold, of_points, [2.0 * of_points])
@@ -394,10 +394,10 @@ def test_a_vector_of_constraints_is_as_many_as_it_has_numbers() -> None:
 def test_bad_input_is_named() -> None:
     cases = {
         r"has one or more constraints; take Problem": lambda: ConstrainedProblem(Sphere(8), minus_variance),
-        r"must be a list of costs; write \[it\]": lambda: ConstrainedProblem(
+        r"must be a sequence": lambda: ConstrainedProblem(
             Sphere(8), minus_variance, equalities=minus_variance
         ),
-        r"takes 2 arguments": lambda: ConstrainedProblem(
+        r"write a function of the point alone": lambda: ConstrainedProblem(
             Stiefel(4, 2), minus_variance, equalities=[autograd_cost(lambda A, B: anp.sum(A @ B.T))]
         ),
         r"growth = 1.0 must be a number above 1": lambda: AugmentedLagrangian(growth=1.0),

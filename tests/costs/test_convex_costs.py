@@ -186,12 +186,7 @@ def test_grids_and_lists_of_pairs_agree() -> None:
     np.testing.assert_allclose(grid.distances(A, B).ravel(), pairs.distances(A, B), atol=1e-13)
     np.testing.assert_allclose(grid.distances(A, A).ravel(), pairs.distances(A, A), atol=1e-13)
     np.testing.assert_allclose(grid.laplacian(weights, V), pairs.laplacian(weights.ravel(), V), atol=1e-12)
-    for rows in (range(-5, 0), range(0, 4, 2), range(6), range(0)):
-        with pytest.raises(InvalidInputError, match="from 0 on and in steps of 1"):
-            Grid(rows, range(5, 9))
-    with pytest.raises(InvalidInputError, match="beyond the 8 rows"):
-        Stress(A[:8], grid)
-    with pytest.raises(InvalidInputError, match="pairing = 3 must be Pairs or a Grid"):
-        Stress(A, 3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="do not overlap"):
+        Grid(range(6), range(5, 9))
     by_hand = [np.sum((A[i] - A[5 + j]) ** 2) for i, j in table]
     np.testing.assert_allclose(pairs.distances(A, A), by_hand, rtol=1e-12)

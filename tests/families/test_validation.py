@@ -35,7 +35,7 @@ from problems.metric.estimators import TripletLearner
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, mean_average_precision
 from problems.rows import natural_size
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
-from problems.subspace import BayesianCompletion, BiasedALS, MultitaskSubspace
+from problems.subspace import BiasedALS, MultitaskSubspace
 from problems.validation import begin
 from rmopt import InvalidInputError
 from rmopt.core.arguments import bounded, number
@@ -108,14 +108,14 @@ def test_damaged_matrices_reach_no_loop(matrix: Any) -> None:
         lambda: LoretaLabelRanker().fit(X, matrix),
         lambda: mean_average_precision(X, matrix),
     ):
-        with pytest.raises(InvalidInputError, match=r"is a damaged cs[rc] matrix: its ind"):
+        with pytest.raises(InvalidInputError, match=r"is a damaged cs[rc] matrix: "):
             attempt()
 
 
 def test_complex_numbers_and_dates_are_not_cut_to_real_ones() -> None:
-    with pytest.raises(InvalidInputError, match="must be real, got complex data"):
+    with pytest.raises(InvalidInputError, match=r"must (be real|hold real numbers), got"):
         PARTS["LoretaSimilarity"].make().fit(sp.csr_array(X * 1j), LABELS)
-    with pytest.raises(InvalidInputError, match="must be real, got complex data"):
+    with pytest.raises(InvalidInputError, match=r"must (be real|hold real numbers), got"):
         BilinearSum(sp.csr_array(X * 1j), X)
     with pytest.raises(InvalidInputError, match="targets must be an array of finite numbers"):
         BilinearSum(X, X, squared, np.full(24, 1j))
@@ -248,7 +248,6 @@ def test_masked_entries_are_no_data() -> None:
         lambda: BiasedALS(2).fit(pairs, values),
         lambda: model.rmse(pairs, values),
         lambda: model.fold_in([[0, 5], [1, 5]], np.ma.masked_equal([1.0, 2.0], 2.0)),
-        lambda: BayesianCompletion(2).fit(pairs, values.data, row_features=np.ma.masked_greater(X, 0)),
     ):
         with pytest.raises(InvalidInputError, match="has masked entries"):
             refused()
