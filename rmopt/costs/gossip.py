@@ -1,5 +1,6 @@
 """Agents that each fit their own data and agree with their neighbours."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,7 @@ class GossipCost(FiniteSum):
 
         The blocks are Euclidean gradients of f_i, plus the Riemannian gradient −ρ Log of the agreement.
         """
-        if self.rho and not getattr(self.manifold, "has_ambient_metric", True):
+        if self.rho and not self._is_extrinsic:
             raise MissingCapabilityError(
                 f"the metric of {self.manifold} is not that of the space around, in which GossipCost gives its "
                 "gradient; take the solver Gossip, another manifold, or rho = 0."
@@ -140,6 +141,14 @@ class GossipCost(FiniteSum):
                 pull = sum(self.manifold.log(point[agent], point[other]) for other in others)
                 blocks[agent] = blocks[agent] - self.rho * pull
         return BlockDiagonal([matrix_shape(part.shape) for part in point], blocks)
+
+    @cached_property
+    def _is_extrinsic(self) -> bool:
+        """Whether a tangent vector is the gradient of the function that it stands for in the space around."""
+        x = self.manifold.random_point(np.random.default_rng(0))
+        xi = self.manifold.random_tangent_vector(x, np.random.default_rng(1))
+        gradient = self.manifold.euclidean_to_riemannian_gradient(x, self.manifold.embedding(x, xi))
+        return self.manifold.norm(x, gradient - xi) < 1e-8
 
 
 def partners_of(graph: Graph, terms: Array) -> dict[int, list[int]]:
