@@ -72,10 +72,7 @@ class Trainee(BaseEstimator):
 
     def fit(self, X: Any, y: Array) -> Self:
         self.rows_, self.classes_of_rows_ = X, y
-        if getattr(self.metric, "n_rounds", 1) > 1:
-            # Later rounds draw triplets of their own.
-            self.metric.set_params(n_triplets=self.n_triplets).fit(X, y)
-        elif isinstance(self.metric, TripletLearner):
+        if isinstance(self.metric, TripletLearner):
             self.metric.fit_triplets(X, self.triplets(X, y))
         else:
             self.metric.fit(X, y)
@@ -176,10 +173,6 @@ METHODS: dict[str, Method] = {
     ),
     "comet-distance": Method(
         "COMET, distance", CometMetric(**NEIGHBOURS), crossed(triplets=TRIPLETS, alpha=ALPHAS, beta=(1e-7, 1e-5)),
-    ),
-    "comet-rounds": Method(
-        "COMET, distance, rounds", CometMetric(n_rounds=3, **NEIGHBOURS),
-        crossed(n_rounds=(1, 3, 6), alpha=ALPHAS, beta=(1e-7,)),
     ),
     "lego": Method(
         "LEGO", LegoMetric(),
@@ -349,7 +342,7 @@ class Metric(Experiment):
         X, y, X_test, y_test = part.X, part.y, part.X_test, part.y_test
         curve, begun = [], perf_counter()
         try:
-            if isinstance(trainee.metric, CometMetric) and trainee.metric.n_rounds == 1:
+            if isinstance(trainee.metric, CometMetric):
                 rows = trainee.watched(part, rank_by == "distance")
                 names = "precision_at_1", "precision_at_10", "cost"
                 curve = [[row["step"] / X.shape[1], *(row[name] for name in names)] for row in rows]

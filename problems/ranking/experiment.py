@@ -37,9 +37,7 @@ from problems.methods import Cell, Method, Settings, rows_of
 from problems.palette import draw_curve, draw_level, draw_trained, finish, style, whole_ticks
 from problems.ranking.baselines import (
     GroupPerceptron,
-    LabelTrees,
     MatrixPerceptron,
-    NapkinTrees,
     OmikujiTrees,
     PassiveAggressive,
     RidgeScores,
@@ -158,7 +156,6 @@ METHODS: dict[str, Method] = {
         crossed(estimator__C=(1.0, 10.0, 100.0)),
     ),
     "omikuji": Method("omikuji", OmikujiTrees()),
-    "napkinxc": Method("napkinXC", NapkinTrees()),
     "low-rank-logistic": Method("low-rank logistic", LowRankLogisticRegression()),
     "loreta": _powers("LORETA-1"),
     "loreta-warp": _powers("LORETA-1, WARP", sampling="warp"),
@@ -169,7 +166,7 @@ METHODS: dict[str, Method] = {
 
 
 # The paper does not compare LORETA with them.
-ELSEWHERE = ("loreta", "loreta-warp", "low-rank-logistic", "ridge", "one-vs-rest", "omikuji", "napkinxc")
+ELSEWHERE = ("loreta", "loreta-warp", "low-rank-logistic", "ridge", "one-vs-rest", "omikuji")
 
 
 def best_starts(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -258,7 +255,7 @@ class Ranking(Experiment):
         missing = [
             self.chosen.pop(name).label
             for name, one in list(self.chosen.items())
-            if isinstance(one.estimator, LabelTrees) and find_spec(one.estimator.package) is None
+            if isinstance(one.estimator, OmikujiTrees) and find_spec(one.estimator.package) is None
         ]
         self.absent = f"not installed: {', '.join(missing)}" if missing else ""
         if not self.chosen:

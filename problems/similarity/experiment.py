@@ -40,7 +40,6 @@ from problems.loreta import loreta_solver
 from problems.methods import Cell, Method, Settings, brought, rows_of
 from problems.online import Lego, Oasis
 from problems.palette import draw_curve, draw_level, draw_trained, finish, line, style, whole_ticks
-from problems.saving import save_point
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from problems.similarity.estimators import ContrastiveSimilarity, initial_point
 from problems.triplets import ClassTriplets
@@ -49,6 +48,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number, numbers
 from rmopt.costs import TripletSum
 from rmopt.experiments import Claim
+from rmopt.files import save_arrays
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Recorder, ScheduledSolver
 
@@ -124,7 +124,7 @@ class SimilarityLearner(Learner):
 
 @dataclass(eq=False)
 class SavedPoint:
-    """What a learner has found, in the form that `BilinearSimilarity.load` reads."""
+    """What a learner has found."""
 
     form: str
     point: Any
@@ -132,7 +132,8 @@ class SavedPoint:
 
     def save(self, path: Any) -> None:
         """Write it into a file."""
-        save_point(path, self.form, self.point, {"updates": self.updates})
+        arrays = {"W": self.point} if isinstance(self.point, np.ndarray) else vars(self.point)
+        save_arrays(path, arrays, {"kind": self.form, "updates": self.updates})
 
 
 class ClassScores(BaseEstimator):
