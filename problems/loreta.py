@@ -22,8 +22,8 @@ from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Parallel, Recorder, Sampler, ScheduledSolver
 from rmopt.solvers.stochastic.continued import Continued, with_zero_rows
 
-# How much longer the steps of several workers are, for each of them up to so many; more go beyond their mean instead
-# (docs/scaling.md has the measurements).
+# How much longer the steps of several workers are, for each of them up to so many (docs/scaling.md has the
+# measurements).
 LONGER, MANY = 0.8, 8
 
 
@@ -49,8 +49,8 @@ def with_workers(
     workers = world.size * threads_of(n_jobs)
     if workers == 1:
         return solver
-    factor, beyond = max(1.0, LONGER * min(workers, MANY)), max(1.0, workers / MANY)
-    return Parallel(solver, workers, step_factor=factor, outer_step=beyond, world=world, **meetings)
+    factor = max(1.0, LONGER * min(workers, MANY))
+    return Parallel(solver, workers, step_factor=factor, world=world, **meetings)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

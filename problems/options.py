@@ -57,6 +57,7 @@ Jobs = Annotated[
     int,
     Option(
         "--n-jobs",
+        min=-1,
         help="Models that are trained at a time; -1: as many as there are cores. Cross-validation takes all cores.",
     ),
 ]
@@ -87,10 +88,9 @@ def ranks_within(say: Callable[[str], object], given: str | None, usual: str, mo
 
 
 def check_options(given: Mapping[str, Any], **least: int) -> None:
-    """Hold options, by their names, to be integers of at least so much; `n_jobs` is looked at too."""
+    """Hold options, by their names, to be integers of at least so much."""
     for name, lowest in least.items():
         integer(f"--{name.replace('_', '-')}", given[name], lowest)
-    jobs(given.get("n_jobs", 1))
 
 
 def loaded(run: Run, data: str, data_home: Path | None, kind: type[B], **said: str) -> B:
@@ -119,15 +119,6 @@ def own_split(say: Callable[[str], object], data: str, bundle: Any, seeds: int) 
             f"The rows that {bundle.name} holds out are not used: splits are random. --seeds 0 takes its own."
         )
     return seeds == 0, max(1, seeds)
-
-
-def jobs(n_jobs: int) -> int:
-    """Return the number of models that are trained at a time, or refuse the option."""
-    if integer("--n-jobs", n_jobs, -1) == 0:
-        raise InvalidInputError(
-            "--n-jobs = 0 must be a positive integer, or -1 for as many as there are cores."
-        )
-    return n_jobs
 
 
 def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:

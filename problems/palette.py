@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from problems.comparison import Row, band, mean_and_sem
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart, and then those of Tol that come next.
 COLOURS = (
@@ -51,17 +49,13 @@ def logarithmic(axis: Any, unit: str | None = None) -> None:
         axis.set_minor_locator(NullLocator())
 
 
-def finish(
-    axes: Any, xlabel: str, ylabel: str = "", title: str = "", unit: str | None = None, size: str = "small"
-) -> None:
-    """Label axes, draw a grid and, where something has a label, a legend; with a unit the x-axis is logarithmic."""
-    if unit is not None:
-        logarithmic(axes.xaxis, unit)
+def finish(axes: Any, xlabel: str, ylabel: str = "", title: str = "") -> None:
+    """Label axes, draw a grid and, where something has a label, a legend."""
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.set_title(title, fontsize="medium")
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=size)
+        axes.legend(fontsize="small")
 
 
 @dataclass(frozen=True)
@@ -107,54 +101,7 @@ def draw_panels(figure: Any, panels: Sequence[Panel], title: str) -> None:
             logarithmic(getattr(axes, f"{name}axis"), panel.unit if name == "x" else None)
         if whole and "x" not in panel.logarithmic:
             whole_ticks(axes.xaxis)
-        finish(axes, panel.xlabel, panel.ylabel)
+        finish(axes, panel.xlabel, panel.ylabel if not share or axes in figure.axes[:1] else "")
     if len(legend) > 1:
         figure.legend(legend.values(), legend, loc="outside lower center", ncols=4, fontsize="small")
     figure.suptitle(title)
-
-
-LINES = ("-", "--", "-.", ":")
-# Seconds: what takes less, like the cosine, has nothing to train, and is a level in pictures over time.
-NO_TRAINING = 1e-3
-
-
-def line(number: int, dashes: int = 0) -> dict[str, Any]:
-    """Return how a line without markers looks: with other dashes for levels, and where its colour was used before."""
-    turn = number // len(COLOURS) + dashes
-    return {"color": COLOURS[number % len(COLOURS)], "linestyle": LINES[turn % len(LINES)]}
-
-
-def draw_band(axes: Any, at: Any, curves: Any, label: str, **look: Any) -> None:
-    """Draw the mean of curves, one in a row, with a band of its standard error."""
-    mean, error = band(curves)
-    axes.plot(at, mean, label=label, **look)
-    if len(curves) > 1:
-        axes.fill_between(at, mean - error, mean + error, color=look["color"], alpha=0.2, linewidth=0)
-
-
-def draw_curve(axes: Any, row: Row, x: int, y: int, label: str | None = None, **look: Any) -> None:
-    """Draw a column of the `curve` of all seeds against the mean of another column, as far as all curves reach."""
-    length = min(len(cell["curve"]) for cell in row.cells)
-    curves = np.array([cell["curve"][:length] for cell in row.cells])
-    draw_band(axes, curves[:, :, x].mean(axis=0), curves[:, :, y], label or row.label, **look)
-
-
-def draw_level(
-    axes: Any, cells: Iterable[Mapping[str, Any]], label: str, number: int, dashes: int = 1
-) -> None:
-    """Draw the mean average precision of the n-th method, which does not depend on x, with its standard error."""
-    mean, error = mean_and_sem(cell["map"] for cell in cells)
-    look = line(number, dashes)
-    axes.axhline(mean, label=label, **look)
-    if error:
-        axes.axhspan(mean - error, mean + error, color=look["color"], alpha=0.2, linewidth=0)
-
-
-def draw_trained(axes: Any, cells: Sequence[Mapping[str, Any]], label: str, number: int) -> None:
-    """Draw the mean average precision of a method without a learning curve where its training ends."""
-    seconds, _ = mean_and_sem(cell["seconds"] for cell in cells)
-    if seconds < NO_TRAINING:
-        draw_level(axes, cells, label, number)
-    else:
-        mean, error = mean_and_sem(cell["map"] for cell in cells)
-        axes.errorbar([seconds], [mean], [error or 0.0], label=label, linestyle="none", **style(number))

@@ -126,7 +126,7 @@ PARTS: dict[str, Part] = {
         Part(problems.coembedding.CoembeddingClassifier, {"tol": 0.1}, {"X": X, "Y": TABLE}, _COEMBEDDING),
         Part(
             problems.coembedding.CoembeddingClassifierCV,
-            {"betas": (1.0, 5.0), "cv": 2, "tol": 0.1, "path_iterations": 20},
+            {"betas": (1.0, 5.0), "cv": 2, "tol": 0.1},
             {"X": X, "Y": TABLE},
             _COEMBEDDING,
         ),

@@ -110,7 +110,7 @@ TABLE = (
     ("proof", "problems/coembedding/cost.py",
      "test_convex_costs.py::test_lower_bounds_are_attained", (
         ("bound-of-labels", "np.log(both[both > 0]).sum()", "np.log(both[both > 0] + 1).sum()"),
-        ("bound-of-links", "self.linked.sum() * np.log(2.0)", "self.n_pairs * np.log(2.0)"),
+        ("bound-of-links", "self.linked.sum() * np.log(2.0)", "len(self.linked) * np.log(2.0)"),
         ("bound-of-one-vs-rest", "        self.lower_bound = 0.0\n", "\n"),
     )),
 
@@ -209,7 +209,7 @@ TABLE = (
      "test_psd.py::test_algorithm_5_and_the_retraction_are_theorem_6", (
         ("second-order-psd", "VQ = point.Q @ (S + 0.5 * M - 0.125", "VQ = point.Q @ (S + 0.5 * M - 0.25"),
     )),
-    ("formula", "rmopt/solvers/stochastic/rules.py",
+    ("formula", "rmopt/engines/rules.py",
      "test_stochastic.py::test_compiled_steps_that_remember_follow_the_reference", (
         ("moments-corrected", "keep ** (step + 1)", "keep ** (step + 2)"),
         ("squares-kept", "memory.squares * weights.keep_squares", "memory.squares * 1.0"),

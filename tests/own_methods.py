@@ -179,9 +179,6 @@ class NoSelf(ClassScores):
 
 
 no_self = Method("no self", NoSelf(), [{"alpha": 0.1}, {"alpha": 1e6}])
-ranks = Method("ranks", RandomMean(), [{"rank": 2}, {"rank": 3}])
 shares = Method("shrunken mean", ShrunkenMean(), [{"share": share} for share in (0.0, 1.0, 2.0)])
-unknown_share = Method("shrunken mean", ShrunkenMean(), [{"shares": 1.0}])
-sklearns_grid = Method("shrunken mean", ShrunkenMean(), {"share": [0.5, 1.0]})  # type: ignore[arg-type]
 taken = Method("cosine", ClassScores())
 number = 7

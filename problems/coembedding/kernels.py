@@ -126,29 +126,22 @@ def odds_bends(scale, odds, step, steps, moved):
     return total
 
 
-@njit(cache=True, nogil=True)
 def row_odds(distances):
     """Return exp(least − d) for the entries of each row, the least entries, and how far the largest are above."""
-    n, m = distances.shape
-    odds, least, spread = np.empty((n, m)), np.empty(n), np.empty(n)
-    for i in range(n):
-        least[i] = distances[i].min()
-        spread[i] = distances[i].max() - least[i]
-        for j in range(m):
-            odds[i, j] = np.exp(least[i] - distances[i, j])
-    return odds, least, spread
+    least = distances.min(axis=1)
+    return np.exp(least[:, None] - distances), least, distances.max(axis=1) - least
 
 
 @njit(cache=True, nogil=True)
-def ranking_loss(distances, posts, n_users, starts, tags):
+def ranking_loss(distances, of_rows, posts, n_users, starts, tags):
     """Add up ln(1 + exp(d(y) − d(ȳ))) over the tags y of each post and the others ȳ; return the sum and its slopes.
 
     Post p is of user posts[p, 0] and item posts[p, 1] and has tags[starts[p] : starts[p + 1]]; d is the sum of the
-    user's and the item's row of the distances.
+    user's and the item's row of the distances. `of_rows` is what `row_odds` returns.
     """
     n_tags = distances.shape[1]
     slopes, total = np.zeros(distances.shape), 0.0
-    single, least, spread = row_odds(distances)
+    single, least, spread = of_rows
     odds, moved = np.empty(n_tags), np.empty(n_tags)
     for p in range(posts.shape[0]):
         user, item = posts[p, 0], n_users + posts[p, 1]
@@ -156,8 +149,7 @@ def ranking_loss(distances, posts, n_users, starts, tags):
         wide = spread[user] + spread[item]
         moved[:] = 0.0
         if wide < FACTORED:
-            for j in range(n_tags):
-                odds[j] = single[user, j] * single[item, j]
+            odds[:] = single[user] * single[item]
             # No odds: tags of the post are not ranked against each other.
             odds[mine] = 0.0
             # So many terms 1 + exp(·) can be multiplied before their logarithm has to be taken.
@@ -178,27 +170,25 @@ def ranking_loss(distances, posts, n_users, starts, tags):
                         total += value(LOGISTIC, z, -1.0)
                         moved[y] += push
                         moved[j] -= push
-        for j in range(n_tags):
-            slopes[user, j] += moved[j]
-            slopes[item, j] += moved[j]
+        slopes[user] += moved
+        slopes[item] += moved
     return total, slopes
 
 
 @njit(cache=True, nogil=True)
-def ranking_curvature(distances, posts, n_users, starts, tags, change):
+def ranking_curvature(distances, of_rows, posts, n_users, starts, tags, change):
     """Return the change of the slopes of `ranking_loss` along a change of the distances."""
     n_tags = distances.shape[1]
     bent = np.zeros(distances.shape)
-    single, least, spread = row_odds(distances)
+    single, least, spread = of_rows
     steps, odds, moved = np.empty(n_tags), np.empty(n_tags), np.empty(n_tags)
     for p in range(posts.shape[0]):
         user, item = posts[p, 0], n_users + posts[p, 1]
         mine = tags[starts[p] : starts[p + 1]]
         factored = spread[user] + spread[item] < FACTORED
-        for j in range(n_tags):
-            odds[j] = single[user, j] * single[item, j] if factored else 1.0
-            steps[j] = change[user, j] + change[item, j]
+        odds[:] = single[user] * single[item] if factored else np.ones(n_tags)
         odds[mine] = 0.0
+        steps[:] = change[user] + change[item]
         moved[:] = 0.0
         for y in mine:
             pushed = 0.0
@@ -214,9 +204,8 @@ def ranking_curvature(distances, posts, n_users, starts, tags, change):
                         moved[j] -= push
                         pushed += push
             moved[y] += pushed
-        for j in range(n_tags):
-            bent[user, j] += moved[j]
-            bent[item, j] += moved[j]
+        bent[user] += moved
+        bent[item] += moved
     return bent
 
 

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from problems.data import Ratings
 from problems.saving import Saved
 from problems.subspace.cost import KnownEntries, columns_of, predictions
-from problems.subspace.pairs import halves, table_of, values_of
-from problems.validation import Estimator, begin, positions, seedable
+from problems.subspace.pairs import table_of, values_of
+from problems.validation import Estimator, begin, positions, seedable, two_columns
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, bounded, flag, integer, number, one_of, optional, sequence, shown
@@ -213,7 +213,7 @@ class CompletionModel(Saved, Estimator):
     def _pairs(self, rows: Any, columns: Any = None) -> tuple[Array, Array]:
         """Return the numbers of pairs of names; m and n stand for those that `fit` did not see."""
         check_is_fitted(self, "known_")
-        rows, columns = halves(rows) if columns is None else (rows, columns)
+        rows, columns = two_columns("pairs", rows) if columns is None else (rows, columns)
         mean = one_of("handle_unknown", self.handle_unknown, UNKNOWN) == "mean"
         rows = positions("row", self.row_names_, rows, others=mean)
         columns = positions("column", self.column_names_, columns, others=mean)
@@ -260,7 +260,7 @@ class CompletionModel(Saved, Estimator):
             When a row is new or a column is not, a value is outside of `limits_`, or `fit` got features of columns.
         """
         check_is_fitted(self, "known_")
-        rows, columns = halves(pairs)
+        rows, columns = two_columns("pairs", pairs)
         rows = self._row_places(rows)
         numbers, names = pd.factorize(columns)
         names, known = array("names", names.tolist()), pd.Index(self.column_names_)

@@ -165,11 +165,12 @@ class MultitaskSubspace(TaskRegressions):
     n_agents : int or None
         Of "gossip"; agents get consecutive tasks, as many each as can be. None: 6, or as many as there are tasks.
     rho : float or "auto"
-        Of "gossip", as all up to `clock`; see `GossipMatrixCompletion`.
+        Of "gossip", as all up to `init`; see `GossipMatrixCompletion`.
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : str, Graph or list of edges
     n_epochs, step_size, decay : float
     clock : {"shared", "own"}
+    init : {"common", "independent"}
     scale : {"standard", "none"}
         "standard": subtract the mean of each feature over all examples, and divide by its standard deviation.
     centre : {"tasks", "none"}
@@ -211,7 +212,7 @@ class MultitaskSubspace(TaskRegressions):
     """
 
     _parameters: ClassVar = {
-        name: check for name, check in GossipPlan._parameters.items() if name not in ("retraction", "init")
+        name: check for name, check in GossipPlan._parameters.items() if name != "retraction"
     }
 
     rank: Annotated[int, bounded(integer, 1)] = 5
@@ -226,6 +227,7 @@ class MultitaskSubspace(TaskRegressions):
     step_size: float = 1.0
     decay: float = 1.0
     clock: str = "shared"
+    init: str = "common"
     scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
     centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
     max_iter: Annotated[int, bounded(integer, 1)] = 100

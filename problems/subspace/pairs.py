@@ -13,10 +13,10 @@ from sklearn.model_selection import BaseCrossValidator
 
 from problems.data import Ratings
 from problems.subspace.cost import KnownEntries, columns_of, known_entries
-from problems.validation import array_of
+from problems.validation import array_of, two_columns
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, numbers, sequence, shown, whole
+from rmopt.core.arguments import integer, numbers, sequence, shown
 from rmopt.core.streams import seed_of
 
 # What pandas takes dates for; text sorts by its letters, which is not the order of most dates.
@@ -191,23 +191,9 @@ def values_of(values: Any, count: int) -> Array:
     return numbers("y", array_of("y", values), (count,))
 
 
-def halves(pairs: Any) -> tuple[Array, Array]:
-    """Return the rows and the columns of pairs, each with a type of its own."""
-    try:
-        table = pd.DataFrame(whole("pairs", pairs))
-    except (TypeError, ValueError):
-        table = pd.DataFrame()
-    if table.shape[1] != 2:
-        raise InvalidInputError(
-            f"pairs must have shape (N, 2), a row and a column for each entry, got {shown(pairs)}."
-        )
-    rows, columns = (array_of("pairs", table.iloc[:, side].to_numpy()) for side in (0, 1))
-    return rows, columns
-
-
 def checked_pairs(pairs: Any) -> tuple[Array, Array]:
     """Return the rows and the columns of pairs of numbers."""
-    sides = halves(pairs)
+    sides = two_columns("pairs", pairs)
     if not all(
         side.dtype.kind in "iu" and 0 <= side.min(initial=0) <= side.max(initial=0) < 2**31 for side in sides
     ):

@@ -106,7 +106,7 @@ class GossipPlan(CheckedValue):
     step_size: Annotated[float, bounded(number, above=0)] = 1.0
     decay: Annotated[float, bounded(number, least=0)] = 1.0
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0
-    clock: Annotated[str, bounded(one_of, Gossip.clocks)] = "shared"
+    clock: Annotated[str, bounded(one_of, ("shared", "own"))] = "shared"
     retraction: Annotated[str, bounded(one_of, GRASSMANN_RETRACTIONS)] = "exponential"
     init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
 

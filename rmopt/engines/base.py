@@ -9,8 +9,6 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.points import packed, unpacked
-from rmopt.core.problem import Problem
-from rmopt.core.retraction import Retraction
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 
 Supports = Mapping[str, tuple[type, ...]]
@@ -25,8 +23,9 @@ class Engine(ABC):
     Attributes
     ----------
     supports : mapping
-        Of a compiled engine: by role ("cost", "manifold", "loss", "retraction") the classes whose methods its loop
-        stands for. A subclass of them may override what the loop does, and is left to the reference engine.
+        Of a compiled engine: by role ("cost", "manifold", "loss", "retraction", "rule") the classes whose methods its
+        loop stands for. A subclass of them may override what the loop does, and is left to the reference engine.
+        Without a "rule" it does plain steps.
 
     Examples
     --------
@@ -47,16 +46,8 @@ class Engine(ABC):
     supports: ClassVar[Supports] = {}
 
     @classmethod
-    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        """Return why a compiled engine does not take parts of its classes, or None.
-
-        Parameters
-        ----------
-        problem : Problem
-        retraction : Retraction
-        how : int
-            The number of terms in a step; in coordinate descent the kind of search.
-        """
+    def refuses(cls, reference: Any) -> str | None:
+        """Return why a compiled engine does not stand for a reference engine of its classes, or None."""
         return None
 
     @abstractmethod

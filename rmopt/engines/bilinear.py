@@ -1,4 +1,4 @@
-"""The compiled engines of LORETA: bilinear costs, one sparse rank-one term a step or several."""
+"""The compiled engines of LORETA: bilinear costs, one sparse rank-one term a step."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -8,14 +8,12 @@ import scipy.sparse as sp
 
 from rmopt.core.ambient import Array
 from rmopt.core.matrices import sound
-from rmopt.core.problem import Problem
-from rmopt.core.retraction import Retraction
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
 from rmopt.costs.losses import Loss, with_slope
 from rmopt.engines.base import Supports
 from rmopt.engines.gauged import SYMMETRIC, Gauge, GaugedEngine, GaugedState
 from rmopt.errors import InvalidInputError
-from rmopt.kernels import batch_sgd, bilinear_sgd
+from rmopt.kernels import bilinear_sgd
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import MetricProjection, Orthographic, SecondOrder, SecondOrderPSD
@@ -56,7 +54,7 @@ class BilinearEngine(GaugedEngine):
         kernel = self.retraction.kernel
         kinds = (None, kernel) if self.gauge is SYMMETRIC else (kernel, None)
         return with_slope(self.cost.loss, bilinear_sgd.run)(
-            *kinds, state.factors, state.counters, *self._rows, terms, None,
+            *kinds, state.factors, state.counters, *self._rows, terms,
             position, probe_every, growth_limit,
         )  # fmt: skip
 
@@ -69,36 +67,6 @@ class SymmetricBilinearEngine(BilinearEngine):
     gauge: ClassVar[Gauge] = SYMMETRIC
 
     manifold: PSDFixedRank  # type: ignore[assignment]
-
-
-@dataclass(frozen=True)
-class BatchEngine(BilinearEngine):
-    """The steps of LORETA-r: those of `ReferenceEngine` on batches of up to k terms, for `SecondOrder`.
-
-    Costs O(nnz·(k + r) + k²r) a step for r ≤ k terms with nnz non-zeros in all (Shalit et al. 2012,
-    Algorithm 3, needs O((n + m)(k + r)²)).
-
-    See Also
-    --------
-    BilinearEngine : one term a step.
-    """
-
-    supports = BILINEAR | {"retraction": (SecondOrder,)}
-
-    @classmethod
-    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        k = problem.manifold.rank  # type: ignore[attr-defined]
-        if 1 < how <= k:
-            return None
-        return f"a step looks at {how} terms, and the compiled kernel at no more than k = {k}"
-
-    def loop(
-        self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
-    ) -> tuple[int, int]:
-        return with_slope(self.cost.loss, batch_sgd.run)(
-            state.factors, state.counters, *self._rows, terms, self.batch_size,
-            position, probe_every, growth_limit,
-        )  # fmt: skip
 
 
 def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:

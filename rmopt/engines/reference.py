@@ -1,7 +1,8 @@
 """The reference engine: the definition of Riemannian stochastic gradient descent, in plain Python."""
 
-import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -9,10 +10,14 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
-from rmopt.core.manifold import Manifold
+from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.problem import ambient_at, unchanged
+from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged, read_only
+from rmopt.errors import MissingCapabilityError
+from rmopt.manifolds import Power, Product
+from rmopt.manifolds.arrays import ArrayManifold
 
 
 class Look:
@@ -43,18 +48,44 @@ class Look:
         return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
 
 
-@dataclasses.dataclass(frozen=True)
+class StepRule(ABC):
+    """What direction a step takes. What it remembers is a named tuple of points, tangent vectors and numbers."""
+
+    def begin(self, look: Look, point: Any) -> Any:
+        """Return what is remembered before the first step."""
+        return ()
+
+    @abstractmethod
+    def direction(self, look: Look, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
+        """Return a tangent vector, of which the step is a negative multiple, and what is remembered of it here."""
+
+    def carried(self, look: Look, start: Any, end: Any, memory: Any) -> Any:
+        """Return what is remembered at the end of a step."""
+        return memory
+
+
+@dataclass(frozen=True)
+class Plain(StepRule):
+    """The gradient of the step's terms."""
+
+    def direction(self, look: Look, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
+        return look.gradient(point, terms), memory
+
+
+@dataclass(frozen=True)
 class ReferenceState:
-    """A point and two counters."""
+    """A point, two counters, what the rule remembers, and the mean of the points so far."""
 
     point: Any
     steps: int = 0
     updates: int = 0
+    memory: Any = ()
+    average: Any = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ReferenceEngine(Engine):
-    """Gradient of some terms, projection, retraction: any manifold, any cost, any retraction.
+    """Direction of some terms by a rule, retraction: any manifold, any cost, any retraction.
 
     Attributes
     ----------
@@ -63,6 +94,9 @@ class ReferenceEngine(Engine):
     retraction : Retraction
     batch_size : int, optional
         Terms per step, by which schedules are checked.
+    rule : StepRule
+    average_from : int, optional
+        From this step on points are averaged (Tripuraneni et al. 2018): the point of the run is their mean.
 
     References
     ----------
@@ -74,28 +108,69 @@ class ReferenceEngine(Engine):
     cost: FiniteSum
     retraction: Retraction
     batch_size: int | None = None
+    rule: StepRule = Plain()
+    average_from: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "look", Look(self.manifold, self.cost))
+        object.__setattr__(self, "towards", None if self.average_from is None else towards(self.manifold))
 
     def load(self, point: Any) -> ReferenceState:
-        return ReferenceState(point)
+        average = () if self.average_from is None else point
+        return ReferenceState(point, 0, 0, self.rule.begin(self.look, point), average)
 
-    # Overflow is reported once, by the length of the gradient.
+    # Overflow is reported once, by the length of the direction.
     @np.errstate(all="ignore")
     def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
-        look, point, steps, updates = Look(self.manifold, self.cost), state.point, state.steps, state.updates
+        look, manifold, rule = self.look, self.manifold, self.rule
+        point, steps, updates, memory, average = vars(state).values()
         for terms, eta in zip(schedule, etas, strict=True):
-            gradient = look.gradient(point, terms)
-            length = self.manifold.norm(point, gradient)
+            direction, memory = rule.direction(look, point, terms, memory, steps)
+            length = manifold.norm(point, direction)
             if not np.isfinite(length):
                 raise diverged(steps, eta)
-            if length > 0.0:
-                point = self.retraction(self.manifold, point, gradient, -eta)
-                updates += 1
             steps += 1
-        return ReferenceState(point, steps, updates)
+            if length > 0.0:
+                start, point = point, self.retraction(manifold, point, direction, -eta)
+                memory, updates = rule.carried(look, start, point, memory), updates + 1
+            if self.average_from is not None and steps > self.average_from:
+                count = steps - self.average_from
+                aside = self.towards(average, point) * (1.0 / count)
+                # The first point is their mean.
+                average = point if count == 1 else manifold.retraction(average, aside)
+        return ReferenceState(point, steps, updates, memory, average)
+
+    def dump(self, state: ReferenceState) -> Any:
+        averaged = self.average_from is not None and state.steps > self.average_from
+        return state.average if averaged else state.point
 
     def taken_over(self, state: Any) -> ReferenceState | None:
-        return state if isinstance(state, ReferenceState) else None
+        # What other rules remember belongs to the data before.
+        return state if isinstance(state, ReferenceState) and type(self.rule) is Plain else None
 
     def moved(self, state: ReferenceState, point: Any) -> ReferenceState:
-        return dataclasses.replace(state, point=point)
+        if self.average_from is not None:
+            return super().moved(state, point)
+        memory = self.rule.carried(self.look, state.point, point, state.memory)
+        return replace(state, point=point, memory=memory)
+
+
+def towards(manifold: Manifold) -> Callable[[Any, Any], Any]:
+    """Return a map of two points to a tangent vector at the first that leads near the other: `log`, or a projection.
+
+    Raises
+    ------
+    MissingCapabilityError
+        On manifolds that have no logarithm and are no submanifolds of a space of matrices.
+    """
+    if manifold.knows("log"):
+        return manifold.log
+    if type(manifold) in (Product, Power):
+        each = [towards(factor) for factor in manifold.factors]  # type: ignore[attr-defined]
+        return lambda a, b: Parts([one(*pair) for one, *pair in zip(each, a, b, strict=True)])
+    if not isinstance(manifold, FixedRankManifold | ArrayManifold):
+        raise MissingCapabilityError(
+            f"the points of {manifold} cannot be averaged, for it has no logarithm (`log`); leave out `average`."
+        )
+    return lambda a, b: manifold.projection(a, manifold.embed_point(b) - manifold.embed_point(a))  # type: ignore[operator]

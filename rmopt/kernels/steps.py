@@ -72,14 +72,6 @@ def scatter_row(A, rows, row, g, sign):
         add_to_rows(A, rows.indices, rows.values, rows.indptr[row], rows.indptr[row + 1], sign, g)
 
 
-@njit(cache=True, nogil=True)
-def add_row(column, rows, row, scale):
-    """Add a scaled row; nothing where its number is −1."""
-    if row >= 0:
-        for j in range(rows.indptr[row], rows.indptr[row + 1]):
-            column[rows.indices[j]] += scale * rows.values[j]
-
-
 @njit(cache=True, nogil=True, inline="always")
 def gather_term(A, B, left, right, terms, t, u, v):
     """Set u = Aᵀp and v = Bᵀq for term t."""

@@ -57,9 +57,8 @@ def test_the_default_data_in_a_process_of_their_own(tmp_path: Path) -> None:
     ours = next(one["result"] for one in cells if one["settings"]["method"] == "loreta")
     assert [step for step, _, _ in ours["curve"]] == [15, 30, 60, 120, 240, 480, 960, 1920, 3840, 4000]
     arrays, about = load_arrays(tmp_path / "loreta-1.npz")
-    assert len(arrays["U"]) == len(arrays["V"]) == ours["features"]
-    assert about["updates"] == ours["updates"]
-    assert 0 < ours["updates"] <= 4000
+    assert arrays["S"].shape == (6, 6)
+    assert 0 < about["updates"] <= 4000
 
 
 def test_variants_side_by_side_and_resume(tmp_path: Path, rmopt_run: Command) -> None:
@@ -81,9 +80,8 @@ def test_variants_side_by_side_and_resume(tmp_path: Path, rmopt_run: Command) ->
     [
         (("--rank", "65"), "--rank 65 is too large"),
         (("--compare", "colour=red"), "must be KEY=VALUE,VALUE with KEY one of retraction"),
-        (("--retraction", "none"), "retraction = 'none' is unknown"),
+        (("--compare", "retraction=none"), "retraction = 'none' is unknown"),
         (("--data", "news20", "--data-home", "no-such-folder"), "no-such-folder"),
-        (("--n-jobs", "0"), "--n-jobs = 0 must be a positive integer, or -1"),
     ],
 )
 def test_bad_options_get_one_sentence(

@@ -192,8 +192,8 @@ def test_step_sizes_are_looked_at_far_behind_the_start(tmp_path: Path) -> None:
         return SGD(rule, max_iter=budget).run(problem, random_state=0, checkpoint=tmp_path / name)
 
     run(20_000, lambda t: np.full(len(t), 1e-3), "a.npz")
-    for later in (17_000, 19_990, 10**6):
-        with pytest.raises(InvalidInputError, match="at the start the sum of step sizes is"):
+    for later in (17_000, 19_990):
+        with pytest.raises(InvalidInputError, match="where it stands the sum of step sizes is"):
             run(20_001, lambda t, later=later: np.where(t < later, 1e-3, 1e-4), "a.npz")
     # A table that ends with the budget may have grown, and what it had may not have changed.
     table = np.full(40_000, 1e-3)

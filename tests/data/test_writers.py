@@ -14,15 +14,13 @@ import numpy as np
 import pytest
 from tabled import each_row
 
-from problems.similarity.experiment import Similarity
 from problems.subspace.multitask_estimator import MultitaskSubspace
 from rmopt import Problem
 from rmopt.cli import main
 from rmopt.cli.failures import signals_raise
 from rmopt.cli.run import OutputFolder
-from rmopt.core import InvalidInputError, StorageError
+from rmopt.core import StorageError
 from rmopt.costs import BilinearSum, squared
-from rmopt.experiments import Run
 from rmopt.files import TEMPORARY, lock_folder, write_atomically
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import SGD
@@ -216,21 +214,21 @@ def test_no_command_is_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 NONSENSE = {
-    "similarity": "features=-1 rank=0 rank= triplets=0 seeds=-1 steps=loreta=nan steps=naive-gd=inf steps=pa=-1 "
-    "steps=oasis=1 steps=x compare=rank=0 compare=step-size=nan data-home= out= data= methods=, init= engine= "
-    "retraction= budget=-1 full-features=1 full-triplets=-1 select=x folds=1 n-jobs=0 n-jobs=-2 method=x",
-    "ranking": "ranks=0 methods=x inits=x epochs=0 seeds=-1 select=x folds=1 n-jobs=0 method=x: data= data-home=",
+    "similarity": "features=-1 features=x rank=0 triplets=0 seeds=-1 steps=loreta=nan steps=naive-gd=inf steps=pa=-1 "
+    "steps=oasis=1 steps=x compare=rank=0 compare=engine=x out= data= methods=, select=x folds=1 n-jobs=-2 "
+    "method=x data-home=",
+    "ranking": "ranks=0 methods=x inits=x epochs=0 seeds=-1 select=x folds=1 n-jobs=-2 method=x: data= data-home=",
     "metric": "features=-1 rows=-1 methods= triplets=-1 passes=nan passes=inf passes=0 seeds=-1 select=x folds=1 "
-    "rank-by=x n-jobs=0 method=:x",
+    "rank-by=x n-jobs=-2 method=:x",
     "completion": "case=-1 case=6 scale=nan scale=0 methods=x agents=1 ranks=0 rho=nan rho=-1 rho= graph=x lam=nan "
     "lam=-1 updates=inf updates=0 step-size=0 decay=-1 decay=nan clock=x iterations=0 hidden=1 hidden=nan seeds=0 "
-    "folds=1 select=x n-jobs=0 method=math:pi",
+    "folds=1 select=x n-jobs=-2 method=math:pi",
     "multitask": "methods=x agents=0 rho=inf rho=x graph=x lam=nan trace-lam=0 updates=nan step-size=-1 decay=inf "
-    "scale=x centre=x seeds=0 ranks=0 n-jobs=0 method=math:pi",
+    "scale=x centre=x seeds=0 ranks=0 n-jobs=-2 method=math:pi",
     "coembedding": "methods=x seeds=-1 rows=-1 betas=nan betas=0,1 betas= folds=1 select-by=x starts=-1 "
-    "optima-rows=-1 optima-beta=inf n-jobs=0 method=math:pi",
+    "optima-rows=-1 optima-beta=inf n-jobs=-2 method=math:pi",
     "metric-regression": "sizes=0 samples=x beta=nan methods= tol=0 tol=inf time-limit=nan repeats=0 seeds=0",
-    "tagging": "betas=-1 growth=x columns=0 tol=nan seeds=0 factors=-1 rank=0 n-jobs=0 method=math:pi data=x",
+    "tagging": "betas=-1 growth=x columns=0 tol=nan seeds=0 factors=-1 rank=0 n-jobs=-2 method=math:pi data=x",
 }
 
 
@@ -251,11 +249,6 @@ def test_nonsense_is_refused_before_the_work(
         assert ended.value.code == 2, (option, said)
         assert said.startswith("rmopt: ") != said.startswith("Usage: "), (option, said)
         assert not any(tmp_path.rglob("*.json*")), option
-
-
-def test_options_are_checked_where_experiments_are_functions(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="--seeds = -1 must be an integer of at least 0"):
-        Similarity(seeds=-1)(Run("x", 0, tmp_path, quiet=True))
 
 
 @pytest.mark.filterwarnings("error")

@@ -29,7 +29,7 @@ from problems.coembedding import (
     LabelThresholds,
 )
 from problems.coembedding.baselines import Guarded, multilabel
-from problems.coembedding.experiment import MEASURES, METHODS, PRINTED, SCORERS, measures
+from problems.coembedding.experiment import MEASURES, METHODS, PRINTED, measures, scored
 from problems.ranking import precision_at
 from problems.thresholds import _half_of_largest_f1
 from rmopt.core import InvalidInputError
@@ -66,11 +66,10 @@ def test_baselines_of_counts_are_scaled_and_searched() -> None:
     truth = rng.random((150, 5)) < 0.15
     counts = sp.csr_array(rng.poisson(6 * (truth @ topics) + 0.03 * rng.random((150, 60))).astype(float))
     Y = truth.astype(int)
-    scorer = SCORERS["f1_micro"]
     naive = multilabel("br", "lr", 0).fit(TfidfTransformer().fit_transform(counts[:100]), Y[:100])
     found = METHODS["br-lr"].made(cv=3).fit(counts[:100], Y[:100])
     scaled = TfidfTransformer().fit(counts[:100]).transform(counts[100:])
-    assert scorer(found, counts[100:], Y[100:]) > scorer(naive, scaled, Y[100:]) + 0.1
+    assert scored(found, counts[100:], Y[100:]) > scored(naive, scaled, Y[100:]) + 0.1
 
 
 def test_guarded_classifiers_repeat_what_is_constant() -> None:

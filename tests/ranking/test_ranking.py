@@ -188,7 +188,7 @@ def test_what_is_not_compiled_is_named() -> None:
             1,
             r"the manifold Euclidean\(5, 5\) has no compiled twin \(FixedRankEmbedded has\)",
         ),
-        (manifold, 3, "a step looks at 3 rows, and the compiled kernel at one"),
+        (manifold, 3, "a step looks at 3 terms, and the compiled kernel at one"),
     ):
         with pytest.raises(MissingCapabilityError, match=reason):
             choose_engine(Problem(on, cost), None, "compiled", batch)

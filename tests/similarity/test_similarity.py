@@ -17,7 +17,7 @@ from problems.rows import natural_size
 from problems.similarity import ClassTriplets, LoretaSimilarity
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive
 from problems.similarity.estimators import BilinearSimilarity
-from problems.similarity.experiment import CURVE_QUERIES, mean_precision
+from problems.similarity.experiment import CURVE_QUERIES, Similarity
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import StorageError
 from rmopt.costs import TripletSum
@@ -282,7 +282,7 @@ def test_parameters_are_chosen_by_queries_of_all_classes() -> None:
     y = np.repeat([0, 1], CURVE_QUERIES)
     # Rows of the first class are alike, and of the second few.
     X = np.where(y[:, None] == 0, np.eye(8)[0], np.eye(8)[1 + np.arange(len(y)) % 7])
-    assert mean_precision(Normalizer(), X, y) < 0.9
+    assert Similarity.score(Normalizer(), X, y) < 0.9
 
 
 X = np.random.default_rng(0).standard_normal((60, 12))

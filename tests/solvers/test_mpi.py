@@ -218,50 +218,46 @@ def test_all_end_where_one_fails(tmp_path: Path, last_words: str, said: str) -> 
     assert done.stderr.count(said) == 1
 
 
-def command(out: Path, *more: str, processes: int = 3) -> list[str]:
-    options = ["--case", "4", "--scale", "0.2", "--updates", "2000", "--methods", "stochastic", "--out"]
-    return [
-        str(MPIEXEC), "-n", str(processes), sys.executable, "-m", "rmopt.cli", "run", "completion", "--agents", "mpi",
-        *options, str(out), *more,
-    ]  # fmt: skip
+KILLED = """
+import sys
+import numpy as np
+from problems.subspace import GossipPlan, gossip
+from problems.subspace.shares import low_rank_shares
+from rmopt.solvers import MPIWorld
 
-
-def rows(out: Path) -> list[dict]:
-    found = json.loads((out / "result.json").read_text())["rows"]
-    return [{key: value for key, value in row.items() if key != "train_seconds"} for row in found]
+world = MPIWorld()
+with world.guard():
+    shares = low_rank_shares(100, 2400, 5, 3, world)
+    plan = GossipPlan(1e3, n_epochs=2000, init="independent")
+    found = gossip(shares.tasks, 5, plan, 0, checkpoint=sys.argv[1], world=world)
+    if world.rank == 0:
+        np.save(sys.argv[2], found.mean)
+"""
 
 
 @pytest.mark.slow
 def test_a_killed_process_and_a_resumed_run_end_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    done = subprocess.run(command(whole), capture_output=True, text=True, timeout=300, check=True)
-    # The first process alone speaks.
-    assert done.stdout.count("completion on case 4") == 1
-    with subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
+    (tmp_path / "killed.py").write_text(KILLED)
+
+    def command(name: str) -> list[str]:
+        files = [str(tmp_path / f"{name}.npz"), str(tmp_path / f"{name}.npy")]
+        return [str(MPIEXEC), "-n", "3", sys.executable, str(tmp_path / "killed.py"), *files]
+
+    subprocess.run(command("whole"), capture_output=True, timeout=300, check=True)
+    with subprocess.Popen(command("part"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
         deadline = time.monotonic() + 120
-        while len(list(killed.glob("checkpoint-*.rank2of*.npz"))) < 2 and time.monotonic() < deadline:
+        while len(list(tmp_path.glob("part.rank2of*.npz"))) < 2 and time.monotonic() < deadline:
             time.sleep(0.002)
         agents = subprocess.run(
-            ["pgrep", "-f", f"{Path(sys.executable).name}.* run completion.*{killed}"],
+            ["pgrep", "-f", f"{Path(sys.executable).name}.*killed.py {tmp_path}/part"],
             capture_output=True,
             text=True,
         )
         os.kill(max(int(pid) for pid in agents.stdout.split() if int(pid) != started.pid), signal.SIGKILL)
         assert started.wait(timeout=120) != 0
-    assert not (killed / "result.json").exists()
-    saved = list(killed.glob("checkpoint-*.npz"))
-    assert saved
-    subprocess.run(command(killed, "--resume"), capture_output=True, timeout=300, check=True)
-    assert rows(killed) == rows(whole)
-    assert not list(killed.glob("checkpoint-*.npz"))
-
-
-def test_bad_input_is_told_once_and_ends_all_processes(tmp_path: Path) -> None:
-    done = subprocess.run(
-        command(tmp_path / "bad", "--rho", "much", processes=2), capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode != 0
-    assert done.stderr.count("--rho 'much' must be a number of at least 0, or auto") == 1
+    assert not (tmp_path / "part.npy").exists()
+    subprocess.run(command("part"), capture_output=True, timeout=300, check=True)
+    assert np.array_equal(np.load(tmp_path / "part.npy"), np.load(tmp_path / "whole.npy"))
 
 
 def test_without_mpi4py_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from problems.subspace import (
     MultitaskSubspace,
     alt_min,
 )
-from problems.subspace.multitask_experiment import _errors
+from problems.subspace.multitask_experiment import errors
 from problems.subspace.shares import low_rank_shares
 from rmopt.core import InvalidInputError
 from rmopt.manifolds import Euclidean, Grassmann
@@ -60,7 +60,7 @@ def test_multitask_is_equation_14_and_not_15() -> None:
 def test_errors_of_tasks_with_one_test_row_have_no_variance_of_their_own() -> None:
     X, y = np.eye(4), np.array([0.0, 4.0, 1.0, 1.0])
     bundle = TaskBundle("pairs", "by hand", X, y, np.array([0, 0, 1, 1]))
-    found = _errors(bundle, np.array([True, False, True, False]), np.array([2.0, 1.0]))
+    found = errors(bundle, np.array([True, False, True, False]), np.array([2.0, 1.0]))
     assert found["nmse"] == 1.0
     assert np.isnan(found["nmse_test"])
 

@@ -1,7 +1,7 @@
 """Manifold identification: steps on the manifold alternate with steps inside the present column and row space."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any, cast
 
 import numpy as np
@@ -57,57 +57,41 @@ class IdentificationEngine(Engine):
         """Return a state with balanced factors of a point."""
         return IdentificationState(*point.balanced_factors())
 
+    @np.errstate(all="ignore")
     def advance(self, state: IdentificationState, schedule: Array, etas: Array) -> IdentificationState:
         schedule = checked(schedule, etas, self.cost.term_ranges)
-        with np.errstate(all="ignore"):
-            for terms, eta in zip(schedule, etas, strict=True):
-                left, right, targets = self.cost.vectors(terms)
-                state = self._outer_step(state, left[[0]], right[[0]], targets[0], eta)
-                inner_eta = eta * self.inner_ratio
-                state = self._inner_steps(state, left[1:], right[1:], targets[1:], inner_eta)
-                state = replace(state, steps=state.steps + 1)
-        return state
-
-    def _outer_step(
-        self, state: IdentificationState, left: Any, right: Any, target: float, eta: float
-    ) -> IdentificationState:
-        """Do Algorithm 3 for one term. What it makes of A and of B matters here, not only of A Bᵀ."""
-        A, B = state.A, state.B
-        p, q = dense(left)[0], dense(right)[0]
-        slope = self._slope((p @ A) @ (q @ B), target, state, eta)
-        if slope == 0.0:
-            return state
-        p = -eta * slope * p
-        a, b = np.linalg.solve(A.T @ A, p @ A), np.linalg.solve(B.T @ B, q @ B)
-        s = b @ a
-        p_move = (A @ a) * (0.375 * s - 0.5) + p * (1.0 - 0.5 * s)
-        q_move = (B @ b) * (0.375 * s - 0.5) + q * (1.0 - 0.5 * s)
-        return replace(state, A=A + np.outer(p_move, b), B=B + np.outer(q_move, a), updates=state.updates + 1)
-
-    def _inner_steps(
-        self, state: IdentificationState, left: Any, right: Any, targets: Array, eta: float
-    ) -> IdentificationState:
-        """Move M from the identity, then share it between the factors by its singular values."""
-        A, B = state.A, state.B
-        M, moves = np.eye(A.shape[1]), 0
-        U, V = left @ A, right @ B
-        along_U, along_V = U, V
-        if self.inner == "gauge":
-            along_U, along_V = (np.linalg.solve(F.T @ F, rows.T).T for F, rows in ((A, U), (B, V)))
-        for i, target in enumerate(targets):
-            slope = self._slope(U[i] @ M @ V[i], target, state, eta)
+        A, B, steps, updates = vars(state).values()
+        for terms, eta in zip(schedule, etas, strict=True):
+            left, right, targets = self.cost.vectors(terms)
+            # Algorithm 3 for the first term. What it makes of A and of B matters here, not only of A Bᵀ.
+            p, q = dense(left[[0]])[0], dense(right[[0]])[0]
+            slope = self._slope((p @ A) @ (q @ B), targets[0], steps, eta)
             if slope != 0.0:
-                M -= eta * slope * np.outer(along_U[i], along_V[i])
-                moves += 1
-        if moves == 0:
-            return state
-        P, sigma, Qt = np.linalg.svd(M)
-        root = np.sqrt(sigma)
-        return replace(state, A=A @ (P * root), B=B @ (Qt.T * root), updates=state.updates + moves)
+                p = -eta * slope * p
+                a, b = np.linalg.solve(A.T @ A, p @ A), np.linalg.solve(B.T @ B, q @ B)
+                s = b @ a
+                p_move = (A @ a) * (0.375 * s - 0.5) + p * (1.0 - 0.5 * s)
+                q_move = (B @ b) * (0.375 * s - 0.5) + q * (1.0 - 0.5 * s)
+                A, B, updates = A + np.outer(p_move, b), B + np.outer(q_move, a), updates + 1
+            # M moves from the identity, and is shared between the factors by its singular values.
+            M, moves, U, V = np.eye(A.shape[1]), 0, left @ A, right @ B
+            along_U, along_V = U, V
+            if self.inner == "gauge":
+                along_U, along_V = (np.linalg.solve(F.T @ F, rows.T).T for F, rows in ((A, U), (B, V)))
+            for i in range(1, len(targets)):
+                slope = self._slope(U[i] @ M @ V[i], targets[i], steps, eta)
+                if slope != 0.0:
+                    M -= eta * self.inner_ratio * slope * np.outer(along_U[i], along_V[i])
+                    moves += 1
+            if moves:
+                P, sigma, Qt = np.linalg.svd(M)
+                A, B = A @ (P * np.sqrt(sigma)), B @ (Qt.T * np.sqrt(sigma))
+            steps, updates = steps + 1, updates + moves
+        return IdentificationState(A, B, steps, updates)
 
-    def _slope(self, score: float, target: float, state: IdentificationState, eta: float) -> float:
+    def _slope(self, score: float, target: float, step: int, eta: float) -> float:
         if not np.isfinite(score):
-            raise diverged(state.steps, eta)
+            raise diverged(step, eta)
         return float(self.cost.loss.slope(float(score), float(target)))
 
     def dump(self, state: IdentificationState) -> LowRankPoint:

@@ -51,21 +51,12 @@ class StepSize(ABC):
 StepSizeLike = float | StepSize | Callable[[Array], Array]
 
 
-class _Checked(CheckedValue, StepSize):
-    """A rule whose numbers are checked when it is made."""
-
-    def __post_init__(self) -> None:
-        for name, check in self._parameters.items():
-            held = check(f"{type(self).__name__}: {name}", getattr(self, name))
-            object.__setattr__(self, name, held)
-
-
 _Positive = Annotated[float, bounded(number, above=0)]
 _Share = Annotated[float, bounded(number, above=0, below=1)]
 
 
 @dataclass(frozen=True)
-class Constant(_Checked):
+class Constant(CheckedValue, StepSize):
     """The step size a at every step.
 
     Attributes
@@ -87,7 +78,7 @@ class Constant(_Checked):
 
 
 @dataclass(frozen=True)
-class InverseTime(_Checked):
+class InverseTime(CheckedValue, StepSize):
     """The step size a / (1 + b t).
 
     Attributes
@@ -110,7 +101,7 @@ class InverseTime(_Checked):
 
 
 @dataclass(frozen=True)
-class InverseSqrt(_Checked):
+class InverseSqrt(CheckedValue, StepSize):
     """The step size a / √(t + 1).
 
     Attributes
@@ -125,7 +116,7 @@ class InverseSqrt(_Checked):
 
 
 @dataclass(frozen=True)
-class Cosine(_Checked):
+class Cosine(CheckedValue, StepSize):
     """Half a cosine from a to `end` over some steps, after a straight rise (Loshchilov and Hutter 2017).
 
     Attributes
@@ -153,7 +144,7 @@ class Cosine(_Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        integer("Cosine: warm_up", self.warm_up, 0, self.n_steps - 1)
+        integer("warm_up", self.warm_up, 0, self.n_steps - 1)
 
     def __call__(self, t: Array) -> Array:
         t = np.asarray(t, dtype=float)
@@ -163,7 +154,7 @@ class Cosine(_Checked):
 
 
 @dataclass(frozen=True)
-class ExactLineSearch(_Checked):
+class ExactLineSearch(CheckedValue, StepSize):
     """The minimiser along the block's gradient, at most the share `limit` of the way to the boundary.
 
     For block solvers on manifolds with a step bound.
@@ -181,7 +172,7 @@ class ExactLineSearch(_Checked):
 
 
 @dataclass(frozen=True)
-class FractionOfBound(_Checked):
+class FractionOfBound(CheckedValue, StepSize):
     """A share of the way to the boundary; an exact search where the retraction has no boundary.
 
     For block solvers on manifolds with a step bound.
@@ -227,26 +218,16 @@ class FromFunction(StepSize):
     def __call__(self, t: Array) -> Array:
         """Return the function's values, checked."""
         try:
-            etas = np.asarray(self.function(t))
+            etas = np.asarray(self.function(t)).astype(float, casting="same_kind")
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"the step-size function failed for an array of step numbers ({error}); write it with numpy "
-                "functions, such as np.where(t < 100, 0.1, 0.01)."
+                "functions that return real numbers, such as np.where(t < 100, 0.1, 0.01)."
             ) from error
-        if etas.dtype.kind not in "biuf":
-            raise InvalidInputError(f"the step-size function returned {shown(etas)}; return real numbers.")
-        etas = etas.astype(float, copy=False)
-        if etas.shape != (len(t),):
+        if etas.shape != (len(t),) or not (np.isfinite(etas) & (etas >= 0.0)).all():
             raise InvalidInputError(
-                f"the step-size function returned shape {etas.shape} for {len(t)} steps; it must return one "
-                "number per step (write it with numpy functions)."
-            )
-        bad = ~(np.isfinite(etas) & (etas >= 0))
-        if bad.any():
-            first = int(np.argmax(bad))
-            raise InvalidInputError(
-                f"the step-size function returned {etas[first]} at step {t[first]}; step sizes must be "
-                "finite and not negative."
+                f"the step-size function returned {shown(etas)} for {len(t)} steps; it must return one finite number "
+                "of at least 0 for each."
             )
         return etas
 

@@ -1,6 +1,6 @@
 """Rules of `SGD`: along what gradients, and what is remembered of earlier ones, a step goes."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -11,30 +11,10 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, flag, integer, number, optional, sequence
 from rmopt.core.cost import FiniteSum
 from rmopt.core.product import Parts
-from rmopt.engines.reference import Look
-from rmopt.errors import InvalidInputError
+from rmopt.engines.reference import Look, StepRule
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels.directed_sgd import Weights
 from rmopt.manifolds import Euclidean, Power, Product
-
-
-class StepRule(ABC):
-    """What direction a step takes. What it remembers is a named tuple of points, tangent vectors and numbers."""
-
-    def refuses(self, cost: FiniteSum) -> str | None:
-        """Return what a cost lacks for this rule, or None."""
-        return None
-
-    def begin(self, look: Look, point: Any) -> Any:
-        """Return what is remembered before the first step."""
-        return ()
-
-    @abstractmethod
-    def direction(self, look: Look, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
-        """Return a tangent vector, of which the step is a negative multiple, and what is remembered of it here."""
-
-    def carried(self, look: Look, start: Any, end: Any, memory: Any) -> Any:
-        """Return what is remembered at the end of a step."""
-        return memory
 
 
 class Memory(NamedTuple):
@@ -53,9 +33,9 @@ class WeightedRule(StepRule):
     """
 
     @property
+    @abstractmethod
     def weights(self) -> Weights:
         """How sums are weighted."""
-        return Weights()
 
     def begin(self, look: Look, point: Any) -> Memory:
         zero = look.manifold.zero_vector(point)
@@ -87,11 +67,6 @@ class WeightedRule(StepRule):
 
     def carried(self, look: Look, start: Any, end: Any, memory: Memory) -> Memory:
         return memory._replace(mean=look.carry(start, end, memory.mean)) if self.weights.keep else memory
-
-
-@dataclass(frozen=True)
-class Plain(WeightedRule):
-    """The gradient of the step's terms."""
 
 
 @dataclass(frozen=True)
@@ -248,9 +223,6 @@ class VarianceReduced(CheckedValue, StepRule):
     # Whether the whole gradient is estimated from step to step.
     recursive: ClassVar[bool] = False
 
-    def refuses(self, cost: FiniteSum) -> str | None:
-        return "it has a stream of terms (n_terms is None)" if cost.n_terms is None else None
-
     def share(self, cost: FiniteSum, batch_size: int) -> float:
         """Return the share of a step's terms in all."""
         return min(1.0, batch_size / cost.n_terms)  # type: ignore[operator]
@@ -260,6 +232,10 @@ class VarianceReduced(CheckedValue, StepRule):
         return self.period or max(1, round(1.0 / self.share(cost, batch_size)))
 
     def begin(self, look: Look, point: Any) -> Known:
+        if look.cost.n_terms is None:
+            raise MissingCapabilityError(
+                f"{self} cannot run on {type(look.cost).__name__}: it has a stream of terms (n_terms is None)."
+            )
         return Known(point, look.manifold.zero_vector(point))
 
     def direction(self, look: Look, point: Any, terms: Array, memory: Known, step: int) -> tuple[Any, Known]:
