@@ -12,7 +12,7 @@ from problems.ranking.cost import indicators
 from problems.threads import by_rows
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, integer, numbers, sequence
+from rmopt.core.arguments import array, integer, number, numbers, sequence
 
 # Rows that a thread ranks at a time.
 BLOCK = 512
@@ -155,6 +155,7 @@ def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
         raise InvalidInputError(
             f"Y must have at least 3 rows to say how rare labels are, got {table.shape[0]}."
         )
+    a, b = number("a", a, least=0), number("b", b, above=0)
     counts = np.asarray(table.sum(axis=0)).ravel()
     factor = (np.log(table.shape[0]) - 1.0) * (b + 1.0) ** a
     return np.asarray(1.0 / (1.0 + factor * (counts + b) ** -a))
