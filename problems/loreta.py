@@ -143,7 +143,7 @@ class Loreta(Saved, Estimator):
     def _follow(self, chunks: Any, world: World | None, **how: Any) -> Self:
         """Learn the chunks of a stream, afresh or from what was learned."""
         world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
-        learn, seed = partial(self._learn_part, recorder=Recorder(), world=world, **how), begin(self)
+        learn, seed = partial(self._learn_part, world=world, **how), begin(self)
         if not self._continues():
             for name in ("model_", "_continued", *self._numbers, *self._optional):
                 self.__dict__.pop(name, None)
@@ -181,7 +181,6 @@ class Loreta(Saved, Estimator):
         problem: Problem,
         start: Callable[[], Any],
         seed: int,
-        recorder: Recorder,
         more: int = 0,
     ) -> None:
         """Go on by a chunk of data from what was learned, with `more` rows, or from a start where nothing was."""
@@ -194,7 +193,7 @@ class Loreta(Saved, Estimator):
         else:
             run = Continued.begun(solver, problem, start, seed)
         try:
-            run.learn(solver, problem, seed, recorder)
+            run.learn(solver, problem, seed)
         finally:
             self._stand_at(run)
 

@@ -234,10 +234,6 @@ TABLE = (
         ("kernel-psd-n1-n2", "= 0.09375 * n2,", "= 0.09375 * n1,"),
         ("kernel-psd-f", "f = 0.5 - 0.125 * s", "f = 0.5 - 0.25 * s"),
     )),
-    ("formula", "rmopt/linalg.py",
-     "test_loreta_oracles.py::test_algorithm_7_meets_the_moore_penrose_equations", (
-        ("algorithm-7-branch", "if not inside and not level:", "if not inside or not level:"),
-    )),
     ("formula", "problems/ranking/cost.py",
      "test_ranking.py::test_loss_and_subgradient_by_hand", (
         ("ranking-weight", "gradient[best] += violated.size", "gradient[best] += 1"),

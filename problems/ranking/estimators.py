@@ -45,7 +45,7 @@ from rmopt.core.matrices import as_rows
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import warn
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
+from rmopt.solvers import Sampler, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
 
 SAMPLINGS: dict[str, type[LabelRanking]] = {"exact": LabelRanking, "warp": WarpRanking}
@@ -254,7 +254,7 @@ class LoretaLabelRanker(Loreta):
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
         """
-        self._learn_part(X, Y, self._check_part(), Recorder(progress=self.verbose))
+        self._learn_part(X, Y, self._check_part())
         return self
 
     def fit_stream(self, chunks: Any, *, world: World | None = None) -> Self:
@@ -274,7 +274,7 @@ class LoretaLabelRanker(Loreta):
         """
         return self._follow(chunks, world)
 
-    def _learn_part(self, X: Any, Y: Any, seed: int, recorder: Recorder, world: World = ONE_PROCESS) -> None:
+    def _learn_part(self, X: Any, Y: Any, seed: int, world: World = ONE_PROCESS) -> None:
         """Learn from a part of the data by one pass over it, in all processes together."""
         first = not self._has_learned()
         if not first:
@@ -283,7 +283,7 @@ class LoretaLabelRanker(Loreta):
         more = 0 if first else truth.shape[1] - self.n_labels_
         # Before the steps: where Ctrl-C ends them, the model has the new labels.
         self._note_labels(truth, first, world)
-        self._learn_chunk(*parts, seed, recorder, more)
+        self._learn_chunk(*parts, seed, more)
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of all labels, shape (n_samples, n_labels)."""

@@ -43,7 +43,7 @@ from rmopt.errors import warn
 from rmopt.kernels.lifted import SymmetricFactors
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import SecondOrder, SecondOrderPSD
-from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs, World
+from rmopt.solvers import Sampler, ScheduledSolver, ShuffledEpochs, World
 from rmopt.solvers.threads import one_blas_thread
 
 INITS = ("identity", "gaussian")
@@ -225,7 +225,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             Number of steps on this batch; ten per row unless given.
         """
         steps = None if max_iter is None else count("max_iter", max_iter)
-        self._learn_part(X, y, self._check_part(), Recorder(progress=self.verbose), steps)
+        self._learn_part(X, y, self._check_part(), steps)
         return self
 
     def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0, world: World | None = None) -> Self:
@@ -301,7 +301,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         X: Any,
         y: Any,
         seed: int,
-        recorder: Recorder,
         steps: int | None = None,
         steps_per_row: float = 10.0,
         world: World = ONE_PROCESS,
@@ -324,7 +323,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         rank = None if first else self._known_rank()
         solver, problem, start = self._parts(X, triplets, steps, seed, world, rank)
         self.classes_ = labels
-        self._learn_chunk(solver, problem, start, seed, recorder)
+        self._learn_chunk(solver, problem, start, seed)
 
     def _parts(
         self,

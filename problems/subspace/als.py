@@ -204,7 +204,7 @@ class BiasedALS(PointCompletion):
     _arrays: ClassVar = {**PointCompletion._arrays, "_rows": (float, ("m", None))}
     _numbers: ClassVar = {**PointCompletion._numbers, "_unit": number, "cost_": number, "n_iter_": integer}
 
-    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
+    def _learn(self, table: KnownEntries, seed: int) -> None:
         entries, self.mean_, self._unit = standardised(table)
         W = START * generator(seed, Stream.START).standard_normal((table.shape[1], self.rank + 1))
         W[:, 0] = 0.0
@@ -297,7 +297,7 @@ class ImplicitALS(PointCompletion):
     _rates: ClassVar = False
     _numbers: ClassVar = {**PointCompletion._numbers, "cost_": number, "n_iter_": integer}
 
-    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
+    def _learn(self, table: KnownEntries, seed: int) -> None:
         self._check_confidences(table)
         W = START * generator(seed, Stream.START).standard_normal((table.shape[1], self.rank))
         penalty = Penalty(self.lam, self.count_power)
@@ -398,7 +398,7 @@ class ScaledSGDCompletion(PointCompletion):
     step_size: Annotated[float, bounded(number, above=0)] = 3.0
     n_epochs: Annotated[int, bounded(integer, 1)] = 20
 
-    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
+    def _learn(self, table: KnownEntries, seed: int) -> None:
         entries, self.mean_, unit = standardised(table)
         # The effects of rows and columns alone, of which a few sweeps find enough.
         penalty = Penalty(self.lam, 1.0)

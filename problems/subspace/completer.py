@@ -18,7 +18,7 @@ from problems.saving import Saved
 from problems.subspace.cost import KnownEntries, columns_of, predictions
 from problems.subspace.pairs import table_of, values_of
 from problems.validation import Estimator, begin, positions, seedable, two_columns
-from rmopt.core import InvalidInputError
+from rmopt.core import InvalidInputError, MissingCapabilityError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, bounded, flag, integer, number, one_of, optional, sequence, shown
 from rmopt.core.matrices import sound
@@ -108,7 +108,7 @@ class CompletionModel(Saved, Estimator):
 
     _arrays: ClassVar[Layout] = {"known_indptr": (int, (None,)), "known_indices": (int, (None,))}
     _names: ClassVar = {"row_names_": ("m",), "column_names_": ("n",)}
-    _numbers: ClassVar = {**Saved._numbers, "_named": flag, "_scale": optional(_limits)}
+    _numbers: ClassVar = {**Saved._numbers, "_named": flag}
     # Whether entries are what is predicted, and so have one scale with predictions.
     _rates: ClassVar[bool] = True
 
@@ -119,8 +119,8 @@ class CompletionModel(Saved, Estimator):
     random_state: Annotated[Any, seedable] = None
 
     @abstractmethod
-    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
-        """Learn from known entries, and set the fitted attributes; features are what a subclass's `fit` takes."""
+    def _learn(self, table: KnownEntries, seed: int) -> None:
+        """Learn from known entries, and set the fitted attributes."""
 
     @abstractmethod
     def _values(self, rows: Array, columns: Array) -> Array:
@@ -153,21 +153,15 @@ class CompletionModel(Saved, Estimator):
         InvalidInputError
             For parameters or ratings that cannot be used.
         """
-        return self._fitted(ratings, y, shape)
-
-    def _fitted(self, ratings: Any, y: Any, shape: Any, *features: Any) -> Self:
-        """Do what a public `fit` that calls this is asked to."""
         seed = begin(self)
         table = table_of(ratings, y, shape)
-        low, high = ratings.limits if isinstance(ratings, Ratings) and self._rates else (0.0, 0.0)
-        self._scale = (low, high) if low < high else None
         self._check_scale(table)
         if self.rank >= min(table.shape):
             raise InvalidInputError(
                 f"rank = {self.rank} must be an integer from 1 to below the sides of the matrix, {table.shape}."
             )
         with one_blas_thread():
-            self._learn(table, seed, *features)
+            self._learn(table, seed)
         self.n_features_in_ = table.shape[1] if y is None else 2
         self.known_ = _places_of(table)
         bundle = (ratings.row_names, ratings.column_names) if isinstance(ratings, Ratings) else (None, None)
@@ -176,39 +170,51 @@ class CompletionModel(Saved, Estimator):
             for size, names in zip(table.shape, bundle, strict=True)
         )
         self._named = any(names is not None for names in bundle)
-        self._learned_with = self.get_params(deep=False)
         return self
-
-    @property
-    def limits_(self) -> tuple[float, float] | None:
-        """`limits`, or unless given those of the bundle that `fit` got; to these predictions are clipped."""
-        return getattr(self, "_scale", None) if self.limits is None else self.limits
 
     def _check_scale(self, table: KnownEntries) -> None:
         """Refuse entries outside of the limits, and those whose squares of squares are no numbers."""
         sizable("ratings", table.data)
-        limits, least, most = self.limits_, float(table.data.min()), float(table.data.max())
-        if self._rates and limits is not None and not limits[0] <= least <= most <= limits[1]:
+        least, most = float(table.data.min()), float(table.data.max())
+        low, high = (least, most) if self.limits is None or not self._rates else self.limits
+        if not low <= least <= most <= high:
             raise InvalidInputError(
-                f"values run from {least:g} to {most:g}, and limits are {limits[0]:g} and {limits[1]:g}; correct the "
-                "values, or fit with limits=(lowest, highest)."
+                f"values run from {least:g} to {most:g}, and limits are {low:g} and {high:g}; correct the values, or "
+                "fit with limits=(lowest, highest)."
             )
 
-    def predict(self, rows: Any, columns: Any = None) -> Array:
-        """Return the entries at pairs of a row and a column, within `limits_`.
+    def predict(self, rows: Any, columns: Any = None, *, return_std: bool = False) -> Any:
+        """Return the entries at pairs of a row and a column, within `limits`.
 
         Parameters
         ----------
         rows, columns : int or str, or array of them, shape (N,)
             Names where `fit` got a bundle with names, else numbers. One of them may be a single one:
             ``predict(5, range(n))``. Without `columns` the rows are pairs, shape (N, 2).
+        return_std : bool
+            Return standard deviations too, of entries that will be observed, noise included; a `BayesianCompletion`
+            knows them.
+
+        Returns
+        -------
+        values : array, shape (N,)
+        std : array, shape (N,)
+            Where ``return_std``.
 
         Raises
         ------
         InvalidInputError
             When `fit` did not see one of them, unless ``handle_unknown="mean"``.
         """
-        return self._within(self._values(*self._pairs(rows, columns)))
+        pairs = self._pairs(rows, columns)
+        values = self._within(self._values(*pairs))
+        return (values, self._std(*pairs)) if return_std else values
+
+    def _std(self, rows: Array, columns: Array) -> Array:
+        """Return standard deviations of entries that will be observed."""
+        raise MissingCapabilityError(
+            f"{type(self).__name__} has no standard deviations; take a BayesianCompletion."
+        )
 
     def _pairs(self, rows: Any, columns: Any = None) -> tuple[Array, Array]:
         """Return the numbers of pairs of names; m and n stand for those that `fit` did not see."""
@@ -235,7 +241,7 @@ class CompletionModel(Saved, Estimator):
         return positions("row", self.row_names_, names)
 
     def _within(self, values: Array) -> Array:
-        return values if self.limits_ is None else np.clip(values, *self.limits_)
+        return values if self.limits is None else np.clip(values, *self.limits)
 
     def fold_in(self, pairs: Any, values: Any) -> Self:
         """Return a new model that has further columns, solved given the rows; the model itself does not change.
@@ -257,7 +263,7 @@ class CompletionModel(Saved, Estimator):
         Raises
         ------
         InvalidInputError
-            When a row is new or a column is not, a value is outside of `limits_`, or `fit` got features of columns.
+            When a row is new or a column is not, or a value is outside of `limits`.
         """
         check_is_fitted(self, "known_")
         rows, columns = two_columns("pairs", pairs)
@@ -281,14 +287,11 @@ class CompletionModel(Saved, Estimator):
         model = copy(self)
         model.column_names_ = array("names", [*self.column_names_.tolist(), *names.tolist()])
         model.known_ = sp.csc_array(sp.hstack([self.known_, _places_of(table)]))
-        now = self.get_params(deep=False)
-        # With what the rows were learned with: parameters may have been changed since.
-        model.set_params(**self._learned_with)
         with one_blas_thread():
             model._append(table)
-        return model.set_params(**now)
+        return model
 
-    def recommend(self, column: Any, n: int = 10) -> list[Any]:
+    def recommend(self, column: Any, n: int = 10, *, return_std: bool = False) -> list[Any]:
         """Return the rows with the highest predictions in a column, without those that are known there.
 
         Where rows are items and columns users, these are the items that a user may like best.
@@ -299,10 +302,12 @@ class CompletionModel(Saved, Estimator):
             Its name where `fit` got a bundle with names, else its number.
         n : int
             How many; fewer where fewer are not known.
+        return_std : bool
+            Give standard deviations too, as `predict` does.
 
         Returns
         -------
-        list of (name, float)
+        list of (name, float) or (name, float, float)
             Rows, by their names or numbers, and predictions, the highest first. For several columns a list of such
             lists.
 
@@ -311,23 +316,18 @@ class CompletionModel(Saved, Estimator):
         InvalidInputError
             When `fit` did not see the column.
         """
-        return self._listed(column, n)
-
-    def _listed(self, column: Any, n: Any, with_std: bool = False) -> list[Any]:
-        """Return the best rows of a column, or of each of several."""
         check_is_fitted(self, "known_")
-        n = integer("n", n, 1)
-        places = positions("column", self.column_names_, column).tolist()
-        lists = [self._best(place, n, with_std) for place in places]
+        n, places = integer("n", n, 1), positions("column", self.column_names_, column)
+        lists = [self._best(place, n, return_std) for place in places.tolist()]
         return lists if np.ndim(column) else lists[0]
 
-    def _best(self, column: int, n: int, with_std: bool = False) -> list[Any]:
+    def _best(self, column: int, n: int, return_std: bool = False) -> list[Any]:
         """Return the best rows that are not known in the column with a number."""
         scores = self._scores(column)
         # In the order before they are clipped: many may lie beyond the limits.
         rows = best_rows(scores, _known_rows(self.known_, column), n).astype(np.int32)
         parts = [self.row_names_[rows], self._within(scores[rows])]
-        if with_std:
+        if return_std:
             parts.append(self._std(rows, np.full_like(rows, column)))
         return list(zip(*(part.tolist() for part in parts), strict=True))
 
@@ -335,10 +335,6 @@ class CompletionModel(Saved, Estimator):
         """Return the predictions of all rows in the column with a number."""
         rows = np.arange(self.known_.shape[0], dtype=np.int32)
         return self._values(rows, np.full_like(rows, column))
-
-    def _std(self, rows: Array, columns: Array) -> Array:
-        """Return standard deviations of predictions, of models that know them."""
-        raise NotImplementedError
 
     def recommend_to_new(self, values: Any, n: int = 10) -> list[Any]:
         """Return the rows with the highest predictions for a column that `fit` did not see.
@@ -349,7 +345,7 @@ class CompletionModel(Saved, Estimator):
         ----------
         values : dict, or list
             The value of each row that is known, by its name, or its number where `fit` got no names; or a list of
-            rows that are liked: their value is the highest of `limits_`, of `ImplicitALS` it is 1.
+            rows that are liked: their value is the highest of `limits`, of `ImplicitALS` it is 1.
         n : int
             How many; fewer where fewer are not known.
 
@@ -361,8 +357,8 @@ class CompletionModel(Saved, Estimator):
         Raises
         ------
         InvalidInputError
-            When `fit` did not see a row, there is none, a value is no number or outside of `limits_`, a list is given
-            to a model without them, or `fit` got features of columns.
+            When `fit` did not see a row, there is none, a value is no number or outside of `limits`, a list is given
+            to a model without them.
         """
         check_is_fitted(self, "known_")
         n = integer("n", n, 1)
@@ -379,12 +375,12 @@ class CompletionModel(Saved, Estimator):
 
     def _liked(self) -> float:
         """Return the value of a row that is liked."""
-        if self.limits_ is None:
+        if self.limits is None:
             raise InvalidInputError(
                 "a list of rows that are liked needs a model with limits=(lowest, highest), of which they get the "
                 "highest; give values as a dict, or fit with limits."
             )
-        return float(self.limits_[1])
+        return float(self.limits[1])
 
     def similar(self, row: Any, n: int = 10) -> list[tuple[Any, float]]:
         """Return the rows whose predictions in all columns are most like those of a row.
@@ -516,7 +512,6 @@ class CompletionModel(Saved, Estimator):
     def _restore(self, arrays: dict[str, Array]) -> None:
         indptr, indices = arrays.pop("known_indptr"), arrays.pop("known_indices")
         super()._restore(arrays)
-        self._learned_with = self.get_params(deep=False)
         shape = len(self.row_names_), len(self.column_names_)
         # Not by its constructor, which reads beyond the arrays where they do not belong together.
         known = sp.csc_array(shape, dtype=bool)

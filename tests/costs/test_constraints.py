@@ -356,8 +356,8 @@ def test_sign_and_weight_of_vector_constraints_stand_in_their_function() -> None
     whole, factors = FixedRankEmbedded(6, 5, 2), FixedRankFactors(6, 5, 2)
     cost = autograd_cost(lambda A, B: anp.sum((A @ B.T) ** 2))
     for manifold, one in (
-        (whole, -known), (whole, 2.0 * known), (whole, known + cost), (factors, OnFactors(known)),
-        (factors, 2.0 * OnFactors(-known)),
+        (whole, -1.0 * known), (whole, known + cost), (factors, OnFactors(known)),
+        (factors, 2.0 * OnFactors(-1.0 * known)),
     ):  # fmt: skip
         of_points = cost if manifold is whole else OnFactors(cost)
         assert ConstrainedProblem(manifold, of_points, [2.0 * of_points])

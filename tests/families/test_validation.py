@@ -35,7 +35,7 @@ from problems.metric.estimators import TripletLearner
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, mean_average_precision
 from problems.rows import natural_size
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
-from problems.subspace import BayesianCompletion, BiasedALS, MultitaskSubspace
+from problems.subspace import BiasedALS, MultitaskSubspace
 from problems.validation import begin
 from rmopt import InvalidInputError
 from rmopt.core.arguments import bounded, number
@@ -241,7 +241,6 @@ def test_masked_entries_are_no_data() -> None:
         lambda: BiasedALS(2).fit(pairs, values),
         lambda: model.rmse(pairs, values),
         lambda: model.fold_in([[0, 5], [1, 5]], np.ma.masked_equal([1.0, 2.0], 2.0)),
-        lambda: BayesianCompletion(2).fit(pairs, values.data, row_features=np.ma.masked_greater(X, 0)),
     ):
         with pytest.raises(InvalidInputError, match="has masked entries"):
             refused()

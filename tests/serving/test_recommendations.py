@@ -108,7 +108,7 @@ def test_views_are_no_ratings_and_may_be_summed(tmp_path: Path, capsys: Any) -> 
     plays.write_text("user,item,rating\n" + "\n".join(f"u{k % 9},i{k % 7},{1 + k % 4}" for k in range(80)))
     words = (plays, "--model", "implicit", "--out", tmp_path / "plays")
     assert "duplicates" in fitted(capsys, *words, code=2).err
-    fitted(capsys, *words, "--duplicates", "sum")
+    fitted(capsys, f"{plays}::duplicates=sum", *words[1:])
 
 
 def test_it_is_said_that_rows_of_a_matrix_are_items(tmp_path: Path, capsys: Any) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 
 from problems.data import stream
 from problems.ranking import LoretaLabelRanker
@@ -165,31 +164,6 @@ def test_parameters_of_fit_alone_do_not_matter_to_a_stream(kind: Any, other: Any
 WORDS = np.array(["ape", "bee", "cat"])[y]
 
 
-def test_a_vectorizer_is_known_by_what_it_learned(tmp_path: Path) -> None:
-    for number, word in enumerate(WORDS[:12]):
-        (tmp_path / "texts" / word).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "texts" / word / f"{number}.txt").write_text(f"{word} {number} fish", encoding="utf-8")
-
-    def learned(vectorizer: Any, epochs: int, path: Path) -> LoretaSimilarity:
-        texts = stream(tmp_path / "texts", vectorizer=vectorizer, n_epochs=epochs, random_state=0)
-        return model(checkpoint=path).fit_stream(texts)
-
-    def fitted(*texts: str) -> TfidfVectorizer:
-        return TfidfVectorizer().fit(texts)
-
-    learned(fitted("ape bee", "cat fish"), 1, tmp_path / "fitted.npz")
-    again = fitted("ape bee", "cat fish")
-    # Where its stop words lie in the memory of another process.
-    again._stop_words_id += 16
-    learned(again, 2, tmp_path / "fitted.npz")
-    with pytest.raises(InvalidInputError, match="chunks are not those"):
-        learned(fitted("ape bee", "bee fish"), 3, tmp_path / "fitted.npz")
-    for epochs in (1, 2):
-        # Each has a function of its own, at another place in memory.
-        hashing = HashingVectorizer(n_features=16, preprocessor=lambda text: text.lower())
-        learned(hashing, epochs, tmp_path / "own.npz")
-
-
 @pytest.mark.parametrize("kind", ["text", "object", "category", "nullable", "frame"])
 def test_chunks_of_pandas_are_known_again(kind: str, tmp_path: Path) -> None:
     def made(n: int) -> Iterator[tuple[Any, Any]]:
@@ -290,10 +264,6 @@ def test_a_look_at_the_first_chunk_takes_nothing_away(tmp_path: Path) -> None:
     looked = files(tmp_path / "data")
     next(iter(looked))
     assert bits(model().fit_stream(looked)) == bits(model().fit_stream(files(tmp_path / "data")))
-    looked = files(tmp_path / "data")
-    next(iter(looked))
-    looked.save(tmp_path / "again")
-    assert len(list((tmp_path / "again").iterdir())) == 3
 
 
 def test_a_line_may_be_repaired_in_a_file_that_was_not_read(
