@@ -186,7 +186,7 @@ def read_arrays(path: Path | str, *layouts: Layout) -> dict[str, "np.ndarray"]:
                     raise ValueError(f"{name} is compressed in a way that numpy does not write")
                 with archive.open(member) as stream:
                     array = np.lib.format.read_array(stream, allow_pickle=False)
-                if array.dtype.kind not in "biufcU":
+                if array.dtype.kind not in "biufcSU":
                     raise ValueError(f"{name} holds {array.dtype}, and numbers and text alone are read")
                 # Loops count on bytes that are 0 or 1, and on the order of bytes of this machine.
                 if array.dtype.kind == "b":

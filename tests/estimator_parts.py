@@ -22,7 +22,7 @@ import problems.metric
 import problems.ranking
 import problems.similarity
 import problems.subspace
-from problems.data.text import information_gain, select_terms, tfidf
+from problems.data.text import information_gain, select_terms
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
 from problems.metric.baselines import OutsideMetric
 from problems.triplets import ClassTriplets
@@ -219,7 +219,6 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "information_gain": (information_gain, (np.abs(X.round()), LABELS)),
     "select_terms": (select_terms, (np.abs(X.round()), LABELS, LABELS < 2, 3)),
-    "tfidf": (tfidf, (np.abs(X.round()), LABELS < 2)),
     "ClassTriplets": (
         lambda y, size: ClassTriplets(y, size).draw(np.random.default_rng(0), 0, 1),
         (LABELS, 2),

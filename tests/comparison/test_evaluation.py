@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 from tabled import each_row
 
 from problems.data.sets import NEWS20_FILE, news20
-from problems.data.text import prepare_text
+from problems.data.text import informative_unit_rows
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval, matrix_scores
 from problems.ranking import mean_average_precision, precision_at
 from problems.ranking.measures import ndcg_at
@@ -261,7 +261,7 @@ class TestRefusals:
 @needs_news20
 def test_cosine_on_news20() -> None:
     """With the published split, 16,660 terms and tf-idf: mAP 0.2215."""
-    prepared = prepare_text(news20(REAL), 16660)
+    prepared = informative_unit_rows(news20(REAL), 16660)
     found = evaluate_retrieval(cosine_scores(prepared.X[prepared.test]), prepared.y[prepared.test])
     assert found.n_queries == 7532
     assert found.map == pytest.approx(0.22154, abs=1e-5)
