@@ -168,7 +168,7 @@ def test_a_file_of_another_estimator_is_refused(tmp_path: Path) -> None:
     ):
         LoretaSimilarity.load(tmp_path / "model.npz")
     save_arrays(tmp_path / "else.npz", {"a": np.ones(2)}, {})
-    with pytest.raises(InvalidInputError, match="holds another thing and no LowRankLogisticRegression"):
+    with pytest.raises(InvalidInputError, match="holds 'another thing' and no LowRankLogisticRegression"):
         LowRankLogisticRegression.load(tmp_path / "else.npz")
     with pytest.raises(StorageError, match="does not exist"):
         ImplicitALS.load(tmp_path / "none.npz")

@@ -15,7 +15,7 @@ from tabled import each_row
 import problems.data.docstrings as docstrings
 import problems.data.registry as registry
 import problems.data.sets as datasets
-from problems.data import ClassBundle, MultilabelBundle, Ratings, TaskBundle, data_folder, load
+from problems.data import ClassBundle, MultilabelBundle, Ratings, data_folder, load
 from problems.data.sets import digits, news20, news20_full
 from problems.subspace import BiasedALS
 from rmopt.errors import InvalidInputError, StorageError
@@ -76,30 +76,31 @@ class TestBundle:
     @each_row(
         ("changes", "says"),
         [
-            ({"X": [[1.0], [2.0]]}, "ndarray or csr_array"),
-            ({"X": np.ones(4)}, "two-dimensional"),
-            ({"X": csr_array(np.eye(4)).tocsc()}, "ndarray or csr_array"),
-            ({"X": np.ones((4, 2), dtype=np.float32)}, "float64"),
-            ({"X": np.ones((4, 0))}, "not empty"),
-            ({"X": np.full((4, 2), np.nan)}, "finite"),
-            ({"X": csr_array(np.diag([1.0, 2.0, 3.0, np.inf]))}, "finite"),
-            ({"X": csr_array((np.ones(4), [1, 0, 0, 1], [0, 2, 3, 4, 4]), shape=(4, 2))}, "canonical"),
+            ({"X": np.ones(4)}, "Expected 2D array"), ({"X": np.ones((4, 0))}, "0 feature"),
+            ({"X": np.full((4, 2), np.nan)}, "X contains NaN"),
+            ({"X": csr_array(np.diag([1.0, 2.0, 3.0, np.inf]))}, "X contains infinity"),
             ({"y": np.array([0, 1, 0])}, r"y must be an int64 array of shape \(4,\)"),
             ({"y": np.array([0.0, 1.0, 0.0, 1.0])}, "y must be an int64"),
             ({"y": np.array([1, 2, 1, 2])}, "0 .. n_classes - 1"),
-            ({"y": np.array([0, -1, 0, 1])}, "0 .. n_classes - 1"),
             ({"y": np.array([0, 2**62, 0, 1])}, "0 .. n_classes - 1"),
             ({"y": np.zeros(4, dtype=np.int64)}, "at least two classes"),
             ({"test": np.array([0, 0, 1, 1])}, "test must be a bool"),
-            ({"class_names": ("a",)}, "it has 2 classes and 1 names of them"),
-            ({"sample_names": ("a",)}, "it has 4 samples and 1 names of them"),
+            ({"class_names": ("a",)}, "class_names must be 2, got 1"),
             ({"test": np.zeros(4, dtype=bool)}, "both parts need"),
             ({"test": np.ones(4, dtype=bool)}, "both parts need"),
         ],
-    )
+    )  # fmt: skip
     def test_refuses(self, changes: dict[str, Any], says: str) -> None:
         with pytest.raises(InvalidInputError, match=f"'toy' .from memory. cannot be used.*{says}"):
             bundle(**changes)
+
+    def test_a_sparse_table_becomes_canonical_and_what_was_given_stays(self) -> None:
+        given = csr_array((np.ones(5), [1, 0, 0, 0, 1], [0, 2, 3, 5, 5]), shape=(4, 2))
+        found = bundle(X=given)
+        assert found.X.has_canonical_format
+        assert found.X.indices.dtype == np.int32
+        assert given.indices.tolist() == [1, 0, 0, 0, 1]
+        assert bundle(X=given.tocsc()).fingerprint() == found.fingerprint()
 
     def test_resplit_keeps_proportions_and_repeats(self) -> None:
         y = np.repeat([0, 1, 2], [100, 40, 60])
@@ -111,14 +112,10 @@ class TestBundle:
         assert again.X is whole.X
         assert whole.test.sum() == 10
 
-    @each_row("given", [(0, 1), (0, float("nan")), (-1, 0.3), ("a", 0.3)])
+    @each_row("given", [(0, 1), (-1, 0.3), (0, 0.01)])
     def test_resplit_refuses_what_is_out_of_range(self, given: Any) -> None:
-        with pytest.raises(InvalidInputError, match="must be"):
+        with pytest.raises(InvalidInputError, match=r"must be|both parts need"):
             bundle().resplit(*given)
-
-    def test_resplit_that_leaves_a_part_empty_is_refused(self) -> None:
-        with pytest.raises(InvalidInputError, match="both parts need"):
-            bundle().resplit(0, 0.01)
 
 
 class TestDataFolder:
@@ -261,15 +258,12 @@ def test_ratings_are_refused_where_they_say_two_things(change: dict[str, Any], w
         Ratings(**{**known, **change})
 
 
-y = np.arange(40) % 3
-
-
 @each_row(
     ("change", "why"),
     [
         ({"test": np.array([0, 0, 1])}, "test must be a bool array"),
-        ({"Y": np.eye(3)}, "Y must be a csr_array, got ndarray"),
-        ({"label_names": ("a",)}, "3 labels and 1 names of them"),
+        ({"Y": 2 * np.eye(3)}, "ones and zeros"),
+        ({"label_names": ("a",)}, "label_names must be 3"),
     ],
 )
 def test_parts_of_a_multilabel_bundle_are_of_their_types(change: dict[str, Any], why: str) -> None:
@@ -277,16 +271,9 @@ def test_parts_of_a_multilabel_bundle_are_of_their_types(change: dict[str, Any],
     whole = MultilabelBundle("m", "memory", **parts)
     with pytest.raises(InvalidInputError, match=why):
         MultilabelBundle("m", "memory", **{**parts, **change})
-    with pytest.raises(InvalidInputError, match="seed = -1 must be"):
-        whole.resplit(-1)
-    for rows in (-1, 0, 3):
+    for rows in (-1, 3):
         with pytest.raises(InvalidInputError, match=f"n_train = {rows} must be"):
             whole.with_training_rows(rows, 0)
-
-
-def test_tasks_have_a_name_each() -> None:
-    with pytest.raises(InvalidInputError, match="2 tasks and 1 names of them"):
-        TaskBundle("t", "memory", np.eye(4), np.ones(4), np.array([0, 0, 1, 1]), task_names=("a",))
 
 
 def test_names_of_a_bundle_are_its_own_and_of_any_kind_of_text() -> None:

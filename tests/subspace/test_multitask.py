@@ -191,7 +191,7 @@ def test_bad_tasks_are_told_in_a_sentence() -> None:
     X = np.ones((3, 2))
     for y, task, words in (
         (np.ones(3), np.array([0, 0, 2]), "two examples"),
-        (np.ones(2), np.zeros(3, dtype=int), "one row per example"),
+        (np.ones(2), np.zeros(3, dtype=int), "inconsistent numbers of samples"),
         (np.full(3, np.inf), np.zeros(3, dtype=int), "NaN or infinity"),
     ):
         with pytest.raises(InvalidInputError, match=words):
