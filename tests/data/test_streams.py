@@ -307,8 +307,6 @@ def test_a_changed_folder_is_not_resumed(
 
     with pytest.raises(_StopError):
         follower(path).fit_stream(broken_off(chunks(), 3))
-    with pytest.raises(InvalidInputError, match="lies among the files of the stream"):
-        follower(folder / "run.npz").fit_stream(chunks())
     with pytest.raises(InvalidInputError, match="batch_size"):
         follower(path).fit_stream(chunks(batch_size=50))
     first = folder / "0.svmlight"
