@@ -264,7 +264,8 @@ class CMFRec(Peer):
             k=self.rank, lambda_=self.lam, niter=self.max_iter, use_cg=False, nthreads=1, verbose=False,
             random_state=seed_of(self.random_state),
         )  # fmt: skip
-        return model.fit(sp.coo_matrix((values, (rows, columns)), shape=self.shape_)).predict
+        model.fit(sp.coo_matrix((values, (rows, columns)), shape=self.shape_))
+        return model.predict
 
 
 @dataclass(eq=False, repr=False)
@@ -283,7 +284,8 @@ class MyFM(Peer):
         def blocks(*sides: Array) -> list[Any]:
             return [myfm.RelationBlock(side, table) for side, table in zip(sides, tables, strict=True)]
 
-        model = myfm.MyFMRegressor(rank=self.rank, random_seed=seed_of(self.random_state)).fit(
+        model = myfm.MyFMRegressor(rank=self.rank, random_seed=seed_of(self.random_state))
+        model.fit(
             None, values, X_rel=blocks(rows, columns), n_iter=self.burn_in + self.n_samples,
             n_kept_samples=self.n_samples, group_shapes=list(self.shape_),
         )  # fmt: skip

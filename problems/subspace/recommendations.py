@@ -106,7 +106,7 @@ def _titled(ratings: Ratings, path: Path) -> Ratings:
         raise InvalidInputError(
             f"--names {path} must have two columns: the items of the ratings, and their names."
         )
-    ids, names = (table.words(column) for column in list(table.frame)[:2])
+    ids, names = (table.frame[column].astype(str).str.strip() for column in list(table.frame)[:2])
     titles, counts = dict(zip(ids, names, strict=True)), Counter(names)
     items = [str(item) for item in ratings.row_names.tolist()]
     if titles.keys().isdisjoint(items):
