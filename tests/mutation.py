@@ -203,7 +203,10 @@ TABLE = (
     ("formula", "rmopt/engines/rules.py",
      "test_stochastic.py::test_compiled_steps_that_remember_follow_the_reference", (
         ("moments-corrected", "keep ** (step + 1)", "keep ** (step + 2)"),
-        ("squares-kept", "memory.squares * weights.keep_squares", "memory.squares * 1.0"),
+        ("squares-kept", "squares * weights.keep_squares", "squares * 1.0"),
+    )),
+    ("formula", "rmopt/engines/rules.py",
+     "test_stochastic.py::test_reduced_variance_is_unbiased_and_exact_at_a_known_point", (
         ("variance-reduced", "look.gradient(memory.point, terms) - memory.gradient",
          "look.gradient(memory.point, terms)"),
     )),
