@@ -125,7 +125,6 @@ METHODS: dict[str, Method] = {
         crossed(estimator__C=(1.0, 10.0, 100.0)),
     ),
     "omikuji": Method("omikuji", baselines.OmikujiTrees()),
-    "napkinxc": Method("napkinXC", baselines.NapkinTrees()),
     "low-rank-logistic": Method("low-rank logistic", LowRankLogisticRegression()),
     "loreta": _powers("LORETA-1"),
     "loreta-warp": _powers("LORETA-1, WARP", sampling="warp"),
@@ -136,7 +135,7 @@ METHODS: dict[str, Method] = {
 
 
 # The paper does not compare LORETA with them.
-ELSEWHERE = ("loreta", "loreta-warp", "low-rank-logistic", "ridge", "one-vs-rest", "omikuji", "napkinxc")
+ELSEWHERE = ("loreta", "loreta-warp", "low-rank-logistic", "ridge", "one-vs-rest", "omikuji")
 
 
 def ranking_claims(rows: Sequence[Row]) -> list[Claim]:
@@ -205,7 +204,7 @@ class Ranking(Experiment):
         options.whole_numbers(self.rank or USUAL_RANKS, "--rank")
         self.starts = list(options.chosen_from({name: name for name in INITS}, self.inits, "--inits"))
         for one in self.chosen.values():
-            if isinstance(one.estimator, baselines.LabelTrees):
+            if isinstance(one.estimator, baselines.OmikujiTrees):
                 package(one.estimator.package, "'rmopt[bench]'", f"leave out {one.label}")
 
     def settings(self) -> Iterator[Settings]:

@@ -31,7 +31,6 @@ from problems.evaluation import ScoreBlock, bilinear_scores, evaluate_retrieval,
 from problems.loreta import loreta_solver
 from problems.methods import Cell, Method, Settings, brought, rows_of
 from problems.online import Lego, Oasis
-from problems.saving import save_point
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from problems.similarity.estimators import ContrastiveSimilarity, initial_point
 from problems.triplets import ClassTriplets
@@ -40,6 +39,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer
 from rmopt.costs import TripletSum
 from rmopt.experiments import Claim
+from rmopt.files import save_arrays
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Recorder, ScheduledSolver
 
@@ -106,10 +106,9 @@ class SimilarityLearner(Learner):
         return bilinear_scores(np.asarray(X @ A), np.asarray(X @ B))
 
     def save(self, path: Any) -> None:
-        """Write what was learned into a file that `BilinearSimilarity.load` reads."""
-        save_point(
-            path, "metric" if self.metric else "similarity", self.point_, {"updates": self.result_.updates}
-        )
+        """Write what was learned into a file that `numpy.load` reads."""
+        arrays = {"W": self.point_} if isinstance(self.point_, np.ndarray) else vars(self.point_)
+        save_arrays(path, arrays, {"updates": self.result_.updates})
 
 
 class ClassScores(LinearSVC):
