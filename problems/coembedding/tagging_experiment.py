@@ -22,7 +22,7 @@ from problems.comparison import Difference, Experiment, Row, averaged, best_of, 
 from problems.data import TagBundle
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.palette import Panel, draw_panels
-from rmopt.core import DivergedError, InvalidInputError
+from rmopt.core import DivergedError
 from rmopt.core.ambient import Array
 from rmopt.experiments import Claim
 from rmopt.solvers import OneByOne, RankIncremental, Recorder
@@ -66,7 +66,7 @@ class Tagging(Experiment):
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
     headings: ClassVar = {
-        "f1": "F1, top 5", "sem": "±", "best_f1": "best F1", "best_rank": "at rank",
+        "f1": "F1, top 5", "sem": "±",
         "near_rank": "within 1 % at rank", "gap": "rel. gap", "train_seconds": "train s",
     }  # fmt: skip
     toy: ClassVar = (
@@ -138,16 +138,11 @@ class Tagging(Experiment):
         except DivergedError:
             return dict.fromkeys(("f1", "rank", "gap", "seconds")) | {"curve": []}
         seconds = perf_counter() - begun
-
-        def best(pairs: Any) -> Any:
-            tags = rows_of("predict(pairs)", model.predict(pairs), len(pairs))[:, :TOP]
-            if (tags != np.round(tags)).any() or tags.min() < 0 or tags.max() >= bundle.counts[2]:
-                raise InvalidInputError(
-                    f"predict(pairs) must hold numbers of tags, from 0 to {bundle.counts[2] - 1}, the best first."
-                )
-            return tags
-
-        f1 = posts_f1(held_out[:, :2], held_out[:, 2], best)
+        f1 = posts_f1(
+            held_out[:, :2],
+            held_out[:, 2],
+            lambda pairs: rows_of("predict(pairs)", model.predict(pairs), len(pairs))[:, :TOP],
+        )
         return {"f1": f1, "rank": one["rank"] or None, "gap": None, "seconds": seconds, "curve": []}
 
     def watched(self, model: TagRecommender, train: Array, held: Array) -> Cell:
@@ -163,62 +158,44 @@ class Tagging(Experiment):
         result = minimise(cost, model.beta, solver, recorder=Recorder({"f1": f1_at}, at=()))
         seconds = perf_counter() - begun
         curve = [(row["rank"], row["objective"], row["f1"]) for row in result.history]
-        best_rank, _, best_f1 = max(curve, key=lambda row: row[2])
         _, last, f1 = curve[-1]
         return {
             "f1": f1, "rank": result.point.rank, "gap": result.certificate.relative_gap, "seconds": seconds,
-            "curve": curve, "best_f1": best_f1, "best_rank": best_rank,
+            "curve": curve,
             "near_rank": next(rank for rank, objective, _ in curve if objective <= (1.0 + NEAR) * last),
         }  # fmt: skip
 
     def row(self, row: Row) -> Cell:
         if not row.cells[0]["curve"]:
             return averaged(row.cells, f1="sem", rank=None)
-        watched = dict.fromkeys(("rank", "best_f1", "best_rank", "near_rank"))
-        return averaged(row.cells, f1="sem", **watched) | {"gap": max(cell["gap"] for cell in row.cells)}
+        gap = max(cell["gap"] for cell in row.cells)
+        return averaged(row.cells, f1="sem", rank=None, near_rank=None) | {"gap": gap}
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         ours = [row for row in rows if row.cells[0]["curve"]]
         if not ours:
             return []
-        ranks = [(row.mean("near_rank"), row.mean("rank"), row.label) for row in ours]
-        made = [
-            Claim(
-                "local minima approach the global one at half of the optimal rank or less",
-                # An empty model approaches nothing.
-                all(close <= 0.5 * last > 0.0 for close, last, _ in ranks),
-                "within 1 % at rank "
-                + ", ".join(f"{close:.0f} of {last:.0f} ({label})" for close, last, label in ranks),
-            )
-        ]
-        order = [last for _, last, _ in ranks]
-        if len(order) > 1:
-            falls = bool((np.diff(order) <= 0).all())
-            numbers = ", ".join(f"{last:.0f}" for last in order)
+        ranks = {row.label: (row.mean("near_rank"), row.mean("rank")) for row in ours}
+        # An empty model approaches nothing.
+        near_half = all(close <= 0.5 * last > 0.0 for close, last in ranks.values())
+        numbers = ", ".join(f"{close:.0f} of {last:.0f} ({label})" for label, (close, last) in ranks.items())
+        claim = "local minima approach the global one at half of the optimal rank or less"
+        made = [Claim(claim, near_half, f"within 1 % at rank {numbers}")]
+        if len(ours) > 1:
+            falls = bool((np.diff([last for _, last in ranks.values()]) <= 0).all())
             made.append(Claim("the optimal rank falls as β grows", falls, numbers))
-        for row in rows:
-            if row not in ours:
-                # The best of several on the test posts would be chosen by them.
-                gap = (
-                    {"by split": (Difference.of(ours[0].cells, row.cells, "f1"), NEAR_F1)}
-                    if len(ours) == 1
-                    else {}
-                )
-                claim = f"F1 is near to that of {row.label} (within {NEAR_F1:g})"
-                made.append(near(claim, gap, ours[0].label, "one β, or --select first"))
+        for row in (row for row in rows if row not in ours):
+            # The best of several on the test posts would be chosen by them.
+            gaps = {"": (Difference.of(ours[0].cells, row.cells, "f1"), NEAR_F1)} if len(ours) == 1 else {}
+            claim = f"F1 is near to that of {row.label} (within {NEAR_F1:g})"
+            made.append(near(claim, gaps, ours[0].label, "one β, or --select first"))
         return made
 
     def draw(self, rows: Sequence[Row]) -> None:
         curves = {row.label: row.cells[0]["curve"][1:] for row in rows if row.cells[0]["curve"][1:]}
         f1 = {label: [(rank, value) for rank, _, value in curve] for label, curve in curves.items()}
-        objective = {
-            label: [(rank, value / curve[-1][1]) for rank, value, _ in curve]
-            for label, curve in curves.items()
-        }
-        panels = [
-            Panel("rank", "F1 of the five best tags (test)", f1),
-            Panel("rank", "objective / last objective", objective),
-        ]
+        cost = {label: [(rank, value) for rank, value, _ in curve] for label, curve in curves.items()}
+        panels = [Panel("rank", "F1 of the five best tags (test)", f1), Panel("rank", "objective", cost, "y")]
         if curves:
             self.run.draw(
                 "ranks.png", draw_panels, panels, f"{self.bundle.name}, first split", size=(9.0, 4.0)
