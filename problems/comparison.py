@@ -59,8 +59,6 @@ CHANCE = 0.05
 GROWTHS = 4
 # Seconds: of shorter waits nobody is warned.
 LONG = 10.0
-# Parts of max_iter at which a user's method is trained for its learning curve.
-PARTS = (64, 16, 4)
 # Options on which no number depends.
 NOT_IN_RESULTS = ("data", "data_home", "method", "n_jobs", "resume")
 
@@ -433,7 +431,7 @@ class Experiment:
         Its methods by name.
     measured_by : sequence of str
         What a user's estimator needs beside `fit`: any of these methods.
-    measures : mapping
+    columns : mapping
         The columns of the table, and for each the name of its standard error, or None; see `averaged`.
     picture, ylabel : str
         The file of the picture, and what it calls the mean average precision.
@@ -472,7 +470,7 @@ class Experiment:
     name: ClassVar[str]
     known: ClassVar[Mapping[str, Method]]
     measured_by: ClassVar[Sequence[str]]
-    measures: ClassVar[Mapping[str, str | None]] = {}
+    columns: ClassVar[Mapping[str, str | None]] = {}
     picture: ClassVar[str]
     ylabel: ClassVar[str]
     axes: ClassVar[Mapping[int, tuple[str, str]]] = {}
@@ -494,7 +492,7 @@ class Experiment:
         """Return the estimator of some settings, with their `parameters` and their `seed`."""
 
     def measure(self, model: Any, part: SimpleNamespace) -> Cell:
-        """Return the `measures` of a fitted model on the test part."""
+        """Return the numbers of the `columns`, of a fitted model on the test part."""
         raise NotImplementedError
 
     def recorder(self, model: Any, part: SimpleNamespace, seed: int) -> Recorder | None:
@@ -502,34 +500,29 @@ class Experiment:
         return None
 
     def measured(self, one: Settings) -> Cell:
-        """Train and `keep` a model; return its `measures`, `seconds` and learning `curve`, None where it diverged."""
+        """Train and `keep` a model; return its `columns`, `seconds` and learning `curve`, None where it diverged."""
         # Others share the data, and a user's method may compute in place.
         part = SimpleNamespace(**{name: rows.copy() for name, rows in vars(self.data_of(one)).items()})
         model = self.model(one)
         try:
             training = trained(model, part.X, part.y, self.recorder(model, part, one["seed"]))
-            curve = list(training.curve)
+            curve = training.curve
             if one["method"] not in self.known and isinstance(getattr(model, "max_iter", None), int):
-                curve = [self._shorter(one, max(1, model.max_iter // share)) for share in PARTS]
-                curve.append([model.max_iter, training.seconds, self._scored(one, model)])
+                curve = [self._point(one, model.max_iter // share) for share in (64, 16, 4, 1)]
         except DivergedError:
-            return dict.fromkeys((*self.measures, "seconds")) | {"curve": []}
+            return dict.fromkeys((*self.columns, "seconds")) | {"curve": []}
         self.keep(one, model)
         return self.measure(model, part) | {"seconds": training.seconds, "curve": curve}
 
-    def _shorter(self, one: Settings, max_iter: int) -> list[float]:
-        """Return a place on the learning curve of a user's method: it is trained anew, with fewer steps."""
-        part, model = self.data_of(one), self.model(one).set_params(max_iter=max_iter)
+    def _point(self, one: Settings, max_iter: int) -> list[float]:
+        """Return a place on the learning curve of a user's method: it is trained anew, with so many steps."""
+        part, model = self.data_of(one), self.model(one).set_params(max_iter=max(1, max_iter))
         seconds = trained(model, part.X.copy(), part.y.copy()).seconds
-        return [max_iter, seconds, self._scored(one, model)]
-
-    def _scored(self, one: Settings, model: Any) -> float:
-        part = self.data_of(one)
-        return float(self.score(model, part.X_test.copy(), part.y_test))
+        return [model.max_iter, seconds, float(self.score(model, part.X_test.copy(), part.y_test))]
 
     def row(self, row: Row) -> Cell:
         """Return what the table says of a row, beside its label."""
-        return averaged(row.cells, **self.measures)
+        return averaged(row.cells, **self.columns)
 
     @abstractmethod
     def claims(self, rows: Sequence[Row]) -> list[Claim]:

@@ -78,11 +78,8 @@ class Method:
     @property
     def code(self) -> str:
         """What results depend on beside settings: the file of a user's method, and parameters of an estimator."""
-        plain = {
-            name: value
-            for name, value in self.estimator.get_params().items()
-            if isinstance(value, str | int | float)
-        }
+        known = self.estimator.get_params()
+        plain = {name: known[name] for name in known if isinstance(known[name], str | int | float)}
         return str(joblib.hash([self.file, plain]))
 
     @property
@@ -92,14 +89,9 @@ class Method:
         return {name: known[name] for name in (self.grid[0] if self.grid else {})}
 
     @property
-    def full_rank(self) -> bool:
-        """Whether it learns a whole matrix."""
-        return bool(getattr(self.estimator, "full_rank", False))
-
-    @property
     def ranked(self) -> bool:
-        """Whether the experiment sets the rank."""
-        return "rank" in self.estimator.get_params() and not self.full_rank
+        """Whether the experiment sets the rank; what learns a whole matrix has none."""
+        return "rank" in self.estimator.get_params() and not getattr(self.estimator, "full_rank", False)
 
 
 def chosen_methods(
@@ -218,7 +210,7 @@ def _travels(module: Any) -> None:
             importlib.import_module(pickler).register_pickle_by_value(module)
 
 
-def rows_of(name: str, values: Any, n_rows: int, *, columns: int | None = None) -> Any:
+def rows_of(name: str, values: Any, n_rows: int, columns: int | None = None) -> Any:
     """Return what a method gave, a row of finite numbers for each row that it was given, or refuse it.
 
     Parameters

@@ -6,22 +6,17 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from typer import Option
 
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 from rmopt.core.world import ONE_PROCESS
-from rmopt.experiments import RANKS
+from rmopt.experiments import RANKS, Run
 from rmopt.solvers import MPIWorld, World
 
-if TYPE_CHECKING:
-    from problems.data import Bundle
-    from rmopt.experiments import Run
-
 T = TypeVar("T")
-B = TypeVar("B", bound="Bundle")
 
 # An experiment adds the kind of bundle that it takes: ``data: Annotated[Data, ClassBundle] = "digits"``.
 Data = Annotated[
@@ -93,7 +88,7 @@ def check_options(given: Mapping[str, Any], **least: int) -> None:
         integer(f"--{name.replace('_', '-')}", given[name], lowest)
 
 
-def loaded(run: Run, data: str, data_home: Path | None, kind: type[B], **said: str) -> B:
+def loaded(run: Run, data: str, data_home: Path | None, kind: Any, **said: str) -> Any:
     """Return the data that an option names, read as is `said`, and say what was noticed."""
     # Reading takes longer to import than a list of the experiments.
     from problems.data import load

@@ -127,23 +127,11 @@ class Fails(ClassScores):
         raise ZeroDivisionError("a mistake of mine")
 
 
-class Metric(ClassScores):
-    """Distances of scores, by their matrix."""
-
-    def get_mahalanobis_matrix(self) -> Any:
-        return self.model_.coef_.T @ self.model_.coef_
-
-
 class Asymmetric(ClassScores):
     """What documents are to queries, and not the other way round; the same as ClassScores here."""
 
     def transform_queries(self, X: Any) -> Any:
         return 2.0 * self.transform(X)
-
-
-class Similarity(ClassScores):
-    def similarity(self, queries: Any, documents: Any) -> Any:
-        return self.transform(queries) @ self.transform(documents).T
 
 
 class InPlace(ClassScores):

@@ -30,7 +30,7 @@ from problems.comparison import (
 )  # fmt: skip
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
-from problems.evaluation import ScoreBlock, evaluate_retrieval, matrix_scores
+from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.baselines import METRIC_LEARN, OUTSIDE, OutsideMetric
@@ -39,14 +39,14 @@ from problems.palette import Panel, draw_panels
 from problems.validation import package
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import numbers
+from rmopt.core.arguments import number, numbers
 from rmopt.core.streams import Stream, generator
 from rmopt.experiments import Claim
 from rmopt.solvers import Recorder
 
 TEST_FRACTION = 0.2
 # What methods are selected by, and what convergence is watched by.
-DEPTH, DEEPEST = 10, 50
+DEPTH = 10
 # Enough test rows for a curve; tables measure all.
 MOST_QUERIES = 2000
 # Neighbours whose classes are counted.
@@ -69,9 +69,6 @@ class Trainee(BaseEstimator):
         metric: Any = self.metric
         if recorder is not None:
             metric._finish(X, self.triplets(X, y), self.seed, recorder=recorder)
-        elif getattr(metric, "n_rounds", 1) > 1:
-            # Later rounds draw triplets of their own.
-            metric.set_params(n_triplets=self.n_triplets).fit(X, y)
         elif isinstance(metric, TripletLearner):
             metric.fit_triplets(X, self.triplets(X, y))
         else:
@@ -92,45 +89,31 @@ def as_array(X: Any) -> Array:
 MEASURED_BY = ("get_mahalanobis_matrix", "transform")
 
 
-def scores_of(metric: Any, X: Any, rank_by: str) -> ScoreBlock:
-    """Return the scores of rows by "similarity", qᵀWp, or by "distance", minus (q - p)ᵀW(q - p).
-
-    A metric without a matrix W is one of embeddings, ``transform(X)``.
-    """
+def form(metric: Any, X: Any) -> tuple[Array, Any]:
+    """Return W and rows of a metric: its matrix and the rows of X, or the identity and embeddings of them."""
     if hasattr(metric, "get_mahalanobis_matrix"):
         shape = X.shape[1], X.shape[1]
-        W, rows = numbers("get_mahalanobis_matrix()", metric.get_mahalanobis_matrix(), shape), X
-    else:
-        rows = rows_of("transform(X)", metric.transform(X), X.shape[0])
-        W = np.eye(rows.shape[1])
-    return matrix_scores(W, rows, distance=rank_by == "distance")
+        return numbers("get_mahalanobis_matrix()", metric.get_mahalanobis_matrix(), shape), X
+    rows = rows_of("transform(X)", metric.transform(X), X.shape[0])
+    return np.eye(rows.shape[1]), rows
 
 
-def embedded(metric: Any, X: Any) -> Array:
-    """Return rows where the Euclidean distance is the metric: by its matrix W where it has one."""
-    if not hasattr(metric, "get_mahalanobis_matrix"):
-        return rows_of("transform(X)", metric.transform(X), X.shape[0])
-    W = np.asarray(metric.get_mahalanobis_matrix())
-    W = 0.5 * (W + W.T) if (W != W.T).any() else W
-    values = np.linalg.eigvalsh(W)
-    if values[0] < -1e-8 * max(values[-1], 0.0):
-        raise InvalidInputError(
-            f"get_mahalanobis_matrix() has the eigenvalue {values[0]:.2g}, and no distance; it must be positive "
-            "semidefinite for votes of neighbours."
-        )
-    return np.asarray(X @ factor(W).T)
+def precision(metric: Any, W: Array, rows: Any, y: Array, ks: Sequence[int] = (DEPTH,)) -> Any:
+    """Return how rows rank one another: by the distance of W, or as the method's cost speaks by qᵀWp."""
+    distance = getattr(metric, "ranks_by", "distance") == "distance"
+    return evaluate_retrieval(matrix_scores(W, rows, distance=distance), y, ks=ks)
 
 
 def neighbour_votes(metric: Any, X: Any, y: Array, X_test: Any, y_test: Array) -> float:
     """Return the share of test rows whose class most of their nearest training rows have."""
-    voters = KNeighborsClassifier(VOTERS, algorithm="brute").fit(embedded(metric, X), y)
-    return float(voters.score(embedded(metric, X_test), y_test))
+    (W, rows), (_, tests) = form(metric, X), form(metric, X_test)
+    L = factor(W)
+    voters = KNeighborsClassifier(VOTERS, algorithm="brute").fit(np.asarray(rows @ L.T), y)
+    return float(voters.score(np.asarray(tests @ L.T), y_test))
 
 
 ARRAYS = FunctionTransformer(as_array, accept_sparse=True)
 COMET_GRID = crossed(alpha=(1e-6, 1e-5, 1e-4, 3e-4), beta=(1e-7, 1e-6, 1e-5))
-ALPHAS = (1e-6, 1e-5, 1e-4, 1e-3)
-NEIGHBOURS: Settings = {"compare": "distance", "triplets": "neighbors", "tol": 0.0}
 
 METHODS: dict[str, Method] = {
     "euclidean": Method("Euclidean", EuclideanMetric()),
@@ -143,11 +126,8 @@ METHODS: dict[str, Method] = {
         crossed(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4)),
     ),
     "comet-distance": Method(
-        "COMET, distance", CometMetric(**NEIGHBOURS), crossed(triplets=TRIPLETS, alpha=ALPHAS, beta=(1e-7, 1e-5)),
-    ),
-    "comet-rounds": Method(
-        "COMET, distance, rounds", CometMetric(n_rounds=3, **NEIGHBOURS),
-        crossed(n_rounds=(1, 3, 6), alpha=ALPHAS, beta=(1e-7,)),
+        "COMET, distance", CometMetric(compare="distance", triplets="neighbors", tol=0.0),
+        crossed(triplets=TRIPLETS, alpha=(1e-6, 1e-5, 1e-4, 1e-3), beta=(1e-7, 1e-5)),
     ),
     "lego": Method(
         "LEGO", LegoMetric(),
@@ -165,14 +145,8 @@ METHODS: dict[str, Method] = {
 OURS = ("comet", "comet-hinge", "comet-sparse", "comet-distance")
 
 
-def precision_at(k: int, cell: Cell) -> float | None:
-    """Return the precision among the first k, None where a model diverged or fewer rows are ranked."""
-    found = cell.get("precision") or []
-    return found[k - 1] if k <= len(found) else None
-
-
-# Figure 2 has every k up to 50.
-DEPTHS = (1, 5, 10, 20, 50)
+# Figure 2 has every k up to the last of them.
+DEPTHS = (1, 10, 50)
 EARLIEST, LATEST = 6, 8
 # A precision has settled that is within this share of the last one.
 LEVEL = 0.005
@@ -184,10 +158,10 @@ def metric_claims(rows: Sequence[Row]) -> list[Claim]:
     claims = []
     for row in rows if ours else ():
         if row["method"] not in OURS:
-            depths = [k for k in DEPTHS if k <= len(ours[0].cells[0]["precision"])]
             gaps = {
-                f"P@{k}": Difference.of(ours[0].cells, row.cells, partial(precision_at, k)) for k in depths
-            }
+                f"P@{k}": Difference.of(ours[0].cells, row.cells, name)
+                for k in DEPTHS if ours[0].cells[0][name := f"precision_at_{k}"] is not None
+            }  # fmt: skip
             claims.append(above(f"{ours[0].label} is above {row.label}", gaps, row.label))
     for distance in (row for row in ours if row["method"] == "comet-distance"):
         for row in (row for row in rows if row is not distance):
@@ -200,19 +174,12 @@ def metric_claims(rows: Sequence[Row]) -> list[Claim]:
 
 def _settles(row: Row) -> Claim:
     claim = f"the precision of {row.label} settles within {EARLIEST} to {LATEST} passes"
-    curves = np.array([cell["curve"] for cell in row.cells])
-    passes = np.arange(1, curves.shape[1] + 1)
-    if passes[-1] < 2 * LATEST:
+    mean, spread = band(np.array([cell["curve"] for cell in row.cells])[:, :, 2])
+    if len(mean) < 2 * LATEST:
         return Claim(claim, None, f"needs --passes {2 * LATEST}")
-    mean, spread = band(curves[:, :, 2])
-    near = np.abs(mean - mean[-1]) <= np.maximum(spread[-1], LEVEL * mean[-1])
-    first = passes[len(near) - int(np.argmin(near[::-1]))] if not near.all() else passes[0]
-    at = {number: float(mean[np.searchsorted(passes, number)]) for number in (EARLIEST, LATEST)}
-    return Claim(
-        claim, bool(first <= LATEST),
-        f"P@10 {at[EARLIEST]:.3f} after {EARLIEST}, {at[LATEST]:.3f} after {LATEST}, {mean[-1]:.3f} after "
-        f"{passes[-1]:g}; from pass {first:g} on within {LEVEL:.1%} or one s.e.m. of the end",
-    )  # fmt: skip
+    near = np.abs(mean[LATEST - 1 :] - mean[-1]) <= np.maximum(spread[-1], LEVEL * mean[-1])
+    shown = ", ".join(f"{mean[passes - 1]:.3f} after {passes}" for passes in (EARLIEST, LATEST, len(mean)))
+    return Claim(claim, bool(near.all()), f"P@10 {shown}")
 
 
 @dataclass(kw_only=True)
@@ -237,24 +204,17 @@ class Metric(Experiment):
     triplets: Annotated[
         int, Option(min=0, help="Training triplets, the same for all methods; 0: 20 a row.")
     ] = 0
-    passes: Annotated[
-        float, Option(min=0.01, help="Coordinate steps of COMET, over the number of features.")
-    ] = 8.0
+    passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0
     select_by: Annotated[
         Literal["precision", "votes"],
         Option(help="What it maximises: precision at 10, or votes of the nearest training rows."),
     ] = "precision"
-    rank_by: Annotated[
-        Literal["auto", "similarity", "distance"],
-        Option(help="How test rows are ranked; auto: as a method's cost speaks."),
-    ] = "auto"
-
     name: ClassVar = "metric"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    common: ClassVar = ("features", "triplets", "passes", "scaling", "select_by", "rank_by")
+    common: ClassVar = ("features", "triplets", "passes", "scaling", "select_by")
     claims: ClassVar = staticmethod(metric_claims)
-    measures: ClassVar = {
+    columns: ClassVar = {
         "precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10", "precision_at_50": None, "votes": "votes_sem",
         "map": None,
     }  # fmt: skip
@@ -268,6 +228,7 @@ class Metric(Experiment):
     )
 
     def check(self) -> None:
+        number("--passes", self.passes, above=0)
         if any(isinstance(one.estimator, OutsideMetric) for one in self.chosen.values()):
             package(*METRIC_LEARN)
 
@@ -281,12 +242,7 @@ class Metric(Experiment):
     def score(self, fitted: Trainee, X: Any, y: Array) -> float:  # type: ignore[override]
         if self.select_by == "votes":
             return neighbour_votes(fitted.metric, fitted.rows_, fitted.classes_of_rows_, X, y)
-        scores = scores_of(fitted.metric, X, self.ranking(fitted.metric))
-        return evaluate_retrieval(scores, y, ks=(DEPTH,)).precision_at[DEPTH]
-
-    def ranking(self, metric: Any) -> str:
-        """Return how test rows are ranked: as was asked for, or as the method's cost speaks."""
-        return str(getattr(metric, "ranks_by", "distance") if self.rank_by == "auto" else self.rank_by)
+        return float(precision(fitted.metric, *form(fitted.metric, X), y).precision_at[DEPTH])
 
     def model(self, one: Settings) -> Trainee:
         kind, about = self.chosen[one["method"]], {"random_state": one["seed"]}
@@ -296,21 +252,18 @@ class Metric(Experiment):
     def recorder(self, model: Any, part: SimpleNamespace, seed: int) -> Recorder | None:
         some = np.random.default_rng(seed).permutation(len(part.y_test))[:MOST_QUERIES]
         X, y, metric = part.X_test[some], part.y_test[some], model.metric
-
-        def precision(W: Array) -> float:
-            scores = matrix_scores(W, X, distance=self.ranking(metric) == "distance")
-            return evaluate_retrieval(scores, y, ks=(DEPTH,)).precision_at[DEPTH]
-
-        if not isinstance(metric, CometMetric) or metric.n_rounds > 1:
+        if not isinstance(metric, CometMetric):
             return None
         passes = range(1, int(np.ceil(metric.n_epochs)) + 1)
-        return Recorder({"value": precision}, at=[X.shape[1] * number for number in passes])
+        return Recorder(
+            {"value": lambda W: precision(metric, W, X, y).precision_at[DEPTH]},
+            at=[X.shape[1] * number for number in passes],
+        )
 
     def measure(self, model: Any, part: SimpleNamespace) -> Cell:
         X, y, metric = part.X_test, part.y_test, model.metric
-        ks = range(1, min(DEEPEST, len(y) - 1) + 1)
-        found = evaluate_retrieval(scores_of(metric, X, self.ranking(metric)), y, ks=ks)
-        return {f"precision_at_{k}": found.precision_at.get(k) for k in (1, DEPTH, DEEPEST)} | {
+        found = precision(metric, *form(metric, X), y, range(1, min(DEPTHS[-1], len(y) - 1) + 1))
+        return {f"precision_at_{k}": found.precision_at.get(k) for k in DEPTHS} | {
             "precision": list(found.precision_at.values()), "map": found.map,
             "votes": neighbour_votes(metric, part.X, part.y, X, y),
         }  # fmt: skip
@@ -333,29 +286,22 @@ class Metric(Experiment):
 def _parts(bundle: ClassBundle, published: bool, features: int, scaling: str, seed: int) -> SimpleNamespace:
     """Return a split with rows as methods see them; what scales them is that of the training part."""
     bundle = bundle if published else bundle.resplit(seed, TEST_FRACTION)
+    # Without more features than there are, all are kept.
+    features = features if features < bundle.X.shape[1] else 0
     if scaling == "unit":
-        # Without more features than there are, all are kept.
-        bundle = informative_unit_rows(bundle, features if features < bundle.X.shape[1] else 0)
-        if bundle.X.shape[1] == 1:
-            raise InvalidInputError(
-                "rows of length 1 keep the sign of a single feature alone; take more features, or of an array "
-                "--scaling raw with --features 0."
-            )
-    elif issparse(bundle.X) or 0 < features < bundle.X.shape[1]:
+        return split(informative_unit_rows(bundle, features))
+    if issparse(bundle.X) or features:
         raise InvalidInputError(
-            f"--scaling {scaling} is for arrays, with --features 0; take unit for sparse tables."
+            "--scaling raw is for arrays, with --features 0; take unit for sparse tables."
         )
-    else:
-        length = np.linalg.norm(bundle.X[bundle.train], axis=1).mean()
-        bundle = replace(bundle, X=bundle.X / length)
-    return split(bundle)
+    return split(replace(bundle, X=bundle.X / np.linalg.norm(bundle.X[bundle.train], axis=1).mean()))
 
 
 def _thinned(bundle: ClassBundle, rows: int) -> ClassBundle:
     """Return the bundle with about this many rows, drawn with a fixed seed from every class."""
-    if rows == 0 or rows >= len(bundle.y):
+    if not 0 < rows < len(bundle.y):
         return bundle
-    kept = np.flatnonzero(bundle.resplit(0, rows / len(bundle.y)).test)
+    kept = bundle.resplit(0, rows / len(bundle.y)).test
     test = bundle.test[kept]
-    test = test if test.any() and not test.all() else np.arange(len(kept)) % 5 == 4
+    test = test if 0 < test.sum() < len(test) else np.arange(len(test)) % 5 == 4
     return replace(bundle, X=bundle.X[kept], y=bundle.y[kept], test=test)

@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
 from problems.batches import SeededEpochs, run_batches, share_left_out
-from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
+from problems.loreta import Loreta, loreta_solver, with_workers
 from problems.ranking.cost import (
     LabelRanking,
     LogisticLabels,
@@ -45,7 +45,7 @@ from rmopt.core.matrices import as_rows
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import warn
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
+from rmopt.solvers import Sampler, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
 
 SAMPLINGS: dict[str, type[LabelRanking]] = {"exact": LabelRanking, "warp": WarpRanking}
@@ -129,18 +129,16 @@ def _truncated(manifold: FixedRankEmbedded, left: list[Array], rows: Any) -> Low
 
 
 @dataclass(frozen=True)
-class LabelScores(SavedMatrix):
+class LabelScores:
     """The scores W x of all labels for an example x.
 
     Attributes
     ----------
     point : LowRankPoint or array
         W, of shape (n_labels, n_features).
-    about : dict
-        JSON-able parameters that are saved with it.
     """
 
-    kind = "label ranking"
+    point: Any
 
     def __call__(self, X: Any) -> Array:
         """Return the scores of all labels, shape (len(X), n_labels)."""
@@ -241,8 +239,7 @@ class LoretaLabelRanker(Loreta):
         seed = begin(self)
         afresh = not self._continues()
         truth, parts = self._parts(X, Y, self.n_epochs, seed, afresh)
-        recorder = Recorder(progress=self.verbose, description="LORETA")
-        self._run(*parts, seed, afresh, recorder, X=parts[1].cost.X, Y=truth)
+        self._run(*parts, seed, afresh, X=parts[1].cost.X, Y=truth)
         self._note_labels(truth, afresh=True)
         return self
 
@@ -257,7 +254,7 @@ class LoretaLabelRanker(Loreta):
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
         """
-        self._learn_part(X, Y, self._check_part(), Recorder(progress=self.verbose, description="LORETA"))
+        self._learn_part(X, Y, self._check_part())
         return self
 
     def fit_stream(self, chunks: Any, *, world: World | None = None) -> Self:
@@ -277,7 +274,7 @@ class LoretaLabelRanker(Loreta):
         """
         return self._follow(chunks, world)
 
-    def _learn_part(self, X: Any, Y: Any, seed: int, recorder: Recorder, world: World = ONE_PROCESS) -> None:
+    def _learn_part(self, X: Any, Y: Any, seed: int, world: World = ONE_PROCESS) -> None:
         """Learn from a part of the data by one pass over it, in all processes together."""
         first = not self._has_learned()
         if not first:
@@ -286,7 +283,7 @@ class LoretaLabelRanker(Loreta):
         more = 0 if first else truth.shape[1] - self.n_labels_
         # Before the steps: where Ctrl-C ends them, the model has the new labels.
         self._note_labels(truth, first, world)
-        self._learn_chunk(*parts, seed, recorder, more)
+        self._learn_chunk(*parts, seed, more)
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of all labels, shape (n_samples, n_labels)."""
@@ -370,7 +367,6 @@ class LoretaLabelRanker(Loreta):
                 "data decides it; let that part be larger (batch_size, shuffle_buffer), give Y one column for each "
                 "label that may come, or take a smaller rank."
             )
-        check_size((n_labels, n), rank)
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
         unit, step_size = natural_size(cost.X, 1.0, 0.5, world), self.step_size

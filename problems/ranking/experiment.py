@@ -16,7 +16,6 @@ from typer import Option
 
 from problems import options
 from problems.comparison import (
-    Difference,
     Experiment,
     Kept,
     Learner,
@@ -29,15 +28,7 @@ from problems.comparison import (
 from problems.data import MultilabelBundle
 from problems.loreta import loreta_solver
 from problems.methods import Cell, Method, Settings, rows_of
-from problems.ranking.baselines import (
-    GroupPerceptron,
-    LabelTrees,
-    MatrixPerceptron,
-    NapkinTrees,
-    OmikujiTrees,
-    PassiveAggressive,
-    RidgeScores,
-)  # fmt: skip
+from problems.ranking import baselines, measures
 from problems.ranking.estimators import (
     INITS,
     LabelScores,
@@ -45,14 +36,7 @@ from problems.ranking.estimators import (
     epochs,
     ranking_cost,
     starting_point,
-)  # fmt: skip
-from problems.ranking.measures import (
-    mean_average_precision,
-    ndcg_at,
-    precision_at,
-    propensities,
-    propensity_scored_precision_at,
-)  # fmt: skip
+)
 from problems.validation import package
 from rmopt.core import Problem
 from rmopt.core.ambient import Array
@@ -134,24 +118,23 @@ def _powers(label: str, *parameters: Any, **more: Any) -> Method:
 
 METHODS: dict[str, Method] = {
     "frequency": Method("label frequency", DummyClassifier(strategy="prior")),
-    "ridge": Method("ridge", RidgeScores(), crossed(alpha=(0.1, 0.3, 1.0, 3.0, 10.0))),
+    "ridge": Method("ridge", baselines.RidgeScores(), crossed(alpha=(0.1, 0.3, 1.0, 3.0, 10.0))),
     "one-vs-rest": Method(
         "one-vs-rest logistic", OneVsRestClassifier(LogisticRegression(C=10.0, solver="liblinear")),
         crossed(estimator__C=(1.0, 10.0, 100.0)),
     ),
-    "omikuji": Method("omikuji", OmikujiTrees()),
-    "napkinxc": Method("napkinXC", NapkinTrees()),
+    "omikuji": Method("omikuji", baselines.OmikujiTrees()),
     "low-rank-logistic": Method("low-rank logistic", LowRankLogisticRegression()),
     "loreta": _powers("LORETA-1"),
     "loreta-warp": _powers("LORETA-1, WARP", sampling="warp"),
-    "pa": _powers("passive-aggressive", PassiveAggressive),
-    "matrix-perceptron": _powers("Matrix Perceptron", MatrixPerceptron, full_rank=True),
-    "group-perceptron": _powers("group perceptron", GroupPerceptron, 1.0, full_rank=True),
+    "pa": _powers("passive-aggressive", baselines.PassiveAggressive),
+    "matrix-perceptron": _powers("Matrix Perceptron", baselines.MatrixPerceptron, full_rank=True),
+    "group-perceptron": _powers("group perceptron", baselines.GroupPerceptron, 1.0, full_rank=True),
 }  # fmt: skip
 
 
 # The paper does not compare LORETA with them.
-ELSEWHERE = ("loreta", "loreta-warp", "low-rank-logistic", "ridge", "one-vs-rest", "omikuji", "napkinxc")
+ELSEWHERE = ("loreta", "loreta-warp", "low-rank-logistic", "ridge", "one-vs-rest", "omikuji")
 
 
 def ranking_claims(rows: Sequence[Row]) -> list[Claim]:
@@ -162,25 +145,13 @@ def ranking_claims(rows: Sequence[Row]) -> list[Claim]:
         best.setdefault(row["method"], {})[row["rank"]] = row
     ours = list(best.pop("loreta", {}).values())
     names = {row["method"]: row.label.removesuffix(f", {row['init']}") for row in rows}
-    claims = [
+    return [
         above(
             f"{names['loreta']} is above {names[name]}, each with its best start",
             against(ours, best[name].values()), name,
         )
         for name in names if ours and name not in ELSEWHERE
     ]  # fmt: skip
-    starts = {(row["init"], row["rank"]): row for row in rows if row["method"] == "loreta"}
-    ends = (("identity", "lowest", ours[0]), ("zero", "highest", ours[-1])) if len(ours) > 1 else ()
-    for init, which, row in ends:
-        rank = row["rank"]
-        gaps = {
-            f"over {other}": Difference.of(starts[init, rank].cells, row.cells, "map")
-            for (other, at), row in starts.items() if at == rank and other != init and (init, rank) in starts
-        }  # fmt: skip
-        if gaps:
-            claim = f"the {init} start of {names['loreta']} is the best at the {which} rank, {rank}"
-            claims.append(above(claim, gaps, "two starts"))
-    return claims
 
 
 @dataclass(kw_only=True)
@@ -195,7 +166,7 @@ class Ranking(Experiment):
     seeds: options.SeedsOrPublished = 3
     folds: options.Folds = 3
     methods: Annotated[str, options.methods_option(METHODS)] = ",".join(
-        name for name, one in METHODS.items() if not isinstance(one.estimator, LabelTrees)
+        name for name, one in METHODS.items() if not isinstance(one.estimator, baselines.OmikujiTrees)
     )
     rank: Annotated[str | None, options.rank_option(USUAL_RANKS)] = None
     epochs: Annotated[
@@ -209,10 +180,12 @@ class Ranking(Experiment):
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
     common: ClassVar = ("epochs",)
-    score: ClassVar = staticmethod(lambda model, X, Y: mean_average_precision(scores_of(model, X), Y))
+    score: ClassVar = staticmethod(
+        lambda model, X, Y: measures.mean_average_precision(scores_of(model, X), Y)
+    )
     splitter: ClassVar = KFold
     claims: ClassVar = staticmethod(ranking_claims)
-    measures: ClassVar = {"map": "map_sem"} | dict.fromkeys(
+    columns: ClassVar = {"map": "map_sem"} | dict.fromkeys(
         ("precision_at_1", "precision_at_3", "precision_at_5", "ndcg_at_5", "psp_at_1")
     )
     picture: ClassVar = "ranking.png"
@@ -230,22 +203,17 @@ class Ranking(Experiment):
         options.whole_numbers(self.rank or USUAL_RANKS, "--rank")
         self.starts = list(options.chosen_from({name: name for name in INITS}, self.inits, "--inits"))
         for one in self.chosen.values():
-            if isinstance(one.estimator, LabelTrees):
+            if isinstance(one.estimator, baselines.OmikujiTrees):
                 package(one.estimator.package, "'rmopt[bench]'", f"leave out {one.label}")
 
     def settings(self) -> Iterator[Settings]:
         bundle, published = self.bundle, self.published
         self.kept = Kept(lambda seed: split((bundle if published else bundle.resplit(seed)).scaled()), 8)
-        starts = {
-            name: self.starts if kind.ranked and isinstance(kind.estimator, LabelLearner) else [""]
-            for name, kind in self.chosen.items()
-        }
         # Each subgradient sums to zero over the labels, so from zero one direction of them is not reached.
-        zero = any("zero" in some for some in starts.values())
-        most = min(bundle.Y.shape[1] - zero, bundle.X.shape[1])
+        most = min(bundle.Y.shape[1] - 1, bundle.X.shape[1])
         self.ranks = options.ranks_within(self.run.say, self.rank, USUAL_RANKS, most)
         for name, kind in self.chosen.items():
-            for init in starts[name]:
+            for init in self.starts if kind.ranked and isinstance(kind.estimator, LabelLearner) else [""]:
                 for rank in self.ranks if kind.ranked else [None]:
                     yield {"method": name, "init": init, "rank": rank, "code": kind.code}
 
@@ -266,7 +234,7 @@ class Ranking(Experiment):
         X, Y = part.X_test[some], part.y_test[some]
 
         def precision(point: Any) -> float:
-            return mean_average_precision(model.decision_function(X, point), Y)
+            return measures.mean_average_precision(model.decision_function(X, point), Y)
 
         if not isinstance(model, LabelLearner):
             return None
@@ -275,11 +243,11 @@ class Ranking(Experiment):
     def measure(self, model: Any, part: SimpleNamespace) -> Cell:
         Y, scores = part.y_test, scores_of(model, part.X_test)
         ks = [k for k in (1, 3, 5) if k <= Y.shape[1]]
-        rare = propensity_scored_precision_at(scores, Y, propensities(part.y), ks[:1])
-        return dict.fromkeys(self.measures) | {
-            "map": mean_average_precision(scores, Y), "psp_at_1": rare[1],
-            **{f"precision_at_{k}": value for k, value in precision_at(scores, Y, ks).items()},
-            **{f"ndcg_at_{k}": value for k, value in ndcg_at(scores, Y, ks[2:]).items()},
+        rare = measures.propensity_scored_precision_at(scores, Y, measures.propensities(part.y), ks[:1])
+        return dict.fromkeys(self.columns) | {
+            "map": measures.mean_average_precision(scores, Y), "psp_at_1": rare[1],
+            **{f"precision_at_{k}": value for k, value in measures.precision_at(scores, Y, ks).items()},
+            **{f"ndcg_at_{k}": value for k, value in measures.ndcg_at(scores, Y, ks[2:]).items()},
         }  # fmt: skip
 
     def row(self, row: Row) -> Cell:

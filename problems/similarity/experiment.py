@@ -33,15 +33,15 @@ from problems.evaluation import ScoreBlock, bilinear_scores, evaluate_retrieval,
 from problems.loreta import loreta_solver
 from problems.methods import Cell, Method, Settings, brought, rows_of
 from problems.online import Lego, Oasis
-from problems.saving import save_point
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from problems.similarity.estimators import ContrastiveSimilarity, initial_point
 from problems.triplets import ClassTriplets
 from rmopt.core import InvalidInputError, Manifold, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, numbers
+from rmopt.core.arguments import integer
 from rmopt.costs import TripletSum
 from rmopt.experiments import Claim
+from rmopt.files import save_arrays
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Recorder, ScheduledSolver
 
@@ -108,10 +108,9 @@ class SimilarityLearner(Learner):
         return bilinear_scores(np.asarray(X @ A), np.asarray(X @ B))
 
     def save(self, path: Any) -> None:
-        """Write what was learned into a file that `BilinearSimilarity.load` reads."""
-        save_point(
-            path, "metric" if self.metric else "similarity", self.point_, {"updates": self.result_.updates}
-        )
+        """Write what was learned into a file that `numpy.load` reads."""
+        arrays = {"W": self.point_} if isinstance(self.point_, np.ndarray) else vars(self.point_)
+        save_arrays(path, arrays, {"updates": self.result_.updates})
 
 
 class ClassScores(BaseEstimator):
@@ -166,30 +165,22 @@ METHODS: dict[str, Method] = {
     "contrastive": Method("softmax over cosines", ContrastiveSimilarity(), TEMPERATURES),
 }
 
-# What a method of similarity must have one of, beside `fit`; the first that it has is used.
-MEASURED_BY = ("scores", "transform_queries", "similarity", "get_mahalanobis_matrix", "transform")
+# What a method of similarity must have one of, beside `fit`.
+MEASURED_BY = ("scores", "transform")
 
 
 def scores_of(model: Any, X: Any) -> ScoreBlock:
-    """Return the scores of rows against all rows, in the form of `problems.evaluation`, by what a model has.
+    """Return the scores of rows against all rows, in the form of `problems.evaluation`.
 
-    ``similarity(queries, documents)`` is taken as it is, a Mahalanobis matrix W by minus (q - d)ᵀ W (q - d), and
-    embeddings, ``transform(X)``, by inner products; those of queries may be others, ``transform_queries(X)``.
+    They are a model's own `scores`, or inner products of its embeddings, ``transform(X)``; those of queries may be
+    others, ``transform_queries(X)``.
     """
-    has = next(name for name in MEASURED_BY if hasattr(model, name))
-    n, n_features = X.shape
-    if has == "scores":
+    if hasattr(model, "scores"):
         scores: ScoreBlock = model.scores(X)
         return scores
-    if has == "similarity":
-        what = "similarity(queries, documents)"
-        return lambda rows: numbers(what, model.similarity(X[rows], X), (len(rows), n))
-    if has == "get_mahalanobis_matrix":
-        W = numbers("get_mahalanobis_matrix()", model.get_mahalanobis_matrix(), (n_features, n_features))
-        return matrix_scores(W, X, distance=True)
-    documents = queries = rows_of("transform(X)", model.transform(X), n)
-    if has == "transform_queries":
-        queries = rows_of("transform_queries(X)", model.transform_queries(X), n, columns=documents.shape[1])
+    documents = queries = rows_of("transform(X)", model.transform(X), X.shape[0])
+    if hasattr(model, "transform_queries"):
+        queries = rows_of("transform_queries(X)", model.transform_queries(X), *documents.shape)
     if issparse(documents):
         return lambda rows: (queries[rows] @ documents.T).toarray()
     return bilinear_scores(queries, documents)
@@ -263,7 +254,7 @@ class Similarity(Experiment):
     score: ClassVar = staticmethod(lambda model, X, y: mean_precision(scores_of(model, X), y))
     common: ClassVar = ("triplets",)
     claims: ClassVar = staticmethod(similarity_claims)
-    measures: ClassVar = {"map": "map_sem", "precision_at_1": None, "precision_at_10": None}
+    columns: ClassVar = {"map": "map_sem", "precision_at_1": None, "precision_at_10": None}
     headings: ClassVar = {"map_sem": "± s.e.m."}
     picture: ClassVar = "learning-curves.png"
     ylabel: ClassVar = f"mean average precision (curves: ≤ {CURVE_QUERIES} queries)"
@@ -370,7 +361,7 @@ class Similarity(Experiment):
 
     def measure(self, model: Any, part: SimpleNamespace) -> Cell:
         found = evaluate_retrieval(scores_of(model, part.X_test), part.y_test, ks=(1, 10))
-        return dict(zip(self.measures, (found.map, *found.precision_at.values()), strict=True))
+        return dict(zip(self.columns, (found.map, *found.precision_at.values()), strict=True))
 
     def row(self, row: Row) -> Cell:
         return (self._place(row["rank"]) if len(self.ranks) > 1 else {}) | super().row(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -223,7 +223,7 @@ class Peer(BaseEstimator):
         rows, columns = checked_pairs(pairs)
         values = np.asarray(values, dtype=float)
         self.mean_, self.shape_ = float(values.mean()), (int(rows.max()) + 1, int(columns.max()) + 1)
-        self._learn(rows, columns, values)
+        self.predicted_ = self._learned(rows, columns, values)
         return self
 
     def predict(self, pairs: Any) -> Array:
@@ -231,17 +231,12 @@ class Peer(BaseEstimator):
         rows, columns = checked_pairs(pairs)
         known = (rows < self.shape_[0]) & (columns < self.shape_[1])
         found = np.full(len(rows), self.mean_)
-        if known.any():
-            found[known] = self._values(rows[known], columns[known])
+        found[known] = self.predicted_(rows[known], columns[known])
         return np.where(np.isfinite(found), found, self.mean_)
 
     @abstractmethod
-    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        """Set the fitted attributes."""
-
-    @abstractmethod
-    def _values(self, rows: Array, columns: Array) -> Array:
-        """Return predictions; NaN where there is none."""
+    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
+        """Return a function that predicts pairs; NaN where it cannot."""
 
 
 @dataclass(eq=False, repr=False)
@@ -250,12 +245,9 @@ class Biases(Peer):
 
     lam: float = 5.0
 
-    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        pairs = np.column_stack([rows, columns])
-        self.model_ = BiasedALS(0, lam=self.lam, count_power=0.0, random_state=0).fit(pairs, values)
-
-    def _values(self, rows: Array, columns: Array) -> Array:
-        return self.model_.predict(rows, columns)
+    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
+        model = BiasedALS(0, lam=self.lam, count_power=0.0, random_state=0)
+        return model.fit(np.column_stack([rows, columns]), values).predict
 
 
 @dataclass(eq=False, repr=False)
@@ -267,15 +259,13 @@ class CMFRec(Peer):
     lam: float = 10.0
     max_iter: int = 25
 
-    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        self.model_ = package("cmfrec", *BENCH).CMF(
+    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
+        model = package("cmfrec", *BENCH).CMF(
             k=self.rank, lambda_=self.lam, niter=self.max_iter, use_cg=False, nthreads=1, verbose=False,
             random_state=seed_of(self.random_state),
         )  # fmt: skip
-        self.model_.fit(sp.coo_matrix((values, (rows, columns)), shape=self.shape_))
-
-    def _values(self, rows: Array, columns: Array) -> Array:
-        return np.asarray(self.model_.predict(rows, columns), dtype=float)
+        model.fit(sp.coo_matrix((values, (rows, columns)), shape=self.shape_))
+        return model.predict
 
 
 @dataclass(eq=False, repr=False)
@@ -286,34 +276,20 @@ class MyFM(Peer):
     random_state: int = 0
     n_samples: int = 100
     burn_in: int = 10
-    implicit: bool = False
 
-    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        self.model_ = package("myfm", *BENCH).MyFMRegressor(
-            rank=self.rank, random_seed=seed_of(self.random_state)
-        )
-        known = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=self.shape_)
-        self.tables_ = [self._one_hot(known), self._one_hot(known.T.tocsr())]
-        groups = [size for table in (known, known.T) for size in table.shape[: 1 + self.implicit]]
-        self.model_.fit(
-            None, values, X_rel=self._related(rows, columns), n_iter=self.burn_in + self.n_samples,
-            n_kept_samples=self.n_samples, group_shapes=groups,
+    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
+        myfm = package("myfm", *BENCH)
+        tables = [sp.csr_matrix(sp.eye_array(size)) for size in self.shape_]
+
+        def blocks(*sides: Array) -> list[Any]:
+            return [myfm.RelationBlock(side, table) for side, table in zip(sides, tables, strict=True)]
+
+        model = myfm.MyFMRegressor(rank=self.rank, random_seed=seed_of(self.random_state))
+        model.fit(
+            None, values, X_rel=blocks(rows, columns), n_iter=self.burn_in + self.n_samples,
+            n_kept_samples=self.n_samples, group_shapes=list(self.shape_),
         )  # fmt: skip
-
-    def _values(self, rows: Array, columns: Array) -> Array:
-        return np.asarray(self.model_.predict(None, X_rel=self._related(rows, columns)))
-
-    def _one_hot(self, known: sp.csr_array) -> sp.csr_matrix:
-        """Return which row it is, and in squares that add up to 1 what it knows."""
-        parts = [sp.eye_array(known.shape[0])]
-        if self.implicit:
-            counts = np.maximum(np.diff(known.indptr), 1)
-            parts.append(sp.diags_array(1.0 / np.sqrt(counts)) @ known)
-        return sp.csr_matrix(sp.hstack(parts))
-
-    def _related(self, rows: Array, columns: Array) -> list[Any]:
-        block = package("myfm", *BENCH).RelationBlock
-        return [block(which, table) for which, table in zip((rows, columns), self.tables_, strict=True)]
+        return lambda rows, columns: model.predict(None, X_rel=blocks(rows, columns))
 
 
 @dataclass(eq=False, repr=False)
@@ -324,14 +300,11 @@ class LibMF(Peer):
     lam: float = 0.05
     max_iter: int = 30
 
-    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
+    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
         model = package("libmf.mf", *BENCH).MF(
             k=self.rank, nr_iters=self.max_iter, lambda_p2=self.lam, lambda_q2=self.lam, lambda_p1=0.0,
             lambda_q1=0.0, nr_threads=1, quiet=True,
         )  # fmt: skip
         model.fit(np.column_stack([rows, columns, values - self.mean_]))
-        self.factors_ = model.p_factors(), model.q_factors()
-
-    def _values(self, rows: Array, columns: Array) -> Array:
-        P, Q = self.factors_
-        return self.mean_ + np.einsum("ij,ij->i", P[rows], Q[columns])
+        P, Q = model.p_factors(), model.q_factors()
+        return lambda rows, columns: self.mean_ + np.einsum("ij,ij->i", P[rows], Q[columns])

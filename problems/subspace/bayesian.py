@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
-from problems.data import Ratings
-from problems.rows import in_range
 from problems.subspace.als import Regressed, Side, standardised
 from problems.subspace.completer import CompletionModel
 from problems.subspace.cost import KnownEntries
 from problems.subspace.kernels import add_sampled, draw_links
-from problems.validation import table_of_numbers
-from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, flag, integer, number, shown
-from rmopt.core.streams import Stream, generator, seed_number
+from rmopt.core.arguments import bounded, flag, integer, number
+from rmopt.core.streams import Stream, generator
 
 # Of the normal-Wishart prior: how many rows its mean 0 counts for; its degrees of freedom are d and its scale I.
 MEAN_WEIGHT = 2.0
@@ -42,6 +36,13 @@ class FactorPrior(NamedTuple):
     shift: Any = 0.0
 
 
+def known_flags(table: sp.csc_array) -> sp.csr_array:
+    """Return which rows each column knows as its features, scaled so that their squares add up to 1."""
+    counts = np.diff(table.indptr)
+    values = np.repeat(1.0 / np.sqrt(np.maximum(counts, 1)), counts)
+    return sp.csr_array((values, table.indices, table.indptr), shape=table.shape[::-1])
+
+
 class Links:
     """How the factors of rows depend on a table of features: shift = F B.
 
@@ -60,6 +61,8 @@ class Links:
 
     def draw(self, apart: Array, precision: Array, rng: np.random.Generator) -> None:
         """Draw B and λ, given the precision of the factors and `apart`: factors − shift − mean, kept up to date."""
+        if not len(self.weights):
+            return
         numbers: Any = rng.standard_normal(self.weights.shape)
         noise = solve_triangular(np.linalg.cholesky(precision), numbers.T, lower=True, trans="T").T
         draw_links(self.known, apart, self.weights, self.strength, np.ascontiguousarray(noise))
@@ -91,17 +94,15 @@ KEPT = {
 }  # fmt: skip
 
 
-def drawn_prior(factors: Array, rng: np.random.Generator, links: Sequence[Links] = ()) -> FactorPrior:
+def drawn_prior(factors: Array, links: Links, rng: np.random.Generator) -> FactorPrior:
     """Draw mean and precision given factors without their shift, shape (n, d), from the normal-Wishart posterior."""
     n, d = factors.shape
     average = factors.mean(axis=0)
     apart, weight = factors - average, MEAN_WEIGHT + n
     scale = np.eye(d) + apart.T @ apart + (MEAN_WEIGHT * n / weight) * np.outer(average, average)
-    freedom = d + n
-    for link in links:
-        # Each row of B tells of the precision as a row of factors does.
-        scale += link.strength * link.weights.T @ link.weights
-        freedom += len(link.weights)
+    # Each row of B tells of the precision as a row of factors does.
+    scale += links.strength * links.weights.T @ links.weights
+    freedom = d + n + len(links.weights)
     # Bartlett's decomposition: with scale⁻¹ = C Cᵀ the precision is (C T)(C T)ᵀ.
     triangle = np.tril(rng.standard_normal((d, d)), -1)
     np.fill_diagonal(triangle, np.sqrt(rng.chisquare(freedom - np.arange(d))))
@@ -124,6 +125,7 @@ class GibbsSampler:
     Where rows have features f_i, the mean of a row is μ + Bᵀ f_i as in Macau (Simm et al. 2017), and the rows of B
     are normal with mean 0 and precision λ Λ, with Λ the precision of the factors and λ with a gamma prior. The rows
     of B are drawn in turn, each from its distribution given all else, where Macau solves a system for all of them.
+    With `implicit` the features of a row are the columns that it knows, and those of a column its rows.
 
     Attributes
     ----------
@@ -132,25 +134,22 @@ class GibbsSampler:
     rows, columns : array, shape (m + 1, rank + 1) and (n + 1, rank + 1)
         The last ones have no known entry.
     row_prior, column_prior : FactorPrior
-    row_links, column_links : list of Links
+    row_links, column_links : Links
     alpha : float
     """
 
     def __init__(
-        self,
-        table: KnownEntries,
-        rank: int,
-        rng: np.random.Generator,
-        row_features: Sequence[Any] = (),
-        column_features: Sequence[Any] = (),
+        self, table: KnownEntries, rank: int, rng: np.random.Generator, implicit: bool = False
     ) -> None:
         transposed = sp.csr_array(table)
         self.by_rows, self.by_columns = Side(transposed, transposed.data, 1), Side(table, table.data, 1)
         self.rng, self.alpha = rng, 1.0
+        self.row_links, self.column_links = (
+            Links(known_flags(side) if implicit else sp.csr_array((side.shape[1], 0)), rank + 1)
+            for side in (sp.csc_array(table.T), table)
+        )
         start = FactorPrior(np.zeros(rank + 1), START_PRECISION * np.eye(rank + 1))
         self.row_prior = self.column_prior = start
-        self.row_links = [Links(features, rank + 1) for features in row_features]
-        self.column_links = [Links(features, rank + 1) for features in column_features]
         self.rows = np.zeros((table.shape[0] + 1, rank + 1))
         self.columns = START * rng.standard_normal((table.shape[1] + 1, rank + 1))
         self.columns[:, 0] = 0.0
@@ -158,43 +157,38 @@ class GibbsSampler:
     def sweep(self) -> Sample:
         """Draw all once, and return the sample."""
         rng = self.rng
-        self.rows = drawn(self.by_rows, self.columns, self.row_prior, self.alpha, rng).drawn
+        self.rows = regressed(self.by_rows, self.columns, self.row_prior, self.alpha, rng).drawn
         self.row_prior = _linked_prior(self.rows, self.row_prior, self.row_links, rng)
-        found = drawn(self.by_columns, self.rows, self.column_prior, self.alpha, rng)
+        self.columns, means, squares = regressed(
+            self.by_columns, self.rows, self.column_prior, self.alpha, rng
+        )
         mean, precision, _ = self.column_prior
-        links = np.concatenate([np.empty((0, len(mean))), *(link.weights for link in self.column_links)])
-        sample = Sample(self.rows, found.drawn, found.means, self.alpha, mean, precision, links)
-        self.columns = found.drawn
+        links = self.column_links.weights.copy()
+        sample = Sample(self.rows, self.columns, means, self.alpha, mean, precision, links)
         self.column_prior = _linked_prior(self.columns, self.column_prior, self.column_links, rng)
         shape = GAMMA_SHAPE + len(self.by_columns.known[2]) / 2.0
-        self.alpha = float(rng.gamma(shape) / (GAMMA_RATE + found.squares.sum() / 2.0))
+        self.alpha = float(rng.gamma(shape) / (GAMMA_RATE + squares.sum() / 2.0))
         return sample
 
 
-def _linked_prior(
-    factors: Array, prior: FactorPrior, links: Sequence[Links], rng: np.random.Generator
-) -> FactorPrior:
+def _linked_prior(factors: Array, prior: FactorPrior, links: Links, rng: np.random.Generator) -> FactorPrior:
     """Draw links, mean and precision given factors, the last of which has no features."""
-    if not links:
-        return drawn_prior(factors[:-1], rng)
     apart = (factors - prior.mean - prior.shift)[:-1]
-    for link in links:
-        link.draw(apart, prior.precision, rng)
+    links.draw(apart, prior.precision, rng)
     apart += prior.mean
     shift = np.zeros_like(factors)
     shift[:-1] = factors[:-1] - apart
-    return drawn_prior(apart, rng, links)._replace(shift=shift)
+    return drawn_prior(apart, links, rng)._replace(shift=shift)
 
 
-def drawn(
-    side: Side, features: Array, prior: FactorPrior, alpha: float, rng: np.random.Generator
+def regressed(
+    side: Side, features: Array, prior: FactorPrior, alpha: float, rng: np.random.Generator | None = None
 ) -> Regressed:
-    """Draw the factors of each column of a side, given those of its rows."""
+    """Draw the factors of each column of a side, given those of its rows; without `rng` there are means alone."""
     n, d = len(side.counts), len(prior.mean)
-    pull = np.empty((n, d))
-    pull[:] = (prior.mean + prior.shift) @ prior.precision
-    noise = rng.standard_normal((n, d))
-    return side.regress(features, prior.precision, pull, alpha, noise, np.ones(n))
+    pull = np.broadcast_to((prior.mean + prior.shift) @ prior.precision, (n, d))
+    noise = np.zeros((n, d)) if rng is None else rng.standard_normal((n, d))
+    return side.regress(features, prior.precision, np.ascontiguousarray(pull), alpha, noise, np.ones(n))
 
 
 @dataclass(eq=False, repr=False)
@@ -207,9 +201,9 @@ class BayesianCompletion(CompletionModel):
     else in the sample. This has the same mean as the samples themselves and a smaller variance (Rao and Blackwell):
     few samples will do. They are kept in single precision, 4 · n_samples · (rank + 1) · (m + 2 n) bytes.
 
-    Features of rows, given to `fit`, move the means of their factors and effects by a linear map that is sampled too
-    (Macau; Simm et al. 2017). With ``implicit=True`` which columns a row knows are features of it, as
-    in SVD++ (Koren 2008), and which rows a column knows: who rates a film says something of it, whatever the rating.
+    With ``implicit=True`` which columns a row knows are features of it, as in SVD++ (Koren 2008), and which rows a
+    column knows: who rates a film says something of it, whatever the rating. They move the mean of its factors
+    and its effect by a linear map that is sampled too, as in Macau (Simm et al. 2017).
 
     Parameters
     ----------
@@ -236,8 +230,6 @@ class BayesianCompletion(CompletionModel):
         Of the columns in each sample.
     column_links_ : array, shape (n_samples, m or 0, rank + 1)
         What each known row adds to effects and factors of a column, with ``implicit=True``.
-    n_row_features_ : int
-        How many `fit` got, p, or 0.
     mean_, scale_ : float
         Of the known entries, whose standard deviation is `scale_`.
     known_, row_names_, column_names_
@@ -267,9 +259,6 @@ class BayesianCompletion(CompletionModel):
     (True, True)
     """
 
-    # What scikit-learn's metadata routing hands on, unless asked otherwise.
-    __metadata_request__fit: ClassVar = {"shape": True, "row_features": True}
-
     _: KW_ONLY
     n_samples: Annotated[int, bounded(integer, 1)] = 100
     burn_in: Annotated[int, bounded(integer, 0)] = 10
@@ -285,46 +274,11 @@ class BayesianCompletion(CompletionModel):
         "column_prior_precisions_": (float, ("samples", "d", "d")),
         "column_links_": (np.float32, ("samples", "q", "d")),
     }
-    _numbers: ClassVar = {
-        **CompletionModel._numbers, "mean_": number, "scale_": number, "_seed": seed_number,
-        "n_row_features_": integer,
-    }  # fmt: skip
+    _numbers: ClassVar = {**CompletionModel._numbers, "mean_": number, "scale_": number}
 
-    def fit(
-        self,
-        ratings: Any,
-        y: Any = None,
-        *,
-        shape: tuple[int, int] | None = None,
-        row_features: Any = None,
-    ) -> Self:
-        """Complete a matrix.
-
-        Parameters
-        ----------
-        ratings, y, shape : as in `RTRMC.fit`
-        row_features : array or sparse array, shape (m, p), optional
-            Numbers of about the same size; zeros where nothing is known of a row. A row may have features and no
-            entry. In the order of the rows: of a bundle with names that of its `row_names`, which `load` sorts; rows
-            of a pandas frame whose index holds these names are found by them.
-
-        Raises
-        ------
-        InvalidInputError
-            For parameters, ratings or features that cannot be used; see `RTRMC.fit`.
-        """
-        if isinstance(ratings, Ratings):
-            row_features = _in_order(row_features, ratings.row_names)
-        return self._fitted(ratings, y, shape, row_features)
-
-    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
-        self._seed = seed
-        of_rows = [_checked_features(table.shape[0], some) for some in features if some is not None]
-        self.n_row_features_ = sum(some.shape[1] for some in of_rows)
-        of_columns = [_flags(table)] if self.implicit else []
-        of_rows += [_flags(sp.csc_array(table.T))] if self.implicit else []
+    def _learn(self, table: KnownEntries, seed: int) -> None:
         entries, self.mean_, self.scale_ = standardised(table)
-        sampler = GibbsSampler(entries, self.rank, generator(seed, Stream.INNER), of_rows, of_columns)
+        sampler = GibbsSampler(entries, self.rank, generator(seed, Stream.INNER), self.implicit)
         for _ in range(self.burn_in):
             sampler.sweep()
         for s in range(self.n_samples):
@@ -337,55 +291,10 @@ class BayesianCompletion(CompletionModel):
         _weigh_unseen(sampler.by_rows.counts, self.row_samples_)
         _weigh_unseen(sampler.by_columns.counts, self.column_samples_, self.column_means_)
 
-    def predict(self, rows: Any, columns: Any = None, *, return_std: bool = False) -> Any:
-        """Return the entries at pairs of a row and a column, within `limits_`.
-
-        Parameters
-        ----------
-        rows, columns : as in `RTRMC.predict`
-        return_std : bool
-            Return standard deviations too: of an entry that will be observed, its noise included.
-
-        Returns
-        -------
-        values : array, shape (N,)
-        std : array, shape (N,)
-            Where ``return_std``.
-
-        Raises
-        ------
-        InvalidInputError
-            When `fit` did not see one of them, unless ``handle_unknown="mean"``.
-        """
-        rows, columns = self._pairs(rows, columns)
-        values = self._within(self._values(rows, columns))
-        return (values, self._std(rows, columns)) if return_std else values
-
     def _std(self, rows: Array, columns: Array) -> Array:
         mean, square = self._moments(rows, columns, self.column_samples_)
         variance = np.maximum(square - mean**2, 0.0) + np.mean(1.0 / self.noise_precisions_)
         return self.scale_ * np.sqrt(variance)
-
-    def recommend(self, column: Any, n: int = 10, *, return_std: bool = False) -> list[Any]:
-        """Return the rows with the highest predictions in a column, without those that are known there.
-
-        Parameters
-        ----------
-        column, n : as in `RTRMC.recommend`
-        return_std : bool
-            Give the standard deviation too: of an entry that will be observed, its noise included.
-
-        Returns
-        -------
-        list of (name, float) or (name, float, float)
-            For several columns a list of such lists.
-
-        Raises
-        ------
-        InvalidInputError
-            When `fit` did not see the column.
-        """
-        return self._listed(column, n, return_std)
 
     def _values(self, rows: Array, columns: Array) -> Array:
         return self.mean_ + self.scale_ * self._moments(rows, columns, self.column_means_)[0]
@@ -401,28 +310,19 @@ class BayesianCompletion(CompletionModel):
         m, n = self.known_.shape
         rows, columns = self.row_samples_[:, :m, 1:], self.column_means_[:, :n, 1:]
         # Draws of the prior are like no other row.
-        known = (np.bincount(self.known_.indices, minlength=m) > 0) | (self.n_row_features_ > 0)
+        known = np.bincount(self.known_.indices, minlength=m) > 0
         return known[:, None] * rows.swapaxes(0, 1).reshape(m, -1), columns.swapaxes(0, 1).reshape(n, -1)
 
-    def _append(self, table: KnownEntries) -> None:
+    def _in_new_column(self, table: KnownEntries) -> Array:
         side = Side(table, (table.data - self.mean_) / (self.scale_ or 1.0))
-        flags = sp.csr_array(_flags(table)[:, : self.column_links_.shape[1]])
-        before = self.column_samples_.shape[1] - 1
-        added = []
-        for s, links in enumerate(self.column_links_):
-            # Columns that come later have other numbers.
-            rng = generator(self._seed, Stream.INNER, s, before)
-            shift = flags @ links.astype(float)
+        flags = known_flags(table)[:, : self.column_links_.shape[1]]
+        scores = np.zeros(table.shape[0])
+        for s, rows in enumerate(self.row_samples_.astype(float)):
+            shift = flags @ self.column_links_[s].astype(float)
             prior = FactorPrior(self.column_prior_means_[s], self.column_prior_precisions_[s], shift)
-            found = drawn(side, self.row_samples_[s].astype(float), prior, self.noise_precisions_[s], rng)
-            added.append((found.drawn, found.means))
-        # The last column stays the one of which nothing is known.
-        self.column_samples_, self.column_means_ = (
-            np.concatenate([old[:, :-1], np.array(new, np.float32), old[:, -1:]], axis=1)
-            for old, new in zip(
-                (self.column_samples_, self.column_means_), zip(*added, strict=True), strict=True
-            )
-        )
+            (x,) = regressed(side, rows, prior, self.noise_precisions_[s]).means
+            scores += rows[:-1, 0] + x[0] + rows[:-1, 1:] @ x[1:]
+        return self.mean_ + self.scale_ * scores / len(self.row_samples_)
 
     def _restore(self, arrays: dict[str, Array]) -> None:
         super()._restore(arrays)
@@ -439,35 +339,3 @@ def _weigh_unseen(counts: Array, *samples: Array) -> None:
     weights = np.float32(counts / counts.sum() - (counts > 0) / np.count_nonzero(counts))
     for some in samples:
         some[:, -1] += weights @ some
-
-
-def _flags(table: sp.csc_array) -> sp.csr_array:
-    """Return which rows each column knows as its features, scaled so that their squares add up to 1."""
-    counts = np.diff(table.indptr)
-    values = np.repeat(1.0 / np.sqrt(np.maximum(counts, 1)), counts)
-    return sp.csr_array((values, table.indices, table.indptr), shape=table.shape[::-1])
-
-
-def _in_order(features: Any, names: Any) -> Any:
-    """Return features of rows in the order of names, where they are a frame of pandas whose index holds these."""
-    if names is None or not hasattr(features, "loc"):
-        return features
-    missing = pd.Index(names).difference(features.index).tolist()
-    if missing or not features.index.is_unique:
-        flaw = f"lacks {shown(missing[0])}" if missing else "has names twice"
-        raise InvalidInputError(
-            f"the index of row_features {flaw}; give one row for each name, as by row_features.reindex(names, "
-            "fill_value=0), or an array in the order of the names."
-        )
-    return features.loc[names]
-
-
-def _checked_features(rows: int, features: Any) -> sp.csr_array:
-    """Return a table of features with as many rows as there are to have them."""
-    table = sp.csr_array(in_range(table_of_numbers("row_features", features), "row_features"))
-    if table.shape[0] != rows:
-        raise InvalidInputError(
-            f"row_features have {table.shape[0]} rows, and must have {rows}: one for each row of the matrix, with "
-            "zeros where nothing is known of it."
-        )
-    return table

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +16,7 @@ from problems.saving import Saved
 from problems.subspace.cost import KnownEntries, columns_of, predictions
 from problems.subspace.pairs import table_of, values_of
 from problems.validation import Estimator, begin, positions, seedable, two_columns
-from rmopt.core import InvalidInputError
+from rmopt.core import InvalidInputError, MissingCapabilityError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, bounded, flag, integer, number, one_of, optional, sequence, shown
 from rmopt.core.matrices import sound
@@ -78,7 +76,7 @@ def best_rows(scores: Array, seen: Array, n: int) -> Array:
     """Return the n rows with the highest scores, the highest first, without those that were seen."""
     scores = np.array(scores, dtype=float)
     scores[seen] = -np.inf
-    return np.argsort(-scores, kind="stable")[: min(n, len(scores) - len(seen))]
+    return np.argsort(-scores, kind="stable")[: min(n, len(scores) - len(seen))].astype(np.int32)
 
 
 def _known_rows(known: sp.csc_array, column: int) -> Array:
@@ -95,7 +93,7 @@ def _limits(name: str, value: Any) -> tuple[float, float]:
 
 @dataclass(eq=False, repr=False)
 class CompletionModel(Saved, Estimator):
-    """A matrix that is completed from known entries; a subclass says how, in `_learn`, `_values` and `_append`.
+    """A matrix that is completed from known entries; a subclass says how.
 
     Known entries are given as a sparse matrix or a bundle, ``fit(ratings)``, or as pairs of a row and a column with a
     value for each, ``fit(pairs, values)``. scikit-learn's cross-validation and searches split the pairs (see
@@ -108,7 +106,7 @@ class CompletionModel(Saved, Estimator):
 
     _arrays: ClassVar[Layout] = {"known_indptr": (int, (None,)), "known_indices": (int, (None,))}
     _names: ClassVar = {"row_names_": ("m",), "column_names_": ("n",)}
-    _numbers: ClassVar = {**Saved._numbers, "_named": flag, "_scale": optional(_limits)}
+    _numbers: ClassVar = {**Saved._numbers, "_named": flag}
     # Whether entries are what is predicted, and so have one scale with predictions.
     _rates: ClassVar[bool] = True
 
@@ -119,8 +117,8 @@ class CompletionModel(Saved, Estimator):
     random_state: Annotated[Any, seedable] = None
 
     @abstractmethod
-    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
-        """Learn from known entries, and set the fitted attributes; features are what a subclass's `fit` takes."""
+    def _learn(self, table: KnownEntries, seed: int) -> None:
+        """Learn from known entries, and set the fitted attributes."""
 
     @abstractmethod
     def _values(self, rows: Array, columns: Array) -> Array:
@@ -131,8 +129,8 @@ class CompletionModel(Saved, Estimator):
         """Return U and W: rows and columns that fit saw, whose products are predictions less all effects."""
 
     @abstractmethod
-    def _append(self, table: KnownEntries) -> None:
-        """Add columns with known entries to the fitted attributes, without a change of others."""
+    def _in_new_column(self, table: KnownEntries) -> Array:
+        """Return predictions of all rows in one column with these entries, which `fit` did not see."""
 
     def fit(self, ratings: Any, y: Any = None, *, shape: tuple[int, int] | None = None) -> Self:
         """Complete a matrix.
@@ -153,62 +151,70 @@ class CompletionModel(Saved, Estimator):
         InvalidInputError
             For parameters or ratings that cannot be used.
         """
-        return self._fitted(ratings, y, shape)
-
-    def _fitted(self, ratings: Any, y: Any, shape: Any, *features: Any) -> Self:
-        """Do what a public `fit` that calls this is asked to."""
         seed = begin(self)
         table = table_of(ratings, y, shape)
-        low, high = ratings.limits if isinstance(ratings, Ratings) and self._rates else (0.0, 0.0)
-        self._scale = (low, high) if low < high else None
         self._check_scale(table)
         if self.rank >= min(table.shape):
             raise InvalidInputError(
                 f"rank = {self.rank} must be an integer from 1 to below the sides of the matrix, {table.shape}."
             )
         with one_blas_thread():
-            self._learn(table, seed, *features)
+            self._learn(table, seed)
         self.n_features_in_ = table.shape[1] if y is None else 2
-        self.known_ = _places_of(table)
+        self.known_ = sp.csc_array(
+            (np.ones(table.nnz, bool), table.indices, table.indptr), table.shape, copy=True
+        )
         bundle = (ratings.row_names, ratings.column_names) if isinstance(ratings, Ratings) else (None, None)
         self.row_names_, self.column_names_ = (
             np.arange(size) if names is None else names
             for size, names in zip(table.shape, bundle, strict=True)
         )
         self._named = any(names is not None for names in bundle)
-        self._learned_with = self.get_params(deep=False)
         return self
-
-    @property
-    def limits_(self) -> tuple[float, float] | None:
-        """`limits`, or unless given those of the bundle that `fit` got; to these predictions are clipped."""
-        return getattr(self, "_scale", None) if self.limits is None else self.limits
 
     def _check_scale(self, table: KnownEntries) -> None:
         """Refuse entries outside of the limits, and those whose squares of squares are no numbers."""
         sizable("ratings", table.data)
-        limits, least, most = self.limits_, float(table.data.min()), float(table.data.max())
-        if self._rates and limits is not None and not limits[0] <= least <= most <= limits[1]:
+        least, most = float(table.data.min()), float(table.data.max())
+        low, high = (least, most) if self.limits is None or not self._rates else self.limits
+        if not low <= least <= most <= high:
             raise InvalidInputError(
-                f"values run from {least:g} to {most:g}, and limits are {limits[0]:g} and {limits[1]:g}; correct the "
-                "values, or fit with limits=(lowest, highest)."
+                f"values run from {least:g} to {most:g}, and limits are {low:g} and {high:g}; correct the values, or "
+                "fit with limits=(lowest, highest)."
             )
 
-    def predict(self, rows: Any, columns: Any = None) -> Array:
-        """Return the entries at pairs of a row and a column, within `limits_`.
+    def predict(self, rows: Any, columns: Any = None, *, return_std: bool = False) -> Any:
+        """Return the entries at pairs of a row and a column, within `limits`.
 
         Parameters
         ----------
         rows, columns : int or str, or array of them, shape (N,)
             Names where `fit` got a bundle with names, else numbers. One of them may be a single one:
             ``predict(5, range(n))``. Without `columns` the rows are pairs, shape (N, 2).
+        return_std : bool
+            Return standard deviations too, of entries that will be observed, noise included; a `BayesianCompletion`
+            knows them.
+
+        Returns
+        -------
+        values : array, shape (N,)
+        std : array, shape (N,)
+            Where ``return_std``.
 
         Raises
         ------
         InvalidInputError
             When `fit` did not see one of them, unless ``handle_unknown="mean"``.
         """
-        return self._within(self._values(*self._pairs(rows, columns)))
+        pairs = self._pairs(rows, columns)
+        values = self._within(self._values(*pairs))
+        return (values, self._std(*pairs)) if return_std else values
+
+    def _std(self, rows: Array, columns: Array) -> Array:
+        """Return standard deviations of entries that will be observed."""
+        raise MissingCapabilityError(
+            f"{type(self).__name__} has no standard deviations; take a BayesianCompletion."
+        )
 
     def _pairs(self, rows: Any, columns: Any = None) -> tuple[Array, Array]:
         """Return the numbers of pairs of names; m and n stand for those that `fit` did not see."""
@@ -227,68 +233,14 @@ class CompletionModel(Saved, Estimator):
         if unseen:
             warn(
                 f"{unseen} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, "
-                "with what is known of the other one. New columns with entries can be added by fold_in."
+                "with what is known of the other one."
             )
         return rows, columns
 
-    def _row_places(self, names: Any) -> Array:
-        return positions("row", self.row_names_, names)
-
     def _within(self, values: Array) -> Array:
-        return values if self.limits_ is None else np.clip(values, *self.limits_)
+        return values if self.limits is None else np.clip(values, *self.limits)
 
-    def fold_in(self, pairs: Any, values: Any) -> Self:
-        """Return a new model that has further columns, solved given the rows; the model itself does not change.
-
-        Where columns are users, these are users who came later.
-
-        Parameters
-        ----------
-        pairs : array or list, shape (N, 2)
-            A row that `fit` saw and a new column for each entry: names where `fit` got a bundle with names, else
-            numbers. The new columns stand behind the others, in the order in which they come first.
-        values : array, shape (N,)
-
-        Returns
-        -------
-        estimator
-            A copy that knows the old and the new columns.
-
-        Raises
-        ------
-        InvalidInputError
-            When a row is new or a column is not, a value is outside of `limits_`, or `fit` got features of columns.
-        """
-        check_is_fitted(self, "known_")
-        rows, columns = two_columns("pairs", pairs)
-        rows = self._row_places(rows)
-        numbers, names = pd.factorize(columns)
-        names, known = array("names", names.tolist()), pd.Index(self.column_names_)
-        if (known.dtype.kind in "iu") != (names.dtype.kind in "iu"):
-            raise InvalidInputError(
-                f"new columns need names like {known[:1].tolist()[0]!r}, got {shown(names)}."
-            )
-        if known.isin(names).any():
-            raise InvalidInputError(
-                f"column {known[known.isin(names)].tolist()[0]!r} was there in fit; fit again with all entries."
-            )
-        places = np.column_stack([rows, numbers])
-        return self._extended(table_of(places, values, (len(self.row_names_), len(names))), names)
-
-    def _extended(self, table: KnownEntries, names: Array) -> Self:
-        """Return a copy with further columns."""
-        self._check_scale(table)
-        model = copy(self)
-        model.column_names_ = array("names", [*self.column_names_.tolist(), *names.tolist()])
-        model.known_ = sp.csc_array(sp.hstack([self.known_, _places_of(table)]))
-        now = self.get_params(deep=False)
-        # With what the rows were learned with: parameters may have been changed since.
-        model.set_params(**self._learned_with)
-        with one_blas_thread():
-            model._append(table)
-        return model.set_params(**now)
-
-    def recommend(self, column: Any, n: int = 10) -> list[Any]:
+    def recommend(self, column: Any, n: int = 10, *, return_std: bool = False) -> list[Any]:
         """Return the rows with the highest predictions in a column, without those that are known there.
 
         Where rows are items and columns users, these are the items that a user may like best.
@@ -299,10 +251,12 @@ class CompletionModel(Saved, Estimator):
             Its name where `fit` got a bundle with names, else its number.
         n : int
             How many; fewer where fewer are not known.
+        return_std : bool
+            Give standard deviations too, as `predict` does.
 
         Returns
         -------
-        list of (name, float)
+        list of (name, float) or (name, float, float)
             Rows, by their names or numbers, and predictions, the highest first. For several columns a list of such
             lists.
 
@@ -311,34 +265,27 @@ class CompletionModel(Saved, Estimator):
         InvalidInputError
             When `fit` did not see the column.
         """
-        return self._listed(column, n)
-
-    def _listed(self, column: Any, n: Any, with_std: bool = False) -> list[Any]:
-        """Return the best rows of a column, or of each of several."""
         check_is_fitted(self, "known_")
-        n = integer("n", n, 1)
-        places = positions("column", self.column_names_, column).tolist()
-        lists = [self._best(place, n, with_std) for place in places]
+        n, places = integer("n", n, 1), positions("column", self.column_names_, column)
+        lists = [self._best(place, n, return_std) for place in places.tolist()]
         return lists if np.ndim(column) else lists[0]
 
-    def _best(self, column: int, n: int, with_std: bool = False) -> list[Any]:
+    def _best(self, column: int, n: int, return_std: bool = False) -> list[Any]:
         """Return the best rows that are not known in the column with a number."""
         scores = self._scores(column)
-        # In the order before they are clipped: many may lie beyond the limits.
-        rows = best_rows(scores, _known_rows(self.known_, column), n).astype(np.int32)
-        parts = [self.row_names_[rows], self._within(scores[rows])]
-        if with_std:
-            parts.append(self._std(rows, np.full_like(rows, column)))
+        rows = best_rows(scores, _known_rows(self.known_, column), n)
+        std = [self._std(rows, np.full_like(rows, column))] if return_std else []
+        return self._listed(rows, scores[rows], *std)
+
+    def _listed(self, rows: Array, scores: Array, *more: Array) -> list[Any]:
+        """Return names of rows with their predictions, which are in the order before they were clipped."""
+        parts = self.row_names_[rows], self._within(scores), *more
         return list(zip(*(part.tolist() for part in parts), strict=True))
 
     def _scores(self, column: int) -> Array:
         """Return the predictions of all rows in the column with a number."""
         rows = np.arange(self.known_.shape[0], dtype=np.int32)
         return self._values(rows, np.full_like(rows, column))
-
-    def _std(self, rows: Array, columns: Array) -> Array:
-        """Return standard deviations of predictions, of models that know them."""
-        raise NotImplementedError
 
     def recommend_to_new(self, values: Any, n: int = 10) -> list[Any]:
         """Return the rows with the highest predictions for a column that `fit` did not see.
@@ -349,7 +296,7 @@ class CompletionModel(Saved, Estimator):
         ----------
         values : dict, or list
             The value of each row that is known, by its name, or its number where `fit` got no names; or a list of
-            rows that are liked: their value is the highest of `limits_`, of `ImplicitALS` it is 1.
+            rows that are liked: their value is the highest of `limits`, of `ImplicitALS` it is 1.
         n : int
             How many; fewer where fewer are not known.
 
@@ -361,8 +308,8 @@ class CompletionModel(Saved, Estimator):
         Raises
         ------
         InvalidInputError
-            When `fit` did not see a row, there is none, a value is no number or outside of `limits_`, a list is given
-            to a model without them, or `fit` got features of columns.
+            When `fit` did not see a row, there is none, a value is no number or outside of `limits`, a list is given
+            to a model without them.
         """
         check_is_fitted(self, "known_")
         n = integer("n", n, 1)
@@ -370,21 +317,23 @@ class CompletionModel(Saved, Estimator):
             values = dict.fromkeys(sequence("values", values), self._liked())
         if not values:
             raise InvalidInputError("values must have a row at least; otherwise recommend to a known column.")
-        rows = self._row_places(list(values))
-        table = table_of(
-            np.column_stack([rows, np.zeros_like(rows)]), list(values.values()), (len(self.row_names_), 1)
-        )
-        # Its name is not used: it is known by its place.
-        return self._extended(table, self.column_names_[:1])._best(len(self.column_names_), n)
+        rows = positions("row", self.row_names_, list(values))
+        pairs = np.column_stack([rows, np.zeros_like(rows)])
+        table = table_of(pairs, list(values.values()), (len(self.row_names_), 1))
+        self._check_scale(table)
+        with one_blas_thread():
+            scores = self._in_new_column(table)
+        best = best_rows(scores, rows, n)
+        return self._listed(best, scores[best])
 
     def _liked(self) -> float:
         """Return the value of a row that is liked."""
-        if self.limits_ is None:
+        if self.limits is None:
             raise InvalidInputError(
                 "a list of rows that are liked needs a model with limits=(lowest, highest), of which they get the "
                 "highest; give values as a dict, or fit with limits."
             )
-        return float(self.limits_[1])
+        return float(self.limits[1])
 
     def similar(self, row: Any, n: int = 10) -> list[tuple[Any, float]]:
         """Return the rows whose predictions in all columns are most like those of a row.
@@ -409,7 +358,7 @@ class CompletionModel(Saved, Estimator):
             When `fit` did not see the row, or learned nothing of it but effects.
         """
         check_is_fitted(self, "known_")
-        n, (place,) = integer("n", n, 1), self._row_places(row)
+        n, (place,) = integer("n", n, 1), positions("row", self.row_names_, row)
         profiles = self._unit_profiles()
         if not profiles[place].any():
             raise InvalidInputError(
@@ -516,7 +465,6 @@ class CompletionModel(Saved, Estimator):
     def _restore(self, arrays: dict[str, Array]) -> None:
         indptr, indices = arrays.pop("known_indptr"), arrays.pop("known_indices")
         super()._restore(arrays)
-        self._learned_with = self.get_params(deep=False)
         shape = len(self.row_names_), len(self.column_names_)
         # Not by its constructor, which reads beyond the arrays where they do not belong together.
         known = sp.csc_array(shape, dtype=bool)
@@ -531,11 +479,6 @@ class CompletionModel(Saved, Estimator):
         # Rows are no samples, and pairs are numbers of rows and columns.
         tags.no_validation = True
         return tags
-
-
-def _places_of(table: KnownEntries) -> sp.csc_array:
-    """Return True where an entry is known."""
-    return sp.csc_array((np.ones(table.nnz, bool), table.indices, table.indptr), table.shape, copy=True)
 
 
 class PointCompletion(CompletionModel):
@@ -566,21 +509,15 @@ class PointCompletion(CompletionModel):
     def _values(self, rows: Array, columns: Array) -> Array:
         U, W, b, c = self.components_, self.weights_, self.row_effects_, self.column_effects_
         if rows.max(initial=0) == len(U) or columns.max(initial=0) == len(W):
-            U, W = (np.vstack(pair) for pair in zip((U, W), self._unknown_factors(), strict=True))
-            b, c = np.append(b, 0.0), np.append(c, 0.0)
+            U, W, b, c = (np.concatenate([part, np.zeros_like(part[:1])]) for part in (U, W, b, c))
         return predictions(U, W, rows, columns) + (self.mean_ + b[rows] + c[columns])
-
-    def _unknown_factors(self) -> tuple[Array, Array]:
-        """Return the factors of a row and of a column of which nothing is known."""
-        return np.zeros(self.components_.shape[1]), np.zeros(self.weights_.shape[1])
 
     def _factors(self) -> tuple[Array, Array]:
         return self.components_, self.weights_
 
-    def _append(self, table: KnownEntries) -> None:
-        weights, effects = self._solved(table)
-        self.weights_ = np.concatenate([self.weights_, weights])
-        self.column_effects_ = np.concatenate([self.column_effects_, effects])
+    def _in_new_column(self, table: KnownEntries) -> Array:
+        (w,), (effect,) = self._solved(table)
+        return self.components_ @ w + (self.mean_ + self.row_effects_ + effect)
 
 
 def sizable(name: str, values: Array) -> None:

@@ -37,7 +37,7 @@ class CompletionEstimator(PointCompletion):
     def learn(self, tasks: MatrixCompletion, seed: int) -> Array:
         """Return an orthonormal basis, shape (m, rank)."""
 
-    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
+    def _learn(self, table: KnownEntries, seed: int) -> None:
         self.mean_ = float(table.data.mean())
         n_agents = self.n_agents or min(N_AGENTS, table.shape[1])
         tasks = MatrixCompletion(table.with_values(table.data - self.mean_), n_agents, self.lam)
@@ -177,8 +177,8 @@ class RTRMC(BatchCompletion):
     ----------
     rank : int
     limits : (float, float), optional
-        The least and the largest value that an entry can have; None: those of the bundle that `fit` gets, if it gets
-        one. Predictions are clipped to them, and other entries are refused.
+        The least and the largest value that an entry can have, such as `limits` of a bundle: predictions are clipped
+        to them, and other entries are refused.
     handle_unknown : {"error", "mean"}
         What to do with rows and columns that `fit` did not see; "mean": predict the mean, with a warning.
     random_state : int, RandomState or None
@@ -203,8 +203,6 @@ class RTRMC(BatchCompletion):
         Zero.
     row_names_, column_names_ : array, shape (m,) and (n,)
         What rows and columns stand for; their numbers where `fit` got no names.
-    limits_ : (float, float) or None
-        `limits`, or those of the bundle.
     known_ : sparse array, shape (m, n)
         True where an entry is known; `recommend` leaves these out.
     n_iter_ : int

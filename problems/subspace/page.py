@@ -89,9 +89,10 @@ class ItemSearch(Searcher):
 
     def _of_user(self, text: str, k: int) -> Found:
         column, known = self._columns[text], self.model.known_
-        std = {"return_std": True} if isinstance(self.model, BayesianCompletion) else {}
         seen = known.indices[known.indptr[column] : known.indptr[column + 1]].tolist()
-        best = self.model.recommend(self._users[column], k, **std)
+        best = self.model.recommend(
+            self._users[column], k, return_std=isinstance(self.model, BayesianCompletion)
+        )
         return Found(text, self._listed(best, seen), f"Recommended to {text}, from {len(seen)} known items:")
 
     def _listed(self, best: list[Any], seen: Sequence[int] = (), likes: Sequence[int] = ()) -> list[Any]:

@@ -154,18 +154,16 @@ class TimeSplit(BaseCrossValidator):
                 f"datetime, all with a time zone or all without, got {shown(groups)}; pandas.to_datetime reads text."
             )
         order = np.argsort(days, kind="stable")
-        ordered, places = days[order], np.arange(self.n_splits)
-        changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-        spare = len(changes) - self.n_splits
-        if spare < 0:
+        changes = np.flatnonzero(np.diff(days[order])) + 1
+        # The last change of the date before a part of equal size ends.
+        ends = np.arange(1, self.n_splits + 1) * len(order) // (self.n_splits + 1)
+        places = np.searchsorted(changes, ends, side="right") - 1
+        if places[0] < 0 or np.any(np.diff(places) < 1):
             raise InvalidInputError(
-                f"{len(order)} entries with {len(changes) + 1} different dates are too few for {self.n_splits} "
-                "splits, which need one more; choose fewer."
+                f"{len(order)} entries with {len(changes) + 1} different dates cannot be cut into "
+                f"{self.n_splits + 1} parts; choose fewer splits."
             )
-        # The last change before a part of equal size ends, later or earlier where others need a change too.
-        before = np.searchsorted(changes, (places + 1) * len(order) // (self.n_splits + 1), side="right") - 1
-        cuts = changes[np.clip(np.maximum.accumulate(before - places), 0, spare) + places]
-        for cut, end in pairwise([*cuts, len(order)]):
+        for cut, end in pairwise([*changes[places], len(order)]):
             yield np.sort(order[:cut]), np.sort(order[cut:end])
 
 

@@ -49,22 +49,18 @@ Users = Annotated[list[str] | None, Option("--user", help="Recommend to this use
 Names = Annotated[
     Path | None, Option("--names", metavar="FILE", help="Names of items, such as movies.csv: ids and titles.")
 ]
-Duplicates = Annotated[
-    Literal["sum", "mean", "last"] | None,
-    Option(help="What becomes of an item that a user has several times."),
-]
 
 
 def completion(
     run: Run, file: File, *, data_home: DataHome = None, model: Model = "als", rank: Rank = None, n: Count = 10,
-    user: Users = None, names: Names = None, duplicates: Duplicates = None,
+    user: Users = None, names: Names = None,
 ) -> Outcome:  # fmt: skip
     """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
 
     The error is that of a model that has not seen a tenth of the ratings; the model that is written has seen all.
     Below it stands what users and items alone explain, or for views the most popular items.
     """
-    ratings = loaded(run, file, data_home, Ratings, **({"duplicates": duplicates} if duplicates else {}))
+    ratings = loaded(run, file, data_home, Ratings)
     ratings = ratings if names is None else _titled(ratings, names)
     users = range(ratings.shape[1]) if ratings.column_names is None else ratings.column_names.tolist()
     by_text = {str(name): name for name in users}
@@ -84,14 +80,13 @@ def completion(
     fitted = estimator.fit(ratings)
     fitted.save(run.path("model.npz"))
     chosen = [by_text[name] for name in user or by_text]
-    std = {"return_std": True} if model == "bayesian" else {}
-    lists = fitted.recommend(chosen, n, **std)
+    lists = fitted.recommend(chosen, n, return_std=model == "bayesian")
     lines = [
         (_harmless(name), place, _harmless(item), *scores)
         for name, best in zip(chosen, lists, strict=True)
         for place, (item, *scores) in enumerate(best, 1)
     ]
-    table = pd.DataFrame(lines, columns=["user", "place", "item", "score", *["std"] * len(std)])
+    table = pd.DataFrame(lines, columns=["user", "place", "item", "score", *["std"] * (model == "bayesian")])
     text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
     for name, best in zip(user or (), lists, strict=False):
@@ -111,7 +106,7 @@ def _titled(ratings: Ratings, path: Path) -> Ratings:
         raise InvalidInputError(
             f"--names {path} must have two columns: the items of the ratings, and their names."
         )
-    ids, names = (table.words(column) for column in list(table.frame)[:2])
+    ids, names = (table.frame[column].astype(str).str.strip() for column in list(table.frame)[:2])
     titles, counts = dict(zip(ids, names, strict=True)), Counter(names)
     items = [str(item) for item in ratings.row_names.tolist()]
     if titles.keys().isdisjoint(items):

@@ -1,8 +1,9 @@
 """Costs by automatic differentiation: of arrays, of the factors of W = A Bᵀ, and of the parts of products."""
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,8 +31,8 @@ class AutomaticCost(Cost):
     of one rank W = A Bᵀ, on which alone it may depend; on a product one argument for each part, which is a pair
     (A, B) where the part is such a matrix.
 
-    The derivative G by W is known by its actions: that of f([A E Y], [B X F]) with respect to E and F at 0 is G X and
-    Gᵀ Y, for it is a function of W + E Xᵀ + Y Fᵀ. Nothing is divided by singular values or their gaps, so tied
+    The derivative G by W is known by its actions: those of f([A 0 Y], [B X 0]) by the two factors end in G X and
+    Gᵀ Y. Nothing is divided by singular values or their gaps, so tied
     singular values are no special case, and no n × m array is formed unless the function does, or W is small,
     its shorter side up to 100 and ten times the rank: then W itself with an identity matrix is the faster pair.
 
@@ -122,11 +123,16 @@ class AutomaticCost(Cost):
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
         """Return cost and gradient by one evaluation: an array, an operator, or `Parts` of both."""
         form, _ = self._taken(point)
-        arguments = forms.widened(point)
-        slopes = self._ready("slopes", form, arguments)
-        value, found = slopes(arguments)
-        gradient = self._assembled(point, form, arguments, found, lambda wide: slopes(wide)[1])
-        return self._number(value), gradient
+        leaves = forms.leaves_of(point)
+        arguments = [forms.widened(leaf) for leaf in leaves]
+        slopes = self._ready("slopes", form, _flat(arguments))
+        value, found = slopes(_flat(arguments))
+
+        def again(i: int, right: Array, left: Array) -> list[Array]:
+            pair = forms.pair_of(leaves[i], right, left)
+            return slopes(_flat([*arguments[:i], pair, *arguments[i + 1 :]]))[1]
+
+        return self._number(value), self._assembled(form, leaves, found, again)
 
     def hessian(self, point: Any, direction: Any) -> Any:
         """Return the derivative of the gradient along an ambient direction, in the gradient's form."""
@@ -135,37 +141,28 @@ class AutomaticCost(Cost):
     def hessian_along(self, point: Any) -> Callable[[Any], Any]:
         """Return `hessian` at a point; what depends on the point alone is done once."""
         form, _ = self._taken(point)
-        arguments, starts = forms.widened(point), forms.starts_of(form)
-        bent = self._ready("bent", form, arguments)
+        leaves = forms.leaves_of(point)
+        arguments = [forms.widened(leaf) for leaf in leaves]
+        bent = self._ready("bent", form, _flat(arguments))
         known: list[Any] = []
 
         def along(direction: Any) -> Any:
-            moves = [
-                (leaf, forms.move_of(leaf, block)) for leaf, block in forms.with_blocks(point, direction)
-            ]
-            tangent = [part for leaf, move in moves for part in forms.as_tangent(leaf, move)]
+            blocks = forms.with_blocks(point, direction)
+            moved = [forms.move_of(leaf, block) for leaf, block in zip(leaves, blocks, strict=True)]
 
-            def at(wide: list[Array]) -> list[Array]:
-                if wide is arguments and len(tangent) == len(forms.places_of(form)):
+            def at(bases: dict[int, tuple[Array, Array]]) -> list[Array]:
+                if None not in moved:
                     if not known:
-                        known.append(bent(arguments))
-                    return known[0](tangent)
-                wide, turned = list(wide), []
-                for start, (leaf, move) in zip(starts, moves, strict=True):
-                    if forms.form_of(leaf) == forms.MATRIX:
-                        # L Rᵀ is a change of E where R stands among the columns of X.
-                        width, (left, right) = wide[start + forms.X].shape[1], move
-                        forms.look_at(
-                            wide, start, np.hstack([wide[start + forms.X], right]), wide[start + forms.Y]
-                        )
-                        move = [
-                            np.hstack([np.zeros((leaf.shape[0], width), left.dtype), left]),
-                            np.zeros_like(wide[start + forms.F]),
-                        ]
-                    turned += move
-                return bent(wide)(turned)
+                        known.append(bent(_flat(arguments)))
+                    return known[0](_flat(moved))
+                wide, moves = [*arguments], [*moved]
+                for i, leaf in enumerate(leaves):
+                    if moved[i] is None:
+                        pair = bases.get(i) or forms.bases_of(leaf)
+                        wide[i], moves[i] = forms.moved_pair(leaf, blocks[i], *pair)
+                return bent(_flat(wide))(_flat(moves))
 
-            return self._assembled(point, form, arguments, at(arguments), at)
+            return self._assembled(form, leaves, at({}), lambda i, *pair: at({i: pair}))
 
         return along
 
@@ -209,9 +206,11 @@ class AutomaticCost(Cost):
         return made[kind, form]
 
     def _make(self, kind: str, form: forms.Form, backend: Backend) -> Any:
+        function = self._function_of(form)
         if kind == "value":
-            return backend.value(self._function_of(form))
-        return getattr(backend, kind)(self._function_of(form, wide=True), forms.places_of(form))
+            return backend.value(function)
+        count = sum(1 if kind == forms.ARRAY else 2 for kind in forms.kinds_in(form))
+        return getattr(backend, kind)(function, count)
 
     def _hold(self, kind: str, form: forms.Form, arguments: list[Array]) -> None:
         """Hold what was compiled against the function; where they differ, compile anew."""
@@ -242,59 +241,45 @@ class AutomaticCost(Cost):
             )
         return float(value)
 
-    def _function_of(self, form: forms.Form, wide: bool = False) -> Callable[..., Any]:
-        """Return the function of a flat list of arrays: two for each matrix, or the six of `widened`."""
-        join = self.backend.beside
+    def _function_of(self, form: forms.Form) -> Callable[..., Any]:
+        """Return the function of a flat list of arrays: two for each matrix."""
 
         def part(form: forms.Form, flat: Iterator[Any]) -> Any:
             if form == forms.ARRAY:
                 return next(flat)
-            if isinstance(form, str) and not wide:
+            if isinstance(form, str):
                 return next(flat), next(flat)
-            if form == forms.WHOLE:
-                # W = W I = I W; the shorter of the two.
-                W, one = next(flat), next(flat)
-                return (W, one) if W.shape[1] == one.shape[0] else (one, W.T)
-            if form == forms.MATRIX:
-                given = [next(flat) for _ in range(6)]
-                pairs = [(given[i], given[j]) for i, j in forms.PAIRS if given[i].shape[1]]
-                return tuple(join(side) for side in zip(*pairs, strict=True))
             return tuple(part(one, flat) for one in form)
 
         def of_flat(*flat: Any) -> Any:
-            found = part(form, iter(flat))
-            return self.function(*([found] if form == forms.ARRAY else found))
+            arguments = part(form, iter(flat))
+            return self.function(*([arguments] if form == forms.ARRAY else arguments))
 
         return of_flat
 
     def _assembled(
-        self,
-        point: Any,
-        form: forms.Form,
-        arguments: list[Array],
-        found: Sequence[Array],
-        again: Callable[..., Any],
+        self, form: forms.Form, leaves: list[Any], found: Sequence[Array], again: Callable[..., Any]
     ) -> Any:
-        """Return derivatives in the form of a point; `again` finds those by other blocks X and Y."""
-        made: list[Any] = []
+        """Return derivatives in the form of a point; `again` finds those for other blocks of a leaf, X and Y."""
+        parts: list[Any] = []
         place = 0
-        for start, leaf in zip(forms.starts_of(form), forms.leaves_of(point), strict=True):
-            if forms.form_of(leaf) != forms.MATRIX:
-                made.append(np.asarray(found[place]))
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, np.ndarray):
+                parts.append(np.asarray(found[place]))
                 place += 1
                 continue
+            here = slice(place, place + 2)
+            if forms.form_of(leaf) == forms.WHOLE:
+                parts.append(forms.whole_of(leaf, found[here]))
+            else:
 
-            def act(right: Array, left: Array, start: int = start, place: int = place) -> tuple[Array, Array]:
-                wide = list(arguments)
-                forms.look_at(wide, start, right, left)
-                done = again(wide)
-                return done[place][:, : right.shape[1]], done[place + 1]
+                def act(right: Array, left: Array, i: int = i, here: slice = here) -> tuple[Array, Array]:
+                    return forms.images_of(again(i, right, left)[here], right, left)
 
-            right, left = arguments[start + forms.X], arguments[start + forms.Y]
-            images = found[place][:, : right.shape[1]], found[place + 1]
-            made.append(forms.Derivative(leaf.shape, act, (right, left), images))
+                bases = forms.bases_of(leaf)
+                parts.append(forms.Derivative(leaf.shape, act, bases, forms.images_of(found[here], *bases)))
             place += 2
-        return forms.gathered(form, iter(made))
+        return forms.gathered(form, iter(parts))
 
     def _probe(self, form: forms.Form, flat: list[Array]) -> None:
         """Compare the function with wider pairs of factors of the same matrices, once."""
@@ -311,9 +296,12 @@ class AutomaticCost(Cost):
                 place += 1
                 continue
             left, right = flat[place : place + 2]
-            k = left.shape[1]
+            k, ones = left.shape[1], np.ones((len(right), 1), right.dtype)
             M = (np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k).astype(left.dtype)
-            turned = forms.with_column(left @ M, 0.0), forms.with_column(np.linalg.solve(M, right.T).T, 1.0)
+            turned = (
+                np.hstack([left @ M, 0.0 * left[:, :1]]),
+                np.hstack([np.linalg.solve(M, right.T).T, ones]),
+            )
             # A value near 0 may be a difference of large ones; a multiple of W shows their scale.
             with np.errstate(all="ignore"):
                 other, elsewhere = (
@@ -326,6 +314,10 @@ class AutomaticCost(Cost):
                     "factors of one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."
                 )
             place += 2
+
+
+def _flat(arguments: Iterable[Any]) -> list[Array]:
+    return list(chain.from_iterable(arguments))
 
 
 def _numbers(found: Any) -> list[Array]:

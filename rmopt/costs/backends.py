@@ -15,7 +15,6 @@ __all__ = ["AUTOGRAD", "JAX", "TORCH", "Autograd", "Backend", "Jax", "Torch"]
 Slopes = Callable[[Sequence[Array]], tuple[Any, list[Array]]]
 Product = Callable[[Sequence[Array]], list[Array]]
 Bent = Callable[[Sequence[Array]], Product]
-Where = tuple[int, ...]
 
 
 class Backend(ABC):
@@ -62,23 +61,19 @@ class Backend(ABC):
         """Return a number of the library as one of numpy; anything else as it is."""
         return value
 
-    def beside(self, blocks: Sequence[Any]) -> Any:
-        """Return matrices side by side."""
-        return self.module(".numpy").concatenate(blocks, axis=1)
-
     def value(self, function: Callable[..., Any]) -> Callable[[Sequence[Array]], Any]:
         """Return a function of the list of arguments that returns the value."""
         return lambda arrays: self.plain(function(*map(self.given, arrays)))
 
     @abstractmethod
-    def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
-        """Return a function of the list of arguments that returns value and derivatives by those at some places."""
+    def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
+        """Return a function of a list of so many arguments that returns the value and the derivatives by all."""
 
     @abstractmethod
-    def bent(self, function: Callable[..., Any], where: Where) -> Bent:
-        """Return a function of the arguments that returns the products with the second derivative there.
+    def bent(self, function: Callable[..., Any], count: int) -> Bent:
+        """Return a function of so many arguments that returns the products with the second derivative there.
 
-        These map changes of the arguments at some places to changes of the derivatives by them.
+        These map changes of the arguments to changes of the derivatives by them.
         """
 
 
@@ -93,10 +88,10 @@ class Autograd(Backend):
 
     name = "autograd"
 
-    def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
+    def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
         # A tuple of arguments costs autograd a third more than one.
-        alone = len(where) == 1
-        differentiated = self.module().value_and_grad(_tied(function, where), where[0] if alone else where)
+        alone = count == 1
+        differentiated = self.module().value_and_grad(_tied(function), 0 if alone else tuple(range(count)))
 
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
             value, found = differentiated(*arrays)
@@ -104,19 +99,19 @@ class Autograd(Backend):
 
         return call
 
-    def bent(self, function: Callable[..., Any], where: Where) -> Bent:
+    def bent(self, function: Callable[..., Any], count: int) -> Bent:
         from autograd import make_vjp
         from autograd.builtins import tuple as pack
 
         # Reverse over reverse, for not all of autograd's primitives have forward derivatives. The graph is made once
         # for a point; what it maps backwards it maps forwards too, since second derivatives are symmetric.
-        alone = len(where) == 1
-        places = where[0] if alone else where
-        inner = self.module().grad(_tied(function, where), places)
+        alone = count == 1
+        places = 0 if alone else tuple(range(count))
+        inner = self.module().grad(_tied(function), places)
 
         def gradient(*arguments: Any) -> Any:
             slopes = (inner(*arguments),) if alone else inner(*arguments)
-            tied = [slope + 0.0 * arguments[i] for i, slope in zip(where, slopes, strict=True)]
+            tied = [slope + 0.0 * argument for slope, argument in zip(slopes, arguments, strict=True)]
             return tied[0] if alone else pack(tied)
 
         def at(arrays: Sequence[Array]) -> Product:
@@ -125,16 +120,14 @@ class Autograd(Backend):
             def product(along: Sequence[Any]) -> list[Array]:
                 found = [back(along[0])] if alone else back(tuple(along))
                 # Some versions of autograd return double precision for single.
-                return [
-                    part.astype(arrays[i].dtype, copy=False) for i, part in zip(where, found, strict=True)
-                ]
+                return [part.astype(one.dtype, copy=False) for one, part in zip(arrays, found, strict=True)]
 
             return product
 
         return at
 
 
-def _tied(function: Callable[..., Any], where: Where) -> Callable[..., Any]:
+def _tied(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function; a value that depends on no argument is tied to them, where autograd would warn.
 
     A number of Python's is meant to be constant: the flat part of a hinge, say. One of numpy's was cut off.
@@ -151,7 +144,7 @@ def _tied(function: Callable[..., Any], where: Where) -> Callable[..., Any]:
                 "compute with autograd.numpy throughout, without copies into arrays of numpy.",
                 RuntimeWarning,
             )
-        return value + 0.0 * sum(arguments[i].sum() for i in where)
+        return value + 0.0 * sum(argument.sum() for argument in arguments)
 
     return tied
 
@@ -196,8 +189,8 @@ class Jax(Backend):
     def plain(self, value: Any) -> Any:
         return np.asarray(value) if isinstance(value, self.module().Array) else value
 
-    def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
-        ready = self._ready(self.module().value_and_grad(function, where))
+    def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
+        ready = self._ready(self.module().value_and_grad(function, tuple(range(count))))
 
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
             value, slopes = ready(*arrays)
@@ -205,18 +198,10 @@ class Jax(Backend):
 
         return call
 
-    def bent(self, function: Callable[..., Any], where: Where) -> Bent:
+    def bent(self, function: Callable[..., Any], count: int) -> Bent:
         jax = self.module()
-        gradient = jax.grad(function, where)
-
-        def change(arrays: Sequence[Any], along: Sequence[Any]) -> Any:
-            def of_moved(*there: Any) -> Any:
-                moved = dict(zip(where, there, strict=True))
-                return gradient(*(moved.get(i, array) for i, array in enumerate(arrays)))
-
-            return jax.jvp(of_moved, [arrays[i] for i in where], list(along))[1]
-
-        ready = self._ready(change)
+        gradient = jax.grad(function, tuple(range(count)))
+        ready = self._ready(lambda arrays, along: jax.jvp(gradient, arrays, along)[1])
         return lambda arrays: lambda along: [np.asarray(part) for part in ready(list(arrays), list(along))]
 
 
@@ -238,22 +223,19 @@ class Torch(Backend):
     def plain(self, value: Any) -> Any:
         return value.numpy(force=True) if isinstance(value, self.module().Tensor) else value
 
-    def beside(self, blocks: Sequence[Any]) -> Any:
-        return self.module().cat(list(blocks), dim=1)
-
-    def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
+    def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
-            value, wanted = self._followed(function, arrays, where)
+            value, wanted = self._followed(function, arrays)
             return value, [self.plain(slope) for slope in self._of(value, wanted)]
 
         return call
 
-    def bent(self, function: Callable[..., Any], where: Where) -> Bent:
+    def bent(self, function: Callable[..., Any], count: int) -> Bent:
         # What is not recorded would have second derivatives of zero.
         recorded = self.module().inference_mode(False)
 
         def at(arrays: Sequence[Array]) -> Product:
-            value, wanted = self._followed(function, arrays, where)
+            value, wanted = self._followed(function, arrays)
             slopes = self._of(value, wanted, create_graph=True)
 
             def product(along: Sequence[Array]) -> list[Array]:
@@ -264,14 +246,11 @@ class Torch(Backend):
 
         return recorded(at)
 
-    def _followed(
-        self, function: Callable[..., Any], arrays: Sequence[Array], where: Where
-    ) -> tuple[Any, list[Any]]:
+    def _followed(self, function: Callable[..., Any], arrays: Sequence[Array]) -> tuple[Any, list[Any]]:
         """Return the value of a function with the graph of how it was made, and what to differentiate by."""
         with self.module().inference_mode(False):
-            tensors = [self.given(array) for array in arrays]
-            wanted = [tensors[i].requires_grad_() for i in where]
-            value = function(*tensors)
+            wanted = [self.given(array).requires_grad_() for array in arrays]
+            value = function(*wanted)
         if not isinstance(value, self.module().Tensor) or not value.requires_grad:
             raise InvalidInputError(
                 "the function's value does not depend on its arguments, or was cut off from them by detach(), "

@@ -95,14 +95,6 @@ class AutomaticResiduals(ResidualSum):
         # As a function of weights w and of the point, wᵀr has the second derivatives [[·, Jᵀ], [J, 0]].
         self._weighted = AutomaticCost(weighted, backend)
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A function within a function is made anew.
-        return {name: value for name, value in vars(self).items() if name != "_weighted"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        AutomaticResiduals.__init__(self, self._alone.function, self._alone.backend)
-
     def __call__(self, *arguments: Any) -> Any:
         """Return what the function does."""
         return self.function(*arguments)

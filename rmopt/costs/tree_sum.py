@@ -85,13 +85,6 @@ class TreeSum(Cost):
             )
         self._values, self._sums, self._asked = Memo(), Memo(), Memo()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out where it runs, and what was computed."""
-        return {name: value for name, value in vars(self).items() if name in ("tasks", "graph")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["tasks"], state["graph"])  # type: ignore[misc]
-
     def value(self, point: Array) -> float:
         """Return the sum of the agents' values, for which eight bytes travel: a search along a line is cheap."""
         summed = self._values.get(point, lambda at: self._along_tree(at, self._value_of, (1,)))

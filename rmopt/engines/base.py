@@ -26,21 +26,6 @@ class Engine(ABC):
         Of a compiled engine: by role ("cost", "manifold", "loss", "retraction", "rule") the classes whose methods its
         loop stands for. A subclass of them may override what the loop does, and is left to the reference engine.
         Without a "rule" it does plain steps.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import Engine
-    >>> from rmopt.engines.choose import choose_engine
-    >>> from rmopt.manifolds import Euclidean
-    >>> cost = BilinearSum(np.eye(2), np.eye(2), squared)
-    >>> engine = choose_engine(Problem(Euclidean(2, 2), cost))
-    >>> state = engine.load(np.zeros((2, 2)))
-    >>> state = engine.advance(state, np.array([[0]]), np.array([0.5]))
-    >>> isinstance(engine, Engine), engine.dump(state).tolist()
-    (True, [[0.5, 0.0], [0.0, 0.0]])
     """
 
     supports: ClassVar[Supports] = {}

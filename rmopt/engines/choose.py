@@ -34,16 +34,6 @@ def register(engine: type[Engine]) -> type[Engine]:
     ----------
     engine : class
         A dataclass with `supports`, whose fields without defaults are among manifold, cost, retraction, batch_size.
-
-    Examples
-    --------
-    >>> from rmopt.costs import TripletSum
-    >>> from rmopt.engines import BilinearEngine, register
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> class Mine(BilinearEngine):
-    ...     supports = {"cost": (TripletSum,), "manifold": (FixedRankEmbedded,)}
-    >>> register(Mine) is Mine  # doctest: +SKIP
-    True
     """
     TWINS[ReferenceEngine].append(engine)
     return engine
@@ -78,19 +68,6 @@ def choose_engine(
     ------
     MissingCapabilityError
         When "compiled" is asked for and a part has no compiled twin; the message names the part.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines.choose import choose_engine
-    >>> from rmopt.manifolds import Euclidean, FixedRankEmbedded
-    >>> cost = BilinearSum(np.eye(4), np.eye(4), squared)
-    >>> for manifold in (FixedRankEmbedded(4, 4, 2), Euclidean(4, 4)):
-    ...     print(type(choose_engine(Problem(manifold, cost))).__name__)
-    BilinearEngine
-    ReferenceEngine
     """
     manifold = problem.manifold
     about = as_sum(problem.cost), manifold.fitting(retraction), batch_size, rule or Plain(), average_from
@@ -118,19 +95,6 @@ def choose_coordinate_engine(
     ------
     MissingCapabilityError
         When a part lacks what coordinate descent needs; the message names it.
-
-    Examples
-    --------
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.engines.choose import choose_coordinate_engine
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> X = [[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]]
-    >>> problem = Problem(PositiveDefinite(2), LogDetTriplet(X, [[0, 1, 2]]))
-    >>> type(choose_coordinate_engine(problem)).__name__
-    'LogDetEngine'
-    >>> type(choose_coordinate_engine(problem, engine="reference")).__name__
-    'CoordinateReference'
     """
     manifold = problem.manifold
     if retraction is None:

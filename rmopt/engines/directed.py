@@ -53,7 +53,7 @@ class DirectedEngine(ReferenceEngine):
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         terms = StepRows(*self.cost.resolve(schedule.ravel()), np.ascontiguousarray(etas, dtype=float))
         weights: Weights = getattr(self.rule, "weights", Weights())
-        remembered, *kept = state.memory or ((), 0.0, 0.0)
+        remembered, kept = state.memory or ((), 0.0)
         averages = self.average_from is not None
         vector = remembered if weights.keep else self.manifold.zero_vector(state.point)
         # Points of single precision are moved in double precision, as by all compiled steps.
@@ -63,7 +63,7 @@ class DirectedEngine(ReferenceEngine):
         )
         # That of the mean is not looked at where there is none, and may then be one that has no kernel.
         kinds = self.retraction, self.manifold.default_retraction if averages else self.retraction
-        counts, squares = np.array([state.steps, state.updates]), np.array(kept, dtype=float)
+        counts, squares = np.array([state.steps, state.updates]), np.array([kept], dtype=float)
 
         def loop(*arguments: Any) -> bool:
             try:
@@ -81,9 +81,9 @@ class DirectedEngine(ReferenceEngine):
             raise diverged(int(counts[0]), etas[counts[0] - state.steps])
         memory = state.memory
         if memory != ():
-            memory = Memory(rebuilt(remembered, vector) if weights.keep else (), *squares)
+            memory = Memory(rebuilt(remembered, vector) if weights.keep else (), squares[0])
         average = rebuilt(state.average, mean) if averages else ()
-        return ReferenceState(rebuilt(state.point, point), *map(int, counts), memory, average)
+        return ReferenceState(rebuilt(state.point, point), int(counts[0]), int(counts[1]), memory, average)
 
 
 @dataclass(frozen=True)

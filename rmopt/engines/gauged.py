@@ -203,18 +203,6 @@ class GaugedEngine(Engine):
         Terms per step.
     gauge : Gauge
         How points and factors belong together.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import GaugedEngine
-    >>> from rmopt.engines.choose import choose_engine
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> cost = BilinearSum(np.eye(4), np.eye(4), squared)
-    >>> isinstance(choose_engine(Problem(FixedRankEmbedded(4, 4, 2), cost)), GaugedEngine)
-    True
     """
 
     gauge: ClassVar[Gauge] = GENERAL

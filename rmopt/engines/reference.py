@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -110,20 +110,22 @@ class ReferenceEngine(Engine):
     batch_size: int | None = None
     rule: StepRule = Plain()
     average_from: int | None = None
+    _look: Look = field(init=False, repr=False)
+    _towards: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "look", Look(self.manifold, self.cost))
-        object.__setattr__(self, "towards", None if self.average_from is None else towards(self.manifold))
+        object.__setattr__(self, "_look", Look(self.manifold, self.cost))
+        object.__setattr__(self, "_towards", None if self.average_from is None else towards(self.manifold))
 
     def load(self, point: Any) -> ReferenceState:
         average = () if self.average_from is None else point
-        return ReferenceState(point, 0, 0, self.rule.begin(self.look, point), average)
+        return ReferenceState(point, 0, 0, self.rule.begin(self._look, point), average)
 
     # Overflow is reported once, by the length of the direction.
     @np.errstate(all="ignore")
     def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
-        look, manifold, rule = self.look, self.manifold, self.rule
+        look, manifold, rule = self._look, self.manifold, self.rule
         point, steps, updates, memory, average = vars(state).values()
         for terms, eta in zip(schedule, etas, strict=True):
             direction, memory = rule.direction(look, point, terms, memory, steps)
@@ -136,7 +138,7 @@ class ReferenceEngine(Engine):
                 memory, updates = rule.carried(look, start, point, memory), updates + 1
             if self.average_from is not None and steps > self.average_from:
                 count = steps - self.average_from
-                aside = self.towards(average, point) * (1.0 / count)
+                aside = self._towards(average, point) * (1.0 / count)
                 # The first point is their mean.
                 average = point if count == 1 else manifold.retraction(average, aside)
         return ReferenceState(point, steps, updates, memory, average)
@@ -152,7 +154,7 @@ class ReferenceEngine(Engine):
     def moved(self, state: ReferenceState, point: Any) -> ReferenceState:
         if self.average_from is not None:
             return super().moved(state, point)
-        memory = self.rule.carried(self.look, state.point, point, state.memory)
+        memory = self.rule.carried(self._look, state.point, point, state.memory)
         return replace(state, point=point, memory=memory)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, flag, integer, number, optional, sequence
+from rmopt.core.arguments import CheckedValue, bounded, integer, number, optional, sequence
 from rmopt.core.cost import FiniteSum
 from rmopt.core.product import Parts
 from rmopt.engines.reference import Look, StepRule
@@ -18,11 +18,10 @@ from rmopt.manifolds import Euclidean, Power, Product
 
 
 class Memory(NamedTuple):
-    """The weighted sum of earlier gradients, that of their squares, and the largest one of these."""
+    """The weighted sum of earlier gradients, and that of their squares."""
 
     mean: Any
     squares: Any
-    largest: Any
 
 
 class WeightedRule(StepRule):
@@ -41,27 +40,26 @@ class WeightedRule(StepRule):
         zero = look.manifold.zero_vector(point)
         squares = _squares(look.manifold, point, zero) if self.weights.take_squares else 0.0
         squares = _each(lambda part: part + self.weights.least, squares)
-        return Memory(zero if self.weights.keep else (), squares, squares)
+        return Memory(zero if self.weights.keep else (), squares)
 
     def direction(
         self, look: Look, point: Any, terms: Array, memory: Memory, step: int
     ) -> tuple[Any, Memory]:
         weights, mean = self.weights, look.gradient(point, terms)
-        squares = largest = memory.squares
+        squares = memory.squares
         if weights.take_squares:
             new = _squares(look.manifold, point, mean)
-            squares = memory.squares * weights.keep_squares + new * weights.take_squares
-            largest = _each(np.maximum, memory.largest, squares) if weights.largest else squares
+            squares = squares * weights.keep_squares + new * weights.take_squares
         if weights.keep:
             mean = memory.mean * weights.keep + mean * weights.take
-        found, direction = Memory(mean if weights.keep else (), squares, largest), mean
+        found, direction = Memory(mean if weights.keep else (), squares), mean
         if weights.corrected:
             # Both means begin at zero; this takes out what they lack for it.
             early, others = (1.0 - keep ** (step + 1) for keep in (weights.keep, weights.keep_squares))
-            direction, largest = mean * (1.0 / early), largest * (1.0 / others)
+            direction, squares = mean * (1.0 / early), squares * (1.0 / others)
         if weights.take_squares:
             direction = _each(
-                lambda part, square: part * (1.0 / (np.sqrt(square) + weights.eps)), direction, largest
+                lambda part, square: part * (1.0 / (np.sqrt(square) + weights.eps)), direction, squares
             )
         return direction, found
 
@@ -111,8 +109,6 @@ class Adam(CheckedValue, WeightedRule):
         How much of the two means is kept at each step.
     eps : float
         Below the length of gradients that count.
-    amsgrad : bool
-        Divide by the largest mean of the squares so far: with falling step sizes it converges where Adam may not.
 
     See Also
     --------
@@ -140,12 +136,11 @@ class Adam(CheckedValue, WeightedRule):
 
     betas: Annotated[tuple[float, float], _two_shares] = (0.9, 0.999)
     eps: Annotated[float, bounded(number, above=0)] = 1e-8
-    amsgrad: Annotated[bool, flag] = False
 
     @property
     def weights(self) -> Weights:
         first, second = self.betas
-        return Weights(first, 1.0 - first, second, 1.0 - second, self.eps, 0.0, self.amsgrad, True)
+        return Weights(first, 1.0 - first, second, 1.0 - second, self.eps, 0.0, True)
 
 
 @dataclass(frozen=True, kw_only=True)

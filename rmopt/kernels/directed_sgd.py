@@ -37,8 +37,7 @@ class Weights(NamedTuple):
     """How directions are made: remembered ← keep · remembered + take · gradient, and how long a step is.
 
     `keep_squares`, `take_squares`: the same for squared lengths, which begin at `least`. A step is divided by their
-    root and `eps` where they are taken at all; `largest` says that it is by the largest so far, `corrected` that both
-    means began at zero.
+    root and `eps` where they are taken at all; `corrected` says that both means began at zero.
     """
 
     keep: float = 0.0
@@ -47,7 +46,6 @@ class Weights(NamedTuple):
     take_squares: float = 0.0
     eps: float = 0.0
     least: float = 0.0
-    largest: bool = False
     corrected: bool = False
 
 
@@ -78,8 +76,8 @@ def run(
         Whether gradients are symmetric parts; U is then in place of V in all points.
     point, vector, mean : (array, array, array)
         U, S, V of the point and of the mean, and M, Up, Vp of what is remembered.
-    squares : array of two
-        The squared lengths that the weights keep, and the largest.
+    squares : array of one
+        The squared lengths that the weights keep.
     counts : int array of two
         Steps and updates.
     batch : int
@@ -112,12 +110,11 @@ def run(
         square = inner(core, core) + inner(up, up) + inner(vp, vp)
         new_M, new_Up, new_Vp = _mixed(weights, M, core), _mixed(weights, Up, up), _mixed(weights, Vp, vp)
         kept = weights.keep_squares * squares[0] + weights.take_squares * square
-        most = max(squares[1], kept) if weights.largest else kept
-        scale = _step_factor(weights, most, counts[0] + 1)
+        scale = _step_factor(weights, kept, counts[0] + 1)
         length = scale * np.sqrt(inner(new_M, new_M) + inner(new_Up, new_Up) + inner(new_Vp, new_Vp))
         if not np.isfinite(length):
             return False
-        squares[0], squares[1] = kept, most
+        squares[0] = kept
         if length > 0.0:
             counts[1] += 1
             end_U, end_S, end_V = _retracted(
@@ -187,13 +184,13 @@ def _tangent(symmetric, U, V, along_V, along_U):
 
 
 @njit(cache=True, nogil=True)
-def _step_factor(weights, most, step):
+def _step_factor(weights, square, step):
     """Return what the direction is multiplied by, from squared lengths."""
     if weights.take_squares == 0.0:
         return 1.0
     if not weights.corrected:
-        return 1.0 / (np.sqrt(most) + weights.eps)
-    others = np.sqrt(most / (1.0 - weights.keep_squares**step))
+        return 1.0 / (np.sqrt(square) + weights.eps)
+    others = np.sqrt(square / (1.0 - weights.keep_squares**step))
     return 1.0 / (1.0 - weights.keep**step) / (others + weights.eps)
 
 

@@ -23,7 +23,6 @@ from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
 from rmopt.manifolds.sphere import Oblique, Sphere
 from rmopt.manifolds.stiefel import CanonicalStiefel, SpecialOrthogonal, Stiefel
-from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 from rmopt.precision import real_type
 
 Points = Sequence[Any]
@@ -47,7 +46,7 @@ def frechet_mean(
 
     Follows the mean of the logarithms until it vanishes (Karcher 1977), by steps of Barzilai and Borwein's length
     that lower the sum. Points that are far apart on a sphere, say, have several such means, each the best nearby.
-    A warning tells where it ends above `tol`, unless the last digits of the points are all that is left.
+    A warning tells where `max_iter` ends it above `tol`; it also ends where steps come no nearer.
 
     Parameters
     ----------
@@ -125,7 +124,7 @@ def frechet_mean(
             if nearer or remaining < best[2]:
                 best = moved, there, remaining, reached
     mean, direction, length, _ = best
-    if length > enough and not length <= 10.0 * _rounding(manifold, [mean, *points], shares, direction):
+    if length > enough and steps == max_iter:
         warn(
             f"frechet_mean stopped after {steps} steps, where the mean logarithm is {length / spread:.1e} times as "
             f"long as the distances, and tol = {tol:.1e}; raise max_iter, or tol.",
@@ -134,31 +133,9 @@ def frechet_mean(
     return rebuilt(mean, [part.copy() for part in arrays_of(mean)])
 
 
-def _rounding(manifold: Manifold, points: Points, shares: Array, direction: Any) -> float:
-    """Return how much of the mean logarithm at the first point the last digits of all numbers decide."""
-    rng = np.random.default_rng(0)
-    ends = [(np.inf * rng.choice([-1.0, 1.0], part.shape)).astype(part.dtype) for part in arrays_of(points)]
-    mean, *others = rebuilt(points, list(map(np.nextafter, arrays_of(points), ends)))
-    try:
-        return manifold.norm(points[0], _look(manifold, others, shares)(mean)[0] - direction)
-    except (np.linalg.LinAlgError, InvalidInputError):
-        return 0.0
-
-
 def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], tuple[Any, float, float]]:
     """Return what gives the mean logarithm at a point, its length, and half the mean square, of which it descends."""
     seen = [(share, point) for share, point in zip(shares.tolist(), points, strict=True) if share > 0.0]
-    many = _stacked(manifold, [point for _, point in seen])
-    if many is not None:
-        metric, weights = manifold._metric, shares[shares > 0.0]  # type: ignore[attr-defined]
-
-        def at_once(mean: Array) -> tuple[Array, float, float]:
-            away = metric.towards(mean, many)
-            total = np.tensordot(weights, away, 1).astype(mean.dtype)
-            squares = weights @ np.square(away).reshape(len(away), -1).sum(1)
-            return metric.bent(mean, total), float(np.linalg.norm(total)), 0.5 * float(squares)
-
-        return at_once
 
     def look(mean: Any) -> tuple[Any, float, float]:
         total, squares = manifold.zero_vector(mean), 0.0
@@ -168,14 +145,6 @@ def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], 
         return total, manifold.norm(mean, total), 0.5 * squares
 
     return look
-
-
-def _stacked(manifold: Manifold, points: Points) -> Array | None:
-    """Return points in one array where logarithms to all of them are found at once, or None."""
-    alike = type(manifold) in (SymmetricPositiveDefinite, PositiveDefinite)
-    shapes = {point.shape if type(point) is np.ndarray else None for point in points}
-    alike = alike and shapes == {manifold.shape}  # type: ignore[attr-defined]
-    return np.stack(points) if alike else None
 
 
 def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> Any:
@@ -234,9 +203,6 @@ def _held(mean: str, manifold: Manifold, points: Points) -> list[Any]:
     held = [of_reals(point) for point in sequence("points", points)]
     if not held:
         raise InvalidInputError(f"{mean} needs at least one point.")
-    many = _stacked(manifold, held)
-    if many is not None and np.isfinite(many).all() and manifold.refusal(many) is None:  # type: ignore[attr-defined]
-        return held
     for point in held:
         if (flaw := manifold.check_point(point)) is not None:
             raise InvalidInputError(f"a point is not on {manifold}: {flaw}.")

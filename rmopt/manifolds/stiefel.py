@@ -18,8 +18,6 @@ from rmopt.precision import coarseness, slack
 from rmopt.retractions.arrays import CANONICAL_RETRACTIONS, FRAME_RETRACTIONS, CanonicalCayley
 from rmopt.retractions.grassmann import Exponential, Polar
 
-# Rotations of ℝ³ from where on all entries at once take less time than products of matrices one by one.
-MANY = 200
 # Steps or shots towards a geodesic: from three with the canonical metric, and ten with the Euclidean one, for near
 # points to some dozens for far ones. Beyond, some pairs have none that come nearer.
 MAX_STEPS = 500
@@ -100,7 +98,6 @@ class Stiefel(ArrayManifold):
             self.__class__ = CanonicalStiefel
         self.n, self.p, self.k = integer("n", n, 1), integer("p", p, 1), integer("k", k, 1)
         self.shape = (self.n, self.p) if k == 1 else (self.k, self.n, self.p)
-        self._squared_length = float(self.k * self.p)
         if one_of("metric", metric, ("euclidean", "canonical")) == "canonical" != self.metric:
             raise InvalidInputError(
                 f"{type(self).__name__} has the Euclidean metric; derive it from CanonicalStiefel for the other."
@@ -281,11 +278,6 @@ class SpecialOrthogonal(Stiefel):
 
     def __repr__(self) -> str:
         return f"SpecialOrthogonal({self.n}{f', k={self.k}' if self.k > 1 else ''})"
-
-    def projection(self, point: Array, ambient: Ambient) -> Array:
-        if self.n == 3 and self.k >= MANY:
-            return _tangent_in_space(point, dense(ambient, point))
-        return super().projection(point, ambient)
 
     # Geodesics
 
@@ -485,15 +477,3 @@ def _wide_axes(Q: Array, turn: Array, cosines: Any) -> Array:
     column = np.take_along_axis(square, longest[..., None, None], axis=-1)[..., 0].T
     length = np.linalg.norm(column, axis=0)
     return column / np.where((column * turn).sum(0) < 0.0, -length, length)
-
-
-def _tangent_in_space(point: Array, vector: Array) -> Array:
-    """Return the parts X Ω of arrays that are tangent at many rotations of ℝ³, by cross products of their rows."""
-    tangent = np.empty_like(vector)
-    # One layer for each entry, in blocks that stay in caches: products of matrices one by one take twice as long.
-    for start in range(0, len(point), 1000):
-        here = slice(start, start + 1000)
-        (a, b, c), (d, e, f) = (np.ascontiguousarray(each[here].T) for each in (point, vector))
-        x, y, z = (0.5 * one.sum(0) for one in (b * f - c * e, c * d - a * f, a * e - b * d))
-        tangent[here] = np.array([y * c - z * b, z * a - x * c, x * b - y * a]).T
-    return tangent

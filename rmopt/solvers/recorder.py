@@ -1,16 +1,13 @@
 """The recorder: measures a run at chosen steps, with the clock stopped, and tells what it saw."""
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from itertools import dropwhile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rmopt.core.arguments import flag, instance, integer, number, sequence, shown
-from rmopt.errors import InvalidInputError, StorageError
+from rmopt.core.arguments import callable_of, flag, integer, number, sequence, shown
+from rmopt.errors import InvalidInputError
 
 Metric = Callable[[Any], float | Mapping[str, float]]
 
@@ -35,9 +32,6 @@ class Recorder:
         Ratio of consecutive measured steps, above 1.
     at : iterable of int, optional
         Explicit steps instead of the geometric ones.
-    log : path, optional
-        A file to which each row is appended as a line of JSON, as Python writes it: NaN is ``NaN``. A run that is
-        resumed takes up its own rows. In several processes give a path to one of them alone, or a path each.
     progress : bool
         Draw a progress bar with rate and remaining time on standard error.
     description : str
@@ -67,19 +61,14 @@ class Recorder:
         first: int = 1000,
         ratio: float = 2.0,
         at: Iterable[int] | None = None,
-        log: Path | str | None = None,
         progress: bool = False,
         description: str = "training",
     ) -> None:
-        instance("metrics", metrics, (Mapping, type(None)), "a mapping of names to functions of a point")
         self.metrics = dict(metrics or {})
         for name, metric in self.metrics.items():
-            if name in OWN:
-                raise InvalidInputError(f"a metric cannot be called {name!r}: every row has that already.")
-            instance(f"the metric {name!r}", metric, Callable, "a function of a point")  # type: ignore[arg-type]
+            callable_of(f"the metric {name!r}", metric)
         self.first, self.ratio = integer("first", first, 1), number("ratio", ratio, above=1)
         self.at = None if at is None else sorted({integer("at", step) for step in sequence("at", at)})
-        self.log = None if log is None else Path(instance("log", log, (str, Path), "a path"))
         self.rows: list[dict[str, Any]] = []
         self._bar = ProgressBar(description) if flag("progress", progress) else None
 
@@ -97,7 +86,6 @@ class Recorder:
     def begin(self, step: int, n_steps: int | None, rows: list[dict[str, Any]]) -> None:
         """Start a run, or continue one that already has rows."""
         self.rows = list(rows)
-        self._write_log(self.rows, again=True)
         if self._bar is not None:
             self._bar.begin(step, n_steps)
 
@@ -112,7 +100,6 @@ class Recorder:
             numbers = numbers_for(row, f"the metric {name!r}", numbers)
             row.update((key, float(number)) for key, number in numbers.items())
         self.rows.append(row)
-        self._write_log([row])
 
     def advance(self, step: int) -> None:
         """Move the progress bar."""
@@ -124,37 +111,15 @@ class Recorder:
         if self._bar is not None:
             self._bar.end()
 
-    def _write_log(self, rows: list[dict[str, Any]], again: bool = False) -> None:
-        """Append rows to the log; `again`: in place of those that the run wrote before."""
-        if self.log is None:
-            return
-        lines = [json.dumps(row) for row in rows]
-        try:
-            if again:
-                self.log.parent.mkdir(parents=True, exist_ok=True)
-                there = self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
-                places = [at for at in range(len(there)) if lines and there[at : at + len(lines)] == lines]
-                if places:
-                    # Those of a run that follows begin with the same step.
-                    first = lines[0].partition("updates")[0]
-                    others = dropwhile(lambda line: not line.startswith(first), there[places[-1] + 1 :])
-                    there = [*there[: places[-1]], *others]
-                lines = there + lines
-            with self.log.open("w" if again else "a", encoding="utf-8") as stream:
-                stream.writelines(line + "\n" for line in lines)
-        except OSError as error:
-            raise StorageError(
-                f"cannot write the log {self.log}: {error.strerror}; free some space or choose another path."
-            ) from error
 
-
-def numbers_for(row: dict[str, Any], by: str, found: Mapping[str, Any]) -> dict[str, float]:
+def numbers_for(row: dict[str, Any], by: str, numbers: Mapping[str, Any]) -> dict[str, float]:
     """Return what is to join a row; refuse names that are no text or are there, and what is no real number."""
     joining = {}
-    for key, value in found.items():
+    for key, value in numbers.items():
         if key in row or not isinstance(key, str):
-            why = "the row has already" if key in row else "is no text, as names in files are"
-            raise InvalidInputError(f"{by} gave {key!r}, which {why}; rename it.")
+            raise InvalidInputError(
+                f"{by} gave {key!r}, which the row has already, or which is no text; rename it."
+            )
         if (array := np.asarray(value)).size != 1 or array.dtype.kind not in "biuf":
             raise InvalidInputError(f"{by} gave {shown(value)}; it must return a number.")
         joining[key] = array.item()

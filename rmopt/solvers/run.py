@@ -436,6 +436,7 @@ class _Run:
             seed = solver.joined(world, problem, start, stop, seed, **about)
         self.seed = seed
         self.last = first_step + solver.budget(problem)
+        self.asked_at = stop.due(first_step) if isinstance(stop, Stop) else np.inf
         self.check_every = solver.check_every(problem)
         self.work = solver.prepare(problem, seed, first_step)
         start = solver._started(problem, start, generator(seed, Stream.POINT) if start is None else None)
@@ -457,7 +458,7 @@ class _Run:
         """Run to the end."""
         solver, recorder, saver = self.solver, self.recorder, self.saver
         rows, resumed = self.rows, self.first < self.step
-        if resumed and self.step < self.last and not self._is_planned(self.step):
+        if resumed and not (self.observes or self._is_planned(self.step)):
             # The end of a smaller budget was measured too.
             rows = [row for row in rows if row["step"] < self.step]
         recorder.begin(self.step, self.last, rows)
@@ -471,7 +472,7 @@ class _Run:
                 early = self.reason(bool(recorder.rows)) if resumed or self.step < self.last else None
                 while early is None and self.next_piece():
                     recorder.advance(self.step)
-                    due = self.measures and (self.step == self.last or self._is_planned(self.step))
+                    due = self.observes or (self.measures and self._is_planned(self.step))
                     if due:
                         self.measure()
                     early = self.reason(due)
@@ -511,8 +512,8 @@ class _Run:
             steps = 1
         else:
             ends = [self.last, self.recorder.next_after(step), step + self.piece]
-            if (asked_at := self._asked_at()) > step:
-                ends.append(asked_at)
+            if self.asked_at > step:
+                ends.append(self.asked_at)
             if check is not None:
                 ends.append((step // check + 1) * check)
             if self.saver is not None:
@@ -546,7 +547,7 @@ class _Run:
         if check is None or step % check or (check > 1 and step == self.first):
             return None
         ended = self.solver.finished(self.work, self.state)
-        return as_reason(f"{type(self.solver).__name__}.finished", ended)
+        return ended and as_reason(f"{type(self.solver).__name__}.finished", ended)
 
     def measure(self) -> bool:
         """Add a row where there is something to see, and return whether there is."""
@@ -555,12 +556,7 @@ class _Run:
         return self.measures
 
     def _is_planned(self, step: int) -> bool:
-        return self.observes or step in (self._asked_at(), self.recorder.next_after(step - 1))
-
-    def _asked_at(self) -> float:
-        """Return the step at which the criterion must be asked (infinity: none)."""
-        rows = self.recorder.rows if self.measures and self.recorder.rows else [self.seen_first]
-        return self.stop.due(rows[0]["step"]) if isinstance(self.stop, Stop) else np.inf
+        return step in (self.last, self.asked_at, self.recorder.next_after(step - 1))
 
     def _row(self) -> dict[str, Any]:
         """Return a new row: where the run is, and what the solver observes there."""

@@ -168,10 +168,8 @@ class Saver:
         common = self.world.least(max(self._steps(), default=-1))
         if common < 0:
             form = f"{escape(self.path.stem)}.rank*of*.step*{escape(self.path.suffix)}"
-            of_others = [
-                file for file in self.path.parent.glob(form) if f"of{self.world.size}." not in file.name
-            ]
-            if of_others or self.path.exists():
+            files = [self.path.name, *(file.name for file in self.path.parent.glob(form))]
+            if self.path.exists() or any(f"of{self.world.size}." not in name for name in files[1:]):
                 raise InvalidInputError(
                     f"the checkpoint {self.path} was saved by another number of processes than the {self.world.size} "
                     "of now; start as many as then, or delete its files, or choose another path."

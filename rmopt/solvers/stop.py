@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 from rmopt.core.arguments import CheckedValue, bounded, callable_of, flag, integer, number, shown
 from rmopt.errors import InvalidInputError
@@ -32,9 +32,6 @@ class Converged(str):
     >>> result.stopped_by, result.converged
     ('near enough', True)
     """
-
-    def __new__(cls, reason: str) -> Self:
-        return super().__new__(cls, reason)
 
 
 class Stop(ABC):
@@ -64,7 +61,7 @@ class Stop(ABC):
         """Return why to stop, or None."""
 
     def due(self, first: int) -> float:
-        """Return the step at which it must be asked, where the first row is of the step `first`; infinity: at any."""
+        """Return the step at which it must be asked in a run whose first step is `first`; infinity: at any."""
         return math.inf
 
     def waits_for(self, name: str) -> bool:
@@ -77,12 +74,6 @@ class Stop(ABC):
     def __and__(self, other: Any) -> "Stop":
         return Both(self, other)
 
-    def __ror__(self, other: Any) -> "Stop":
-        return Either(other, self)
-
-    def __rand__(self, other: Any) -> "Stop":
-        return Both(other, self)
-
     def __bool__(self) -> bool:
         raise InvalidInputError(
             f"{self} is neither true nor false; combine criteria by | and &, not by `or` and `and`."
@@ -94,15 +85,12 @@ class _Pair(CheckedValue, Stop):
     first: Annotated[Any, callable_of]
     second: Annotated[Any, callable_of]
 
-    @property
-    def _parts(self) -> list[Stop]:
-        return [part for part in (self.first, self.second) if isinstance(part, Stop)]
-
     def due(self, first: int) -> float:
-        return min((part.due(first) for part in self._parts), default=math.inf)
+        parts = (self.first, self.second)
+        return min((part.due(first) for part in parts if isinstance(part, Stop)), default=math.inf)
 
     def waits_for(self, name: str) -> bool:
-        return any(part.waits_for(name) for part in self._parts)
+        return any(isinstance(part, Stop) and part.waits_for(name) for part in (self.first, self.second))
 
 
 class Either(_Pair):
@@ -125,7 +113,7 @@ class Both(_Pair):
 
 @dataclass(frozen=True)
 class MaxSteps(CheckedValue, Stop):
-    """Stop so many steps after the first row, which is of the start, or where a recorder joined the run.
+    """Stop so many steps after the first row, which is of the start.
 
     Parameters
     ----------

@@ -198,7 +198,7 @@ def models_of_known(large: bool) -> dict[str, Any]:
         )
         for rank, burn_in, samples in ((10, 20, 100), (20, 20, 100), (32, 20, 200), (40, 40, 400))
     }
-    return models | ({"myfm, rank 10, implicit": MyFM(10, implicit=True)} if find_spec("myfm") else {})
+    return models
 
 
 def models_of_ratings(large: bool) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def test_bundles_of_tags_are_checked() -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidInputError, match=words):
             TagBundle("a", "b", bad, ("x", "y"))
-    with pytest.raises(InvalidInputError, match="2 tags and 1 names"):
+    with pytest.raises(InvalidInputError, match="tag_names must be 2"):
         TagBundle("a", "b", good, ("x",))
     bundle = toy_tags()
     held = bundle.held_out(3)

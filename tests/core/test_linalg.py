@@ -1,4 +1,4 @@
-"""Small dense linear algebra: Algorithm 7 of the LORETA paper, branch by branch, and the factorisations."""
+"""Small dense linear algebra: the factorisations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from rmopt.linalg import (
     lanczos_eigh,
     lanczos_svd,
     leading_eigh,
-    rank_one_pinv_update,
     symmetric,
     tall_qr,
     truncated_svd_of_product,
@@ -23,48 +22,8 @@ from rmopt.linalg import (
 )
 from rmopt.manifolds import PSDFixedRank
 
-N, K = 9, 4
 
-
-def setting(branch: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return A, c, d for which w = c − AA†c and β = 1 + dᵀA†c are zero or not, as the branch says."""
-    A, c, d = rng.standard_normal((N, K)), rng.standard_normal(N), rng.standard_normal(K)
-    if "w = 0" in branch:
-        c = A @ rng.standard_normal(K)
-    if "β = 0" in branch:
-        d = -d / (d @ np.linalg.pinv(A) @ c)
-    return A, c, d
-
-
-@each_row("seed", range(5))
-@each_row("branch", ["β ≠ 0, w ≠ 0", "β = 0, w ≠ 0", "β ≠ 0, w = 0", "β = 0, w = 0"])
-def test_each_branch_satisfies_the_moore_penrose_equations(branch: str, seed: int) -> None:
-    A, c, d = setting(branch, np.random.default_rng(seed))
-    A_pinv = np.linalg.pinv(A)
-    w, beta = c - A @ A_pinv @ c, 1 + d @ A_pinv @ c
-    assert (np.linalg.norm(w) < 1e-12) == ("w = 0" in branch)
-    assert (abs(beta) < 1e-12) == ("β = 0" in branch)
-    X, Z = rank_one_pinv_update(A, A_pinv, c, d), A + np.outer(c, d)
-    scale = np.linalg.norm(X) * np.linalg.norm(Z)
-    for left, right in ((Z @ X @ Z, Z), (X @ Z @ X, X), ((Z @ X).T, Z @ X), ((X @ Z).T, X @ Z)):
-        assert np.abs(left - right).max() < 1e-13 * scale * max(1.0, np.linalg.norm(right))
-    assert np.linalg.matrix_rank(Z, tol=1e-10) == (K - 1 if branch == "β = 0, w = 0" else K)
-
-
-def test_updates_that_change_nothing() -> None:
-    rng = np.random.default_rng(0)
-    A = rng.standard_normal((N, K))
-    A_pinv = np.linalg.pinv(A)
-    for c, d in ((np.zeros(N), np.ones(K)), (np.ones(N), np.zeros(K))):
-        np.testing.assert_array_equal(rank_one_pinv_update(A, A_pinv, c, d), A_pinv)
-
-
-def test_wrong_shapes_and_values_are_named() -> None:
-    A = np.eye(N, K)
-    with pytest.raises(ValueError, match=r"needs A_pinv, c, d of shapes .*, got .*\(9, 4\), \(9,\), \(4,\)"):
-        rank_one_pinv_update(A, A, np.ones(N), np.ones(K))
-    with pytest.raises(ValueError, match="got NaN or infinity"):
-        rank_one_pinv_update(A, A.T, np.full(N, np.nan), np.ones(K))
+def test_a_singular_factor_is_named() -> None:
     for factor in (np.diag([1.0, 0.0]), np.diag([1.0, 0.0]).astype(np.float32)):
         with pytest.raises(np.linalg.LinAlgError, match="its diagonal is zero at 1"):
             whitened(factor, np.eye(2, dtype=factor.dtype))
@@ -122,8 +81,8 @@ def test_leading_eigenvalues_where_bisection_fails(monkeypatch: pytest.MonkeyPat
 
 
 @each_row("dtype", [np.float64, np.float32])
-@each_row("shape", [(200_001, 6), (40_000, 100), (50, 50), (2**20 + 3, 1)])
-@each_row("share", [0.0, 0.5, 0.9, 1.0])
+@each_row("shape", [(200_001, 6), (50, 50), (2**20 + 3, 1)])
+@each_row("share", [0.0, 0.9, 1.0])
 def test_a_qr_of_many_rows_is_exact_whatever_the_columns_are(
     shape: tuple[int, int], dtype: type, share: float
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from typing import Any
 
 import autograd.numpy as anp
@@ -163,21 +161,6 @@ def test_it_needs_no_second_derivatives_and_fewer_products() -> None:
     newton = TrustRegions(tol=1e-8).run(ENTRIES, random_state=5)
     assert found.converged
     assert newton.counts["gradients"] > found.counts["gradients"]
-
-
-def test_they_are_pickled() -> None:
-    costs = [AutomaticResiduals(function) for function in (rigid, doubled)]
-    at = RIGID.random_point(RNG)
-    assert [one.value(at) for one in pickle.loads(pickle.dumps(costs))] == [one.value(at) for one in costs]
-
-    class Of(AutomaticResiduals):
-        def __init__(self) -> None:
-            super().__init__(rigid)
-            self.kept = 3
-
-    twin, point = copy.deepcopy(Of()), RIGID.random_point(RNG)
-    assert twin.kept == 3
-    assert twin.value_and_gradient(point)[0] == costs[0].value(point)
 
 
 @pytest.mark.parametrize("library", DECORATORS)

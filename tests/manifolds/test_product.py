@@ -210,7 +210,7 @@ def test_blocks_of_blocks_are_real_and_copied() -> None:
     kept *= 2.0
     assert dense(found).sum() == 4.0
     kept = 1j * kept
-    with pytest.raises(InvalidInputError, match="is complex"):
+    with pytest.raises(InvalidInputError, match="of type complex"):
         problem.gradient(point)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -82,7 +83,7 @@ class Room(World):
 
     def everywhere(self, value: Any) -> list[Any]:
         values = self.shared({self.rank: value})
-        return [values[rank] for rank in range(self.size)]
+        return [copy.deepcopy(values[rank]) for rank in range(self.size)]
 
 
 def test_all_processes_join_the_same_pairs() -> None:
@@ -430,11 +431,6 @@ def test_estimators_with_jobs(tmp_path: Path) -> None:
         assert np.array_equal(pair.components_, same.components_)
         assert pair.n_iter_ == -(-alone.n_iter_ // 2)
         assert pair.score(*other) > alone.score(*other) - 0.03
-    for wrong in (0, 2.5, -2000):
-        with pytest.raises(
-            InvalidInputError, match=f"n_jobs = {wrong} must be None, a positive number of threads"
-        ):
-            similarity(n_jobs=wrong).fit(X, y)
 
 
 def test_processes_share_a_stream() -> None:

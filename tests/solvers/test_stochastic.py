@@ -114,7 +114,7 @@ PLACES = [
 SOLVERS = [
     SGD(1e-3, rule=Momentum(0.9), max_iter=60), SGD(1e-3, average=True, max_iter=60),
     SGD(1e-3, rule=SVRG(), max_iter=60), SGD(1e-3, rule=SRG(), max_iter=60, batch_size=3),
-    SGD(1e-2, rule=Adam(), max_iter=60), SGD(1e-2, rule=Adam(amsgrad=True), average=20, max_iter=60),
+    SGD(1e-2, rule=Adam(), max_iter=60), SGD(1e-2, rule=Adam(), average=20, max_iter=60),
 ]  # fmt: skip
 
 
@@ -133,10 +133,9 @@ def test_laws_of_solvers(check: Any) -> None:
         (Momentum(0.7), "SGD", {"momentum": 0.7}),
         (Adam(), "Adam", {}),
         (Adam(betas=(0.8, 0.9), eps=1e-3), "Adam", {"betas": (0.8, 0.9), "eps": 1e-3}),
-        (Adam(amsgrad=True), "Adam", {"amsgrad": True}),
         (AdaGrad(eps=1e-10), "Adagrad", {"initial_accumulator_value": 1e-10, "eps": 0.0}),
     ],
-    ids=["momentum", "adam", "betas", "amsgrad", "adagrad"],
+    ids=["momentum", "adam", "betas", "adagrad"],
 )
 def test_in_flat_space_they_are_those_of_torch(rule: Any, name: str, options: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
@@ -219,7 +218,7 @@ COMPILED: list[dict[str, Any]] = [
     {"step_size": 0.05, "rule": Momentum(0.9), "retraction": Orthographic()},
     {"step_size": 0.1, "average": 20, "retraction": MetricProjection()},
     {"step_size": 0.01, "rule": Adam()}, {"step_size": 0.05, "rule": AdaGrad(), "batch_size": 3},
-    {"step_size": 0.01, "rule": Adam(amsgrad=True), "average": True, "batch_size": 3},
+    {"step_size": 0.01, "rule": Adam(), "average": True, "batch_size": 3},
     {"step_size": 0.01, "rule": Momentum(0.5), "average": 20, "batch_size": 20},
     {"step_size": 0.01, "batch_size": 20},
 ]  # fmt: skip
@@ -320,11 +319,9 @@ def test_averages() -> None:
 
 
 def test_cosine() -> None:
-    rule = Cosine(2.0, 110, warm_up=10, end=0.5)
-    etas = rule(np.arange(200))
-    np.testing.assert_allclose(etas[:10], 0.2 * np.arange(1, 11))
-    np.testing.assert_allclose([etas[10], etas[60], etas[110], etas[199]], [2.0, 1.25, 0.5, 0.5])
-    assert (np.diff(etas[10:111]) < 0).all()
+    etas = Cosine(2.0, 100)(np.arange(190))
+    np.testing.assert_allclose([etas[0], etas[50], etas[100], etas[189]], [2.0, 1.0, 0.0, 0.0], atol=1e-15)
+    assert (np.diff(etas[:101]) < 0).all()
 
 
 @pytest.mark.parametrize(
@@ -338,7 +335,6 @@ def test_cosine() -> None:
         (lambda: SVRG(0), "period"),
         (lambda: SGD(0.1, rule=Adam), "rule"),
         (lambda: SGD(0.1, average=-1), "average"),
-        (lambda: Cosine(1.0, 10, warm_up=10), "warm_up"),
         (lambda: Constant(0.0), "a ="),
     ],
 )

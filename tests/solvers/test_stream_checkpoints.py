@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 
 from problems.data import stream
 from problems.ranking import LoretaLabelRanker
@@ -152,7 +151,7 @@ def test_all_cores_are_as_many_as_a_machine_has(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("kind", "other"),
-    [(LoretaSimilarity, {"max_iter": 7, "tol": 0.5}), (LoretaLabelRanker, {"n_epochs": 7, "top_k": 1})],
+    [(LoretaSimilarity, {"max_iter": 7}), (LoretaLabelRanker, {"n_epochs": 7, "top_k": 1})],
 )
 def test_parameters_of_fit_alone_do_not_matter_to_a_stream(kind: Any, other: Any, tmp_path: Path) -> None:
     shown = [(part, labels if kind is LoretaSimilarity else np.eye(3)[labels]) for part, labels in chunks(2)]
@@ -163,37 +162,6 @@ def test_parameters_of_fit_alone_do_not_matter_to_a_stream(kind: Any, other: Any
 
 
 WORDS = np.array(["ape", "bee", "cat"])[y]
-
-
-def test_a_vectorizer_is_known_by_what_it_learned(tmp_path: Path) -> None:
-    for number, word in enumerate(WORDS[:12]):
-        (tmp_path / "texts" / word).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "texts" / word / f"{number}.txt").write_text(f"{word} {number} fish", encoding="utf-8")
-
-    def learned(vectorizer: Any, epochs: int, path: Path) -> LoretaSimilarity:
-        texts = stream(tmp_path / "texts", vectorizer=vectorizer, n_epochs=epochs, random_state=0)
-        return model(checkpoint=path).fit_stream(texts)
-
-    def fitted(*texts: str) -> TfidfVectorizer:
-        return TfidfVectorizer().fit(texts)
-
-    # There it would be read as a text.
-    with pytest.raises(InvalidInputError, match="lies among the files of the stream"):
-        model(checkpoint=tmp_path / "texts" / "new" / "run.npz").fit_stream(
-            stream(tmp_path / "texts", vectorizer=fitted("a fish"), random_state=0)
-        )
-
-    learned(fitted("ape bee", "cat fish"), 1, tmp_path / "fitted.npz")
-    again = fitted("ape bee", "cat fish")
-    # Where its stop words lie in the memory of another process.
-    again._stop_words_id += 16
-    learned(again, 2, tmp_path / "fitted.npz")
-    with pytest.raises(InvalidInputError, match="chunks are not those"):
-        learned(fitted("ape bee", "bee fish"), 3, tmp_path / "fitted.npz")
-    for epochs in (1, 2):
-        # Each has a function of its own, at another place in memory.
-        hashing = HashingVectorizer(n_features=16, preprocessor=lambda text: text.lower())
-        learned(hashing, epochs, tmp_path / "own.npz")
 
 
 @pytest.mark.parametrize("kind", ["text", "object", "category", "nullable", "frame"])
@@ -296,18 +264,6 @@ def test_a_look_at_the_first_chunk_takes_nothing_away(tmp_path: Path) -> None:
     looked = files(tmp_path / "data")
     next(iter(looked))
     assert bits(model().fit_stream(looked)) == bits(model().fit_stream(files(tmp_path / "data")))
-    looked = files(tmp_path / "data")
-    next(iter(looked))
-    looked.save(tmp_path / "again")
-    assert len(list((tmp_path / "again").iterdir())) == 3
-
-
-def test_a_model_that_no_memory_holds_is_refused_before(tmp_path: Path) -> None:
-    (tmp_path / "0.svmlight").write_text("0 0:1\n1 1:1 2:1\n0,2000000000 3:1\n1 2:1\n")
-    with pytest.raises(InvalidInputError, match="74,506 GiB, which this"):
-        LoretaLabelRanker(rank=5000).fit_stream(stream(tmp_path, n_features=5000, multilabel=True))
-    with pytest.raises(InvalidInputError, match="numbers, 134,110 GiB, which this machine cannot"):
-        LoretaSimilarity(rank=9000).fit(sp.csr_array((9, 10**9)), y[:9])
 
 
 def test_a_line_may_be_repaired_in_a_file_that_was_not_read(

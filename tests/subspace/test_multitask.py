@@ -191,14 +191,14 @@ def test_bad_tasks_are_told_in_a_sentence() -> None:
     X = np.ones((3, 2))
     for y, task, words in (
         (np.ones(3), np.array([0, 0, 2]), "two examples"),
-        (np.ones(2), np.zeros(3, dtype=int), "one row per example"),
+        (np.ones(2), np.zeros(3, dtype=int), "inconsistent numbers of samples"),
         (np.full(3, np.inf), np.zeros(3, dtype=int), "NaN or infinity"),
     ):
         with pytest.raises(InvalidInputError, match=words):
             TaskBundle("x", "here", X, y, task)
-    with pytest.raises(InvalidInputError, match="outside of"):
+    with pytest.raises(InvalidInputError, match="must lie within"):
         Ratings("x", "here", np.array([5], np.int32), np.array([0], np.int32), np.ones(1), (3, 3), (0.0, 1.0))
-    with pytest.raises(InvalidInputError, match="equally many finite numbers"):
+    with pytest.raises(InvalidInputError, match="inconsistent numbers"):
         Ratings("x", "here", np.array([0], np.int32), np.array([0], np.int32), np.ones(2), (3, 3), (0.0, 1.0))
     with pytest.raises(InvalidInputError, match="must be a number above 0 and below 1"):
         picture().held_out(0, 1.0)

@@ -155,10 +155,6 @@ class Matchings(Sampler):
 
     def __init__(self, graph: Graph) -> None:
         groups = instance("graph", graph, Graph, "a Graph (rmopt.costs.as_graph makes one by name)").matchings
-        if not groups:
-            raise InvalidInputError(
-                f"{graph} has no edges, so there are no matchings; give two agents or more."
-            )
         self._table = np.full((len(groups), max(map(len, groups))), -1)
         for row, group in zip(self._table, groups, strict=True):
             row[: len(group)] = group

@@ -23,7 +23,7 @@ from rmopt.solvers.gossip.gossip import world_of
 from rmopt.solvers.run import Result
 from rmopt.solvers.save import witness
 from rmopt.solvers.stochastic.samplers import Sampler
-from rmopt.solvers.stochastic.scheduled import Schedule, ScheduledSolver
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import StepSize
 from rmopt.solvers.threads import in_threads, one_blas_thread
 
@@ -117,8 +117,6 @@ class Parallel(ScheduledSolver):
         self.workers, self.every = integer("workers", workers, 1), integer("every", every, 1)
         self.first = integer("first", first, 1)
         self.step_factor = number("step_factor", step_factor, above=0)
-        self.max_iter = -(-solver.max_iter // self.workers)
-        self.step_size = solver.step_size
         self.world = world_of("world", world)
         if self.world.size > self.workers:
             raise InvalidInputError(
@@ -149,11 +147,6 @@ class Parallel(ScheduledSolver):
             engines, problem.manifold, None if None in gauges else gauges[0], min(self.first, self.every), self.every,
             self._sizes(problem), self.world,
         )  # fmt: skip
-
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
-        work = super().prepare(problem, seed, first_step)
-        work.engine = replace(work.engine, origin=first_step)  # type: ignore[type-var]
-        return work
 
     def sampler_for(self, problem: Problem) -> Sampler:
         here = self.world.mine(self.workers)
@@ -253,8 +246,6 @@ class ParallelEngine(Engine):
     shares : list of int
         For how much each worker of all processes counts in the mean.
     world : World
-    origin : int
-        Steps before those that a state counts: where workers meet follows from all.
     """
 
     engines: tuple[Engine, ...]
@@ -264,7 +255,6 @@ class ParallelEngine(Engine):
     every: int
     shares: list[int]
     world: World
-    origin: int = 0
 
     def __post_init__(self) -> None:
         # Says what has no mean.
@@ -319,12 +309,11 @@ class ParallelEngine(Engine):
 
     def _next_mean(self, steps: int) -> int:
         """Return the number of steps, above a given one, after which the workers meet again."""
-        steps += self.origin
         at, gap = self.first, self.first
         while at <= steps and gap < self.every:
             gap = min(self.every, max(self.first, at // max(1, len(self.shares) - 1)))
             at += gap
-        return at + max(0, (steps - at) // self.every + 1) * self.every - self.origin
+        return at + max(0, (steps - at) // self.every + 1) * self.every
 
     def _at_mean(self, state: ParallelState) -> ParallelState:
         """Return the state in which all workers go on from their mean."""

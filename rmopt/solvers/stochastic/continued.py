@@ -19,7 +19,6 @@ from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.memory import with_zeros
 from rmopt.kernels.steps import Counters
 from rmopt.solvers.interrupts import Interrupts
-from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.run import finite_numbers
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.threads import one_blas_thread
@@ -41,25 +40,6 @@ class Continued:
         What the engine of the last chunk handed over; it counts the steps of all.
     rank : int
         Of the point.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> from rmopt.solvers import SGD
-    >>> rng, manifold = np.random.default_rng(0), FixedRankEmbedded(6, 5, 2)
-    >>> run = None
-    >>> for chunk in range(20):
-    ...     left, right = rng.standard_normal((100, 6)), rng.standard_normal((100, 5))
-    ...     y = left[:, 0] * right[:, 0] + left[:, 1] * right[:, 2]
-    ...     problem = Problem(manifold, BilinearSum(left, right, squared, y))
-    ...     solver = SGD(0.02, max_iter=1000)
-    ...     run = run or Continued.begun(solver, problem, lambda: manifold.identity(), 0)
-    ...     run.learn(solver, problem, 0)
-    >>> bool(problem.value(run.point()) < 1e-6), run.n_iter
-    (True, 20000)
     """
 
     state: Any
@@ -156,9 +136,7 @@ class Continued:
         return cls(GaugedState(whole, counters, steps), rank)
 
     @one_blas_thread()
-    def learn(
-        self, solver: ScheduledSolver, problem: Problem, seed: int, recorder: Recorder | None = None
-    ) -> None:
+    def learn(self, solver: ScheduledSolver, problem: Problem, seed: int) -> None:
         """Do the steps of a solver's budget on a problem, with draws of their own.
 
         Parameters
@@ -168,8 +146,6 @@ class Continued:
         problem : Problem
             On the manifold of the chunks before.
         seed : int
-        recorder : Recorder, optional
-            Draws a progress bar where it is to.
 
         Raises
         ------
@@ -183,17 +159,13 @@ class Continued:
             # The engine is of another kind, and goes on from the point.
             self.state = _standing(work.engine, self.point(), self.n_iter, self.n_updates)
             state = work.engine.taken_over(self.state)
-        work.origin, work.last = state.steps, state.steps + solver.max_iter
-        recorder = recorder or Recorder()
-        recorder.begin(work.origin, work.last, [])
+        work.origin, work.last = state.steps, state.steps + solver.budget(problem)
         try:
             # A signal waits for the end of the chunk, where the state is whole.
             with Interrupts(True):
                 while state.steps < work.last:
                     state = solver.advance(work, state, work.last - state.steps)
-                    recorder.advance(state.steps)
         finally:
-            recorder.end()
             self.state = work.engine.handed_over(state)
 
 

@@ -73,11 +73,6 @@ class _OverTerms(Sampler):
 
     def __init__(self, terms: int | Array, batch_size: int = 1) -> None:
         table = None if np.isscalar(terms) else array("terms", terms)
-        if table is not None and (table.ndim != 2 or table.dtype.kind not in "iu"):
-            raise InvalidInputError(
-                f"terms must be their number, or a table of integers with one term a row; got {table.dtype} of "
-                f"shape {table.shape}."
-            )
         self.n_terms = integer("number of terms", terms if table is None else len(table), 1, 2**62)
         self.terms, self._table = terms, table
         self.batch_size = integer("batch_size", batch_size, 1, self.n_terms)

@@ -6,7 +6,6 @@ Falling ones go back to Robbins and Monro (1951), those with a square root to Ne
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -117,17 +116,13 @@ class InverseSqrt(CheckedValue, StepSize):
 
 @dataclass(frozen=True)
 class Cosine(CheckedValue, StepSize):
-    """Half a cosine from a to `end` over some steps, after a straight rise (Loshchilov and Hutter 2017).
+    """Half a cosine from a to 0 over some steps (Loshchilov and Hutter 2017).
 
     Attributes
     ----------
     a : float
-        The largest step size.
     n_steps : int
-        Steps to the end, those of the rise included; afterwards it stays.
-    warm_up : int
-        Steps of the rise.
-    end : float
+        Steps to the end; afterwards it stays 0.
 
     Examples
     --------
@@ -139,18 +134,10 @@ class Cosine(CheckedValue, StepSize):
 
     a: _Positive
     n_steps: Annotated[int, bounded(integer, 1)]
-    warm_up: int = 0
-    end: Annotated[float, bounded(number, least=0)] = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        integer("warm_up", self.warm_up, 0, self.n_steps - 1)
 
     def __call__(self, t: Array) -> Array:
-        t = np.asarray(t, dtype=float)
-        share = np.clip((t - self.warm_up) / (self.n_steps - self.warm_up), 0.0, 1.0)
-        falling = self.end + 0.5 * (self.a - self.end) * (1.0 + np.cos(np.pi * share))
-        return np.where(t < self.warm_up, self.a * (t + 1.0) / max(self.warm_up, 1), falling)
+        share = np.clip(np.asarray(t, dtype=float) / self.n_steps, 0.0, 1.0)
+        return 0.5 * self.a * (1.0 + np.cos(np.pi * share))
 
 
 @dataclass(frozen=True)
@@ -234,19 +221,13 @@ class FromFunction(StepSize):
 
 def as_step_size(rule: StepSizeLike, searches: bool = False) -> StepSize:
     """Return a rule: a number becomes `Constant`, a function `FromFunction`; some solvers also take searches."""
-    if isinstance(rule, StepSize):
-        if rule.search != FIXED and not searches:
-            raise InvalidInputError(
-                f"step_size = {rule} searches along blocks, for CoordinateDescent; give a number or a function."
-            )
-        return rule
-    if callable(rule):
-        return FromFunction(rule)
-    if not isinstance(rule, Real):
+    if not isinstance(rule, StepSize):
+        return FromFunction(rule) if callable(rule) else Constant(number("step_size", rule, above=0))
+    if rule.search != FIXED and not searches:
         raise InvalidInputError(
-            f"step_size = {shown(rule)} must be a positive number, a StepSize or a function of the step numbers."
+            f"step_size = {rule} searches along blocks, for CoordinateDescent; give a number or a function."
         )
-    return Constant(number("step_size", rule, above=0))
+    return rule
 
 
 def watched(rule: StepSize) -> StepSize:
