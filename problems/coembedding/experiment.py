@@ -158,7 +158,7 @@ class Coembedding(Experiment):
     name: ClassVar = "coembedding"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
-    measures: ClassVar = {measure: f"{measure}_sem" for measure in MEASURES}
+    columns: ClassVar = {measure: f"{measure}_sem" for measure in MEASURES}
     score: ClassVar = staticmethod(scored)
     common: ClassVar = ("rows", "folds", "betas", "starts", "optima_rows")
     headings: ClassVar = {

@@ -18,7 +18,7 @@ from problems import options
 from problems.coembedding.cost import TagRanking
 from problems.coembedding.estimators import checked_betas, minimise
 from problems.coembedding.links import PairwiseInteractionTags, TagModel, TagRecommender, posts_f1
-from problems.comparison import Difference, Experiment, Row, averaged, best_of, crossed, near
+from problems.comparison import Difference, Experiment, Row, averaged, best_over_folds, crossed, near
 from problems.data import TagBundle
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.palette import Panel, draw_panels
@@ -75,18 +75,17 @@ class Tagging(Experiment):
     )
 
     def check(self) -> None:
-        self.weights = checked_betas(options.positive_numbers(self.betas, "--betas"))
+        betas = checked_betas(options.positive_numbers(self.betas, "--betas"))
+        for name, kind in self.chosen.items():
+            if isinstance(kind.estimator, TagRecommender):
+                self.chosen[name] = replace(kind, grid=crossed(beta=betas))
 
     def settings(self) -> list[Settings]:
         made: list[Settings] = []
         for name, kind in self.chosen.items():
-            one = {"method": name, "code": kind.code, "rank": self.rank * kind.ranked, "beta": 0.0}
-            choices: list[Settings] = [{}]
-            if isinstance(kind.estimator, TagRecommender):
-                self.chosen[name] = replace(kind, grid=crossed(beta=self.weights))
-                if self.select == "none":
-                    choices = [{"beta": beta, "parameters": {"beta": beta}} for beta in self.weights]
-            made += [one | choice for choice in choices]
+            one = {"method": name, "code": kind.code, "rank": self.rank * kind.ranked}
+            each = isinstance(kind.estimator, TagRecommender) and self.select == "none"
+            made += [one | point | {"parameters": point} for point in kind.grid] if each else [one]
         return made
 
     def header(self) -> str:
@@ -95,28 +94,25 @@ class Tagging(Experiment):
         return f"{bundle.name} ({bundle.source}): {about}; {self.splits}"
 
     def label(self, one: Settings) -> str:
-        signs = {"β": one["beta"], "k": one["rank"]}
+        signs = {"β": one.get("beta"), "k": one["rank"]}
         more = [f"{sign} = {value:g}" for sign, value in signs.items() if value]
         return ", ".join([self.chosen[one["method"]].label, *more])
 
     def choose(self, one: Settings) -> Cell:
         test = self.bundle.held_out(one["seed"])
-        held, label = self.bundle.held_out(one["seed"], test), self.label(one)
+        held, kind = self.bundle.held_out(one["seed"], test), self.chosen[one["method"]]
 
-        def scores(points: Sequence[Settings]) -> Array:
-            f1 = []
-            with self.run.ticks(f"selecting for {label}", len(points)) as tick:
-                for point in points:
-                    f1.append(self.trained(one | {"parameters": point}, test, held)["f1"])
-                    tick()
-            return np.array([-np.inf if value is None else value for value in f1])
+        def score(point: Settings, held: Array) -> float:
+            return float(self.trained(one | {"parameters": point}, test, held)["f1"])
 
-        grid = self.chosen[one["method"]].grid
-        return {"parameters": best_of(grid, scores, lambda what: self.run.say(f"{label}: {what}"))}
+        return {"parameters": best_over_folds(self.run, self.label(one), kind.grid, score, [held])}
 
     def measured(self, one: Settings) -> Cell:
         test = self.bundle.held_out(one["seed"])
-        return self.trained(one, test, test)
+        try:
+            return self.trained(one, test, test)
+        except DivergedError:
+            return dict.fromkeys(("f1", "rank", "gap", "seconds")) | {"curve": []}
 
     def trained(self, one: Settings, test: Array, held: Array) -> Cell:
         """Return the F1 of a model, and of a co-embedding what was seen while its rank grew."""
@@ -127,22 +123,19 @@ class Tagging(Experiment):
             # Names are numbers already; users and items of the held-out posts may have no other post.
             model.users_, model.items_, model.tags_ = (np.arange(count) for count in bundle.counts)
         begun = perf_counter()
-        try:
-            with threadpool_limits(1, user_api="blas"):
-                if isinstance(model, TagRecommender):
-                    return self.watched(model, train, held_out)
-                if isinstance(model, TagModel):
-                    model.learn(train, bundle.counts)
-                else:
-                    model.fit(train[:, :2], train[:, 2])
-        except DivergedError:
-            return dict.fromkeys(("f1", "rank", "gap", "seconds")) | {"curve": []}
+        with threadpool_limits(1, user_api="blas"):
+            if isinstance(model, TagRecommender):
+                return self.watched(model, train, held_out)
+            if isinstance(model, TagModel):
+                model.learn(train, bundle.counts)
+            else:
+                model.fit(train[:, :2], train[:, 2])
         seconds = perf_counter() - begun
-        f1 = posts_f1(
-            held_out[:, :2],
-            held_out[:, 2],
-            lambda pairs: rows_of("predict(pairs)", model.predict(pairs), len(pairs))[:, :TOP],
-        )
+
+        def best(pairs: Array) -> Any:
+            return rows_of("predict(pairs)", model.predict(pairs), len(pairs))[:, :TOP]
+
+        f1 = posts_f1(held_out[:, :2], held_out[:, 2], best)
         return {"f1": f1, "rank": one["rank"] or None, "gap": None, "seconds": seconds, "curve": []}
 
     def watched(self, model: TagRecommender, train: Array, held: Array) -> Cell:
@@ -197,6 +190,4 @@ class Tagging(Experiment):
         cost = {label: [(rank, value) for rank, value, _ in curve] for label, curve in curves.items()}
         panels = [Panel("rank", "F1 of the five best tags (test)", f1), Panel("rank", "objective", cost, "y")]
         if curves:
-            self.run.draw(
-                "ranks.png", draw_panels, panels, f"{self.bundle.name}, first split", size=(9.0, 4.0)
-            )
+            self.run.draw("ranks.png", draw_panels, panels, self.bundle.name, size=(9.0, 4.0))

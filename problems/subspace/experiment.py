@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from pathlib import Path
 from time import perf_counter
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.comparison import Difference, Experiment, Kept, Row, above, averaged, best_of, near
+from problems.comparison import Difference, Experiment, Kept, Row, above, averaged, best_over_folds, near
 from problems.data import Ratings
 from problems.methods import Cell, Method, Settings
 from problems.palette import Panel, draw_panels
@@ -297,22 +296,12 @@ class Completion(Experiment):
     def choose(self, one: Settings) -> Cell:
         """Return the parameters with the least mean error on folds of the training entries."""
         kind, whole = self.chosen[one["method"]], self.shares(one["seed"], one["agents"] or self.counts[0])
-        folds = [whole.fold(number, self.folds, one["seed"]) for number in range(self.folds)]
 
-        def scores(points: Sequence[Settings]) -> Array:
-            found = []
-            with self.run.ticks(f"selecting for {self.label(one)}", len(points) * len(folds)) as tick:
-                for values, fold in product(points, folds):
-                    try:
-                        found.append(-self.trained(one | {"parameters": values}, fold)["test_rmse"])
-                    except DivergedError:
-                        found.append(-np.inf)
-                    tick()
-            return np.reshape(found, (len(points), -1)).mean(axis=1)
+        def score(values: Settings, number: int) -> float:
+            fold = whole.fold(number, self.folds, one["seed"])
+            return -float(self.trained(one | {"parameters": values}, fold)["test_rmse"])
 
-        return {
-            "parameters": best_of(kind.grid, scores, lambda what: self.run.say(f"{self.label(one)}: {what}"))
-        }
+        return {"parameters": best_over_folds(self.run, self.label(one), kind.grid, score, range(self.folds))}
 
     def measured(self, one: Settings) -> Cell:
         """Train a model, and return what is measured of it; with the first seed also its trace."""
