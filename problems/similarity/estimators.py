@@ -315,7 +315,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         rank: int | None = None,
     ) -> tuple[ScheduledSolver, Problem, partial[Any]]:
         """Return what learns, from what, and what makes the start."""
-        n, begins = X.shape[1], rank is None
+        n = X.shape[1]
         rank = rank or self.rank or min(30, max(1, n // 2))
         manifold = PSDFixedRank(n, rank) if self.psd else FixedRankEmbedded(n, n, rank)
         cost = TripletSum(X, X, loss_named("loss", self.loss))
@@ -331,19 +331,20 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
                 f"rank = {n} is the number of features, and second-order steps of matrices of full rank fail where a "
                 f"singular value would pass 0; take a smaller rank{'' if self.psd else ', or another retraction'}."
             )
-        empty = rank - int((abs(cost.rows[0][:, :rank]).sum(axis=0) > 0).sum())
-        if begins and self.init == "identity" and 2 * empty > rank:
+        solver = with_workers(alone, self.n_jobs, world)
+        return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
+
+    def _learn(self, rows: Any, sampler: Sampler, seed: int, **data: Any) -> Self:
+        solver, problem, start = self._parts(rows, sampler, self.max_iter, seed)
+        rank = problem.manifold.rank
+        empty = rank - int((abs(rows[:, :rank]).sum(axis=0) > 0).sum())
+        if self.init == "identity" and 2 * empty > rank:
             warn(
                 f"{empty} of the first {rank} features, with which init = 'identity' begins, are 0 in all rows, as "
                 "hashed words and pixels can be: no step moves these directions. Give init = 'gaussian', or put "
                 "frequent features first."
             )
-        solver = with_workers(alone, self.n_jobs, world)
-        return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
-
-    def _learn(self, rows: Any, sampler: Sampler, seed: int, **data: Any) -> Self:
-        parts = self._parts(rows, sampler, self.max_iter, seed)
-        self._run(*parts, seed, not self._continues(), **data)
+        self._run(solver, problem, start, seed, not self._continues(), **data)
         return self
 
 

@@ -112,7 +112,7 @@ def test_the_start_of_many_features_is_that_of_the_few_that_occur(examples: Any)
 
 def test_resumed_to_the_same_bits(examples: Any, tmp_path: Path) -> None:
     X, Y = examples
-    problem = Problem(Euclidean(42, 4), LogisticLabels(X, Y, 0.3, 2))
+    problem = Problem(Euclidean(42, 4), LogisticLabels(X, Y, 0.3))
     start, solver = first_step(X, Y, 3, 0), SGD(0.1, rule=AdaGrad(), max_iter=24, sampler=SeededEpochs(40, 8))
     whole = solver.run(problem, start, random_state=5).point
     saved = Checkpoint(tmp_path / "run.npz")
