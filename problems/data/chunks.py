@@ -105,7 +105,6 @@ class stream:  # noqa: N801
     zero_based: bool = True
     encoding: str = "utf-8"
     n_rows: int = field(default=0, init=False)
-    share: float = field(default=0.0, init=False)
     feature_names: tuple[str, ...] | None = field(default=None, init=False)
     holds_texts: bool = field(default=False, init=False)
     _label_names: tuple[str, ...] | None = field(default=None, init=False)
@@ -190,7 +189,6 @@ class stream:  # noqa: N801
         step = TEXTS if self._folders else 1
         for first in range(0, len(files), step):
             path, empty = files[first], True
-            self.share = (epoch + min(1.0, (first + step) / len(files))) / self.n_epochs
             for table in self._tables(files[first : first + step]):
                 if not len(table.frame):
                     continue

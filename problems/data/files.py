@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import gzip
 import io
@@ -30,7 +29,6 @@ from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError
 from rmopt.files import conforming, read_arrays, reading
 
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "::": "double colons"}
 # Files of MovieLens have no first line of names.
 MOVIELENS = {
     "ratings.dat": ["user", "item", "rating", "time"], "u.data": ["user", "item", "rating", "time"],
@@ -88,11 +86,8 @@ def decoded(path: Path, encoding: str) -> Iterator[IO[str]]:
     """Open a file, which may be compressed, as text; bytes that are none become a sentence."""
     try:
         # Some programs begin a file of UTF-8 with a mark.
-        encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-    except LookupError:
-        raise InvalidInputError(f"unknown encoding: {encoding}; say one such as encoding=latin-1.") from None
-    try:
-        with io.TextIOWrapper(_opened(path), encoding, newline="") as text:
+        how = "utf-8-sig" if encoding == "utf-8" else encoding
+        with io.TextIOWrapper(_opened(path), how, newline="") as text:
             yield text
     except UnicodeError as error:
         byte = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
@@ -146,7 +141,7 @@ def _frames(path: Path, text: IO[str], sign: str, rows: int, skip: bool) -> Iter
         raise InvalidInputError(f"{path} is empty.") from None
     except (pd.errors.ParserError, csv.Error) as error:
         raise InvalidInputError(
-            f"{path} is not text in columns between {SEPARATORS.get(sign, sign)} ({str(error).strip()}); put fields "
+            f"{path} is not text in columns between {sign!r} ({str(error).strip()}); put fields "
             "with a separator (a decimal comma?) in quotes, end quotes that begin, or repair the line."
         ) from None
 
@@ -177,7 +172,7 @@ def _header(about: Table, frame: pd.DataFrame, sign: str, header: str) -> tuple[
     """Return the names of columns, and whether the first row holds them."""
     first, known = [str(name).strip() for name in frame.iloc[0]], list[str]()
     if sign not in ",\t":
-        about.notes.append(f"Its columns are separated by {SEPARATORS.get(sign, sign)}.")
+        about.notes.append(f"Its columns are separated by {sign!r}.")
     if not header:
         known = MOVIELENS.get(about.name.lower().removesuffix(".gz"), known)
         if len(known) == len(first):

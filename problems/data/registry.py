@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
@@ -15,7 +15,7 @@ import pooch
 
 from problems.data.bundles import Bundle
 from problems.data.files import read_file, read_frame, text_files, texts_of
-from problems.data.tables import Table, bundle_of, texts_and_classes
+from problems.data.tables import KINDS, Table, bundle_of, chosen, roles_of
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
@@ -23,6 +23,7 @@ from rmopt.files import reading
 __all__ = ["data_folder", "load", "read_texts"]
 
 B = TypeVar("B", bound=Bundle)
+CHECKSUMS = Path(__file__).with_name("checksums.txt")
 
 
 def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle, **columns: Any) -> B:  # type: ignore[assignment]
@@ -158,7 +159,13 @@ def read_texts(path: Path | str, encoding: str = "utf-8") -> tuple[list[str], li
     if Path(path).is_dir():
         return texts_of(text_files(Path(path))[0], encoding)
     table, said = own_table(str(path), {} if encoding == "utf-8" else {"encoding": encoding})
-    texts, classes = texts_and_classes(table, said)
+    roles = roles_of(table, KINDS[-1], {role: chosen(table, role, name) for role, name in said.items()}) or {}
+    if "text" not in roles:
+        raise InvalidInputError(
+            f"{path} must have a column of texts and one of labels, and has {table.listed()}; say which, as "
+            f"{table.name}::text=COLUMN,label=COLUMN."
+        )
+    texts, classes = (table.frame[roles[role][0]].astype(str).tolist() for role in ("text", "label"))
     return texts, classes, [str(number) for number in range(1, len(texts) + 1)]
 
 
@@ -198,8 +205,8 @@ class Source:
         The address of the public source, or what the data are made of.
     files : tuple of str
         In the data folder; the first that is there is read. With none the reader takes no path.
-    downloads : tuple of (str, str)
-        Addresses and checksums, which pooch compares, of what makes the last of the files.
+    downloads : list of str
+        Addresses of what makes the last of the files; pooch compares them with ``checksums.txt``.
     fetch : callable, optional
         Makes the data where no file is there.
     advice : str
@@ -208,7 +215,7 @@ class Source:
 
     origin: str
     files: tuple[str, ...] = ()
-    downloads: tuple[tuple[str, str], ...] = ()
+    downloads: Sequence[str] = ()
     fetch: Callable[[], Any] | None = None
     advice: str = ""
 
@@ -219,9 +226,11 @@ class Source:
 
     def downloaded(self, folder: Path) -> Path:
         """Download, compare and unpack; return the file to read."""
-        for address, digest in self.downloads:
+        checksums = dict(line.split() for line in CHECKSUMS.read_text().splitlines()[1:])
+        for address in self.downloads:
             unpack = pooch.Unzip([self.files[-1]], extract_dir=".") if address.endswith(".zip") else None
-            pooch.retrieve(address, digest, address.rpartition("/")[2], folder, unpack)
+            name = address.rpartition("/")[2]
+            pooch.retrieve(address, checksums[name], name, folder, unpack)
         return folder / self.files[-1]
 
     def __call__(self, read: Callable[..., B]) -> Callable[..., B]:

@@ -159,10 +159,10 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
     wrong = sorted(set(said) - known - set(options))
     wrong += [f"{name}={value}" for name, value in options.items() if not OPTIONS[name](value)]
     if wrong:
+        columns = ", ".join(sorted(known))
         raise InvalidInputError(
-            f"{', '.join(wrong)} is nothing that can be said of {table.source}; say which columns are "
-            f"{', '.join(sorted(known))}, or duplicates=sum, mean or last, zeros=missing, split=SEPARATOR; of files "
-            "of text also header or encoding."
+            f"{', '.join(wrong)} is nothing that can be said of {table.source}; say which columns are {columns}, or "
+            "duplicates=sum, mean or last, zeros=missing, split=SEPARATOR; of text also header or encoding."
         )
     if not len(table.frame) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features; bring other data.")
@@ -189,18 +189,6 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
         f"it is not clear what the columns of {table.source} mean: {table.listed()}; say which is {needs}, as in "
         f"{' '.join([command, *table.notes])}"
     )
-
-
-def texts_and_classes(table: Table, said: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the texts of a table and their classes, from columns that are said or guessed."""
-    roles = roles_of(table, KINDS[-1], {role: chosen(table, role, name) for role, name in said.items()})
-    if not roles or "text" not in roles:
-        raise InvalidInputError(
-            f"{table.source} must have a column of texts and one of labels, and has {table.listed()}; say which, as "
-            f"{table.name}::text=COLUMN,label=COLUMN."
-        )
-    known, numbers = names_in(table, roles["label"][0])
-    return table.frame[roles["text"][0]].tolist(), known[numbers].astype(str).tolist()
 
 
 def chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:

@@ -223,26 +223,12 @@ def test_the_first_chunk_has_as_many_labels_as_the_rank(digits: tuple[np.ndarray
             learn(LoretaLabelRanker(6, random_state=0))
 
 
-def test_a_saved_ranker_takes_new_labels(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
-    X, y = (part[:300] for part in digits)
-    LoretaLabelRanker(rank=4, random_state=0).partial_fit(X[y < 8], indicators(y[y < 8], 8)).save(
-        tmp_path / "m.npz"
-    )
-    model = LoretaLabelRanker.load(tmp_path / "m.npz").partial_fit(X, indicators(y, 10))
-    assert model.decision_function(X).shape == (300, 10)
-
-
 def test_predictions_have_as_many_labels_as_all_rows_had() -> None:
     X = np.random.default_rng(0).random((30, 8))
     model = LoretaLabelRanker(rank=2, init="gaussian", random_state=0)
     for count, rows in ((1, 10), (4, 20)):
         model.partial_fit(X[:rows], np.arange(6) < np.full((rows, 1), count))
     assert model.top_k_ == round((10 * 1 + 20 * 4) / 30)
-
-
-def test_a_chunk_has_no_checkpoint(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="hand the parts to fit_stream"):
-        LoretaSimilarity(checkpoint=tmp_path / "run.npz").partial_fit(*digits)
 
 
 def test_a_run_on_semidefinite_matrices_grows_by_rows_and_columns() -> None:
@@ -252,13 +238,6 @@ def test_a_run_on_semidefinite_matrices_grows_by_rows_and_columns() -> None:
     assert np.array_equal(W[:4, :4], point.Q @ point.S @ point.Q.T)
     assert not W[4:].any()
     assert W.shape == (7, 7)
-
-
-def test_a_damaged_run_is_refused() -> None:
-    with pytest.raises(LookupError):
-        Continued.unpack(
-            {"rank": np.array(2), "steps": np.array(0), "updates": np.array(0), "state.factors.A": np.eye(2)}
-        )
 
 
 # Runs over streams

@@ -203,14 +203,6 @@ def test_output_that_nobody_takes(command: list[str], places: list[str]) -> None
         assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_no_command_is_help(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([])
-    printed = capsys.readouterr()
-    assert (ended.value.code, printed.err) == (0, "")
-    assert printed.out.startswith("Usage: rmopt")
-
-
 NONSENSE = {
     "similarity": "features=-1 features=x rank=0 triplets=0 seeds=-1 steps=loreta=nan steps=naive-gd=inf steps=pa=-1 "
     "steps=oasis=1 steps=x compare=rank=0 compare=engine=x out= data= methods=, select=x folds=1 n-jobs=-2 "

@@ -240,7 +240,6 @@ def test_masked_entries_are_no_data() -> None:
         lambda: LabelThresholds(CoembeddingClassifier()).fit(X, np.ma.masked_equal((X > 0) * 1, 1)),
         lambda: BiasedALS(2).fit(pairs, values),
         lambda: model.rmse(pairs, values),
-        lambda: model.fold_in([[0, 5], [1, 5]], np.ma.masked_equal([1.0, 2.0], 2.0)),
     ):
         with pytest.raises(InvalidInputError, match="has masked entries"):
             refused()
