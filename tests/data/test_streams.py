@@ -185,18 +185,6 @@ def test_labels_that_come_late_begin_at_zero(
         grown.partial_fit(*first)
 
 
-def test_a_default_rank_that_late_labels_outgrow_is_told() -> None:
-    rng = np.random.default_rng(0)
-    X, Y = rng.random((60, 20)), rng.random((60, 20)) < 0.3
-    model = LoretaLabelRanker(random_state=0).partial_fit(X, Y[:, :6]).partial_fit(X, Y[:, :12])
-    with pytest.warns(UserWarning, match="rank = None became 4 with the labels of the first part") as told:
-        model.partial_fit(X, Y)
-    assert told[0].filename == __file__
-    # Of the same labels it is not told again, nor of a rank that was asked for.
-    model.partial_fit(X, Y)
-    LoretaLabelRanker(4, random_state=0).partial_fit(X, Y[:, :6]).partial_fit(X, Y)
-
-
 def test_the_first_chunk_has_as_many_labels_as_the_rank(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = digits
     few = indicators(y[:40] % 4, 4)
