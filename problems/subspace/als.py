@@ -424,11 +424,8 @@ class ScaledSGDCompletion(PointCompletion):
             for factors, counts in ((U, np.bincount(table.indices, minlength=m)), (W, np.diff(table.indptr)))
         )
         self.components_, self.weights_ = U, unit * W
-        self.row_effects_, self.column_effects_, self.mean_ = (
-            unit * (U @ w),
-            unit * (W @ u),
-            self.mean_ + unit * (u @ w),
-        )
+        self.row_effects_, self.column_effects_ = unit * (U @ w), unit * (W @ u)
+        self.mean_ += unit * float(u @ w)
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
         return regressed_on(self, table, Penalty(self.lam, 1.0))
