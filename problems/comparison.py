@@ -245,20 +245,50 @@ def searched(
             "bring more rows."
         ) from error
 
-    def scored(point: Settings, train: Array, test: Array) -> float:
-        model = clone(estimator).set_params(**point)
+    def scored(point: Settings, fold: tuple[Array, Array]) -> float:
+        model, (train, test) = clone(estimator).set_params(**point), fold
+        model.fit(X[train], y[train])
+        return score(model, X[test], y[test])
+
+    return best_over_folds(run, label, grid, scored, folds, n_jobs=-1)
+
+
+def best_over_folds(
+    run: Run,
+    label: str,
+    grid: Sequence[Settings],
+    score: Callable[[Settings, Any], float],
+    folds: Sequence[Any],
+    n_jobs: int = 1,
+) -> Settings:
+    """Return the point of a grid with the best mean score over folds; with a `DivergedError` it loses.
+
+    Parameters
+    ----------
+    run : Run
+    label : str
+        For the progress bar.
+    grid : sequence of dict
+        See `best_of`.
+    score : callable
+        Maps a point and a fold to a number, higher being better.
+    folds : sequence
+    n_jobs : int
+        Threads.
+    """
+
+    def scored(point: Settings, fold: Any) -> float:
         try:
-            model.fit(X[train], y[train])
+            return float(np.nan_to_num(score(point, fold), nan=-np.inf))
         except DivergedError:
             return -np.inf
-        return float(np.nan_to_num(score(model, X[test], y[test]), nan=-np.inf))
 
     def measured(points: Sequence[Settings]) -> Array:
-        tasks = [joblib.delayed(scored)(point, *fold) for point in points for fold in folds]
+        tasks = [joblib.delayed(scored)(point, fold) for point in points for fold in folds]
         found = []
         # The threads are many enough; those of BLAS would only be in their way.
         with threadpool_limits(1, user_api="blas"), run.ticks(f"selecting for {label}", len(tasks)) as tick:
-            for value in joblib.Parallel(-1, backend="threading", return_as="generator")(tasks):
+            for value in joblib.Parallel(n_jobs, backend="threading", return_as="generator")(tasks):
                 found.append(value)
                 tick()
         return np.mean(np.reshape(found, (len(points), len(folds))), axis=1)

@@ -58,12 +58,8 @@ class Bundle:
     def fingerprint(self) -> str:
         """Return what the data are, from wherever they were read."""
         parts = {name: part for name, part in vars(self).items() if name not in NOT_DATA}
-        for name, part in parts.items():
-            if issparse(part):
-                rows = canonical(part)
-                parts[name] = rows.shape, rows.data, rows.indices, rows.indptr
-            elif isinstance(part, np.ndarray):
-                parts[name] = np.ascontiguousarray(part)
+        for name in {name for name, part in parts.items() if issparse(part)}:
+            parts[name] = [getattr(parts[name], piece) for piece in ("shape", "data", "indices", "indptr")]
         return str(digest((type(self).__name__, parts)))
 
     @abstractmethod
@@ -109,8 +105,8 @@ class Samples(Bundle):
         return {"Features that are constant": int((high == low).sum())}
 
     def _check(self) -> None:
-        X = canonical(self.X) if issparse(self.X) else self.X
-        X = check_array(X, accept_sparse="csr", dtype=np.float64, input_name="X")
+        X: Any = canonical(self.X) if issparse(self.X) else self.X
+        X = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name="X")
         object.__setattr__(self, "X", X)
         self._check_names("feature_names", X.shape[1])
 
@@ -153,8 +149,8 @@ class ClassBundle(Split):
         True for the held-out samples; neither part is empty.
     split_said : bool
         Whether somebody said which they are; experiments draw others unless told ``--seeds 0``.
-    feature_names, class_names, sample_names : tuple of str, optional
-        What columns, labels and rows stand for.
+    feature_names, class_names : tuple of str, optional
+        What columns and labels stand for.
 
     Examples
     --------
@@ -173,7 +169,6 @@ class ClassBundle(Split):
     test: NDArray[np.bool_]
     split_said: bool = field(default=False, kw_only=True)
     class_names: tuple[str, ...] | None = field(default=None, kw_only=True)
-    sample_names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def summary(self) -> dict[str, Any]:
         sizes = np.bincount(self.y)
@@ -219,7 +214,6 @@ class ClassBundle(Split):
         if not y.any():
             raise ValueError("all samples have one label; at least two classes are needed")
         self._check_names("class_names", self.n_classes)
-        self._check_names("sample_names", n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -444,15 +438,14 @@ class TaskBundle(Samples):
     y : array, shape (N,)
     task : int array, shape (N,)
         0 .. n_tasks − 1, each with at least two examples.
-    feature_names, task_names : tuple of str, optional
-        What columns and tasks stand for.
+    feature_names : tuple of str, optional
+        What columns stand for.
     """
 
     holds = "related regressions"
     X: NDArray[np.float64]
     y: NDArray[np.float64]
     task: NDArray[np.int64]
-    task_names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def summary(self) -> dict[str, Any]:
         about = {"tasks": int(self.task.max()) + 1, "samples a task": spread(np.bincount(self.task))}
@@ -465,7 +458,6 @@ class TaskBundle(Samples):
             raise ValueError("y holds NaN or infinity")
         if not 0 <= self.task.min() <= self.task.max() < len(self.y) or np.bincount(self.task).min() < 2:
             raise ValueError("each task needs at least two examples")
-        self._check_names("task_names", int(self.task.max()) + 1)
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
         """Return which examples a random split holds out: this share, rounded, of each task.
@@ -487,8 +479,6 @@ class TagBundle(Bundle):
     triples : int array, shape (N, 3)
         Numbers of user, item and tag, each from 0 without holes; no triple twice.
     tag_names : tuple of str
-    user_names, item_names : array, optional
-        What the numbers stand for.
 
     Examples
     --------
@@ -503,8 +493,6 @@ class TagBundle(Bundle):
     holds = "tags that users gave to items"
     triples: NDArray[np.int64]
     tag_names: tuple[str, ...]
-    user_names: NDArray[Any] | None = field(default=None, kw_only=True)
-    item_names: NDArray[Any] | None = field(default=None, kw_only=True)
 
     def summary(self) -> dict[str, Any]:
         users, items, tags = self.counts

@@ -274,13 +274,15 @@ def files_of(path: Path) -> tuple[list[Path], bool]:
 def _joined(parts: list[Chunk]) -> Chunk:
     if len(parts) == 1:
         return parts[0]
-    X, y = zip(*parts, strict=True)
+    X, y = map(list, zip(*parts, strict=True))
     if sp.issparse(y[0]):
         width = max(block.shape[1] for block in y)
-        y = tuple(_widened(block, width) for block in y)
-    return tuple(
-        sp.vstack(one, format="csr") if sp.issparse(one[0]) else np.concatenate(one) for one in (X, y)
-    )
+        y = [_widened(block, width) for block in y]
+    return _stacked(X), _stacked(y)
+
+
+def _stacked(blocks: list[Any]) -> Any:
+    return sp.vstack(blocks, format="csr") if sp.issparse(blocks[0]) else np.concatenate(blocks)
 
 
 def _widened(rows: sp.csr_array, width: int) -> sp.csr_array:

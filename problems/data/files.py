@@ -115,7 +115,7 @@ def _delimited(path: Path, rows: int, header: str = "", encoding: str = "utf-8")
             text.readline()
         sign = said[1] if said else separator_of(first, suffix_of(path))
         names, about = list[str](), Table(path.name, str(path), pd.DataFrame())
-        for frame in _frames(path, text, sign, rows, said is not None):
+        for frame in _frames(path, encoding, text, sign, rows, said is not None):
             if not names:
                 names, header = _header(about, frame, sign, header)
                 frame = frame.iloc[int(header != "no") :]
@@ -127,14 +127,16 @@ def _delimited(path: Path, rows: int, header: str = "", encoding: str = "utf-8")
             yield named(replace(about, frame=frame, notes=list(about.notes)), names)
 
 
-def _frames(path: Path, text: IO[str], sign: str, rows: int, skip: bool) -> Iterator[pd.DataFrame]:
+def _frames(
+    path: Path, encoding: str, text: IO[str], sign: str, rows: int, skip: bool
+) -> Iterator[pd.DataFrame]:
     """Yield the fields of a text as they are written; pandas fills rows that are too short, which are refused."""
     how: Any = {"dtype": object, "na_filter": False, "engine": "python" if len(sign) > 1 else "c"}
     try:
         with pd.read_csv(text, sep=sign, header=None, chunksize=rows, **how) as frames:
             for frame in frames:
                 if frame.iloc[:, -1].isin(["", None]).any():
-                    with decoded(path, text.encoding) as again:
+                    with decoded(path, encoding) as again:
                         _refuse_short_rows(islice(again, skip, None), sign)
                 yield frame
     except pd.errors.EmptyDataError:
@@ -229,9 +231,8 @@ def _texts(path: Path, rows: int, encoding: str = "utf-8") -> Iterator[Table]:
     files, left = text_files(path)
     if not files:
         raise InvalidInputError(f"{path} has no subfolders with files; put each text into that of its class.")
-    texts, classes, names = texts_of(files, encoding)
+    texts, classes, _ = texts_of(files, encoding)
     table = read_frame({"label": classes}, f"{path.resolve().name}/", str(path))
-    table.names["sample_names"] = tuple(names)
     if left:
         table.notes.append(f"Not read: {', '.join(left[:6])}{', …' * (len(left) > 6)}.")
     count_terms(table, texts)
@@ -276,14 +277,8 @@ def matrix_in(arrays: dict[str, Any], name: str) -> Any:
         return conforming({name: arrays.pop(name)}, {name: (float, (None, None))})[name]
     if f"{name}_indices" not in arrays:
         return None
-    ones = {f"{name}_data": np.ones(arrays[f"{name}_indices"].shape)}
-    layout: Any = {
-        f"{name}_data": (float, ("entries",)), f"{name}_indices": (int, ("entries",)),
-        f"{name}_indptr": (int, (None,)), f"{name}_shape": (int, (2,)),
-    }  # fmt: skip
-    data, indices, indptr, shape = conforming(ones | arrays, layout).values()
-    for part in layout:
-        arrays.pop(part, None)
+    indices, indptr, shape = (arrays.pop(f"{name}_{part}") for part in ("indices", "indptr", "shape"))
+    data = arrays.pop(f"{name}_data", np.ones(len(indices)))
     return canonical(csr_array((data, indices, indptr), shape=tuple(shape.tolist())))
 
 
@@ -377,24 +372,24 @@ def _svmlight(
         Whether rows have several labels; found out unless given, and of labels those that occur are kept.
     """
     with _opened(path) as stream:
-        lines, first, count, whole = _lines(path, stream), 1, 0, several is None
-        head = next(lines, b"")
+        head, first, whole = stream.readline(LONGEST), 1, several is None
+        lines = chain([head], iter(lambda: stream.readline(LONGEST), b""))
         if said := xmc_head(head):
-            n_features, first = n_features or said[1], 2
-            several, zero_based = several is not False, True if whole else zero_based
-        else:
-            lines = chain([head], lines)
+            next(lines)
+            n_features, first, several = n_features or said, 2, several is not False
+            zero_based = True if whole else zero_based
         if n_features is None and not whole:
             raise InvalidInputError(f"{path} does not say its features; say n_features (--n-features).")
         while some := list(islice(lines, rows)):
             X, labels = _parsed(path, some, first, n_features, zero_based)
+            first += len(some)
             table = Table(path.name, str(path), pd.DataFrame(index=range(len(labels))), X)
             table.notes += ["Words qid:… are left out."] * any(b"qid:" in line for line in some)
             if several is not True and all(len(own) == 1 for own in labels):
                 table.frame["label"] = np.concatenate([*labels, []])
             elif several is False:
                 raise InvalidInputError(
-                    f"{path} has rows with no or several labels: say multilabel=True (rmopt fit ranking)."
+                    f"{path} has rows with several labels: say multilabel=True (rmopt fit ranking)."
                 )
             else:
                 binarizer = MultiLabelBinarizer(sparse_output=True)
@@ -404,31 +399,20 @@ def _svmlight(
                     raise InvalidInputError(
                         f"{path} has a label that is no whole number from 0 to {MOST_LABELS}."
                     )
+                parts = table.Y.data, known[table.Y.indices], table.Y.indptr
                 if whole:
                     table.names["label_names"] = tuple(map(str, known.tolist()))
                 else:
-                    parts = table.Y.data, known[table.Y.indices], table.Y.indptr
                     table.Y = csr_array(parts, shape=(len(labels), int(known.max(initial=-1)) + 1))
             yield table
-            first, count = first + len(some), count + len(labels)
-    if said and count != said[0]:
-        raise InvalidInputError(
-            f"{path} has {count:,} rows, and its first line says {said[0]:,}: fetch it again."
-        )
-
-
-def _lines(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield lines of a file, and refuse one that no memory may hold."""
-    while line := stream.readline(LONGEST):
-        if len(line) == LONGEST:
-            raise InvalidInputError(f"{path} has a line of more than {LONGEST:,} bytes; split it into rows.")
-        yield line
 
 
 def _parsed(
     path: Path, lines: list[bytes], first: int, n_features: int | None, zero_based: Any
 ) -> tuple[Any, Any]:
     """Return the features and the labels of lines, the first of which has a number."""
+    if max(map(len, lines)) == LONGEST:
+        raise InvalidInputError(f"{path} has a line of more than {LONGEST:,} bytes; split it into rows.")
     rows = [line for line in lines if line.split(b"#", 1)[0].strip()]
     if not rows:
         return csr_array((0, n_features or 1)), []
@@ -446,10 +430,10 @@ def _parsed(
     )
 
 
-def xmc_head(line: bytes) -> tuple[int, int] | None:
-    """Return the numbers of rows and features that a first line of extreme classification says, before the labels."""
-    said = re.fullmatch(rb"(\d+) (\d+) \d+\s*", line)
-    return (int(said[1]), int(said[2])) if said else None
+def xmc_head(line: bytes) -> int | None:
+    """Return the features that a first line of extreme classification says, after the rows and before the labels."""
+    said = re.fullmatch(rb"\d+ (\d+) \d+\s*", line)
+    return int(said[1]) if said else None
 
 
 READERS: dict[str, Callable[..., Iterator[Table]]] = {

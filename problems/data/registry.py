@@ -77,11 +77,9 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
             kinds = "a name, a path, a frame or a dict of columns"
             raise InvalidInputError(f"data must be {kinds}, got {type(data).__name__}.")
         return bundle_of(read_frame(data), columns, kind)
-    known = {entry.name: entry for entry in entry_points(group="rmopt.datasets")}
-    name, said = str(data), dict(columns)
+    known, name = {entry.name: entry for entry in entry_points(group="rmopt.datasets")}, str(data)
     if name not in known or isinstance(data, os.PathLike):
-        table, said = own_table(name, said, known)
-        return bundle_of(table, said, kind)
+        return bundle_of(*own_table(name, dict(columns), known), kind)
     if columns:
         raise InvalidInputError(f"the data set {name!r} has no columns to name; leave out {list(columns)}.")
     try:
@@ -89,8 +87,7 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
     except (ImportError, AttributeError) as error:
         why = f"cannot be imported from {known[name].value} ({error}); repair or uninstall it"
         raise InvalidInputError(f"the data set {name!r} {why}.") from error
-    bundle = read(data_home)
-    if not isinstance(bundle, kind):
+    if not isinstance(bundle := read(data_home), kind):
         raise InvalidInputError(
             f"the data set {name!r} gave a {type(bundle).__name__}, not a {kind.__name__}."
         )

@@ -48,9 +48,7 @@ KNOWN = {
 MEANT = {word: role for role, words in KNOWN.items() for word in words.split()}
 # What may be said beside columns.
 DUPLICATES = {"sum": "their sum was taken", "mean": "their mean was taken", "last": "the last was kept"}
-OPTIONS: dict[str, Callable[[str], bool]] = {
-    "duplicates": DUPLICATES.__contains__, "zeros": "missing".__eq__, "split": bool,
-}  # fmt: skip
+OPTIONS = ("duplicates", "zeros", "split")
 MISSING = ("", "na", "n/a", "<na>", "nan", "nat", "null", "none", "?")
 YES, NO = ("1", "1.0", "true", "yes", "test"), ("0", "0.0", "false", "no", "train", "training")
 # What cannot be seen in a name, and the wide forms of letters and signs.
@@ -72,7 +70,7 @@ class Table:
     X, Y : array or csr_array, optional
         All features, or all labels, where the format has them in one piece.
     names : dict of str
-        ``feature_names``, ``label_names``, ``class_names``, ``sample_names``.
+        ``feature_names`` and ``label_names``.
     notes : list of str
         What was noticed.
     typed : bool
@@ -155,17 +153,14 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
         When it is not clear which columns mean what, or the data cannot be used.
     """
     known = {"drop"} | {role for one in KINDS for role in one.needs + one.may}
-    options = {name: str(said[name]) for name in OPTIONS if name in said}
-    wrong = sorted(set(said) - known - set(options))
-    wrong += [f"{name}={value}" for name, value in options.items() if not OPTIONS[name](value)]
-    if wrong:
-        columns = ", ".join(sorted(known))
+    if foreign := set(said) - known - set(OPTIONS):
         raise InvalidInputError(
-            f"{', '.join(wrong)} is nothing that can be said of {table.source}; say which columns are {columns}, or "
-            "duplicates=sum, mean or last, zeros=missing, split=SEPARATOR; of text also header or encoding."
+            f"{', '.join(sorted(foreign))} is nothing that can be said of {table.source}; say which columns are "
+            f"{', '.join(sorted(known))}, or {', '.join(OPTIONS)}; of text also header or encoding."
         )
     if not len(table.frame) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features; bring other data.")
+    options = {name: str(said[name]) for name in OPTIONS if name in said}
     given = {role: chosen(table, role, said[role]) for role in said if role in known}
     every = [name for names in given.values() for name in names]
     if len(set(every)) < len(every):
@@ -184,10 +179,10 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
             "label=first+second, as label=topic_*, or as label=COLUMN,split=SEPARATOR."
         )
     needs = "; or ".join(" and ".join(one.needs) + " alone" * one.alone for one in wanted)
-    command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}."
+    command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}"
     raise InvalidInputError(
         f"it is not clear what the columns of {table.source} mean: {table.listed()}; say which is {needs}, as in "
-        f"{' '.join([command, *table.notes])}"
+        f"{command}. {' '.join(table.notes)}".rstrip()
     )
 
 
@@ -312,22 +307,22 @@ def ratings(table: Table, roles: Roles) -> Ratings:
     cell = rows.astype(np.int64) * len(users) + columns
     entries = pd.DataFrame({"cell": cell, "value": values, "at": np.arange(len(cell))})
     if again := int(entries["cell"].duplicated().sum()):
-        how = table.options.get("duplicates", "")
+        how, order = table.options.get("duplicates", ""), np.arange(len(cell))
         twice = entries.groupby("cell")["value"].transform("nunique") > 1
-        if not how and times is None and twice.any():
+        if how not in DUPLICATES and (how or (times is None and twice.any())):
             many = (
                 f"has {again:,} rating{'s' * (again > 1)} of an item by a user who rated it already, as ROW"
             )
             cure = "leave one of each, say duplicates=sum, mean or last, or time=COLUMN for the newest"
             raise table.wrong(rating, f"{many}; {cure}", twice)
+        if times is not None:  # so that the last of each cell is the newest
+            order = np.argsort(times, kind="stable")
         same = "all with the same value" if times is None else "the newest was kept"
         table.notes.append(f"{again:,} came again for a user and an item: {DUPLICATES.get(how, same)}.")
-        # By time, so that the last of each cell is the newest.
-        order = np.arange(len(cell)) if times is None else np.argsort(times, kind="stable")
-        kept = (
+        cells = (
             entries.iloc[order].groupby("cell").agg({"value": how or "last", "at": "last"}).sort_values("at")
         )
-        values, at = kept["value"].to_numpy(), kept["at"].to_numpy()
+        values, at = cells["value"].to_numpy(), cells["at"].to_numpy()
         rows, columns, times = rows[at], columns[at], None if times is None else times[at]
     return Ratings(
         table.name, table.source, rows.astype(np.int32), columns.astype(np.int32), values,
@@ -374,10 +369,7 @@ def tags(table: Table, roles: Roles) -> TagBundle:
     kept = np.unique(triples, axis=0)
     if len(kept) < len(triples):
         table.notes.append(f"{len(triples) - len(kept):,} tags came twice; one of each was kept.")
-    return TagBundle(
-        table.name, table.source, kept, tuple(map(str, names[2])), user_names=names[0], item_names=names[1],
-        notes=tuple(table.notes),
-    )  # fmt: skip
+    return TagBundle(table.name, table.source, kept, tuple(map(str, names[-1])), notes=tuple(table.notes))
 
 
 def count_terms(table: Table, texts: list[str]) -> None:
@@ -396,15 +388,13 @@ def features_of(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None
     """Return the features and their names: a whole table, the terms of texts, or all other columns."""
     if "text" in roles and table.X is None:
         count_terms(table, table.frame[roles["text"][0]].tolist())
-    if table.X is not None:
+    if (X := table.X) is not None:
         if "features" in roles:
             raise InvalidInputError(f"{table.source} has its features in one table; leave features= out.")
         note_unused(table, roles)
-        if not issparse(table.X):
-            return np.ascontiguousarray(table.X, dtype=np.float64), table.names.get("feature_names")
-        if not holds_counts(X := canonical(table.X)):
+        if issparse(X) and not holds_counts(X):
             table.notes.append("Its sparse table holds no counts of words: it is scaled, not weighted.")
-        return X, table.names.get("feature_names")
+        return canonical(X) if issparse(X) else np.ascontiguousarray(X), table.names.get("feature_names")
     others = {name for role, names in roles.items() if role != "features" for name in names}
     features = roles.get("features") or [name for name in table.frame if name not in others]
     if not features:
@@ -425,7 +415,7 @@ def samples(table: Table, roles: Roles) -> Bundle:
         known, groups = names_in(table, labels[0])
         check_classes(table, labels[0], known, groups)
         y = groups.astype(np.int64)
-        about |= {"class_names": tuple(map(str, known)), "sample_names": table.names.get("sample_names")}
+        about["class_names"] = tuple(map(str, known))
     test = stratified(groups, TEST_FRACTION, SPLIT_SEED)
     if "test" in roles:
         test = flags(table, roles["test"][0], "what is held out by 1 and 0, or test and train")
@@ -455,9 +445,7 @@ def check_classes(table: Table, name: str, known: Array, y: Array) -> None:
     numbers = pd.to_numeric(pd.Series(known), errors="coerce")
     if (numbers % 1 > 0).any() or (len(known) > 20 and 2 * len(known) > len(y)):
         many = f"{len(known):,} different values in {len(y):,} rows: no classes"
-        raise InvalidInputError(
-            f"{name} of {table.source} has {many}; say which column holds them, as label=COLUMN."
-        )
+        raise InvalidInputError(f"{name} of {table.source} has {many}; say which are, as label=COLUMN.")
     for sign in "|;,":
         words = [parts(str(word), sign) for word in known.tolist()]
         lists = np.array([len(labels) > 1 for labels in words])
@@ -483,13 +471,11 @@ def flags(table: Table, name: str, must: str) -> Array:
 
 def tasks(table: Table, roles: Roles) -> TaskBundle:
     """Return related regressions."""
-    known, task = names_in(table, roles["task"][0])
-    [y] = numbers_in(table, roles["label"], "say which column holds the target, as label=COLUMN").T
+    task = names_in(table, roles["task"][0])[1].astype(np.int64)
+    y = numbers_in(table, roles["label"], "say which column holds the target, as label=COLUMN")[:, 0]
     X, names = features_of(table, roles)
-    return TaskBundle(
-        table.name, table.source, X.toarray() if issparse(X) else X, y, task.astype(np.int64), feature_names=names,
-        task_names=tuple(map(str, known)), notes=tuple(table.notes),
-    )  # fmt: skip
+    X = X.toarray() if issparse(X) else X
+    return TaskBundle(table.name, table.source, X, y, task, feature_names=names, notes=tuple(table.notes))
 
 
 # The first that a table has all columns for is taken.

@@ -160,7 +160,6 @@ class MultitaskSubspace(TaskRegressions):
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : str, Graph or list of edges
     n_epochs, step_size, decay : float
-    clock : {"shared", "own"}
     init : {"common", "independent"}
     scale : {"standard", "none"}
         "standard": subtract the mean of each feature over all examples, and divide by its standard deviation.
@@ -217,7 +216,6 @@ class MultitaskSubspace(TaskRegressions):
     n_epochs: float = 200.0
     step_size: float = 1.0
     decay: float = 1.0
-    clock: str = "shared"
     init: str = "common"
     scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
     centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
-from sklearn.feature_extraction.text import HashingVectorizer
 from stream_parts import same, write_folder
 from tabled import each_row
 
@@ -142,14 +141,6 @@ def test_an_index_is_written_of_texts_wherever_they_lie(place: str, tmp_path: Pa
     run = Run("similarity", seed=0, out=tmp_path / "out")
     Similarity(files=files, rank=2, n_features=64)(run)
     assert sorted(SimilarityIndex.load(tmp_path / "out").texts) == sorted(texts)
-
-
-def test_texts_in_a_csv_are_hashed(tmp_path: Path) -> None:
-    texts = ['He said "no, thanks"', "plain words", "a, b; c\nand a second line"] * 3
-    pd.DataFrame({"text": texts, "label": list("abc") * 3}).to_csv(tmp_path / "t.csv", index=False)
-    [(X, y)] = stream(tmp_path / "t.csv", n_features=64)
-    assert (HashingVectorizer(n_features=64).transform(texts) != X).nnz == 0
-    assert y.tolist() == list("abc") * 3
 
 
 def test_columns_of_labels_are_several_labels(tmp_path: Path) -> None:
