@@ -172,7 +172,7 @@ class _Stream:
     def learn(self, X: Any, y: Any) -> None:
         """Learn a chunk."""
         try:
-            self._check_alike(X, y)
+            self._check_alike(X)
             if (names := getattr(self.chunks, "feature_names", None)) is not None:
                 # The rows are arrays without the names that their file has.
                 check_columns(self.model, SimpleNamespace(columns=names))
@@ -187,20 +187,13 @@ class _Stream:
         if self.model.checkpoint is not None:
             self.check = _digest(X, y, self.check)
 
-    def _check_alike(self, X: Any, y: Any) -> None:
+    def _check_alike(self, X: Any) -> None:
         """Refuse first chunks that are of another kind than those of other processes."""
         if self.alike:
             return
         self.alike = True
         columns = getattr(self.chunks, "feature_names", None) or tuple(getattr(X, "columns", ()))
-        kind = "b" if sp.issparse(y) else np.asarray(_plain(np.asarray(y))).dtype.kind
-        self.world.check_alike(
-            {
-                "the number of features": (X.shape if hasattr(X, "shape") else np.shape(X))[-1],
-                "the order of features": columns,
-                "the kind of labels": "numbers" if kind in "biuf" else "text",
-            }
-        )
+        self.world.check_alike({"the number of features": np.shape(X)[-1], "the order of features": columns})
 
     def pack(self) -> dict[str, Array]:
         """Return the arrays that hold the place and what was learned."""

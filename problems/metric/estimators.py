@@ -42,7 +42,7 @@ from rmopt.solvers import CoordinateDescent, Recorder, Sampler
 from rmopt.solvers.threads import one_blas_thread
 
 TRIPLETS_PER_ROW = 20
-TRIPLETS, INITS = ("random", "neighbors"), ("scaled", "identity")
+TRIPLETS = ("random", "neighbors")
 # Of rows of length 1.
 BETA = 1e-5
 
@@ -80,10 +80,6 @@ class MahalanobisMetric(Embedder, Estimator):
         with np.errstate(all="ignore"):
             moved = product(pairs[:, 0].astype(float) - pairs[:, 1], self.components_.T)
             return finite(np.linalg.norm(moved, axis=1))
-
-    def pair_score(self, pairs: Any) -> Array:
-        """Return minus the learned distance of each pair: higher means more similar."""
-        return -self.pair_distance(pairs)
 
     def get_mahalanobis_matrix(self) -> Array:
         """Return a copy of W, of shape (n_features, n_features)."""
@@ -207,8 +203,6 @@ class CometMetric(TripletLearner):
         Which row and column moves; the paper draws uniformly.
     retraction : {"additive", "schur-exponential", "affine-exponential", "second-order"} or Retraction
         The curve that a step follows.
-    init : {"scaled", "identity"}
-        "scaled": the best multiple of the identity.
     tol : float
         Stop when the optimality residual is at most this after a pass.
     engine : {"auto", "compiled", "reference"}
@@ -271,7 +265,6 @@ class CometMetric(TripletLearner):
     step_size: Annotated[Any, optional(step_rule, searches=True)] = None
     order: Annotated[str, bounded(named, CoordinateDescent.orders, Sampler)] = "shuffled"
     retraction: Annotated[Any, bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction)] = "additive"
-    init: Annotated[str, bounded(one_of, INITS)] = "scaled"
     tol: Annotated[float, bounded(number, least=0)] = 1e-4
     engine: Annotated[str, engine_name] = "auto"
     checkpoint: Annotated[Path | str | None, file_path] = None
@@ -283,7 +276,7 @@ class CometMetric(TripletLearner):
         # The start is as large as W: no name holds it while the solver runs.
         result = self.solver().run(
             problem,
-            self._start(problem.cost),
+            problem.cost.best_multiple_of_identity(),
             random_state=seed,
             recorder=recorder or Recorder(progress=self.verbose, description="COMET"),
             checkpoint=checkpoint_of(self, X=X, triplets=triplets),
@@ -302,9 +295,6 @@ class CometMetric(TripletLearner):
         loss = loss_named("loss", self.loss)
         cost = LogDetTriplet(X, triplets, loss, kappa=float(self.kappa), score=self.compare, **scaled)
         return Problem(PositiveDefinite(cost.n_blocks), cost)
-
-    def _start(self, cost: Any) -> Array:
-        return cost.best_multiple_of_identity() if self.init == "scaled" else np.eye(cost.n_blocks)
 
     def solver(self) -> CoordinateDescent:
         """Return the solver."""

@@ -43,7 +43,6 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, check_parameters, flag, instance, integer, number, one_of, optional
 from rmopt.core.matrices import as_rows
 from rmopt.core.world import ONE_PROCESS, World
-from rmopt.errors import warn
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Sampler, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
@@ -355,12 +354,6 @@ class LoretaLabelRanker(Loreta):
         usual = max(1, min(100, 2 * min(n_labels, n, n_labels if grows else X.shape[0]) // 3))
         # Labels that come later do not change it.
         rank = int(self.rank or (usual if afresh else self._known_rank()))
-        if self.rank is None and n_labels > known and 2 * rank < usual:
-            warn(
-                f"rank = None became {rank} with the labels of the first part of the data, less than half of what it "
-                "would be with those that came since; give a rank, or let that part be larger (batch_size, "
-                "shuffle_buffer)."
-            )
         if grows and afresh and n_labels < rank <= n:
             raise InvalidInputError(
                 f"rank = {rank} is larger than the number of labels so far, {n_labels}, and the first part of the "
@@ -406,9 +399,6 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
     dropout : float or None
         The share of words that is left out of a row, anew each time; from 0 to below 1. None: 0.15 where fewer than a
         tenth of the entries of X are not zero, as with words, and otherwise 0.
-    n_negatives : int or None
-        Labels that a batch draws among those that none of its rows has; None: all of them, which costs more where
-        there are more than some thousands.
     threshold : float
         The probability above which `predict` gives a label, between 0 and 1.
     batch_size : int
@@ -464,14 +454,11 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
     (2, 3)
     >>> bool(model.score(X[300:], Y[300:]) > 0.9)
     True
-    >>> model.top(X[300:302], 2).shape
-    (2, 2)
     """
 
     rank: Annotated[int, kept_count] = 100
     _: KW_ONLY
     dropout: Annotated[float | None, optional(number, least=0, below=1)] = None
-    n_negatives: Annotated[int | None, optional(integer, 1)] = None
     threshold: Annotated[float, bounded(number, above=0, below=1)] = 0.5
     batch_size: Annotated[int, kept_count] = 256
     n_epochs: Annotated[int | None, optional(kept_count)] = None
@@ -506,7 +493,7 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
         scale = np.sqrt(natural_size(X, 1.0, 1))
         X = X * scale
         rank = min(int(self.rank), n, n_labels)
-        cost = LogisticLabels(X, truth, share_left_out(X, self.dropout, WORDS), self.n_negatives)
+        cost = LogisticLabels(X, truth, share_left_out(X, self.dropout, WORDS))
         result = run_batches(self, cost, first_step(X, truth, rank, seed), seed, LEAST_STEPS, X=X, Y=truth)
         A, B = np.split(result.point, [n])
         longest, ones = float(abs(X).sum(axis=1).max()), np.ones((1, 1))
@@ -538,10 +525,6 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
         """Return indicators of the labels that are more probable than the threshold, shape (n_samples, n_labels)."""
         check_parameters(self, self._parameters)
         return (self.predict_proba(X) > self.threshold).astype(int)
-
-    def top(self, X: Any, k: int) -> Array:
-        """Return the numbers of the k most probable labels of each row, the first one first, shape (n_samples, k)."""
-        return best_labels(self.decision_function(X), integer("k", k, 1, self.n_labels_))
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""

@@ -68,38 +68,16 @@ class BilinearSimilarity:
 
     Attributes
     ----------
-    point : LowRankPoint, PSDPoint or array
+    point : LowRankPoint or PSDPoint
         W, of shape (n_features, n_features).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.similarity.estimators import BilinearSimilarity
-    >>> similarity = BilinearSimilarity(np.diag([1.0, 2.0, 0.0]))
-    >>> similarity.similarity([[1.0, 1.0, 1.0]], np.eye(3)).tolist()
-    [[1.0, 2.0, 0.0]]
     """
 
     point: Any
 
     @cached_property
     def factors(self) -> tuple[Array, Array]:
-        """A and B with W = A Bᵀ; AᵀA = BᵀB where W has a rank, and B = I where it is an array."""
-        if isinstance(self.point, np.ndarray):
-            return self.point, np.eye(self.point.shape[1])
+        """A and B with W = A Bᵀ and AᵀA = BᵀB."""
         return self.point.balanced_factors()
-
-    def embed_queries(self, X: Any) -> Array:
-        """Return X A, shape (len(X), rank)."""
-        return np.asarray(X @ self.factors[0])
-
-    def embed_documents(self, X: Any) -> Array:
-        """Return X B, shape (len(X), rank)."""
-        return np.asarray(X @ self.factors[1])
-
-    def similarity(self, queries: Any, documents: Any) -> Array:
-        """Return the scores of all pairs, shape (len(queries), len(documents))."""
-        return self.embed_queries(queries) @ self.embed_documents(documents).T
 
 
 @dataclass(eq=False, repr=False)
@@ -268,7 +246,9 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     def score(self, X: Any, y: Any) -> float:
         """Return the mean average precision when each row in turn is the query and ranks the others."""
         check_is_fitted(self, "model_")
-        return _map_of(self.model_, *labelled(self, X, y, reset=False), n_jobs=self.n_jobs)
+        X, y = labelled(self, X, y, reset=False)
+        scores = bilinear_scores(*(product(X, factor) for factor in self.model_.factors))
+        return evaluate_retrieval(scores, y, ks=(), n_jobs=self.n_jobs).map
 
     @classmethod
     def _shape_of(cls, point: Any) -> dict[str, Any]:
@@ -335,7 +315,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         rank: int | None = None,
     ) -> tuple[ScheduledSolver, Problem, partial[Any]]:
         """Return what learns, from what, and what makes the start."""
-        n, begins = X.shape[1], rank is None
+        n = X.shape[1]
         rank = rank or self.rank or min(30, max(1, n // 2))
         manifold = PSDFixedRank(n, rank) if self.psd else FixedRankEmbedded(n, n, rank)
         cost = TripletSum(X, X, loss_named("loss", self.loss))
@@ -351,25 +331,21 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
                 f"rank = {n} is the number of features, and second-order steps of matrices of full rank fail where a "
                 f"singular value would pass 0; take a smaller rank{'' if self.psd else ', or another retraction'}."
             )
-        empty = rank - int((abs(cost.rows[0][:, :rank]).sum(axis=0) > 0).sum())
-        if begins and self.init == "identity" and 2 * empty > rank:
+        solver = with_workers(alone, self.n_jobs, world)
+        return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
+
+    def _learn(self, rows: Any, sampler: Sampler, seed: int, **data: Any) -> Self:
+        solver, problem, start = self._parts(rows, sampler, self.max_iter, seed)
+        rank = problem.manifold.rank
+        empty = rank - int((abs(rows[:, :rank]).sum(axis=0) > 0).sum())
+        if self.init == "identity" and 2 * empty > rank:
             warn(
                 f"{empty} of the first {rank} features, with which init = 'identity' begins, are 0 in all rows, as "
                 "hashed words and pixels can be: no step moves these directions. Give init = 'gaussian', or put "
                 "frequent features first."
             )
-        solver = with_workers(alone, self.n_jobs, world)
-        return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
-
-    def _learn(self, rows: Any, sampler: Sampler, seed: int, **data: Any) -> Self:
-        parts = self._parts(rows, sampler, self.max_iter, seed)
-        self._run(*parts, seed, not self._continues(), **data)
+        self._run(solver, problem, start, seed, not self._continues(), **data)
         return self
-
-
-def _map_of(model: BilinearSimilarity, X: Any, y: Array, n_jobs: int | None = None) -> float:
-    queries, documents = (product(X, factor) for factor in model.factors)
-    return evaluate_retrieval(bilinear_scores(queries, documents), y, ks=(), n_jobs=n_jobs).map
 
 
 @dataclass(eq=False, repr=False)

@@ -112,9 +112,8 @@ def raise_diverged(error: ValueError, step: int) -> None:
     """Raise `DivergedError` for what linear algebra says of matrices that are singular or not finite."""
     if not isinstance(error, RmoptError) and broke_down(error):
         raise DivergedError(
-            f"the run broke down at step {step} or soon after ({error}): a matrix is singular or holds numbers that "
-            "are not finite. Likely causes: a cost that is not finite there, a step size that is too large (try a "
-            "tenth), or data that are not scaled.",
+            f"the run broke down at step {step} or soon after ({error}): a matrix is singular or not finite; try a "
+            "tenth of the step size, scale the data, or look for where the cost is not finite.",
             step,
         ) from error
 
@@ -278,31 +277,9 @@ class Solver(Value, ABC):
             step,
         )
 
-    def belongs_to(self, problem: Problem) -> dict[str, str]:
-        """Return what a checkpoint belongs to besides the problem, which `witness` asks."""
-        return self.signature() | {"manifold": written(problem.manifold)}
-
     def witness(self, problem: Problem, work: Any, state: Any, seed: int) -> dict[str, float]:
         """Return numbers by which a run that goes on from a checkpoint knows its problem again."""
         return witness(problem, self.point(work, state), seed, np.inf)
-
-    def _world(self, problem: Problem) -> World:
-        """Return the processes that run it together: those of the solver, or those of the cost."""
-        worlds = (getattr(part, "world", None) for part in (self, problem.cost))
-        return next((world for world in worlds if isinstance(world, World) and world.size > 1), ONE_PROCESS)
-
-    def joined(
-        self, world: World, problem: Problem, start: Any, stop: StopRule | None, seed: int, **about: Any
-    ) -> int:
-        """Return the seed of process 0, after all processes have said that they begin the same run."""
-        # Where one process went elsewhere than others they would mix two runs, or wait forever.
-        if isinstance(stop, Stop) and stop.waits_for("seconds"):
-            raise InvalidInputError(
-                "each process has a clock of its own, and MaxSeconds would end them at different steps; take "
-                "MaxSteps, or a smaller budget."
-            )
-        world.check_alike(about | self._alike(problem, start))
-        return int(world.first(seed))
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         """Return what must be the same in all processes, besides the arguments of a run."""
@@ -425,22 +402,32 @@ class _Run:
         self.solver = solver = solver.beside(stop)
         self.problem, self.first = problem, integer("first_step", first_step)
         self.recorder = Recorder() if recorder is None else recorder
-        world = solver._world(problem)
+        worlds = (getattr(part, "world", None) for part in (solver, problem.cost))
+        world = next((world for world in worlds if isinstance(world, World) and world.size > 1), ONE_PROCESS)
         self.saver = None if checkpoint is None else Saver("checkpoint", checkpoint, world)
         saved = self.saver.seed() if random_state is None and self.saver is not None else None
         seed = seed_of(random_state if saved is None else saved)
         start = initial_point.point if isinstance(initial_point, Result) else initial_point
         if world.size > 1:
-            about = {"random_state": "drawn" if random_state is None else seed, "first_step": first_step}
-            about["checkpoint"] = checkpoint is not None
-            seed = solver.joined(world, problem, start, stop, seed, **about)
+            # Where one process went elsewhere than others they would mix two runs, or wait forever.
+            if isinstance(stop, Stop) and stop.waits_for("seconds"):
+                raise InvalidInputError(
+                    "each process has a clock of its own, and MaxSeconds would end them at different steps; take "
+                    "MaxSteps, or a smaller budget."
+                )
+            about = solver._alike(problem, start) | {
+                "first_step": first_step,
+                "checkpoint": checkpoint is not None,
+            }
+            world.check_alike(about | {"random_state": "drawn" if random_state is None else seed})
+            seed = world.first(seed)
         self.seed = seed
         self.last = first_step + solver.budget(problem)
         self.asked_at = stop.due(first_step) if isinstance(stop, Stop) else np.inf
         self.check_every = solver.check_every(problem)
         self.work = solver.prepare(problem, seed, first_step)
         start = solver._started(problem, start, generator(seed, Stream.POINT) if start is None else None)
-        self.step, self.seconds, self.saved_at = first_step, 0.0, -1
+        self.step, self.seconds = first_step, 0.0
         self.rows: list[dict[str, Any]] = []
         with finite_numbers(first_step):
             self.state = solver.begin(self.work, start)
@@ -451,8 +438,7 @@ class _Run:
         self.state = solver.advance(self.work, self.state, 0)
         self.observes = bool(solver.observe(self.work, self.state))
         self.measures = self.observes or bool(self.recorder.metrics)
-        # A run that goes on began where its first part did.
-        self.piece, self.seen_first = 64, self._row() | {"step": first_step, "updates": 0, "seconds": 0.0}
+        self.piece = 64
 
     def whole(self) -> Result:
         """Run to the end."""
@@ -483,7 +469,12 @@ class _Run:
                 if early is not None and recorder.rows and recorder.rows[-1]["step"] < self.step:
                     self.measure()
                 point = self._point()
-                self._check_end(point)
+                if (off := solver.check_end(self.problem, point)) is not None:
+                    raise DivergedError(
+                        f"the run ended off {self.problem.manifold}: {off}; hold the retraction against "
+                        "rmopt.checks.check_retraction, or take a smaller step size.",
+                        self.step,
+                    )
                 if saver is not None:
                     self._save(saver)
                 if self.step == self.first:
@@ -511,14 +502,11 @@ class _Run:
         if check == 1 or self.observes:
             steps = 1
         else:
-            ends = [self.last, self.recorder.next_after(step), step + self.piece]
-            if self.asked_at > step:
-                ends.append(self.asked_at)
-            if check is not None:
-                ends.append((step // check + 1) * check)
-            if self.saver is not None:
-                ends.append(self.saver.pause_after(step))
-            steps = int(min(ends)) - step
+            check_at = np.inf if check is None else (step // check + 1) * check
+            asked_at = self.asked_at if self.asked_at > step else np.inf
+            saved_at = np.inf if self.saver is None else self.saver.pause_after(step)
+            measured_at = self.recorder.next_after(step)
+            steps = int(min(self.last, step + self.piece, check_at, asked_at, saved_at, measured_at)) - step
         begun = time.perf_counter()
         try:
             self.state = self.solver.advance(self.work, self.state, steps)
@@ -540,7 +528,9 @@ class _Run:
     def reason(self, measured: bool) -> str | None:
         """Return why to stop here, or None."""
         if self.stop is not None and (measured or not self.measures):
-            rows = self.recorder.rows if self.measures else [self.seen_first, self._row()]
+            # A run that goes on began where its first part did.
+            begun = {"step": self.first, "updates": 0, "seconds": 0.0}
+            rows = self.recorder.rows if self.measures else [begun, self._row()]
             if (early := asked(self.stop, rows)) is not None:
                 return early
         check, step = self.check_every, self.step
@@ -574,35 +564,22 @@ class _Run:
             raise self.solver.diverged(self.step - 1)
         return point
 
-    def _check_end(self, point: Any) -> None:
-        off = self.solver.check_end(self.problem, point)
-        if off is not None:
-            manifold = self.problem.manifold
-            retraction = getattr(self.solver, "retraction", None) or manifold.default_retraction
-            raise DivergedError(
-                f"the run ended off {manifold}: {off}. Likely causes: the retraction {retraction} "
-                "(hold it against rmopt.checks.check_retraction), or a step size that is too large.",
-                self.step,
-            )
-
     def _witness(self, state: Any) -> dict[str, float]:
         return self.solver.witness(self.problem, self.work, state, self.seed)
 
     def _save(self, saver: Saver) -> None:
-        """Save the state, unless it is saved."""
-        if self.saved_at != self.step:
-            self.saved_at = self.step
-            saver.save(
-                self.solver.pack(self.work, self.state), self.identity, self.step, seconds=self.seconds,
-                rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
-            )  # fmt: skip
+        """Save the state, and by what its problem is known again."""
+        saver.save(
+            self.solver.pack(self.work, self.state), self.identity, self.step, seconds=self.seconds,
+            rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
+        )  # fmt: skip
 
     def _resume(self, saver: Saver, coarseness: float) -> None:
         """Go on from the checkpoint, where there is one: its state is held against a fresh one of the run."""
         tag, where = saver.plan.tag, f"the checkpoint {saver.path}"
         self.identity = {
             **(tag if isinstance(tag, dict) else {"tag": tag}), "seed": self.seed, "first step": self.first,
-            **self.solver.belongs_to(self.problem), "rmopt": rmopt.__version__,
+            **self.solver.signature(), "manifold": written(self.problem.manifold), "rmopt": rmopt.__version__,
         }  # fmt: skip
         self.begun = self._witness(self.state)
         saved = saver.load(self.identity)
@@ -629,4 +606,4 @@ class _Run:
                 f"{where} has done {state.steps} steps, more than the budget of {self.last - self.first}; choose a "
                 "larger budget or another path."
             )
-        self.state, self.step, self.saved_at, self.seconds, self.rows = state, step, step, seconds, rows
+        self.state, self.step, self.seconds, self.rows = state, step, seconds, rows

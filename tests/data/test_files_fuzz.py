@@ -271,15 +271,6 @@ def test_formats(tmp_path: Path) -> None:
             load_arrays(path)
 
 
-def test_booleans_are_bits(tmp_path: Path) -> None:
-    path = tmp_path / "a.npz"
-    with zipfile.ZipFile(path, "w") as written:
-        written.writestr(
-            "x.npy", npy("{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }\n") + b"\x05\x00"
-        )
-    assert read_arrays(path)["x"].view(np.uint8).tolist() == [1, 0]
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -299,13 +290,3 @@ def test_models_are_what_they_say(tmp_path: Path, change: dict[str, Any], words:
     save_arrays(path, {name: array for name, array in arrays.items() if array is not None}, about)
     with pytest.raises(StorageError, match=words):
         LoretaSimilarity.load(path)
-
-
-@pytest.mark.parametrize("value", [-5, 6, 10**9])
-def test_ratings_out_of_range_are_refused(tmp_path: Path, value: int) -> None:
-    path, _ = MAKERS["ml100k"](tmp_path)
-    with np.load(path) as stored:
-        arrays = dict(stored) | {"rating": np.array([value] * 8)}
-    np.savez(path, **arrays)
-    with pytest.raises(StorageError, match="outside of 1 to 5"):
-        load("ml100k", tmp_path, Ratings)

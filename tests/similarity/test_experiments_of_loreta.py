@@ -142,7 +142,8 @@ def test_ranking_selects_step_sizes(tmp_path: Path, rmopt_run: Command) -> None:
     options += ("--select", "first", "--folds", "2", "--json", "--out", str(tmp_path))
     result = json.loads(rmopt_run(*options).stdout)
     rows, used = result["rows"], result["parameters"]["used"]
-    assert [row["method"] for row in rows] == ["label frequency", "LORETA-1", "passive-aggressive"]
+    methods = ["label frequency", "LORETA-1, identity", "passive-aggressive, identity"]
+    assert [row["method"] for row in rows] == methods
     assert used["label frequency"] == [{}]
     for name in ("loreta", "pa"):
         (chosen,) = used[f"{RANKING_METHODS[name].label}, identity"]
@@ -301,7 +302,7 @@ def test_claims_of_ranking_follow_the_numbers() -> None:
         for place, value in (LEVELS | changes).items():
             name, init, rank = place.split("_")
             label = ", ".join(filter(None, [RANKING_METHODS[name].label, init]))
-            settings = {"method": name, "init": init, "rank": int(rank) or None}
+            settings = {"method": name, "variant": init, "rank": int(rank) or None}
             rows.append(Row(label, settings, [], [{"map": value, "seconds": value}]))
         return ranking_claims(rows)
 
