@@ -24,7 +24,7 @@ from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.kernels import log_det_weight
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.baselines import OUTSIDE, OutsideMetric, _leading
+from problems.metric.baselines import _leading
 from problems.metric.experiment import METHODS, metric_claims, neighbour_votes
 from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt import InvalidInputError
@@ -82,7 +82,6 @@ def test_distances_are_those_of_the_matrix(estimator: Any, digits: Any) -> None:
     assert np.linalg.norm(Z[0] - Z[1]) == pytest.approx(distance, rel=1e-9)
     pairs = np.array([[X[0], X[1]], [X[2], X[2]]])
     assert metric.pair_distance(pairs) == pytest.approx([distance, 0.0], rel=1e-9)
-    assert np.array_equal(metric.pair_score(pairs), -metric.pair_distance(pairs))
     assert np.allclose(metric.components_.T @ metric.components_, W, atol=1e-9 * np.abs(W).max())
     assert np.linalg.eigvalsh(W)[0] > -1e-9 * np.abs(W).max()
     again = estimator.fit(sp.csr_array(X), y)
@@ -324,20 +323,6 @@ def test_comet_resumes(digits: Any, tmp_path: Path) -> None:
     # What depends on the number of triplets, as alpha in the cost, is not what was changed.
     with pytest.raises(InvalidInputError, match="another run: its n_triplets is None, not 50"):
         CometMetric(checkpoint=checkpoint, n_triplets=50, **settings).fit(X, y)
-
-
-def test_outside_learners_need_their_package(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InvalidInputError, match="unknown"):
-        OutsideMetric("nca").fit(np.eye(4), [0, 0, 1, 1])
-    try:
-        import metric_learn  # noqa: F401
-    except ImportError:
-        for name in OUTSIDE:
-            with pytest.raises(InvalidInputError, match="pip install metric-learn, or leave"):
-                OutsideMetric(name).fit(np.eye(4), [0, 0, 1, 1])
-        with pytest.raises(SystemExit):
-            main(["run", "metric", "--methods", "euclidean,lmnn"])
-        assert "leave these methods out" in capsys.readouterr().err
 
 
 def test_claims_follow_the_numbers() -> None:
