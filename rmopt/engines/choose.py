@@ -9,7 +9,7 @@ from rmopt.core.manifold import HasStepBound
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, unlike
-from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
+from rmopt.engines.bilinear import BatchEngine, BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.coordinate import CoordinateDescentEngine, CoordinateReference
 from rmopt.engines.directed import DirectedEngine
 from rmopt.engines.log_det import LogDetEngine
@@ -22,7 +22,7 @@ ENGINES = ("auto", "compiled", "reference")
 
 # The compiled twins of each reference, tried in this order.
 TWINS: dict[type[Engine], list[type[Engine]]] = {
-    ReferenceEngine: [BilinearEngine, SymmetricBilinearEngine, DirectedEngine],
+    ReferenceEngine: [BatchEngine, BilinearEngine, SymmetricBilinearEngine, DirectedEngine],
     CoordinateReference: [LogDetEngine],
 }
 

@@ -78,6 +78,12 @@ def write(A, B):
 
 
 @njit(cache=True, nogil=True)
+def scale_row(A, row, weight):
+    """Multiply a row by a number."""
+    A[row] *= weight
+
+
+@njit(cache=True, nogil=True)
 def inner(A, B):
     """Return Σ A_ij B_ij."""
     return dot(A.ravel(), B.ravel())
