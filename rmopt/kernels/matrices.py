@@ -78,6 +78,12 @@ def write(A, B):
 
 
 @njit(cache=True, nogil=True)
+def clear(A):
+    """Set A to zero."""
+    A[:] = 0.0
+
+
+@njit(cache=True, nogil=True)
 def scale_row(A, row, weight):
     """Multiply a row by a number."""
     A[row] *= weight

@@ -73,6 +73,14 @@ def scatter_row(A, rows, row, g, sign):
 
 
 @njit(cache=True, nogil=True)
+def add_row(column, rows, row, scale):
+    """Add a scaled row; nothing where its number is −1."""
+    if row >= 0:
+        for j in range(rows.indptr[row], rows.indptr[row + 1]):
+            column[rows.indices[j]] += scale * rows.values[j]
+
+
+@njit(cache=True, nogil=True)
 def row_dot(rows, i, j):
     """Return the inner product of two rows; 0 where a number is −1."""
     if i < 0 or j < 0:
