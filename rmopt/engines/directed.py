@@ -20,7 +20,7 @@ from rmopt.kernels import directed_sgd
 from rmopt.kernels.directed_sgd import Cores, Side, Weights
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
-from rmopt.retractions import SecondOrderPSD
+from rmopt.retractions import SecondOrder, SecondOrderPSD
 
 
 @dataclass
@@ -45,7 +45,7 @@ class SpannedState:
 
 @dataclass(frozen=True)
 class DirectedEngine(ReferenceEngine):
-    """Momentum, Adam, AdaGrad, means of points and large batches on sums of bilinear terms, compiled.
+    """Momentum, Adam, AdaGrad and large batches on sums of bilinear terms, compiled.
 
     Where steps look at few rows, all stay in the span of some columns and of the rows that were looked at since, and
     steps are done in coordinates (`rmopt.kernels.directed_sgd`).
@@ -53,7 +53,7 @@ class DirectedEngine(ReferenceEngine):
 
     supports: ClassVar[Supports] = BILINEAR | {
         "manifold": (FixedRankEmbedded, PSDFixedRank),
-        "retraction": (*BILINEAR["retraction"], SecondOrderPSD),
+        "retraction": (SecondOrder, SecondOrderPSD),
         "rule": (Plain, Momentum, Adam, AdaGrad),
     }
 
@@ -62,11 +62,7 @@ class DirectedEngine(ReferenceEngine):
 
     @classmethod
     def refuses(cls, reference: ReferenceEngine) -> str | None:
-        manifold = reference.manifold
-        transport = unlike("transport", manifold.default_transport, (ByManifold, ByProjection))
-        if reference.average_from is None:
-            return transport
-        return transport or unlike("retraction", manifold.default_retraction, cls.supports["retraction"])
+        return unlike("transport", reference.manifold.default_transport, (ByManifold, ByProjection))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,8 +84,6 @@ class DirectedEngine(ReferenceEngine):
     def advance(self, state: SpannedState, schedule: Array, etas: Array) -> SpannedState:  # type: ignore[override]
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         terms = StepRows(*self.cost.resolve(schedule.ravel()), np.ascontiguousarray(etas, dtype=float))
-        # That of the mean is not looked at where there is none, and may then be one that has no kernel.
-        mean = self.retraction if self.average_from is None else self.manifold.default_retraction
         first = state.steps
 
         def loop(*arguments: Any) -> bool:
@@ -100,8 +94,7 @@ class DirectedEngine(ReferenceEngine):
                 return False
 
         if not with_slope(self.cost.loss, loop)(
-            self._weights, (self.retraction.kernel, mean.kernel), state.sides, state.cores, state.squares,
-            state.counts, *self._rows, terms, self.batch_size, -1 if self.average_from is None else self.average_from,
+            self._weights, state.sides, state.cores, state.squares, state.counts, *self._rows, terms, self.batch_size
         ):  # fmt: skip
             raise diverged(state.steps, etas[state.steps - first])
         return state
@@ -111,46 +104,41 @@ class DirectedEngine(ReferenceEngine):
         sides, cores = state.sides, state.cores
         point, vector = (LowRankPoint, LowRankTangent) if len(sides) == 2 else (PSDPoint, PSDTangent)
         left, *right = (in_full(side, side.U) for side in sides)
-        mean_left, *mean_right = (in_full(side, side.mean) for side in sides)
         tails = (in_full(side, side.Up) for side in sides)
         remembered = vector(cores.M.copy(), *tails) if self._weights.keep else ()
         memory = () if type(self.rule) is Plain else Memory(remembered, float(state.squares[0]))
-        average = () if self.average_from is None else point(mean_left, cores.mean.copy(), *mean_right)
-        stands = point(left, cores.S.copy(), *right)
-        return ReferenceState(stands, state.steps, state.updates, memory, average)
+        return ReferenceState(point(left, cores.S.copy(), *right), state.steps, state.updates, memory)
 
     def _spanned(self, state: ReferenceState) -> SpannedState:
         """Return a state of the reference by new columns, and coordinates in them."""
         remembered, squares = state.memory or ((), 0.0)
-        remembers, averages = self._weights.keep > 0.0, self.average_from is not None
-        vector = remembered if remembers else self.manifold.zero_vector(state.point)
+        vector = remembered if self._weights.keep else self.manifold.zero_vector(state.point)
         # Points of single precision are moved in double precision, as by all compiled steps.
-        point, vector, mean = (
-            [np.array(part, dtype=float) for part in arrays_of(one)]
-            for one in (state.point, vector, state.average if averages else state.point)
+        point, tails = (
+            [np.array(part, dtype=float) for part in arrays_of(one)] for one in (state.point, vector)
         )
-        S, M, mean_S = point.pop(1), vector.pop(0), mean.pop(1)
+        S, M = point.pop(1), tails.pop(0)
         # Both rows of a term are looked at on the one side of a symmetric matrix.
         rows = self.batch_size * (3 - len(point))  # type: ignore[operator]
         sides = tuple(
-            spanning(*parts, remembers, averages, rows) for parts in zip(point, vector, mean, strict=True)
+            spanning(U, Up, self._weights.keep > 0.0, rows) for U, Up in zip(point, tails, strict=True)
         )
         counts = np.array([state.steps, state.updates])
-        return SpannedState(sides, Cores(S, M, mean_S), np.array([squares], dtype=float), counts)
+        return SpannedState(sides, Cores(S, M), np.array([squares], dtype=float), counts)
 
 
-def spanning(U: Array, Up: Array, mean: Array, remembers: bool, averages: bool, rows: int) -> Side:
+def spanning(U: Array, Up: Array, remembers: bool, rows: int) -> Side:
     """Return a side by columns that hold all of it and have room for more rows, or whole where that costs less."""
-    held = np.hstack([U, *([Up] * remembers), *([mean] * averages)])
+    held = np.hstack([U, Up]) if remembers else U
     (n, h), k = held.shape, U.shape[1]
     c = h + max(h, 2 * rows)
     # Where a step looks at more rows than the rank, finding coordinates of them costs more than moving all of a side.
     if rows > k or n <= 2 * c:
-        return Side(np.zeros((n, 0)), np.zeros((0, 0)), np.array([n]), U, Up, mean)
+        return Side(np.zeros((n, 0)), np.zeros((0, 0)), np.array([n]), U, Up)
     Q = np.linalg.qr(held)[0]
-    Z, K, coordinates = np.zeros((n, c)), np.zeros((c, c)), np.zeros((3, c, k))
+    Z, K, coordinates = np.zeros((n, c)), np.zeros((c, c)), np.zeros((2, c, k))
     Z[:, :h], K[:h, :h] = Q, np.eye(h)
-    coordinates[:, :h] = [Q.T @ part for part in (U, Up, mean)]
+    coordinates[:, :h] = [Q.T @ part for part in (U, Up)]
     return Side(Z, K, np.array([h]), *(part.copy() for part in coordinates))
 
 

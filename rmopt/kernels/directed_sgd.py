@@ -1,11 +1,11 @@
-"""The compiled loop of steps that remember earlier gradients: momentum, Adam, AdaGrad, and means of the points.
+"""The compiled loop of steps that remember earlier gradients: momentum, Adam, AdaGrad.
 
-The point, what is remembered and the mean are matrices of rank k or 2k whose columns lie in the span of h columns.
-They are kept as coordinates in orthonormal columns Q, on which a step is that of the reference. A step adds to Q the
-rows that it looks at; when there is no more room, Q is turned to the h columns that are needed. Q itself is Z K with
-a triangular K, where the columns of Z that were added are the rows as they are: O(nnz·h + h²k) a step, and
-O((n + m)h²) every h steps, in place of O((n + m)k²) a step. Where a step looks at many rows, all of U and V are
-moved: O(nnz·k + (n + m)k²).
+The point and what is remembered are matrices of rank k or 2k, whose columns lie in the span of h columns. They are
+kept as coordinates in orthonormal columns Q, on which a step is that of the reference. A step adds to Q the rows that it
+looks at; when there is no more room, Q is turned to the h columns that are needed. Q itself is Z K with a triangular
+K, where the columns of Z that were added are the rows as they are: O(nnz·h + h²k) a step, and O((n + m)h²) every h
+steps, in place of O((n + m)k²) a step. Where a step looks at many rows, all of U and V are moved:
+O(nnz·k + (n + m)k²).
 
 A symmetric matrix U S Uᵀ has one side, on which both rows of a term lie.
 """
@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from rmopt.kernels import njit
-from rmopt.kernels.lifted import METRIC_PROJECTION, SECOND_ORDER
 from rmopt.kernels.losses import slope_of
 from rmopt.kernels.matrices import (
     beside,
@@ -27,7 +26,6 @@ from rmopt.kernels.matrices import (
     inner,
     reflected,
     scale_row,
-    singular,
     solved,
     times,
     times_transposed,
@@ -48,8 +46,8 @@ DEPENDENT = 1e-10
 class Side(NamedTuple):
     """One side of the factors: coordinates in orthonormal columns Q = Z K, or the rows themselves.
 
-    Z (n, c), K (c, c): of the columns the first `live[0]` are in use. U, Up, mean (c, k): coordinates of the point,
-    of the tangent vector that is remembered, and of the mean of points. With c = 0 they are all rows, (n, k).
+    Z (n, c), K (c, c): of the columns the first `live[0]` are in use. U, Up (c, k): coordinates of the point
+    and of the tangent vector that is remembered. With c = 0 they are all rows, (n, k).
     """
 
     Z: np.ndarray
@@ -57,15 +55,13 @@ class Side(NamedTuple):
     live: np.ndarray
     U: np.ndarray
     Up: np.ndarray
-    mean: np.ndarray
 
 
 class Cores(NamedTuple):
-    """What stands between both sides: of the point U S Vᵀ, of the tangent vector (M, Up, Vp), and of the mean."""
+    """What stands between both sides: of the point U S Vᵀ, and of the tangent vector (M, Up, Vp)."""
 
     S: np.ndarray
     M: np.ndarray
-    mean: np.ndarray
 
 
 class Weights(NamedTuple):
@@ -85,13 +81,11 @@ class Weights(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def run(loss, weights, kinds, sides, cores, squares, counts, left, right, terms, batch, average_from):
+def run(loss, weights, sides, cores, squares, counts, left, right, terms, batch):
     """Do all steps; return False before one whose numbers are not finite.
 
     Parameters
     ----------
-    kinds : (int, int)
-        Retractions of steps and of the mean (`rmopt.kernels.lifted`).
     sides : tuple of Side
         Left and right; the one side of a symmetric matrix, whose gradients are the symmetric parts.
     squares : array of one
@@ -100,19 +94,17 @@ def run(loss, weights, kinds, sides, cores, squares, counts, left, right, terms,
         Steps and updates.
     batch : int
         A step looks at the terms batch·t, …, batch·t + batch − 1.
-    average_from : int
-        The mean begins after so many steps; −1 for none.
     """
     A, B, symmetric = sides[0], sides[-1], len(sides) == 1
-    S, M, mean_S = cores.S, cores.M, cores.mean
+    S, M = cores.S, cores.M
     P, Q = np.zeros((batch, A.K.shape[0])), np.zeros((batch, B.K.shape[0]))
     u, v, Sv = np.empty((batch, S.shape[0])), np.empty((batch, S.shape[0])), np.empty(S.shape[0])
     slopes, none = np.empty(batch), np.full(batch, np.int64(-1))
     room = 2 * batch if symmetric else batch
-    remembers, averages = weights.keep > 0.0, average_from >= 0
+    remembers = weights.keep > 0.0
     for t in range(terms.etas.shape[0]):
-        _make_room(A, room, remembers, averages)
-        _make_room(B, room, remembers, averages)
+        _make_room(A, room, remembers)
+        _make_room(B, room, remembers)
         here = slice(t * batch, (t + 1) * batch)
         row, plus, minus, targets = terms.left[here], terms.plus[here], terms.minus[here], terms.targets[here]
         for i in range(batch):
@@ -146,7 +138,7 @@ def run(loss, weights, kinds, sides, cores, squares, counts, left, right, terms,
         if length > 0.0:
             counts[1] += 1
             end_U, end_S, end_V = _retracted(
-                kinds[0], symmetric, U, S, V, new_M, new_Up, new_Vp, -terms.etas[t] * scale
+                symmetric, U, S, V, new_M, new_Up, new_Vp, -terms.etas[t] * scale
             )
             if remembers:
                 # The remembered vector, projected where the step ends.
@@ -157,18 +149,6 @@ def run(loss, weights, kinds, sides, cores, squares, counts, left, right, terms,
                 _assign(M, Up, Vp, core, up, vp)
             _assign(U, S, V, end_U, end_S, end_V)
         counts[0] += 1
-        averaged, mean_U, mean_V = counts[0] - average_from, A.mean[: A.live[0]], B.mean[: B.live[0]]
-        if averages and averaged == 1:
-            _assign(mean_U, mean_S, mean_V, U, S, V)
-        elif averages and averaged > 1:
-            # From the mean towards the point.
-            along_V = _towards(U, S, V, mean_U, mean_S, mean_V)
-            along_U = _towards(V, transposed(S), U, mean_V, transposed(mean_S), mean_U)
-            core, up, vp = _tangent(symmetric, mean_U, mean_V, along_V, along_U)
-            end_U, end_S, end_V = _retracted(
-                kinds[1], symmetric, mean_U, mean_S, mean_V, core, up, vp, 1.0 / averaged
-            )
-            _assign(mean_U, mean_S, mean_V, end_U, end_S, end_V)
     return True
 
 
@@ -188,12 +168,6 @@ def _carried(U, M, Up, Vp, turn_V, end_V):
 
 
 @njit(cache=True, nogil=True)
-def _towards(U, S, V, mean_U, mean_S, mean_V):
-    """Return (U S Vᵀ − U' S' V'ᵀ) V' for the mean U' S' V'ᵀ."""
-    return combined(1.0, times(U, times(S, cross(V, mean_V))), -1.0, times(mean_U, mean_S))
-
-
-@njit(cache=True, nogil=True)
 def _mixed(weights, remembered, new):
     """Return what is remembered next; where that is the gradient alone, its own array."""
     if weights.keep == 0.0 and weights.take == 1.0:
@@ -202,7 +176,7 @@ def _mixed(weights, remembered, new):
 
 
 @njit(cache=True, nogil=True)
-def _make_room(side, rows, remembers, averages):
+def _make_room(side, rows, remembers):
     """Turn the columns to those that are needed, where so many rows may have no room; and coordinates with them."""
     live, c = side.live[0], side.K.shape[0]
     if c == 0 or live + rows <= c:
@@ -210,11 +184,9 @@ def _make_room(side, rows, remembers, averages):
     held = side.U[:live]
     if remembers:
         held = beside(held, side.Up[:live])
-    if averages:
-        held = beside(held, side.mean[:live])
     turn = reflected(held)[0]
     h = turn.shape[1]
-    for matrix in (side.U, side.Up, side.mean):
+    for matrix in (side.U, side.Up):
         turned = cross(turn, matrix[:live])
         clear(matrix)
         write(matrix, turned)
@@ -317,40 +289,18 @@ def _step_factor(weights, square, step):
 
 
 @njit(cache=True, nogil=True)
-def _retracted(kind, symmetric, U, S, V, M, Up, Vp, t):
-    """Return what the retractions of `rmopt.retractions.fixed_rank` do, by the same formulas."""
-    k = S.shape[0]
-    one = identity(k)
-    if kind == METRIC_PROJECTION:
-        core = np.zeros((2 * k, 2 * k))
-        write(core, combined(1.0, S, t, M))
-        for i in range(k):
-            core[i, k + i] = core[k + i, i] = t
-        left, triangle_U = _orthonormal(beside(U, Up))
-        right, triangle_V = _orthonormal(beside(V, Vp))
-        P, sigma, Q = singular(times_transposed(times(triangle_U, core), triangle_V))
-        end = np.zeros((k, k))
-        for i in range(k):
-            end[i, i] = sigma[i]
-        return times(left, columns(P, 0, k)), end, times(right, columns(Q, 0, k))
-    if kind == SECOND_ORDER:
-        R = solved(S, combined(t, M, 0.0, M))
-        tail = combined(1.0, one, -0.5, R)
-        bent = combined(0.5 * t, M, -0.125 * t, times(M, R))
-        left = combined(1.0, times(U, combined(1.0, S, 1.0, bent)), t, times(Up, tail))
-        if symmetric:
-            left, triangle_U = _orthonormal(left)
-            end = times(triangle_U, solved(S, transposed(triangle_U)))
-            return left, combined(0.5, end, 0.5, transposed(end)), left
-        bent = combined(0.5, R, -0.125, times(R, R))
-        inside, outside = combined(1.0, one, 1.0, bent), solved(transposed(S), transposed(tail))
-        right = combined(1.0, times_transposed(V, inside), t, times(Vp, outside))
-    else:
-        K = combined(1.0, S, t, M)
-        left = combined(1.0, times(U, K), t, Up)
-        right = combined(1.0, V, t, times(Vp, solved(transposed(K), one)))
-    left, triangle_U = _orthonormal(left)
-    right, triangle_V = _orthonormal(right)
+def _retracted(symmetric, U, S, V, M, Up, Vp, t):
+    """Return what the second-order retractions of `rmopt.retractions.fixed_rank` do, by the same formulas."""
+    one, R = identity(S.shape[0]), solved(S, combined(t, M, 0.0, M))
+    tail = combined(1.0, one, -0.5, R)
+    bent = combined(0.5 * t, M, -0.125 * t, times(M, R))
+    left, triangle_U = _orthonormal(combined(1.0, times(U, combined(1.0, S, 1.0, bent)), t, times(Up, tail)))
+    if symmetric:
+        end = times(triangle_U, solved(S, transposed(triangle_U)))
+        return left, combined(0.5, end, 0.5, transposed(end)), left
+    bent = combined(0.5, R, -0.125, times(R, R))
+    inside, outside = combined(1.0, one, 1.0, bent), solved(transposed(S), transposed(tail))
+    right, triangle_V = _orthonormal(combined(1.0, times_transposed(V, inside), t, times(Vp, outside)))
     return left, times_transposed(triangle_U, triangle_V), right
 
 

@@ -106,10 +106,3 @@ def reflected(A):
     """Return Q and R of A = Q R, by reflections."""
     Q, R = np.linalg.qr(A)
     return transposed(transposed(Q)), transposed(transposed(R))
-
-
-@njit(cache=True, nogil=True)
-def singular(A):
-    """Return P, σ and Q of A = P diag(σ) Qᵀ."""
-    P, sigma, Qt = np.linalg.svd(A)
-    return transposed(transposed(P)), sigma, transposed(Qt)
