@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,18 +32,10 @@ Learn = Callable[[Any, Any, int], object]
 # Chunks between two saves of several processes.
 CHUNKS = 10
 
-# Parameters on which no bit of a checkpoint depends, or which the seed stands for; and those of `fit` alone.
+# Parameters on which no bit of a checkpoint depends, or which the seed stands for.
 NO_IDENTITY = (
-    "checkpoint",
-    "verbose",
-    "random_state",
-    "warm_start",
-    "max_iter",
-    "n_epochs",
-    "threshold",
-    "top_k",
-)
-OF_FIT = ("tol", "n_iter_no_change", "validation_fraction")
+    "checkpoint", "verbose", "random_state", "warm_start", "max_iter", "n_epochs", "threshold", "top_k",
+)  # fmt: skip
 AGAIN = "bring files, batch_size, shuffle_buffer and random_state back as they were, or remove the checkpoint"
 
 
@@ -73,12 +64,14 @@ def follow(
         raise InvalidInputError(
             f"chunks = {shown(chunks)} must be an iterable of pairs (X, y), such as problems.data.stream(path)."
         )
-    saver = _saver(model, chunks, world)
+    saver = None
+    if model.checkpoint is not None:
+        saver = Saver("checkpoint", Checkpoint(model.checkpoint, every_steps=CHUNKS), world)
     if saver is not None and model.random_state is None and (saved_seed := saver.seed()) is not None:
         seed = saved_seed
     seed, begun = world.first(seed), model._has_learned()
     run = {
-        **{name: value for name, value in settings_of(model).items() if name not in OF_FIT},
+        **settings_of(model),
         **{name: written(value) for name, value in about.items()},
         "initial point": written(arrays_of(model.model_.point)) if begun else "afresh",
         "first step": str(model.n_iter_ if begun else 0),
@@ -113,18 +106,8 @@ def follow(
     finally:
         recorder.end()
     model._seconds = seconds
-
-
-def _saver(model: Any, chunks: Any, world: World) -> Saver | None:
-    """Return what writes the checkpoint of a model, which may not lie among the files of the stream."""
-    if model.checkpoint is None:
-        return None
-    folder, depth = getattr(chunks, "path", None), getattr(chunks, "depth", 1)
-    if folder is not None and Path(folder).resolve() in Path(model.checkpoint).resolve().parents[:depth]:
-        raise InvalidInputError(
-            f"the checkpoint {model.checkpoint} lies among the files of the stream; choose another folder for it."
-        )
-    return Saver("checkpoint", Checkpoint(model.checkpoint, every_steps=CHUNKS), world)
+    if (names := getattr(chunks, "feature_names", None)) is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
 
 
 class _Stream:
@@ -189,8 +172,12 @@ class _Stream:
     def learn(self, X: Any, y: Any) -> None:
         """Learn a chunk."""
         try:
-            self._check_alike(X, y)
-            self._learn(X, y)
+            self._check_alike(X)
+            if (names := getattr(self.chunks, "feature_names", None)) is not None:
+                # The rows are arrays without the names that their file has.
+                check_columns(self.model, SimpleNamespace(columns=names))
+                vars(self.model).pop("feature_names_in_", None)
+            self.learner(X, y, self.seed)
         except ValueError as error:
             raise InvalidInputError(
                 f"chunk {self.steps + 1} of the stream, which begins with row {self.rows + 1}: {error}"
@@ -200,34 +187,13 @@ class _Stream:
         if self.model.checkpoint is not None:
             self.check = _digest(X, y, self.check)
 
-    def _learn(self, X: Any, y: Any) -> None:
-        """Learn a chunk, whose rows go by the names of the columns where their file has some."""
-        model, names = self.model, getattr(self.chunks, "feature_names", None)
-        if names is None:
-            self.learner(X, y, self.seed)
-            return
-        check_columns(model, SimpleNamespace(columns=names))
-        # The rows themselves are arrays without names.
-        vars(model).pop("feature_names_in_", None)
-        try:
-            self.learner(X, y, self.seed)
-        finally:
-            model.feature_names_in_ = np.array(names, dtype=object)
-
-    def _check_alike(self, X: Any, y: Any) -> None:
+    def _check_alike(self, X: Any) -> None:
         """Refuse first chunks that are of another kind than those of other processes."""
         if self.alike:
             return
         self.alike = True
         columns = getattr(self.chunks, "feature_names", None) or tuple(getattr(X, "columns", ()))
-        kind = "b" if sp.issparse(y) else np.asarray(_plain(np.asarray(y))).dtype.kind
-        self.world.check_alike(
-            {
-                "the number of features": (X.shape if hasattr(X, "shape") else np.shape(X))[-1],
-                "the order of features": columns,
-                "the kind of labels": "numbers" if kind in "biuf" else "text",
-            }
-        )
+        self.world.check_alike({"the number of features": np.shape(X)[-1], "the order of features": columns})
 
     def pack(self) -> dict[str, Array]:
         """Return the arrays that hold the place and what was learned."""

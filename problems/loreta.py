@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-import numpy as np
 from sklearn.utils import Tags
 
 from problems.following import checkpoint_of, follow
-from problems.saving import Saved, layout_of, load_point, point_of, save_point
+from problems.saving import Saved, layout_of, point_of
 from problems.threads import threads_of
 from problems.validation import Estimator, begin, engine_name, file_path, seedable, step_rule, thread_count
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
@@ -20,7 +19,7 @@ from rmopt.core.arguments import bounded, flag, instance, integer, named, option
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.files import Layout
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
-from rmopt.solvers import SGD, Parallel, Recorder, Result, Sampler, ScheduledSolver
+from rmopt.solvers import SGD, Parallel, Recorder, Sampler, ScheduledSolver
 from rmopt.solvers.stochastic.continued import Continued, with_zero_rows
 
 # How much longer the steps of several workers are, for each of them up to so many (docs/scaling.md has the
@@ -54,46 +53,6 @@ def with_workers(
     return Parallel(solver, workers, step_factor=factor, world=world, **meetings)
 
 
-def check_size(sides: tuple[int, ...], rank: int) -> None:
-    """Refuse factors that no memory holds, before work starts."""
-    try:
-        # A run has them twice; nothing is written.
-        np.empty((2, sum(sides), rank))
-    except (MemoryError, ValueError):
-        raise InvalidInputError(
-            f"the model would have factors of {' and '.join(f'{side:,} × {rank}' for side in sides)} numbers, "
-            f"{8 * sum(sides) * rank / 2**30:,.0f} GiB, which this machine cannot hold; number labels and features "
-            "without gaps, or take a smaller rank."
-        ) from None
-
-
-@dataclass(frozen=True)
-class SavedMatrix:
-    """A learned matrix W: what remains after the training.
-
-    Attributes
-    ----------
-    point : LowRankPoint, PSDPoint or array
-        W.
-    about : dict
-        JSON-able parameters that are saved with it.
-    """
-
-    kind: ClassVar[str]
-
-    point: Any
-    about: dict[str, Any] = field(default_factory=dict)
-
-    def save(self, path: Path | str) -> None:
-        """Write the model as an ``.npz`` file, without pickle."""
-        save_point(path, self.kind, self.point, self.about)
-
-    @classmethod
-    def load(cls, path: Path | str) -> Self:
-        """Read a model that `save` wrote."""
-        return cls(*load_point(path, cls.kind))
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class Loreta(Saved, Estimator):
     """An estimator that learns a matrix of fixed rank by LORETA-1 and stands, when fitted, where `model_` is."""
@@ -107,7 +66,8 @@ class Loreta(Saved, Estimator):
     n_jobs: Annotated[int | None, optional(thread_count)] = None
     verbose: Annotated[bool, flag] = False
 
-    _model: ClassVar[type[SavedMatrix]]
+    # Makes what the estimator has of a point.
+    _model: ClassVar[Any]
     # What the rows of the matrix are.
     _rows: ClassVar[str] = "features"
     _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer, "n_updates_": integer}
@@ -126,7 +86,7 @@ class Loreta(Saved, Estimator):
 
     @classmethod
     def _layout(cls, arrays: Any) -> Layout:
-        return layout_of(arrays, cls._rows, "features")
+        return layout_of(arrays, cls._rows)
 
     def _stored(self) -> dict[str, Any]:
         return dict(vars(self.model_.point))
@@ -244,10 +204,8 @@ class Loreta(Saved, Estimator):
         start: Callable[[], Any],
         seed: int,
         afresh: bool,
-        recorder: Recorder,
-        stop: Any = None,
         **data: Any,
-    ) -> Result:
+    ) -> None:
         """Go on from what was learned, or `afresh` from a start, and keep the end; a checkpoint is of the data."""
         if not afresh:
             self._check_shape()
@@ -256,12 +214,10 @@ class Loreta(Saved, Estimator):
             problem,
             start() if afresh else self.model_.point,
             random_state=seed,
-            recorder=recorder,
+            recorder=Recorder(progress=self.verbose),
             checkpoint=checkpoint_of(self, **data),
-            stop=stop,
             first_step=done,
         )
         self.n_iter_, self.n_updates_ = done + result.steps, moved + result.updates
         self.model_ = self._model(result.point)
         self.__dict__.pop("_continued", None)
-        return result

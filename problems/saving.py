@@ -15,8 +15,6 @@ from rmopt.core.arguments import Check, check_parameters, integer, shown
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import Layout, conforming, load_arrays, reading, save_arrays
 
-Point = LowRankPoint | PSDPoint | np.ndarray
-
 # How far the factors of a stored model may be from orthonormal.
 ORTHONORMAL = 1e-8
 
@@ -86,7 +84,12 @@ class Saved:
         StorageError
             When it is missing or damaged.
         """
-        arrays, about = _of_kind(path, cls.__name__)
+        arrays, about = load_arrays(path)
+        if about.get("kind") != cls.__name__:
+            raise InvalidInputError(
+                f"{path} holds {shown(about.get('kind', 'another thing'))} and no {cls.__name__}; load it by its own "
+                "class."
+            )
         with reading(path):
             return cls._made(arrays, about)
 
@@ -125,15 +128,6 @@ class Saved:
             setattr(self, name, array.astype(object) if name.endswith("names_in_") else array)
 
 
-def _of_kind(path: Path | str, kind: str) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays and the description of a file of one kind."""
-    arrays, about = load_arrays(path)
-    if (found := about.pop("kind", None)) != kind:
-        other = "another thing" if found is None else shown(found)
-        raise InvalidInputError(f"{path} holds {other} and no {kind}; load it by its own class.")
-    return arrays, about
-
-
 def _as_given(value: Any) -> Any:
     """Return a parameter of a file, where tuples are lists."""
     return tuple(value) if isinstance(value, list) else value
@@ -169,48 +163,20 @@ def _kind(array: Array) -> type:
     return {"U": str, "f": float, "b": bool, "u": np.uint64}.get(array.dtype.kind, int)
 
 
-def save_point(path: Path | str, kind: str, point: Point, about: Mapping[str, Any]) -> None:
-    """Write a matrix W, of a kind that `load_point` asks for, and what JSON can say of it, as an ``.npz`` file."""
-    arrays = {"W": point} if isinstance(point, np.ndarray) else vars(point)
-    save_arrays(path, arrays, {"kind": kind, **about})
-
-
-def load_point(path: Path | str, kind: str) -> tuple[Point, dict[str, Any]]:
-    """Read what `save_point` wrote: W, and what is said of it.
-
-    Raises
-    ------
-    InvalidInputError
-        When the file holds a matrix of another kind.
-    StorageError
-        When the file is missing or damaged, or its factors are not those of a point.
-    """
-    arrays, about = _of_kind(path, kind)
-    with reading(path):
-        layout: Layout = {"W": (float, ("n", "m"))} if "W" in arrays else layout_of(arrays)
-        if set(layout) != set(arrays):
-            raise ValueError(f"it holds {', '.join(arrays) or 'nothing'} instead of {', '.join(layout)}")
-        return point_of(conforming(arrays, layout)), about
-
-
-def layout_of(names: Any, rows: str = "n", columns: str = "m") -> Layout:
-    """Return the layout of a matrix of low rank, symmetric where it is "Q"; how its sides are called may be said."""
+def layout_of(names: Any, rows: str) -> Layout:
+    """Return the layout of a matrix of low rank over features, symmetric where there is a "Q"."""
     square = (float, ("rank", "rank"))
     if "Q" in names:
-        return {"Q": (float, (columns, "rank")), "S": square}
-    return {"U": (float, (rows, "rank")), "S": square, "V": (float, (columns, "rank"))}
+        return {"Q": (float, ("features", "rank")), "S": square}
+    return {"U": (float, (rows, "rank")), "S": square, "V": (float, ("features", "rank"))}
 
 
-def point_of(arrays: Mapping[str, Array]) -> Point:
+def point_of(arrays: Mapping[str, Array]) -> LowRankPoint | PSDPoint:
     """Return the matrix whose arrays these are; raise ValueError where they are not those of a point."""
-    if 0 in next(iter(arrays.values())).shape:
-        raise ValueError("its matrix is empty")
     for name in {"U", "V", "Q"} & set(arrays):
         factor = arrays[name]
-        if not np.abs(factor.T @ factor - np.eye(factor.shape[1])).max() < ORTHONORMAL:
+        if not np.abs(factor.T @ factor - np.eye(factor.shape[1])).max(initial=0.0) < ORTHONORMAL:
             raise ValueError(f"{name} is not orthonormal")
-    if "W" in arrays:
-        return arrays["W"]
     if "Q" in arrays and not np.allclose(arrays["S"], arrays["S"].T):
         raise ValueError("S is not symmetric")
     return (PSDPoint if "Q" in arrays else LowRankPoint)(**arrays)

@@ -101,7 +101,7 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
         rule(np.arange(1))
     except TypeError as error:
         raise InvalidInputError(
-            f"{name} = {shown(value)} must map an array of step numbers to step sizes, and fails: {error}."
+            f"{name} = {shown(value)} must map step numbers to sizes, and fails: {error}."
         ) from error
     return rule
 

@@ -181,16 +181,9 @@ def read_arrays(path: Path | str, *layouts: Layout) -> dict[str, "np.ndarray"]:
                     f"{told.st_size:,} bytes would unpack to {needed:,}, and {allowed:,} are allowed"
                 )
             for name, member in wanted.items():
-                # Others than numpy's may ask for any memory to unpack.
-                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise ValueError(f"{name} is compressed in a way that numpy does not write")
                 with archive.open(member) as stream:
                     array = np.lib.format.read_array(stream, allow_pickle=False)
-                if array.dtype.kind not in "biufcSU":
-                    raise ValueError(f"{name} holds {array.dtype}, and numbers and text alone are read")
-                # Loops count on bytes that are 0 or 1, and on the order of bytes of this machine.
-                if array.dtype.kind == "b":
-                    array = array.view(np.uint8) != 0
+                # Compiled loops count on the order of bytes of this machine.
                 arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
         return arrays if layout is None else conforming(arrays, layout)
 

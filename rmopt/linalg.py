@@ -270,16 +270,14 @@ def scaled_inverse(curvature: Array, tangent: Array) -> Array:
 
 def whitened(factor: Array, matrix: Array) -> Array:
     """Return F⁻¹ M F⁻ᵀ for a lower triangular F and a symmetric M."""
-    if factor.ndim == 2:
+    if matrix.ndim == 2:
         # On small matrices `scipy.linalg.solve_triangular` takes seven times as long.
         solve = strtrs if factor.dtype == matrix.dtype == np.float32 else dtrtrs
-        many, d = matrix.ndim > 2, len(factor)
         for _ in range(2):
-            # Many matrices are one with long rows.
-            half, flaw = solve(factor, np.moveaxis(matrix, -2, 0).reshape(d, -1) if many else matrix, lower=1)
+            half, flaw = solve(factor, matrix, lower=1)
             if flaw:
                 raise np.linalg.LinAlgError(f"the factor is singular: its diagonal is zero at {flaw - 1}")
-            matrix = np.moveaxis(half.reshape(d, *matrix.shape[:-2], d), 0, -1) if many else half.T
+            matrix = half.T
         return symmetric(matrix)
     half = np.linalg.solve(factor, matrix)
     return symmetric(np.linalg.solve(factor, half.mT))

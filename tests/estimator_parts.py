@@ -212,10 +212,10 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "cosine_scores": (lambda rows: cosine_scores(rows)(np.arange(min(1, np.shape(rows)[0]))), (X,)),
     "bilinear_scores": (lambda left, right: bilinear_scores(left, right)(np.arange(1)), (X, X)),
     "evaluate_retrieval": (
-        lambda y, queries, ks, size: evaluate_retrieval(
-            lambda rows: np.ones((len(rows), len(y))), y, queries=queries, ks=ks, block_size=size
+        lambda y, queries, ks: evaluate_retrieval(
+            lambda rows: np.ones((len(rows), len(y))), y, queries=queries, ks=ks
         ),
-        (LABELS, np.arange(4), (1, 2), 3),
+        (LABELS, np.arange(4), (1, 2)),
     ),
     "information_gain": (information_gain, (np.abs(X.round()), LABELS)),
     "select_terms": (select_terms, (np.abs(X.round()), LABELS, LABELS < 2, 3)),

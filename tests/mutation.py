@@ -88,7 +88,7 @@ TABLE = (
         ("premise-norm", "if not abs(length * length - square) <= 0.01 * square < np.inf:", "if False:"),
         ("premise-bends", "if agree(bends):", "if False:"),
         ("premise-slopes", "if agree(slopes) and clear", "if False and clear"),
-        ("premise-kinks", "if agree(slopes) and clear[-AGREED] and", "if agree(slopes) and"),
+        ("premise-kinks", "if agree(slopes) and clear[-AGREED]:", "if agree(slopes):"),
         ("premise-goes-on", "if abs(slopes[-1]) * short > 2.0 * noise and", "if False and"),
         ("premise-sharp", "noise <= h * seen if seen", "True if seen"),
         ("premise-agreement", "> 0.8 * max(map(abs, last))", "> 0.0 * max(map(abs, last))"),

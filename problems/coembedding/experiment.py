@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -19,11 +20,11 @@ from problems import options
 from problems.coembedding.baselines import searched, unit_scaling
 from problems.coembedding.cost import MultilabelCoembedding
 from problems.coembedding.estimators import CoembeddingClassifierCV, checked_betas, local_optima, minimise
-from problems.comparison import Difference, Experiment, Kept, Row, averaged, near, trained
+from problems.comparison import Difference, Experiment, Kept, Row, near, split
 from problems.data import MultilabelBundle
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.palette import Panel, draw_panels
-from rmopt.core import DivergedError, InvalidInputError
+from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.costs import Trace
 from rmopt.experiments import Claim
@@ -107,9 +108,6 @@ METHODS: dict[str, Method] = {"ila": Method("ILA", Multilabel("ila", "softmax"))
 _TABLES = {
     "emotions": "80.2 80.9 77.1 79.9 76 79 75.2|65.9 66.3 63.2 70.1 64.5 65.9 60.3|64.4 62.3 62 69 63.8 64.3 59.3",
     "scene": "88 88.7 81.9 89.7 85.7 88.9 80.9|65.9 66.8 49.5 72.2 61.8 68.8 50.1|66.8 67.6 50.6 73.3 63.3 69.8 50.9",
-    "yeast": "78.9 79.8 77 77.2 75.3 78.9 76|62.4 63.2 62 65 61.9 63.7 60|37.8 32.9 41.9 40.3 42.6 35.1 40.4",
-    "mediamill":"90.4 90.3 87.4 87.8 87.7 89.9 86.3|58 55.4 55.1 59.7 58.7 50.7 53.1|16.2 10 29.9 21.4 31.7 8.9 29.5",
-    "corel5k": "87.8 89.8 88.5 88.8 88 89.6 83.1|21.9 21.9 17.4 27.6 26.3 21.9 16.7|17.8 17.8 11.6 21.4 22 17.6 14.4",
 }  # fmt: skip
 PRINTED = {
     data: dict(
@@ -160,7 +158,9 @@ class Coembedding(Experiment):
     name: ClassVar = "coembedding"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
-    common: ClassVar = ("rows", "folds", "starts", "optima_rows")
+    columns: ClassVar = {measure: f"{measure}_sem" for measure in MEASURES}
+    score: ClassVar = staticmethod(scored)
+    common: ClassVar = ("rows", "folds", "betas", "starts", "optima_rows")
     headings: ClassVar = {
         "hamming": "Hamming", "hamming_sem": "±", "hamming_paper": "paper", "micro_f1": "micro-F1",
         "micro_f1_sem": "±", "micro_f1_paper": "paper", "macro_f1": "macro-F1", "macro_f1_sem": "±",
@@ -172,58 +172,44 @@ class Coembedding(Experiment):
     )
 
     def check(self) -> None:
-        self.weights = checked_betas(options.positive_numbers(self.betas, "--betas"))
+        betas = checked_betas(options.positive_numbers(self.betas, "--betas"))
+        for name in self.chosen.keys() & METHODS.keys():
+            made = self.chosen[name].made(cv=self.folds, betas=betas)
+            self.chosen[name] = replace(self.chosen[name], estimator=made)
 
     def settings(self) -> list[Settings]:
-        n = self.bundle.X.shape[0]
+        n = len(self.bundle.test)
         self.rows = self.rows or (
             EXAMPLE if self.data == "digits-labels" else 1000 if n > 1500 else 2 * n // 3
         )
-        if not 2 <= self.rows < n:
-            raise InvalidInputError(
-                f"--rows {self.rows} leaves no test rows: {self.bundle.name} has {n}; choose fewer."
-            )
-        self.split_of = Kept(self.split, 8)
-        return [
-            {"method": name, "code": kind.code, "betas": self.weights if name.startswith("ila") else None}
-            for name, kind in self.chosen.items()
-        ]
+        self.kept = Kept(self.part, 8)
+        return [{"method": name, "code": kind.code} for name, kind in self.chosen.items()]
 
-    def split(self, seed: int) -> MultilabelBundle:
-        """Return the data with the split of a seed."""
-        return self.bundle if self.published else self.bundle.with_training_rows(self.rows, seed)
+    def part(self, seed: int) -> SimpleNamespace:
+        """Return training and test rows of a seed, with tables of labels."""
+        part = split(self.bundle if self.published else self.bundle.with_training_rows(self.rows, seed))
+        part.y, part.y_test = (labels.toarray().astype(int) for labels in (part.y, part.y_test))
+        return part
 
     def header(self) -> str:
-        bundle, (n, features) = self.split_of(self.run.seed), self.bundle.X.shape
-        return (
-            f"{bundle.name} ({bundle.source}): {bundle.train.sum():,} of {n:,} rows for training, {features:,} "
-            f"features, {bundle.Y.shape[1]} labels, {self.splits}"
-        )
+        (n, features), labels = self.kept(self.run.seed).X.shape, self.bundle.Y.shape[1]
+        about = f"{n:,} rows for training, {features:,} features, {labels} labels"
+        return f"{self.bundle.name} ({self.bundle.source}): {about}, {self.splits}"
+
+    def model(self, one: Settings) -> Any:
+        return self.chosen[one["method"]].made(random_state=one["seed"])
+
+    def measure(self, model: Any, part: SimpleNamespace) -> Cell:
+        return measures(part.y_test, model.predict(part.X_test)) | {"chosen": getattr(model, "chosen_", {})}
 
     def measured(self, one: Settings) -> Cell:
-        kind, part, about = (
-            self.chosen[one["method"]],
-            self.split_of(one["seed"]),
-            {"random_state": one["seed"]},
-        )
-        if isinstance(kind.estimator, Multilabel):
-            about |= {"cv": self.folds, "betas": self.weights}
-        X, Y, model = part.X, part.Y.toarray().astype(int), kind.made(**about)
-        try:
-            seconds = trained(model, X[part.train], Y[part.train]).seconds
-        except DivergedError:
-            return dict.fromkeys((*MEASURES, "seconds")) | {"chosen": {}}
         looks = self.starts and one["method"] == "ila" and one["seed"] == self.run.seed
-        return measures(Y[part.test], model.predict(X[part.test])) | {
-            "seconds": seconds,
-            "chosen": getattr(model, "chosen_", {}),
-            "optima": self.optima(part.scaled()) if looks else None,
-        }
+        return super().measured(one) | {"optima": self.optima(self.kept(one["seed"])) if looks else None}
 
-    def optima(self, part: MultilabelBundle) -> Cell:
+    def optima(self, part: SimpleNamespace) -> Cell:
         """Return how far local optima of some training rows are above the global minimum, by numbers of columns."""
-        kept = np.flatnonzero(part.train)[: self.optima_rows or None]
-        loss = MultilabelCoembedding(part.X[kept], part.Y[kept])
+        X = unit_scaling(part.X).fit_transform(part.X)
+        loss = MultilabelCoembedding(X[: self.optima_rows or None], part.y[: self.optima_rows or None])
         with threadpool_limits(1, user_api="blas"):
             best = minimise(loss, OPTIMA_BETA, RankIncremental(tol=1e-7))
             rank, minimum = best.point.rank, best.certificate.objective
@@ -238,20 +224,25 @@ class Coembedding(Experiment):
         }
 
     def used(self, row: Row) -> list[Settings]:
-        return [cell["chosen"] for cell in row.cells]
+        return [cell.get("chosen", {}) for cell in row.cells]
 
     def row(self, row: Row) -> Cell:
         printed = PRINTED.get(self.bundle.name, {}).get(row["method"], ())
         paper = {f"{measure}_paper": level for measure, level in zip(MEASURES, printed, strict=False)}
-        numbers = averaged(row.cells, **{measure: f"{measure}_sem" for measure in MEASURES}) | paper
+        numbers = super().row(row) | paper
         return {key: numbers[key] for key in self.headings if key in numbers}
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        optima = looked_at(rows)
+        optima = self.looked_at(rows)
         return table_claims(rows, self.bundle.name) + (optima_claims(**optima) if optima else [])
 
+    @staticmethod
+    def looked_at(rows: Sequence[Row]) -> Cell | None:
+        """Return the local optima, which the first cell of ILA has."""
+        return next((row.cells[0]["optima"] for row in rows if row.cells[0]["optima"]), None)
+
     def draw(self, rows: Sequence[Row]) -> None:
-        if optima := looked_at(rows):
+        if optima := self.looked_at(rows):
             lines = {
                 name: [(d, max(float(of(values)), 1e-12)) for d, values in optima["excess"].items()]
                 for name, of in (("largest", np.max), ("median", np.median), ("least", np.min))
@@ -259,11 +250,6 @@ class Coembedding(Experiment):
             panel = Panel("d, number of columns", "local optima, excess over the global one", lines, "y")
             title = f"{self.bundle.name}: the global minimum has rank {optima['rank']}"
             self.run.draw("optima.png", draw_panels, [panel], title)
-
-
-def looked_at(rows: Sequence[Row]) -> Cell | None:
-    """Return the local optima, which the first cell of ILA has."""
-    return next((row.cells[0]["optima"] for row in rows if row.cells[0].get("optima")), None)
 
 
 def table_claims(rows: Sequence[Row], data: str) -> list[Claim]:

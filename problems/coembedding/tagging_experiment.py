@@ -18,11 +18,11 @@ from problems import options
 from problems.coembedding.cost import TagRanking
 from problems.coembedding.estimators import checked_betas, minimise
 from problems.coembedding.links import PairwiseInteractionTags, TagModel, TagRecommender, posts_f1
-from problems.comparison import Difference, Experiment, Row, averaged, best_of, crossed, near
+from problems.comparison import Difference, Experiment, Row, averaged, best_over_folds, crossed, near
 from problems.data import TagBundle
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.palette import Panel, draw_panels
-from rmopt.core import DivergedError, InvalidInputError
+from rmopt.core import DivergedError
 from rmopt.core.ambient import Array
 from rmopt.experiments import Claim
 from rmopt.solvers import OneByOne, RankIncremental, Recorder
@@ -66,7 +66,7 @@ class Tagging(Experiment):
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
     headings: ClassVar = {
-        "f1": "F1, top 5", "sem": "±", "best_f1": "best F1", "best_rank": "at rank",
+        "f1": "F1, top 5", "sem": "±",
         "near_rank": "within 1 % at rank", "gap": "rel. gap", "train_seconds": "train s",
     }  # fmt: skip
     toy: ClassVar = (
@@ -75,18 +75,17 @@ class Tagging(Experiment):
     )
 
     def check(self) -> None:
-        self.weights = checked_betas(options.positive_numbers(self.betas, "--betas"))
+        betas = checked_betas(options.positive_numbers(self.betas, "--betas"))
+        for name, kind in self.chosen.items():
+            if isinstance(kind.estimator, TagRecommender):
+                self.chosen[name] = replace(kind, grid=crossed(beta=betas))
 
     def settings(self) -> list[Settings]:
         made: list[Settings] = []
         for name, kind in self.chosen.items():
-            one = {"method": name, "code": kind.code, "rank": self.rank * kind.ranked, "beta": 0.0}
-            choices: list[Settings] = [{}]
-            if isinstance(kind.estimator, TagRecommender):
-                self.chosen[name] = replace(kind, grid=crossed(beta=self.weights))
-                if self.select == "none":
-                    choices = [{"beta": beta, "parameters": {"beta": beta}} for beta in self.weights]
-            made += [one | choice for choice in choices]
+            one = {"method": name, "code": kind.code, "rank": self.rank * kind.ranked}
+            each = isinstance(kind.estimator, TagRecommender) and self.select == "none"
+            made += [one | point | {"parameters": point} for point in kind.grid] if each else [one]
         return made
 
     def header(self) -> str:
@@ -95,28 +94,25 @@ class Tagging(Experiment):
         return f"{bundle.name} ({bundle.source}): {about}; {self.splits}"
 
     def label(self, one: Settings) -> str:
-        signs = {"β": one["beta"], "k": one["rank"]}
+        signs = {"β": one.get("beta"), "k": one["rank"]}
         more = [f"{sign} = {value:g}" for sign, value in signs.items() if value]
         return ", ".join([self.chosen[one["method"]].label, *more])
 
     def choose(self, one: Settings) -> Cell:
         test = self.bundle.held_out(one["seed"])
-        held, label = self.bundle.held_out(one["seed"], test), self.label(one)
+        held, kind = self.bundle.held_out(one["seed"], test), self.chosen[one["method"]]
 
-        def scores(points: Sequence[Settings]) -> Array:
-            f1 = []
-            with self.run.ticks(f"selecting for {label}", len(points)) as tick:
-                for point in points:
-                    f1.append(self.trained(one | {"parameters": point}, test, held)["f1"])
-                    tick()
-            return np.array([-np.inf if value is None else value for value in f1])
+        def score(point: Settings, held: Array) -> float:
+            return float(self.trained(one | {"parameters": point}, test, held)["f1"])
 
-        grid = self.chosen[one["method"]].grid
-        return {"parameters": best_of(grid, scores, lambda what: self.run.say(f"{label}: {what}"))}
+        return {"parameters": best_over_folds(self.run, self.label(one), kind.grid, score, [held])}
 
     def measured(self, one: Settings) -> Cell:
         test = self.bundle.held_out(one["seed"])
-        return self.trained(one, test, test)
+        try:
+            return self.trained(one, test, test)
+        except DivergedError:
+            return dict.fromkeys(("f1", "rank", "gap", "seconds")) | {"curve": []}
 
     def trained(self, one: Settings, test: Array, held: Array) -> Cell:
         """Return the F1 of a model, and of a co-embedding what was seen while its rank grew."""
@@ -127,25 +123,17 @@ class Tagging(Experiment):
             # Names are numbers already; users and items of the held-out posts may have no other post.
             model.users_, model.items_, model.tags_ = (np.arange(count) for count in bundle.counts)
         begun = perf_counter()
-        try:
-            with threadpool_limits(1, user_api="blas"):
-                if isinstance(model, TagRecommender):
-                    return self.watched(model, train, held_out)
-                if isinstance(model, TagModel):
-                    model.learn(train, bundle.counts)
-                else:
-                    model.fit(train[:, :2], train[:, 2])
-        except DivergedError:
-            return dict.fromkeys(("f1", "rank", "gap", "seconds")) | {"curve": []}
+        with threadpool_limits(1, user_api="blas"):
+            if isinstance(model, TagRecommender):
+                return self.watched(model, train, held_out)
+            if isinstance(model, TagModel):
+                model.learn(train, bundle.counts)
+            else:
+                model.fit(train[:, :2], train[:, 2])
         seconds = perf_counter() - begun
 
-        def best(pairs: Any) -> Any:
-            tags = rows_of("predict(pairs)", model.predict(pairs), len(pairs))[:, :TOP]
-            if (tags != np.round(tags)).any() or tags.min() < 0 or tags.max() >= bundle.counts[2]:
-                raise InvalidInputError(
-                    f"predict(pairs) must hold numbers of tags, from 0 to {bundle.counts[2] - 1}, the best first."
-                )
-            return tags
+        def best(pairs: Array) -> Any:
+            return rows_of("predict(pairs)", model.predict(pairs), len(pairs))[:, :TOP]
 
         f1 = posts_f1(held_out[:, :2], held_out[:, 2], best)
         return {"f1": f1, "rank": one["rank"] or None, "gap": None, "seconds": seconds, "curve": []}
@@ -163,63 +151,43 @@ class Tagging(Experiment):
         result = minimise(cost, model.beta, solver, recorder=Recorder({"f1": f1_at}, at=()))
         seconds = perf_counter() - begun
         curve = [(row["rank"], row["objective"], row["f1"]) for row in result.history]
-        best_rank, _, best_f1 = max(curve, key=lambda row: row[2])
         _, last, f1 = curve[-1]
         return {
             "f1": f1, "rank": result.point.rank, "gap": result.certificate.relative_gap, "seconds": seconds,
-            "curve": curve, "best_f1": best_f1, "best_rank": best_rank,
+            "curve": curve,
             "near_rank": next(rank for rank, objective, _ in curve if objective <= (1.0 + NEAR) * last),
         }  # fmt: skip
 
     def row(self, row: Row) -> Cell:
         if not row.cells[0]["curve"]:
             return averaged(row.cells, f1="sem", rank=None)
-        watched = dict.fromkeys(("rank", "best_f1", "best_rank", "near_rank"))
-        return averaged(row.cells, f1="sem", **watched) | {"gap": max(cell["gap"] for cell in row.cells)}
+        gap = max(cell["gap"] for cell in row.cells)
+        return averaged(row.cells, f1="sem", rank=None, near_rank=None) | {"gap": gap}
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         ours = [row for row in rows if row.cells[0]["curve"]]
         if not ours:
             return []
-        ranks = [(row.mean("near_rank"), row.mean("rank"), row.label) for row in ours]
-        made = [
-            Claim(
-                "local minima approach the global one at half of the optimal rank or less",
-                # An empty model approaches nothing.
-                all(close <= 0.5 * last > 0.0 for close, last, _ in ranks),
-                "within 1 % at rank "
-                + ", ".join(f"{close:.0f} of {last:.0f} ({label})" for close, last, label in ranks),
-            )
-        ]
-        order = [last for _, last, _ in ranks]
-        if len(order) > 1:
-            falls = bool((np.diff(order) <= 0).all())
-            numbers = ", ".join(f"{last:.0f}" for last in order)
+        ranks = {row.label: (row.mean("near_rank"), row.mean("rank")) for row in ours}
+        # An empty model approaches nothing.
+        near_half = all(close <= 0.5 * last > 0.0 for close, last in ranks.values())
+        numbers = ", ".join(f"{close:.0f} of {last:.0f} ({label})" for label, (close, last) in ranks.items())
+        claim = "local minima approach the global one at half of the optimal rank or less"
+        made = [Claim(claim, near_half, f"within 1 % at rank {numbers}")]
+        if len(ours) > 1:
+            falls = bool((np.diff([last for _, last in ranks.values()]) <= 0).all())
             made.append(Claim("the optimal rank falls as β grows", falls, numbers))
-        for row in rows:
-            if row not in ours:
-                # The best of several on the test posts would be chosen by them.
-                gap = (
-                    {"by split": (Difference.of(ours[0].cells, row.cells, "f1"), NEAR_F1)}
-                    if len(ours) == 1
-                    else {}
-                )
-                claim = f"F1 is near to that of {row.label} (within {NEAR_F1:g})"
-                made.append(near(claim, gap, ours[0].label, "one β, or --select first"))
+        for row in (row for row in rows if row not in ours):
+            # The best of several on the test posts would be chosen by them.
+            gaps = {"": (Difference.of(ours[0].cells, row.cells, "f1"), NEAR_F1)} if len(ours) == 1 else {}
+            claim = f"F1 is near to that of {row.label} (within {NEAR_F1:g})"
+            made.append(near(claim, gaps, ours[0].label, "one β, or --select first"))
         return made
 
     def draw(self, rows: Sequence[Row]) -> None:
         curves = {row.label: row.cells[0]["curve"][1:] for row in rows if row.cells[0]["curve"][1:]}
         f1 = {label: [(rank, value) for rank, _, value in curve] for label, curve in curves.items()}
-        objective = {
-            label: [(rank, value / curve[-1][1]) for rank, value, _ in curve]
-            for label, curve in curves.items()
-        }
-        panels = [
-            Panel("rank", "F1 of the five best tags (test)", f1),
-            Panel("rank", "objective / last objective", objective),
-        ]
+        cost = {label: [(rank, value) for rank, value, _ in curve] for label, curve in curves.items()}
+        panels = [Panel("rank", "F1 of the five best tags (test)", f1), Panel("rank", "objective", cost, "y")]
         if curves:
-            self.run.draw(
-                "ranks.png", draw_panels, panels, f"{self.bundle.name}, first split", size=(9.0, 4.0)
-            )
+            self.run.draw("ranks.png", draw_panels, panels, self.bundle.name, size=(9.0, 4.0))

@@ -50,20 +50,14 @@ class Bundle:
         try:
             self._check()
         except ValueError as error:
-            why = str(error).rstrip(".")
-            raise InvalidInputError(
-                f"the data {self.name!r} (from {self.source}) cannot be used: {why}."
-            ) from None
+            told = f"the data {self.name!r} (from {self.source}) cannot be used"
+            raise InvalidInputError(f"{told}: {str(error).rstrip('.')}.") from None
 
     def fingerprint(self) -> str:
         """Return what the data are, from wherever they were read."""
         parts = {name: part for name, part in vars(self).items() if name not in NOT_DATA}
-        for name, part in parts.items():
-            if issparse(part):
-                rows = canonical(part)
-                parts[name] = rows.shape, rows.data, rows.indices, rows.indptr
-            elif isinstance(part, np.ndarray):
-                parts[name] = np.ascontiguousarray(part)
+        for name in {name for name, part in parts.items() if issparse(part)}:
+            parts[name] = [getattr(parts[name], piece) for piece in ("shape", "data", "indices", "indptr")]
         return str(digest((type(self).__name__, parts)))
 
     @abstractmethod
@@ -109,8 +103,8 @@ class Samples(Bundle):
         return {"Features that are constant": int((high == low).sum())}
 
     def _check(self) -> None:
-        X = canonical(self.X) if issparse(self.X) else self.X
-        X = check_array(X, accept_sparse="csr", dtype=np.float64, input_name="X")
+        X: Any = canonical(self.X) if issparse(self.X) else self.X
+        X = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name="X")
         object.__setattr__(self, "X", X)
         self._check_names("feature_names", X.shape[1])
 
@@ -132,7 +126,7 @@ class Split(Samples):
             raise ValueError(f"test must be a bool array of shape ({n},)")
         if held_out in (0, n):
             raise ValueError(
-                f"{held_out:,} of its {n:,} samples are held out; both parts need some: say test=COLUMN"
+                f"{held_out:,} of {n:,} samples are held out; both parts need some: say test=COLUMN"
             )
 
     def summary(self) -> dict[str, Any]:
@@ -153,8 +147,8 @@ class ClassBundle(Split):
         True for the held-out samples; neither part is empty.
     split_said : bool
         Whether somebody said which they are; experiments draw others unless told ``--seeds 0``.
-    feature_names, class_names, sample_names : tuple of str, optional
-        What columns, labels and rows stand for.
+    feature_names, class_names : tuple of str, optional
+        What columns and labels stand for.
 
     Examples
     --------
@@ -173,7 +167,6 @@ class ClassBundle(Split):
     test: NDArray[np.bool_]
     split_said: bool = field(default=False, kw_only=True)
     class_names: tuple[str, ...] | None = field(default=None, kw_only=True)
-    sample_names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def summary(self) -> dict[str, Any]:
         sizes = np.bincount(self.y)
@@ -219,7 +212,6 @@ class ClassBundle(Split):
         if not y.any():
             raise ValueError("all samples have one label; at least two classes are needed")
         self._check_names("class_names", self.n_classes)
-        self._check_names("sample_names", n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +250,7 @@ class MultilabelBundle(Split):
         object.__setattr__(self, "Y", canonical(self.Y))
         if self.Y.shape[0] != self.X.shape[0] or self.Y.shape[1] < 2:
             raise ValueError(
-                f"Y must have {self.X.shape[0]} rows and at least 2 labels, got shape {self.Y.shape}"
+                f"Y must have a row for each of X and at least 2 labels, got shape {self.Y.shape}"
             )
         if not np.isin(self.Y.data, (0, 1)).all():
             raise ValueError("Y must hold ones and zeros")
@@ -399,7 +391,7 @@ class Ratings(Bundle):
             raise ValueError(f"rows and columns must lie within {self.shape}, and no entry come twice")
         if values.min() < low or values.max() > high:
             raise ValueError(
-                f"values run from {values.min():g} to {values.max():g}, outside of {low:g} to {high:g}"
+                f"values lie from {values.min():g} to {values.max():g}, outside of {low:g} to {high:g}"
             )
         for what, size in zip(("row_names", "column_names"), self.shape, strict=True):
             if (names := getattr(self, what)) is not None:
@@ -444,15 +436,14 @@ class TaskBundle(Samples):
     y : array, shape (N,)
     task : int array, shape (N,)
         0 .. n_tasks − 1, each with at least two examples.
-    feature_names, task_names : tuple of str, optional
-        What columns and tasks stand for.
+    feature_names : tuple of str, optional
+        What columns stand for.
     """
 
     holds = "related regressions"
     X: NDArray[np.float64]
     y: NDArray[np.float64]
     task: NDArray[np.int64]
-    task_names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def summary(self) -> dict[str, Any]:
         about = {"tasks": int(self.task.max()) + 1, "samples a task": spread(np.bincount(self.task))}
@@ -465,7 +456,6 @@ class TaskBundle(Samples):
             raise ValueError("y holds NaN or infinity")
         if not 0 <= self.task.min() <= self.task.max() < len(self.y) or np.bincount(self.task).min() < 2:
             raise ValueError("each task needs at least two examples")
-        self._check_names("task_names", int(self.task.max()) + 1)
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
         """Return which examples a random split holds out: this share, rounded, of each task.
@@ -487,8 +477,6 @@ class TagBundle(Bundle):
     triples : int array, shape (N, 3)
         Numbers of user, item and tag, each from 0 without holes; no triple twice.
     tag_names : tuple of str
-    user_names, item_names : array, optional
-        What the numbers stand for.
 
     Examples
     --------
@@ -503,8 +491,6 @@ class TagBundle(Bundle):
     holds = "tags that users gave to items"
     triples: NDArray[np.int64]
     tag_names: tuple[str, ...]
-    user_names: NDArray[Any] | None = field(default=None, kw_only=True)
-    item_names: NDArray[Any] | None = field(default=None, kw_only=True)
 
     def summary(self) -> dict[str, Any]:
         users, items, tags = self.counts
@@ -514,7 +500,7 @@ class TagBundle(Bundle):
     def _check(self) -> None:
         if self.triples.ndim != 2 or self.triples.shape[1] != 3 or not len(self.triples):
             raise ValueError(
-                f"triples must be a table with 3 columns and at least one row, got shape {self.triples.shape}"
+                f"triples must be a table with 3 columns, not empty, got shape {self.triples.shape}"
             )
         if any(len(np.unique(one)) != one.max() + 1 or one.min() < 0 for one in self.triples.T):
             raise ValueError("users, items and tags must be numbered from 0 without holes")

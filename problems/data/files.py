@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import gzip
 import io
@@ -30,12 +29,9 @@ from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError
 from rmopt.files import conforming, read_arrays, reading
 
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "::": "double colons"}
 # Files of MovieLens have no first line of names.
-MOVIELENS = {
-    "ratings.dat": ["user", "item", "rating", "time"], "u.data": ["user", "item", "rating", "time"],
-    "tags.dat": ["user", "item", "tag", "time"],
-}  # fmt: skip
+RATED = ("user", "item", "rating", "time")
+MOVIELENS = {"u.data": RATED, "ratings.dat": RATED, "tags.dat": ("user", "item", "tag", "time")}
 # Bytes of a line of text that says what is in a file, and of a line of svmlight.
 HEAD, LONGEST = 2**20, 2**26
 # Labels are columns, which are numbered by 32 bits.
@@ -67,9 +63,9 @@ def read_tables(path: Path, rows: int, **options: Any) -> Iterator[Table]:
     """
     read = _texts if path.is_dir() else READERS.get(suffix_of(path))
     if read is None:
+        known = f"{', '.join(READERS)}, which may be compressed (.gz), or as a folder of texts"
         raise InvalidInputError(
-            f"{path} has the suffix {path.suffix or '(none)'}; save it as one of {', '.join(READERS)}, which may be "
-            "compressed (.gz), or as a folder of texts."
+            f"{path} has the suffix {path.suffix or '(none)'}; save it as one of {known}."
         )
     if foreign := set(options) - set(signature(read).parameters):
         raise InvalidInputError(f"{path} has no {min(foreign)} that could be said; leave it out.")
@@ -88,18 +84,13 @@ def decoded(path: Path, encoding: str) -> Iterator[IO[str]]:
     """Open a file, which may be compressed, as text; bytes that are none become a sentence."""
     try:
         # Some programs begin a file of UTF-8 with a mark.
-        encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-    except LookupError:
-        raise InvalidInputError(f"unknown encoding: {encoding}; say one such as encoding=latin-1.") from None
-    try:
-        with io.TextIOWrapper(_opened(path), encoding, newline="") as text:
+        how = "utf-8-sig" if encoding == "utf-8" else encoding
+        with io.TextIOWrapper(_opened(path), how, newline="") as text:
             yield text
     except UnicodeError as error:
         byte = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
-        raise InvalidInputError(
-            f"{path} is not {encoding.removesuffix('-sig')} text{byte}; save it as UTF-8, say its encoding, for "
-            "example encoding=latin-1, or take it out where it is none, such as a picture."
-        ) from None
+        cure = "save it as UTF-8, say its encoding, as encoding=latin-1, or take it out if it is none, as a picture"
+        raise InvalidInputError(f"{path} is not {encoding} text{byte}; {cure}.") from None
 
 
 # Text in columns
@@ -120,34 +111,35 @@ def _delimited(path: Path, rows: int, header: str = "", encoding: str = "utf-8")
             text.readline()
         sign = said[1] if said else separator_of(first, suffix_of(path))
         names, about = list[str](), Table(path.name, str(path), pd.DataFrame())
-        for frame in _frames(path, text, sign, rows, said is not None):
+        for frame in _frames(path, encoding, text, sign, rows, said is not None):
             if not names:
                 names, header = _header(about, frame, sign, header)
                 frame = frame.iloc[int(header != "no") :]
-                about.commas = sign == ";" and any(
-                    DECIMAL_COMMA.search("\n".join(frame[name])) for name in frame
-                )
+                texts = ("\n".join(frame[name]) for name in frame)
+                about.commas = sign == ";" and any(map(DECIMAL_COMMA.search, texts))
                 about.notes += ["Its numbers have decimal commas."] * about.commas
             frame.index -= header != "no"
             yield named(replace(about, frame=frame, notes=list(about.notes)), names)
 
 
-def _frames(path: Path, text: IO[str], sign: str, rows: int, skip: bool) -> Iterator[pd.DataFrame]:
+def _frames(
+    path: Path, encoding: str, text: IO[str], sign: str, rows: int, skip: bool
+) -> Iterator[pd.DataFrame]:
     """Yield the fields of a text as they are written; pandas fills rows that are too short, which are refused."""
     how: Any = {"dtype": object, "na_filter": False, "engine": "python" if len(sign) > 1 else "c"}
     try:
         with pd.read_csv(text, sep=sign, header=None, chunksize=rows, **how) as frames:
             for frame in frames:
                 if frame.iloc[:, -1].isin(["", None]).any():
-                    with decoded(path, text.encoding) as again:
+                    with decoded(path, encoding) as again:
                         _refuse_short_rows(islice(again, skip, None), sign)
                 yield frame
     except pd.errors.EmptyDataError:
         raise InvalidInputError(f"{path} is empty.") from None
     except (pd.errors.ParserError, csv.Error) as error:
+        cure = "put fields with a separator (a decimal comma?) in quotes, end quotes that begin, or repair the line"
         raise InvalidInputError(
-            f"{path} is not text in columns between {SEPARATORS.get(sign, sign)} ({str(error).strip()}); put fields "
-            "with a separator (a decimal comma?) in quotes, end quotes that begin, or repair the line."
+            f"{path} is no text in columns between {sign!r} ({str(error).strip()}); {cure}."
         ) from None
 
 
@@ -175,14 +167,14 @@ def separator_of(line: str, suffix: str) -> str:
 
 def _header(about: Table, frame: pd.DataFrame, sign: str, header: str) -> tuple[list[str], str]:
     """Return the names of columns, and whether the first row holds them."""
-    first, known = [str(name).strip() for name in frame.iloc[0]], list[str]()
+    first, known = [str(name).strip() for name in frame.iloc[0]], tuple[str, ...]()
     if sign not in ",\t":
-        about.notes.append(f"Its columns are separated by {SEPARATORS.get(sign, sign)}.")
+        about.notes.append(f"Its columns are separated by {sign!r}.")
     if not header:
         known = MOVIELENS.get(about.name.lower().removesuffix(".gz"), known)
         if len(known) == len(first):
             about.notes.append(f"It was taken for a file of MovieLens, with the columns {', '.join(known)}.")
-            return known, "no"
+            return list(known), "no"
         if pd.to_numeric(pd.Series(first), errors="coerce").notna().any():
             cure = "say header=no, and columns are called 1, 2, 3 …, or header=yes"
             raise InvalidInputError(f"the first line of {about.source} holds numbers; {cure}.")
@@ -193,9 +185,8 @@ def named(table: Table, names: list[str]) -> Table:
     """Give the columns of a table their names; a first one without a name, as of an index, is left out."""
     if twice := [name for place, name in enumerate(names) if name and name in names[:place]]:
         raise InvalidInputError(f"{table.source} has two columns called {twice[0]!r}; rename one.")
-    table.frame.columns = pd.Index(
-        [name or f"column {place + 1}" for place, name in enumerate(names)], dtype=object
-    )
+    called = [name or f"column {place + 1}" for place, name in enumerate(names)]
+    table.frame.columns = pd.Index(called, dtype=object)
     if names and names[0] in ("", "Unnamed: 0"):
         table.frame = table.frame.iloc[:, 1:]
         table.notes.append("The first column has no name; it is taken for numbers of rows, and left out.")
@@ -234,9 +225,8 @@ def _texts(path: Path, rows: int, encoding: str = "utf-8") -> Iterator[Table]:
     files, left = text_files(path)
     if not files:
         raise InvalidInputError(f"{path} has no subfolders with files; put each text into that of its class.")
-    texts, classes, names = texts_of(files, encoding)
+    texts, classes, _ = texts_of(files, encoding)
     table = read_frame({"label": classes}, f"{path.resolve().name}/", str(path))
-    table.names["sample_names"] = tuple(names)
     if left:
         table.notes.append(f"Not read: {', '.join(left[:6])}{', …' * (len(left) > 6)}.")
     count_terms(table, texts)
@@ -281,14 +271,8 @@ def matrix_in(arrays: dict[str, Any], name: str) -> Any:
         return conforming({name: arrays.pop(name)}, {name: (float, (None, None))})[name]
     if f"{name}_indices" not in arrays:
         return None
-    ones = {f"{name}_data": np.ones(arrays[f"{name}_indices"].shape)}
-    layout: Any = {
-        f"{name}_data": (float, ("entries",)), f"{name}_indices": (int, ("entries",)),
-        f"{name}_indptr": (int, (None,)), f"{name}_shape": (int, (2,)),
-    }  # fmt: skip
-    data, indices, indptr, shape = conforming(ones | arrays, layout).values()
-    for part in layout:
-        arrays.pop(part, None)
+    indices, indptr, shape = (arrays.pop(f"{name}_{part}") for part in ("indices", "indptr", "shape"))
+    data = arrays.pop(f"{name}_data", np.ones(len(indices)))
     return canonical(csr_array((data, indices, indptr), shape=tuple(shape.tolist())))
 
 
@@ -310,13 +294,10 @@ def _mtx(path: Path, rows: int) -> Iterator[Table]:
 def coordinates(path: Path, matrix: Any) -> Table:
     """Return the entries of a matrix as ratings, whose rows, counted from 1, are items."""
     known = matrix.tocoo()
-    table = read_frame(
-        {"item": known.row + 1, "user": known.col + 1, "rating": known.data}, path.name, str(path)
-    )
-    table.notes.append(
-        f"Of its {known.shape[0]:,} rows and {known.shape[1]:,} columns the rows are taken for items and the columns "
-        "for users; where rows are users say user=item,item=user."
-    )
+    columns = {"item": known.row + 1, "user": known.col + 1, "rating": known.data}
+    table = read_frame(columns, path.name, str(path))
+    many = f"Of {known.shape[0]:,} rows and {known.shape[1]:,} columns rows are taken for items, columns for users"
+    table.notes.append(f"{many}; where rows are users say user=item,item=user.")
     return table
 
 
@@ -352,7 +333,7 @@ def _column(given: Any, what: str) -> Any:
         return values
     if infer_dtype(given, skipna=True) in ("mixed", "mixed-integer"):
         raise InvalidInputError(
-            f"{what} holds values of different types, or lists; make it text, or numbers."
+            f"{what} holds lists, or values of different types; make it text, or numbers."
         )
     return pd.Series(values, dtype=object).map(str, na_action="ignore").fillna("").astype(object)
 
@@ -382,24 +363,24 @@ def _svmlight(
         Whether rows have several labels; found out unless given, and of labels those that occur are kept.
     """
     with _opened(path) as stream:
-        lines, first, count, whole = _lines(path, stream), 1, 0, several is None
-        head = next(lines, b"")
+        head, first, whole = stream.readline(LONGEST), 1, several is None
+        lines = chain([head], iter(lambda: stream.readline(LONGEST), b""))
         if said := xmc_head(head):
-            n_features, first = n_features or said[1], 2
-            several, zero_based = several is not False, True if whole else zero_based
-        else:
-            lines = chain([head], lines)
+            next(lines)
+            n_features, first, several = n_features or said, 2, several is not False
+            zero_based = True if whole else zero_based
         if n_features is None and not whole:
             raise InvalidInputError(f"{path} does not say its features; say n_features (--n-features).")
         while some := list(islice(lines, rows)):
             X, labels = _parsed(path, some, first, n_features, zero_based)
+            first += len(some)
             table = Table(path.name, str(path), pd.DataFrame(index=range(len(labels))), X)
             table.notes += ["Words qid:… are left out."] * any(b"qid:" in line for line in some)
             if several is not True and all(len(own) == 1 for own in labels):
                 table.frame["label"] = np.concatenate([*labels, []])
             elif several is False:
                 raise InvalidInputError(
-                    f"{path} has rows with no or several labels: say multilabel=True (rmopt fit ranking)."
+                    f"{path} has rows with several labels; multilabel=True (rmopt fit ranking) is for them."
                 )
             else:
                 binarizer = MultiLabelBinarizer(sparse_output=True)
@@ -409,31 +390,20 @@ def _svmlight(
                     raise InvalidInputError(
                         f"{path} has a label that is no whole number from 0 to {MOST_LABELS}."
                     )
+                parts = table.Y.data, known[table.Y.indices], table.Y.indptr
                 if whole:
                     table.names["label_names"] = tuple(map(str, known.tolist()))
                 else:
-                    parts = table.Y.data, known[table.Y.indices], table.Y.indptr
                     table.Y = csr_array(parts, shape=(len(labels), int(known.max(initial=-1)) + 1))
             yield table
-            first, count = first + len(some), count + len(labels)
-    if said and count != said[0]:
-        raise InvalidInputError(
-            f"{path} has {count:,} rows, and its first line says {said[0]:,}: fetch it again."
-        )
-
-
-def _lines(path: Path, stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield lines of a file, and refuse one that no memory may hold."""
-    while line := stream.readline(LONGEST):
-        if len(line) == LONGEST:
-            raise InvalidInputError(f"{path} has a line of more than {LONGEST:,} bytes; split it into rows.")
-        yield line
 
 
 def _parsed(
     path: Path, lines: list[bytes], first: int, n_features: int | None, zero_based: Any
 ) -> tuple[Any, Any]:
     """Return the features and the labels of lines, the first of which has a number."""
+    if max(map(len, lines)) == LONGEST:
+        raise InvalidInputError(f"{path} has a line of more than {LONGEST:,} bytes; split it into rows.")
     rows = [line for line in lines if line.split(b"#", 1)[0].strip()]
     if not rows:
         return csr_array((0, n_features or 1)), []
@@ -444,17 +414,15 @@ def _parsed(
             return csr_array(X), labels
     for number, line in enumerate(lines if len(lines) > 1 else [], first):
         _parsed(path, [line], number, n_features, zero_based)
-    raise InvalidInputError(
-        f"line {first} of {path} is not a row 'label index:value …' of finite numbers whose indices rise and stay "
-        f"below {n_features or MOST_LABELS}; repair it, say n_features (--n-features), or zero_based=False "
-        "(--one-based)."
-    )
+    row = f"'label index:value …' of finite numbers whose indices rise and stay below {n_features or MOST_LABELS}"
+    cure = "repair it, say n_features (--n-features), or zero_based=False (--one-based)"
+    raise InvalidInputError(f"line {first} of {path} is no row {row}; {cure}.")
 
 
-def xmc_head(line: bytes) -> tuple[int, int] | None:
-    """Return the numbers of rows and features that a first line of extreme classification says, before the labels."""
-    said = re.fullmatch(rb"(\d+) (\d+) \d+\s*", line)
-    return (int(said[1]), int(said[2])) if said else None
+def xmc_head(line: bytes) -> int | None:
+    """Return the features that a first line of extreme classification says, after the rows and before the labels."""
+    said = re.fullmatch(rb"\d+ (\d+) \d+\s*", line)
+    return int(said[1]) if said else None
 
 
 READERS: dict[str, Callable[..., Iterator[Table]]] = {

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
@@ -15,7 +15,7 @@ import pooch
 
 from problems.data.bundles import Bundle
 from problems.data.files import read_file, read_frame, text_files, texts_of
-from problems.data.tables import Table, bundle_of, texts_and_classes
+from problems.data.tables import KINDS, Table, bundle_of, chosen, roles_of
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
@@ -23,6 +23,7 @@ from rmopt.files import reading
 __all__ = ["data_folder", "load", "read_texts"]
 
 B = TypeVar("B", bound=Bundle)
+CHECKSUMS = Path(__file__).with_name("checksums.txt")
 
 
 def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle, **columns: Any) -> B:  # type: ignore[assignment]
@@ -76,11 +77,9 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
             kinds = "a name, a path, a frame or a dict of columns"
             raise InvalidInputError(f"data must be {kinds}, got {type(data).__name__}.")
         return bundle_of(read_frame(data), columns, kind)
-    known = {entry.name: entry for entry in entry_points(group="rmopt.datasets")}
-    name, said = str(data), dict(columns)
+    known, name = {entry.name: entry for entry in entry_points(group="rmopt.datasets")}, str(data)
     if name not in known or isinstance(data, os.PathLike):
-        table, said = own_table(name, said, known)
-        return bundle_of(table, said, kind)
+        return bundle_of(*own_table(name, dict(columns), known), kind)
     if columns:
         raise InvalidInputError(f"the data set {name!r} has no columns to name; leave out {list(columns)}.")
     try:
@@ -88,8 +87,7 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
     except (ImportError, AttributeError) as error:
         why = f"cannot be imported from {known[name].value} ({error}); repair or uninstall it"
         raise InvalidInputError(f"the data set {name!r} {why}.") from error
-    bundle = read(data_home)
-    if not isinstance(bundle, kind):
+    if not isinstance(bundle := read(data_home), kind):
         raise InvalidInputError(
             f"the data set {name!r} gave a {type(bundle).__name__}, not a {kind.__name__}."
         )
@@ -113,9 +111,9 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
         raise InvalidInputError(f"the data set {name!r} has no columns to name; leave out ::{about}.")
     if not path.exists():
         hint = "".join(f" Did you mean {close!r}?" for close in get_close_matches(name, known, n=1))
+        sets = f"known data sets: {', '.join(sorted(known))}.{hint}"
         raise InvalidInputError(
-            f"there is no data set {name!r}, nor a file or folder of that name in {Path.cwd()}; known data sets: "
-            f"{', '.join(sorted(known))}.{hint}"
+            f"there is no data set {name!r}, nor a file or folder in {Path.cwd()}; {sets}"
         )
     return read_file(path, **{key: said.pop(key) for key in ("header", "encoding") if key in said}), said
 
@@ -158,7 +156,11 @@ def read_texts(path: Path | str, encoding: str = "utf-8") -> tuple[list[str], li
     if Path(path).is_dir():
         return texts_of(text_files(Path(path))[0], encoding)
     table, said = own_table(str(path), {} if encoding == "utf-8" else {"encoding": encoding})
-    texts, classes = texts_and_classes(table, said)
+    roles = roles_of(table, KINDS[-1], {role: chosen(table, role, name) for role, name in said.items()}) or {}
+    if "text" not in roles:
+        wanted = f"a column of texts and one of labels, as {table.name}::text=COLUMN,label=COLUMN"
+        raise InvalidInputError(f"{path} must have {wanted}, and has {table.listed()}; say which.")
+    texts, classes = (table.frame[roles[role][0]].astype(str).tolist() for role in ("text", "label"))
     return texts, classes, [str(number) for number in range(1, len(texts) + 1)]
 
 
@@ -198,8 +200,8 @@ class Source:
         The address of the public source, or what the data are made of.
     files : tuple of str
         In the data folder; the first that is there is read. With none the reader takes no path.
-    downloads : tuple of (str, str)
-        Addresses and checksums, which pooch compares, of what makes the last of the files.
+    downloads : list of str
+        Addresses of what makes the last of the files; pooch compares them with ``checksums.txt``.
     fetch : callable, optional
         Makes the data where no file is there.
     advice : str
@@ -208,7 +210,7 @@ class Source:
 
     origin: str
     files: tuple[str, ...] = ()
-    downloads: tuple[tuple[str, str], ...] = ()
+    downloads: Sequence[str] = ()
     fetch: Callable[[], Any] | None = None
     advice: str = ""
 
@@ -219,9 +221,11 @@ class Source:
 
     def downloaded(self, folder: Path) -> Path:
         """Download, compare and unpack; return the file to read."""
-        for address, digest in self.downloads:
+        checksums = dict(line.split() for line in CHECKSUMS.read_text().splitlines()[1:])
+        for address in self.downloads:
             unpack = pooch.Unzip([self.files[-1]], extract_dir=".") if address.endswith(".zip") else None
-            pooch.retrieve(address, digest, address.rpartition("/")[2], folder, unpack)
+            name = address.rpartition("/")[2]
+            pooch.retrieve(address, checksums[name], name, folder, unpack)
         return folder / self.files[-1]
 
     def __call__(self, read: Callable[..., B]) -> Callable[..., B]:

@@ -51,7 +51,6 @@ __all__ = [
 NEWS20_FILE, NEWS20_FULL_FILE = "news20_bydate_cai.npz", "news20_bydate_fullvocab_derived.npz"
 NEWSGROUPS = "http://qwone.com/~jason/20Newsgroups/"
 MNIST = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
-MNIST_DIGEST = "sha256:731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 CALTECH = "https://data.caltech.edu/records/mzrjq-6wc02"
 CALTECH_CLASSES, CALTECH_IMAGES = 50, 65
 BACKGROUND = "BACKGROUND_Google"
@@ -136,7 +135,7 @@ def caltech101(path: Path) -> ClassBundle:
     return ClassBundle("caltech101", path.name, csr_array(X[np.concatenate(members)]), labels, test)
 
 
-@Source(MNIST, ("mnist.npz",), ((MNIST, MNIST_DIGEST),))
+@Source(MNIST, ("mnist.npz",), [MNIST])
 def mnist(path: Path) -> ClassBundle:
     """Load the 70000 handwritten digits of MNIST: 784 pixel values in [0, 1], 10000 images held out.
 
@@ -168,15 +167,14 @@ def digits_labels() -> MultilabelBundle:
     return MultilabelBundle("digits-labels", bundle.source, bundle.X, csr_array(Y.astype(float)), bundle.test)
 
 
-def _mulan(n_labels: int, *digests: str) -> Callable[[Callable[[], None]], Callable[..., MultilabelBundle]]:
+def _mulan(n_labels: int) -> Callable[[Callable[[], None]], Callable[..., MultilabelBundle]]:
     """Return what makes a loader of a set of Mulan, of ``NAME.npz`` or the published files for tests and training."""
 
     def loader(about: Callable[[], None]) -> Callable[..., MultilabelBundle]:
         name = about.__name__
         addresses = [f"{MULAN}/{name}/{name}-{part}.arff" for part in ("test", "train")]
-        downloads = tuple((address, f"sha256:{one}") for address, one in zip(addresses, digests, strict=True))
 
-        @Source("https://github.com/tsoumakas/mulan", (f"{name}.npz", f"{name}-train.arff"), downloads)
+        @Source("https://github.com/tsoumakas/mulan", (f"{name}.npz", f"{name}-train.arff"), addresses)
         @wraps(about)
         def read(path: Path) -> MultilabelBundle:
             if path.suffix == ".npz":
@@ -184,7 +182,7 @@ def _mulan(n_labels: int, *digests: str) -> Callable[[Callable[[], None]], Calla
                 return bundle
             train, test = (_arff(path.with_name(f"{name}-{part}.arff")) for part in ("train", "test"))
             whole = canonical(vstack([train, test])) if issparse(train) else np.vstack([train, test])
-            X, Y = whole[:, :-n_labels], canonical(whole[:, -n_labels:])
+            X, Y = whole[:, :-n_labels], whole[:, -n_labels:]
             return MultilabelBundle(name, path.name, X, Y, np.arange(whole.shape[0]) >= train.shape[0])
 
         return read
@@ -205,64 +203,39 @@ def _arff(path: Path) -> Any:
     return csr_array((numbers[:, 1], (rows, numbers[:, 0].astype(np.int32))), shape=shape)
 
 
-@_mulan(
-    983,
-    "2dfb01723a819914b0ca83361177ed413ce3f2169851d9f228d4692915d63944",
-    "030186cdb542ebdd32052fcdbb1ebe30115b3a22518c1b4b198c45eb827aebe1",
-)
+@_mulan(983)
 def delicious() -> None:
     """Load Delicious: 16105 web pages, 500 words, 983 tags (19 a page), the first 12920 for training."""
 
 
-@_mulan(
-    159,
-    "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922",
-    "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174",
-)
+@_mulan(159)
 def bibtex() -> None:
     """Load Bibtex: 7395 references, 1836 words, 159 tags."""
 
 
-@_mulan(
-    53,
-    "2f3aad54a8f54caaab4ab01246fe9dd385ba944a2633028f52747b57eac5474e",
-    "2988cefc1cdf7a8004a20ef84615cc8fa1b5d7434c16687283b41454e2d9d194",
-)
+@_mulan(53)
 def enron() -> None:
     """Load Enron: 1702 letters, 1001 words, 53 labels."""
 
 
-@_mulan(
-    6,
-    "f13d4b746b7b5c8eb484bd751d6ac463d4560dff998a93516a5c1fe35daf6c8f",
-    "bbe704106c79bb8fb99c1d1d2e9bde081d6a2daeb01f100862f11fd91a3c1f98",
-)
+@_mulan(6)
 def emotions() -> None:
     """Load Emotions: 593 pieces of music, 72 features, 6 labels."""
 
 
-@_mulan(
-    6,
-    "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
-    "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
-)
+@_mulan(6)
 def scene() -> None:
     """Load Scene: 2407 images, 294 features, 6 labels."""
 
 
-def _movielens(name: str, published: str, digest: str) -> Source:
-    address = f"{GROUPLENS}/{Path(published).parent}.zip"
-    return Source(address, (f"{name}.npz", published), ((address, f"sha256:{digest}"),))
-
-
-@_movielens("ml100k", "ml-100k/u.data", "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229")
+@Source(f"{GROUPLENS}/ml-100k.zip", ("ml100k.npz", "ml-100k/u.data"), [f"{GROUPLENS}/ml-100k.zip"])
 def ml100k(path: Path) -> Ratings:
     """Load MovieLens-100K: 1682 films (rows), 943 users (columns), 100000 dated ratings from 1 to 5."""
     ratings: Ratings = _as_users_have_them("ml100k", path, Ratings, limits=(1.0, 5.0))
     return ratings
 
 
-@_movielens("ml1m", "ml-1m/ratings.dat", "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20")
+@Source(f"{GROUPLENS}/ml-1m.zip", ("ml1m.npz", "ml-1m/ratings.dat"), [f"{GROUPLENS}/ml-1m.zip"])
 def ml1m(path: Path) -> Ratings:
     """Load MovieLens-1M: 3706 films (rows), 6040 users (columns), 1000209 ratings from 1 to 5."""
     ratings: Ratings = _as_users_have_them("ml1m", path, Ratings, limits=(1.0, 5.0))
@@ -302,11 +275,7 @@ def parkinsons(path: Path) -> TaskBundle:
     return TaskBundle("parkinsons", path.name, features, table[:, 5].copy(), task.astype(np.int64))
 
 
-@Source(
-    ML10M,
-    ("ml10m_tags.npz", "tags.dat", "ml-10M100K/tags.dat"),
-    ((ML10M, "md5:ce571fd55effeba0271552578f2648bd"),),
-)
+@Source(ML10M, ("ml10m_tags.npz", "tags.dat", "ml-10M100K/tags.dat"), [ML10M])
 def ml10m_tags(path: Path) -> TagBundle:
     """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies."""
     if path.suffix == ".npz":

@@ -48,9 +48,7 @@ KNOWN = {
 MEANT = {word: role for role, words in KNOWN.items() for word in words.split()}
 # What may be said beside columns.
 DUPLICATES = {"sum": "their sum was taken", "mean": "their mean was taken", "last": "the last was kept"}
-OPTIONS: dict[str, Callable[[str], bool]] = {
-    "duplicates": DUPLICATES.__contains__, "zeros": "missing".__eq__, "split": bool,
-}  # fmt: skip
+OPTIONS = ("duplicates", "zeros", "split")
 MISSING = ("", "na", "n/a", "<na>", "nan", "nat", "null", "none", "?")
 YES, NO = ("1", "1.0", "true", "yes", "test"), ("0", "0.0", "false", "no", "train", "training")
 # What cannot be seen in a name, and the wide forms of letters and signs.
@@ -72,7 +70,7 @@ class Table:
     X, Y : array or csr_array, optional
         All features, or all labels, where the format has them in one piece.
     names : dict of str
-        ``feature_names``, ``label_names``, ``class_names``, ``sample_names``.
+        ``feature_names`` and ``label_names``.
     notes : list of str
         What was noticed.
     typed : bool
@@ -155,17 +153,14 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
         When it is not clear which columns mean what, or the data cannot be used.
     """
     known = {"drop"} | {role for one in KINDS for role in one.needs + one.may}
-    options = {name: str(said[name]) for name in OPTIONS if name in said}
-    wrong = sorted(set(said) - known - set(options))
-    wrong += [f"{name}={value}" for name, value in options.items() if not OPTIONS[name](value)]
-    if wrong:
+    if foreign := set(said) - known - set(OPTIONS):
+        sayable = ", ".join([*sorted(known), *OPTIONS, "of text header, encoding"])
         raise InvalidInputError(
-            f"{', '.join(wrong)} is nothing that can be said of {table.source}; say which columns are "
-            f"{', '.join(sorted(known))}, or duplicates=sum, mean or last, zeros=missing, split=SEPARATOR; of files "
-            "of text also header or encoding."
+            f"{', '.join(sorted(foreign))} is nothing that can be said; of {table.source} say {sayable}."
         )
     if not len(table.frame) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features; bring other data.")
+    options = {name: str(said[name]) for name in OPTIONS if name in said}
     given = {role: chosen(table, role, said[role]) for role in said if role in known}
     every = [name for names in given.values() for name in names]
     if len(set(every)) < len(every):
@@ -179,28 +174,14 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
         bundle = one.make(table, roles)
         if isinstance(bundle, kind):
             return bundle
-        raise InvalidInputError(
-            f"{table.source} holds {bundle.holds}, and {kind.holds} are needed; say several labels as "
-            "label=first+second, as label=topic_*, or as label=COLUMN,split=SEPARATOR."
-        )
+        cure = "several labels are label=first+second, label=topic_*, or label=COLUMN,split=SEPARATOR"
+        raise InvalidInputError(f"{table.source} holds {bundle.holds}, and {kind.holds} are needed; {cure}.")
     needs = "; or ".join(" and ".join(one.needs) + " alone" * one.alone for one in wanted)
-    command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}."
-    raise InvalidInputError(
-        f"it is not clear what the columns of {table.source} mean: {table.listed()}; say which is {needs}, as in "
-        f"{' '.join([command, *table.notes])}"
+    command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}"
+    sentence = (
+        f"it is not clear what the columns of {table.source} mean: {table.listed()}; say which is {needs}"
     )
-
-
-def texts_and_classes(table: Table, said: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the texts of a table and their classes, from columns that are said or guessed."""
-    roles = roles_of(table, KINDS[-1], {role: chosen(table, role, name) for role, name in said.items()})
-    if not roles or "text" not in roles:
-        raise InvalidInputError(
-            f"{table.source} must have a column of texts and one of labels, and has {table.listed()}; say which, as "
-            f"{table.name}::text=COLUMN,label=COLUMN."
-        )
-    known, numbers = names_in(table, roles["label"][0])
-    return table.frame[roles["text"][0]].tolist(), known[numbers].astype(str).tolist()
+    raise InvalidInputError(f"{sentence}, as in {command}. {' '.join(table.notes)}".rstrip())
 
 
 def chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
@@ -213,9 +194,8 @@ def chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
         some = [one for one in columns if one == name or (name[-1:] == "*" and one.startswith(name[:-1]))]
         if not some:
             near = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, columns, n=1))
-            raise InvalidInputError(
-                f"{role}={name}: {table.source} has no such column, but {table.listed()}{near or '.'}"
-            )
+            has = f"{table.source} has no such column, but {table.listed()}"
+            raise InvalidInputError(f"{role}={name}: {has}{near or '.'}")
         found += some
     return found
 
@@ -231,10 +211,8 @@ def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
         free = [name for name in table.frame if not any(name in names for names in roles.values())]
         found = [name for name in free if MEANT.get(plain(name)) == role]
         if len(found) > 1:
-            raise InvalidInputError(
-                f"{table.source} has several columns that may be the {role}: {', '.join(found)}; say "
-                f"{role}={found[0]}, or another."
-            )
+            many = f"{table.source} has several columns that may be the {role}: {', '.join(found)}"
+            raise InvalidInputError(f"{many}; say {role}={found[0]}, or another.")
         if role == "label" and not found and TaskBundle not in kind.bundles:
             found = [name for name in free if name.lower().startswith("label_")]
         if found:
@@ -314,32 +292,29 @@ def ratings(table: Table, roles: Roles) -> Ratings:
         table, values = replace(table, frame=table.frame[~zero]), values[~zero]
         table.notes.append(f"{zero.sum():,} ratings of 0 were left out.")
     elif zero.any() and rest.size and rest[0] > np.diff(rest).max(initial=0.0):
-        table.notes.append(
-            f"{zero.sum():,} of {len(zero):,} ratings are 0, and the others are {rest[0]:g} to {rest[-1]:g}; say "
-            "zeros=missing where 0 means that there is no rating."
+        many = (
+            f"{zero.sum():,} of {len(zero):,} ratings are 0, and the others are {rest[0]:g} to {rest[-1]:g}"
         )
+        table.notes.append(f"{many}; say zeros=missing where 0 means that there is no rating.")
     (users, columns), (items, rows) = (names_in(table, roles[role][0]) for role in ("user", "item"))
     note_unused(table, roles)
     times = times_in(table, roles["time"][0]) if "time" in roles else None
     cell = rows.astype(np.int64) * len(users) + columns
     entries = pd.DataFrame({"cell": cell, "value": values, "at": np.arange(len(cell))})
     if again := int(entries["cell"].duplicated().sum()):
-        how = table.options.get("duplicates", "")
+        how, order = table.options.get("duplicates", ""), np.arange(len(cell))
         twice = entries.groupby("cell")["value"].transform("nunique") > 1
-        if not how and times is None and twice.any():
-            many = (
-                f"has {again:,} rating{'s' * (again > 1)} of an item by a user who rated it already, as ROW"
-            )
+        if how not in DUPLICATES and (how or (times is None and twice.any())):
+            many = f"has {again:,} rating{'s' * (again > 1)} of an item by a user who has one, as ROW"
             cure = "leave one of each, say duplicates=sum, mean or last, or time=COLUMN for the newest"
             raise table.wrong(rating, f"{many}; {cure}", twice)
+        if times is not None:  # so that the last of each cell is the newest
+            order = np.argsort(times, kind="stable")
         same = "all with the same value" if times is None else "the newest was kept"
         table.notes.append(f"{again:,} came again for a user and an item: {DUPLICATES.get(how, same)}.")
-        # By time, so that the last of each cell is the newest.
-        order = np.arange(len(cell)) if times is None else np.argsort(times, kind="stable")
-        kept = (
-            entries.iloc[order].groupby("cell").agg({"value": how or "last", "at": "last"}).sort_values("at")
-        )
-        values, at = kept["value"].to_numpy(), kept["at"].to_numpy()
+        cells = entries.iloc[order].groupby("cell").agg({"value": how or "last", "at": "last"})
+        cells = cells.sort_values("at")
+        values, at = cells["value"].to_numpy(), cells["at"].to_numpy()
         rows, columns, times = rows[at], columns[at], None if times is None else times[at]
     return Ratings(
         table.name, table.source, rows.astype(np.int32), columns.astype(np.int32), values,
@@ -386,10 +361,7 @@ def tags(table: Table, roles: Roles) -> TagBundle:
     kept = np.unique(triples, axis=0)
     if len(kept) < len(triples):
         table.notes.append(f"{len(triples) - len(kept):,} tags came twice; one of each was kept.")
-    return TagBundle(
-        table.name, table.source, kept, tuple(map(str, names[2])), user_names=names[0], item_names=names[1],
-        notes=tuple(table.notes),
-    )  # fmt: skip
+    return TagBundle(table.name, table.source, kept, tuple(map(str, names[-1])), notes=tuple(table.notes))
 
 
 def count_terms(table: Table, texts: list[str]) -> None:
@@ -408,15 +380,13 @@ def features_of(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None
     """Return the features and their names: a whole table, the terms of texts, or all other columns."""
     if "text" in roles and table.X is None:
         count_terms(table, table.frame[roles["text"][0]].tolist())
-    if table.X is not None:
+    if (X := table.X) is not None:
         if "features" in roles:
             raise InvalidInputError(f"{table.source} has its features in one table; leave features= out.")
         note_unused(table, roles)
-        if not issparse(table.X):
-            return np.ascontiguousarray(table.X, dtype=np.float64), table.names.get("feature_names")
-        if not holds_counts(X := canonical(table.X)):
+        if issparse(X) and not holds_counts(X):
             table.notes.append("Its sparse table holds no counts of words: it is scaled, not weighted.")
-        return X, table.names.get("feature_names")
+        return canonical(X) if issparse(X) else np.ascontiguousarray(X), table.names.get("feature_names")
     others = {name for role, names in roles.items() if role != "features" for name in names}
     features = roles.get("features") or [name for name in table.frame if name not in others]
     if not features:
@@ -437,7 +407,7 @@ def samples(table: Table, roles: Roles) -> Bundle:
         known, groups = names_in(table, labels[0])
         check_classes(table, labels[0], known, groups)
         y = groups.astype(np.int64)
-        about |= {"class_names": tuple(map(str, known)), "sample_names": table.names.get("sample_names")}
+        about["class_names"] = tuple(map(str, known))
     test = stratified(groups, TEST_FRACTION, SPLIT_SEED)
     if "test" in roles:
         test = flags(table, roles["test"][0], "what is held out by 1 and 0, or test and train")
@@ -450,9 +420,8 @@ def indicators_of(table: Table, roles: Roles) -> tuple[csr_array, tuple[str, ...
     Y, labels, columns = table.Y, table.names.get("label_names"), roles.get("label", [])
     if len(columns) == 1:
         indicators = MultiLabelBinarizer(sparse_output=True)
-        Y = indicators.fit_transform(
-            [parts(word, table.options["split"]) for word in table.frame[columns[0]]]
-        )
+        lists = (parts(word, table.options["split"]) for word in table.frame[columns[0]])
+        Y = indicators.fit_transform(lists)
         labels = tuple(indicators.classes_)
     elif columns:
         Y = np.column_stack([flags(table, name, "a label by 1 and 0") for name in columns])
@@ -467,17 +436,13 @@ def check_classes(table: Table, name: str, known: Array, y: Array) -> None:
     numbers = pd.to_numeric(pd.Series(known), errors="coerce")
     if (numbers % 1 > 0).any() or (len(known) > 20 and 2 * len(known) > len(y)):
         many = f"{len(known):,} different values in {len(y):,} rows: no classes"
-        raise InvalidInputError(
-            f"{name} of {table.source} has {many}; say which column holds them, as label=COLUMN."
-        )
+        raise InvalidInputError(f"{name} of {table.source} has {many}; say which are, as label=COLUMN.")
     for sign in "|;,":
         words = [parts(str(word), sign) for word in known.tolist()]
         lists = np.array([len(labels) > 1 for labels in words])
         if lists.any() and sum(map(len, words)) > len({label for labels in words for label in labels}):
-            table.notes.append(
-                f"{lists[y].sum():,} of {len(y):,} labels in {name} hold {sign} as lists do, and each list is a "
-                f"class; say label={name},split={sign} to take them for several labels."
-            )
+            many = f"{lists[y].sum():,} of {len(y):,} labels in {name} hold {sign} as lists do; each list is a class"
+            table.notes.append(f"{many}; say label={name},split={sign} for several labels.")
 
 
 def parts(word: str, sign: str) -> list[str]:
@@ -495,13 +460,11 @@ def flags(table: Table, name: str, must: str) -> Array:
 
 def tasks(table: Table, roles: Roles) -> TaskBundle:
     """Return related regressions."""
-    known, task = names_in(table, roles["task"][0])
-    [y] = numbers_in(table, roles["label"], "say which column holds the target, as label=COLUMN").T
+    task = names_in(table, roles["task"][0])[1].astype(np.int64)
+    y = numbers_in(table, roles["label"], "say which column holds the target, as label=COLUMN")[:, 0]
     X, names = features_of(table, roles)
-    return TaskBundle(
-        table.name, table.source, X.toarray() if issparse(X) else X, y, task.astype(np.int64), feature_names=names,
-        task_names=tuple(map(str, known)), notes=tuple(table.notes),
-    )  # fmt: skip
+    X = X.toarray() if issparse(X) else X
+    return TaskBundle(table.name, table.source, X, y, task, feature_names=names, notes=tuple(table.notes))
 
 
 # The first that a table has all columns for is taken.

@@ -111,6 +111,13 @@ class Penalty:
         return found.means, found.squares
 
 
+def regressed_on(model: PointCompletion, table: KnownEntries, penalty: Penalty) -> tuple[Array, Array]:
+    """Return the factors and the effects of columns, regressed on the rows of a model."""
+    features = np.column_stack([model.row_effects_, model.components_])
+    W, _ = penalty.regressed(Side(table, table.data - model.mean_), features)
+    return W[:, 1:], W[:, 0]
+
+
 def alternated(
     table: KnownEntries, solve: Solve, penalty: Penalty, W: Array, max_iter: int, tol: float, first: int = 0
 ) -> tuple[Array, Array, float, int]:
@@ -201,24 +208,21 @@ class BiasedALS(PointCompletion):
     max_iter: Annotated[int, bounded(integer, 1)] = 15
     tol: Annotated[float, bounded(number, least=0)] = 1e-4
 
-    _arrays: ClassVar = {**PointCompletion._arrays, "_rows": (float, ("m", None))}
-    _numbers: ClassVar = {**PointCompletion._numbers, "_unit": number, "cost_": number, "n_iter_": integer}
+    _numbers: ClassVar = {**PointCompletion._numbers, "cost_": number, "n_iter_": integer}
 
     def _learn(self, table: KnownEntries, seed: int) -> None:
-        entries, self.mean_, self._unit = standardised(table)
+        entries, self.mean_, unit = standardised(table)
         W = START * generator(seed, Stream.START).standard_normal((table.shape[1], self.rank + 1))
         W[:, 0] = 0.0
         penalty = Penalty(self.lam, self.count_power)
-        self._rows, W, self.cost_, self.n_iter_ = alternated(
+        U, W, self.cost_, self.n_iter_ = alternated(
             entries, penalty.regressed, penalty, W, self.max_iter, self.tol, 1
         )
-        self.components_, self.row_effects_ = self._rows[:, 1:].copy(), self._unit * self._rows[:, 0]
-        self.weights_, self.column_effects_ = self._unit * W[:, 1:], self._unit * W[:, 0]
+        self.components_, self.row_effects_ = U[:, 1:].copy(), unit * U[:, 0]
+        self.weights_, self.column_effects_ = unit * W[:, 1:], unit * W[:, 0]
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
-        side = Side(table, (table.data - self.mean_) / (self._unit or 1.0))
-        W = self._unit * Penalty(self.lam, self.count_power).regressed(side, self._rows)[0]
-        return W[:, 1:], W[:, 0]
+        return regressed_on(self, table, Penalty(self.lam, self.count_power))
 
 
 @dataclass(eq=False, repr=False)
@@ -366,8 +370,8 @@ class ScaledSGDCompletion(PointCompletion):
 
     Attributes
     ----------
-    components_, weights_, mean_
-        U, W and the mean; `row_effects_` and `column_effects_` are 0, for they are part of U and W.
+    components_, weights_, mean_, row_effects_, column_effects_
+        As of `BiasedALS`: what U and W have in common with all of the other side is in the effects.
     known_, row_names_, column_names_
         As of `RTRMC`.
 
@@ -414,37 +418,29 @@ class ScaledSGDCompletion(PointCompletion):
         solver = ScaledSGD(Cosine(self.step_size, self.n_epochs), n_epochs=self.n_epochs, penalty=self.lam)
         start = Parts([U.astype(np.float32), W.astype(np.float32)])
         U, W = solver.run(problem, start, random_state=seed).point
-        self.components_, self.weights_ = U.astype(float), unit * W.astype(float)
-        self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
-        for factors, counts in self._counted(table):
-            # What has no entry stays where it began, at random.
-            factors[counts == 0] = np.average(factors, axis=0, weights=counts)
-
-    def _counted(self, known: Any) -> list[tuple[Array, Array]]:
-        """Return the factors of rows and of columns, each with the numbers of their known entries."""
-        rows, columns = np.bincount(known.indices, minlength=known.shape[0]), np.diff(known.indptr)
-        return [(self.components_, rows), (self.weights_, columns[: len(self.weights_)])]
-
-    def _unknown_factors(self) -> tuple[Array, Array]:
-        # Effects are part of U and W: the effect of a column is the mean there over the rows of all entries.
-        U, W = (np.average(factors, axis=0, weights=counts) for factors, counts in self._counted(self.known_))
-        return U, W
-
-    def _factors(self) -> tuple[Array, Array]:
-        # What is left without effects has means of 0 over rows and over columns.
-        U, W = (
-            np.where(counts[:, None] > 0, factors - factors[counts > 0].mean(axis=0), 0.0)
-            for factors, counts in self._counted(self.known_)
+        # The mean over entries of the factors of the other side makes an effect; the rest has no part of it.
+        (U, u), (W, w) = (
+            _centred(factors.astype(float), counts)
+            for factors, counts in ((U, np.bincount(table.indices, minlength=m)), (W, np.diff(table.indptr)))
         )
-        return U, W
+        self.components_, self.weights_ = U, unit * W
+        self.row_effects_, self.column_effects_ = unit * (U @ w), unit * (W @ u)
+        self.mean_ += unit * float(u @ w)
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
-        weights = np.tile(self._unknown_factors()[1], (table.shape[1], 1))
-        for j in np.flatnonzero(np.diff(table.indptr)):
-            here = slice(*table.indptr[j : j + 2])
-            U, values = self.components_[table.indices[here]], table.data[here] - self.mean_
-            weights[j] = np.linalg.solve(U.T @ U + len(U) * self.lam * np.eye(U.shape[1]), U.T @ values)
-        return weights, np.zeros(len(weights))
+        return regressed_on(self, table, Penalty(self.lam, 1.0))
+
+    def _factors(self) -> tuple[Array, Array]:
+        # What is left without effects has means of 0 over rows and over columns, each counted once.
+        factors = self.components_, self.weights_
+        U, W = (_centred(part, part.any(axis=1))[0] for part in factors)
+        return U, W
+
+
+def _centred(factors: Array, counts: Any) -> tuple[Array, Array]:
+    """Return factors less their mean, weighted by counts, and the mean; what has no entry is like the mean."""
+    mean = np.average(factors, axis=0, weights=counts)
+    return np.where(counts[:, None] > 0, factors - mean, 0.0), mean
 
 
 def _units(numbers: Array, size: int) -> sp.csr_array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -23,6 +23,8 @@ from rmopt.costs import GossipCost
 from rmopt.linalg import gram_functions
 from rmopt.solvers import Solver
 
+# ε of `alt_min`, relative to the mean squared singular value after the first iteration.
+SMOOTHING = 1e-8
 # How to have these packages.
 BENCH = '"rmopt[bench]"', "leave them out"
 
@@ -33,7 +35,6 @@ def alt_min(
     *,
     tol: float = 1e-8,
     max_iter: int = 2000,
-    smoothing: float = 1e-8,
 ) -> tuple[Array, list[float]]:
     """Minimise ½ Σ_t ‖X_t a_t − y_t‖² + λ ‖A‖₊² over all a_t, where ‖A‖₊ is the trace norm, a little smoothed.
 
@@ -51,8 +52,6 @@ def alt_min(
     tol : float
         Stop when the objective changes by less than this, relative.
     max_iter : int
-    smoothing : float
-        ε, relative to the mean squared singular value after the first iteration.
 
     Returns
     -------
@@ -82,18 +81,15 @@ def alt_min(
     rights = np.array([X.T @ y for X, y in tasks])
     squares = sum(float(y @ y) for _, y in tasks)
     m = grams.shape[1]
-    root, eps = np.eye(m) / np.sqrt(m), None
+    root, eps = np.eye(m) / np.sqrt(m), 0.0
     history: list[float] = []
     for _ in range(max_iter):
         # a = D^½ b with (D^½ XᵀX D^½ + 2λ I) b = D^½ Xᵀy: no inverse of D, which loses rank.
         b = np.linalg.solve(root @ grams @ root + 2.0 * lam * np.eye(m), (rights @ root)[..., None])[..., 0]
         A = root @ b.T
         spectrum, U = np.linalg.eigh(A @ A.T)
-        eps = smoothing * float(np.mean(spectrum)) if eps is None else eps
+        eps = eps or SMOOTHING * float(np.mean(spectrum)) or np.finfo(float).tiny
         sigma = np.sqrt(np.maximum(spectrum, 0.0) + eps)
-        if not sigma.any():
-            # No label depends on any feature.
-            return A, [*history, 0.5 * squares]
         root = (U * np.sqrt(sigma / sigma.sum())) @ U.T
         fit = 0.5 * (np.einsum("jt,tjk,kt->", A, grams, A) - 2.0 * np.sum(rights.T * A) + squares)
         history.append(float(fit + lam * sigma.sum() ** 2))
@@ -167,21 +163,17 @@ class DLMaFit(Solver):
         return cost
 
     def begin(self, work: GossipCost, point: Parts) -> LMaFitState:
-        parts = _parts(work)
-        pairs = zip(parts, point, strict=True)
-        found = [_renewed(part, X, np.zeros((X.shape[1], part.shape[1]))) for part, X in pairs]
-        shares = np.array([share for share, _ in found])
-        return LMaFitState(shares, shares, [Y for _, Y in found])
+        zeros = [np.zeros((X.shape[1], part.shape[1])) for part, X in zip(_parts(work), point, strict=True)]
+        shares, factors = _renewed_all(work, point, zeros)
+        return LMaFitState(shares, shares, factors)
 
     def advance(self, work: GossipCost, state: LMaFitState, steps: int) -> LMaFitState:
         """Do some steps."""
-        parts = _parts(work)
         tracked, shares, factors = state.tracked, state.shares, state.factors
         for _ in range(steps):
-            found = [_renewed(part, _basis(S), Y) for part, S, Y in zip(parts, tracked, factors, strict=True)]
-            renewed = np.array([share for share, _ in found])
+            renewed, factors = _renewed_all(work, map(_basis, tracked), factors)
             tracked = np.einsum("ij,jab->iab", work.graph.averaging, tracked) + renewed - shares
-            shares, factors = renewed, [Y for _, Y in found]
+            shares = renewed
         return LMaFitState(tracked, shares, factors, state.steps + steps)
 
     def point(self, work: GossipCost, state: LMaFitState) -> Parts:
@@ -194,13 +186,18 @@ def _parts(cost: GossipCost) -> list[Any]:
     return [tasks.parts[agent] for agent in range(cost.graph.n)]
 
 
+def _renewed_all(cost: GossipCost, bases: Iterable[Array], factors: list[Array]) -> tuple[Array, list[Array]]:
+    """Return Z Yᵀ and Y of all agents after one step of each."""
+    shares, renewed = zip(*map(_renewed, _parts(cost), bases, factors), strict=True)
+    return np.array(shares), list(renewed)
+
+
 def _renewed(part: Any, X: Array, Y: Array) -> tuple[Array, Array]:
     """Return Z Yᵀ and Y after one step of an agent from its basis and its last factor."""
     columns = columns_of(part)
 
     def gaps(factor: Array) -> Any:
-        values = part.data - predictions(X, factor.T, part.indices, columns)
-        return type(part)((values, part.indices, part.indptr), shape=part.shape)
+        return part.with_values(part.data - predictions(X, factor.T, part.indices, columns))
 
     Y = Y + (gaps(Y).T @ X).T
     return X @ (Y @ Y.T) + gaps(Y) @ Y.T, Y
@@ -264,7 +261,8 @@ class CMFRec(Peer):
             k=self.rank, lambda_=self.lam, niter=self.max_iter, use_cg=False, nthreads=1, verbose=False,
             random_state=seed_of(self.random_state),
         )  # fmt: skip
-        return model.fit(sp.coo_matrix((values, (rows, columns)), shape=self.shape_)).predict
+        model.fit(sp.coo_matrix((values, (rows, columns)), shape=self.shape_))
+        return model.predict
 
 
 @dataclass(eq=False, repr=False)
@@ -283,26 +281,9 @@ class MyFM(Peer):
         def blocks(*sides: Array) -> list[Any]:
             return [myfm.RelationBlock(side, table) for side, table in zip(sides, tables, strict=True)]
 
-        model = myfm.MyFMRegressor(rank=self.rank, random_seed=seed_of(self.random_state)).fit(
+        model = myfm.MyFMRegressor(rank=self.rank, random_seed=seed_of(self.random_state))
+        model.fit(
             None, values, X_rel=blocks(rows, columns), n_iter=self.burn_in + self.n_samples,
             n_kept_samples=self.n_samples, group_shapes=list(self.shape_),
         )  # fmt: skip
         return lambda rows, columns: model.predict(None, X_rel=blocks(rows, columns))
-
-
-@dataclass(eq=False, repr=False)
-class LibMF(Peer):
-    """LIBMF: stochastic gradient descent with a penalty by counts (Chin et al. 2015); its `predict` is not used."""
-
-    rank: int = 10
-    lam: float = 0.05
-    max_iter: int = 30
-
-    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
-        model = package("libmf.mf", *BENCH).MF(
-            k=self.rank, nr_iters=self.max_iter, lambda_p2=self.lam, lambda_q2=self.lam, lambda_p1=0.0,
-            lambda_q1=0.0, nr_threads=1, quiet=True,
-        )  # fmt: skip
-        model.fit(np.column_stack([rows, columns, values - self.mean_]))
-        P, Q = model.p_factors(), model.q_factors()
-        return lambda rows, columns: self.mean_ + np.einsum("ij,ij->i", P[rows], Q[columns])

@@ -15,7 +15,7 @@ from problems.subspace.cost import KnownEntries
 from problems.subspace.kernels import add_sampled, draw_links
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number
-from rmopt.core.streams import Stream, generator, seed_number
+from rmopt.core.streams import Stream, generator
 
 # Of the normal-Wishart prior: how many rows its mean 0 counts for; its degrees of freedom are d and its scale I.
 MEAN_WEIGHT = 2.0
@@ -157,9 +157,11 @@ class GibbsSampler:
     def sweep(self) -> Sample:
         """Draw all once, and return the sample."""
         rng = self.rng
-        self.rows = drawn(self.by_rows, self.columns, self.row_prior, self.alpha, rng).drawn
+        self.rows = regressed(self.by_rows, self.columns, self.row_prior, self.alpha, rng).drawn
         self.row_prior = _linked_prior(self.rows, self.row_prior, self.row_links, rng)
-        self.columns, means, squares = drawn(self.by_columns, self.rows, self.column_prior, self.alpha, rng)
+        self.columns, means, squares = regressed(
+            self.by_columns, self.rows, self.column_prior, self.alpha, rng
+        )
         mean, precision, _ = self.column_prior
         links = self.column_links.weights.copy()
         sample = Sample(self.rows, self.columns, means, self.alpha, mean, precision, links)
@@ -179,15 +181,14 @@ def _linked_prior(factors: Array, prior: FactorPrior, links: Links, rng: np.rand
     return drawn_prior(apart, links, rng)._replace(shift=shift)
 
 
-def drawn(
-    side: Side, features: Array, prior: FactorPrior, alpha: float, rng: np.random.Generator
+def regressed(
+    side: Side, features: Array, prior: FactorPrior, alpha: float, rng: np.random.Generator | None = None
 ) -> Regressed:
-    """Draw the factors of each column of a side, given those of its rows."""
+    """Draw the factors of each column of a side, given those of its rows; without `rng` there are means alone."""
     n, d = len(side.counts), len(prior.mean)
-    pull = np.empty((n, d))
-    pull[:] = (prior.mean + prior.shift) @ prior.precision
-    noise = rng.standard_normal((n, d))
-    return side.regress(features, prior.precision, pull, alpha, noise, np.ones(n))
+    pull = np.broadcast_to((prior.mean + prior.shift) @ prior.precision, (n, d))
+    noise = np.zeros((n, d)) if rng is None else rng.standard_normal((n, d))
+    return side.regress(features, prior.precision, np.ascontiguousarray(pull), alpha, noise, np.ones(n))
 
 
 @dataclass(eq=False, repr=False)
@@ -273,12 +274,9 @@ class BayesianCompletion(CompletionModel):
         "column_prior_precisions_": (float, ("samples", "d", "d")),
         "column_links_": (np.float32, ("samples", "q", "d")),
     }
-    _numbers: ClassVar = {
-        **CompletionModel._numbers, "mean_": number, "scale_": number, "_seed": seed_number,
-    }  # fmt: skip
+    _numbers: ClassVar = {**CompletionModel._numbers, "mean_": number, "scale_": number}
 
     def _learn(self, table: KnownEntries, seed: int) -> None:
-        self._seed = seed
         entries, self.mean_, self.scale_ = standardised(table)
         sampler = GibbsSampler(entries, self.rank, generator(seed, Stream.INNER), self.implicit)
         for _ in range(self.burn_in):
@@ -315,25 +313,16 @@ class BayesianCompletion(CompletionModel):
         known = np.bincount(self.known_.indices, minlength=m) > 0
         return known[:, None] * rows.swapaxes(0, 1).reshape(m, -1), columns.swapaxes(0, 1).reshape(n, -1)
 
-    def _append(self, table: KnownEntries) -> None:
+    def _in_new_column(self, table: KnownEntries) -> Array:
         side = Side(table, (table.data - self.mean_) / (self.scale_ or 1.0))
-        flags = sp.csr_array(known_flags(table)[:, : self.column_links_.shape[1]])
-        before = self.column_samples_.shape[1] - 1
-        added = []
-        for s, links in enumerate(self.column_links_):
-            # Columns that come later have other numbers.
-            rng = generator(self._seed, Stream.INNER, s, before)
-            shift = flags @ links.astype(float)
+        flags = known_flags(table)[:, : self.column_links_.shape[1]]
+        scores = np.zeros(table.shape[0])
+        for s, rows in enumerate(self.row_samples_.astype(float)):
+            shift = flags @ self.column_links_[s].astype(float)
             prior = FactorPrior(self.column_prior_means_[s], self.column_prior_precisions_[s], shift)
-            found = drawn(side, self.row_samples_[s].astype(float), prior, self.noise_precisions_[s], rng)
-            added.append((found.drawn, found.means))
-        # The last column stays the one of which nothing is known.
-        self.column_samples_, self.column_means_ = (
-            np.concatenate([old[:, :-1], np.array(new, np.float32), old[:, -1:]], axis=1)
-            for old, new in zip(
-                (self.column_samples_, self.column_means_), zip(*added, strict=True), strict=True
-            )
-        )
+            (x,) = regressed(side, rows, prior, self.noise_precisions_[s]).means
+            scores += rows[:-1, 0] + x[0] + rows[:-1, 1:] @ x[1:]
+        return self.mean_ + self.scale_ * scores / len(self.row_samples_)
 
     def _restore(self, arrays: dict[str, Array]) -> None:
         super()._restore(arrays)

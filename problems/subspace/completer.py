@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
@@ -71,14 +69,15 @@ def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: 
         raise InvalidInputError(
             "nothing is held out: all entries are 0, or were seen by fit; give others that should be recommended."
         )
-    return Ranked(*np.mean(measures, axis=0).tolist(), len(measures))
+    precision, recall, ndcg = np.mean(measures, axis=0).tolist()
+    return Ranked(precision, recall, ndcg, len(measures))
 
 
 def best_rows(scores: Array, seen: Array, n: int) -> Array:
     """Return the n rows with the highest scores, the highest first, without those that were seen."""
     scores = np.array(scores, dtype=float)
     scores[seen] = -np.inf
-    return np.argsort(-scores, kind="stable")[: min(n, len(scores) - len(seen))]
+    return np.argsort(-scores, kind="stable")[: min(n, len(scores) - len(seen))].astype(np.int32)
 
 
 def _known_rows(known: sp.csc_array, column: int) -> Array:
@@ -95,7 +94,7 @@ def _limits(name: str, value: Any) -> tuple[float, float]:
 
 @dataclass(eq=False, repr=False)
 class CompletionModel(Saved, Estimator):
-    """A matrix that is completed from known entries; a subclass says how, in `_learn`, `_values` and `_append`.
+    """A matrix that is completed from known entries; a subclass says how.
 
     Known entries are given as a sparse matrix or a bundle, ``fit(ratings)``, or as pairs of a row and a column with a
     value for each, ``fit(pairs, values)``. scikit-learn's cross-validation and searches split the pairs (see
@@ -131,8 +130,8 @@ class CompletionModel(Saved, Estimator):
         """Return U and W: rows and columns that fit saw, whose products are predictions less all effects."""
 
     @abstractmethod
-    def _append(self, table: KnownEntries) -> None:
-        """Add columns with known entries to the fitted attributes, without a change of others."""
+    def _in_new_column(self, table: KnownEntries) -> Array:
+        """Return predictions of all rows in one column with these entries, which `fit` did not see."""
 
     def fit(self, ratings: Any, y: Any = None, *, shape: tuple[int, int] | None = None) -> Self:
         """Complete a matrix.
@@ -163,7 +162,9 @@ class CompletionModel(Saved, Estimator):
         with one_blas_thread():
             self._learn(table, seed)
         self.n_features_in_ = table.shape[1] if y is None else 2
-        self.known_ = _places_of(table)
+        self.known_ = sp.csc_array(
+            (np.ones(table.nnz, bool), table.indices, table.indptr), table.shape, copy=True
+        )
         bundle = (ratings.row_names, ratings.column_names) if isinstance(ratings, Ratings) else (None, None)
         self.row_names_, self.column_names_ = (
             np.arange(size) if names is None else names
@@ -233,63 +234,12 @@ class CompletionModel(Saved, Estimator):
         if unseen:
             warn(
                 f"{unseen} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, "
-                "with what is known of the other one. New columns with entries can be added by fold_in."
+                "with what is known of the other one."
             )
         return rows, columns
 
-    def _row_places(self, names: Any) -> Array:
-        return positions("row", self.row_names_, names)
-
     def _within(self, values: Array) -> Array:
         return values if self.limits is None else np.clip(values, *self.limits)
-
-    def fold_in(self, pairs: Any, values: Any) -> Self:
-        """Return a new model that has further columns, solved given the rows; the model itself does not change.
-
-        Where columns are users, these are users who came later.
-
-        Parameters
-        ----------
-        pairs : array or list, shape (N, 2)
-            A row that `fit` saw and a new column for each entry: names where `fit` got a bundle with names, else
-            numbers. The new columns stand behind the others, in the order in which they come first.
-        values : array, shape (N,)
-
-        Returns
-        -------
-        estimator
-            A copy that knows the old and the new columns.
-
-        Raises
-        ------
-        InvalidInputError
-            When a row is new or a column is not, or a value is outside of `limits`.
-        """
-        check_is_fitted(self, "known_")
-        rows, columns = two_columns("pairs", pairs)
-        rows = self._row_places(rows)
-        numbers, names = pd.factorize(columns)
-        names, known = array("names", names.tolist()), pd.Index(self.column_names_)
-        if (known.dtype.kind in "iu") != (names.dtype.kind in "iu"):
-            raise InvalidInputError(
-                f"new columns need names like {known[:1].tolist()[0]!r}, got {shown(names)}."
-            )
-        if known.isin(names).any():
-            raise InvalidInputError(
-                f"column {known[known.isin(names)].tolist()[0]!r} was there in fit; fit again with all entries."
-            )
-        places = np.column_stack([rows, numbers])
-        return self._extended(table_of(places, values, (len(self.row_names_), len(names))), names)
-
-    def _extended(self, table: KnownEntries, names: Array) -> Self:
-        """Return a copy with further columns."""
-        self._check_scale(table)
-        model = copy(self)
-        model.column_names_ = array("names", [*self.column_names_.tolist(), *names.tolist()])
-        model.known_ = sp.csc_array(sp.hstack([self.known_, _places_of(table)]))
-        with one_blas_thread():
-            model._append(table)
-        return model
 
     def recommend(self, column: Any, n: int = 10, *, return_std: bool = False) -> list[Any]:
         """Return the rows with the highest predictions in a column, without those that are known there.
@@ -324,11 +274,13 @@ class CompletionModel(Saved, Estimator):
     def _best(self, column: int, n: int, return_std: bool = False) -> list[Any]:
         """Return the best rows that are not known in the column with a number."""
         scores = self._scores(column)
-        # In the order before they are clipped: many may lie beyond the limits.
-        rows = best_rows(scores, _known_rows(self.known_, column), n).astype(np.int32)
-        parts = [self.row_names_[rows], self._within(scores[rows])]
-        if return_std:
-            parts.append(self._std(rows, np.full_like(rows, column)))
+        rows = best_rows(scores, _known_rows(self.known_, column), n)
+        std = [self._std(rows, np.full_like(rows, column))] if return_std else []
+        return self._listed(rows, scores[rows], *std)
+
+    def _listed(self, rows: Array, scores: Array, *more: Array) -> list[Any]:
+        """Return names of rows with their predictions, which are in the order before they were clipped."""
+        parts = self.row_names_[rows], self._within(scores), *more
         return list(zip(*(part.tolist() for part in parts), strict=True))
 
     def _scores(self, column: int) -> Array:
@@ -366,12 +318,14 @@ class CompletionModel(Saved, Estimator):
             values = dict.fromkeys(sequence("values", values), self._liked())
         if not values:
             raise InvalidInputError("values must have a row at least; otherwise recommend to a known column.")
-        rows = self._row_places(list(values))
-        table = table_of(
-            np.column_stack([rows, np.zeros_like(rows)]), list(values.values()), (len(self.row_names_), 1)
-        )
-        # Its name is not used: it is known by its place.
-        return self._extended(table, self.column_names_[:1])._best(len(self.column_names_), n)
+        rows = positions("row", self.row_names_, list(values))
+        pairs = np.column_stack([rows, np.zeros_like(rows)])
+        table = table_of(pairs, list(values.values()), (len(self.row_names_), 1))
+        self._check_scale(table)
+        with one_blas_thread():
+            scores = self._in_new_column(table)
+        best = best_rows(scores, rows, n)
+        return self._listed(best, scores[best])
 
     def _liked(self) -> float:
         """Return the value of a row that is liked."""
@@ -405,7 +359,7 @@ class CompletionModel(Saved, Estimator):
             When `fit` did not see the row, or learned nothing of it but effects.
         """
         check_is_fitted(self, "known_")
-        n, (place,) = integer("n", n, 1), self._row_places(row)
+        n, (place,) = integer("n", n, 1), positions("row", self.row_names_, row)
         profiles = self._unit_profiles()
         if not profiles[place].any():
             raise InvalidInputError(
@@ -528,11 +482,6 @@ class CompletionModel(Saved, Estimator):
         return tags
 
 
-def _places_of(table: KnownEntries) -> sp.csc_array:
-    """Return True where an entry is known."""
-    return sp.csc_array((np.ones(table.nnz, bool), table.indices, table.indptr), table.shape, copy=True)
-
-
 class PointCompletion(CompletionModel):
     """A matrix as mean + effects of row and column + u_i · w_j, all of them single numbers.
 
@@ -561,21 +510,15 @@ class PointCompletion(CompletionModel):
     def _values(self, rows: Array, columns: Array) -> Array:
         U, W, b, c = self.components_, self.weights_, self.row_effects_, self.column_effects_
         if rows.max(initial=0) == len(U) or columns.max(initial=0) == len(W):
-            U, W = (np.vstack(pair) for pair in zip((U, W), self._unknown_factors(), strict=True))
-            b, c = np.append(b, 0.0), np.append(c, 0.0)
+            U, W, b, c = (np.concatenate([part, np.zeros_like(part[:1])]) for part in (U, W, b, c))
         return predictions(U, W, rows, columns) + (self.mean_ + b[rows] + c[columns])
-
-    def _unknown_factors(self) -> tuple[Array, Array]:
-        """Return the factors of a row and of a column of which nothing is known."""
-        return np.zeros(self.components_.shape[1]), np.zeros(self.weights_.shape[1])
 
     def _factors(self) -> tuple[Array, Array]:
         return self.components_, self.weights_
 
-    def _append(self, table: KnownEntries) -> None:
-        weights, effects = self._solved(table)
-        self.weights_ = np.concatenate([self.weights_, weights])
-        self.column_effects_ = np.concatenate([self.column_effects_, effects])
+    def _in_new_column(self, table: KnownEntries) -> Array:
+        (w,), (effect,) = self._solved(table)
+        return self.components_ @ w + (self.mean_ + self.row_effects_ + effect)
 
 
 def sizable(name: str, values: Array) -> None:

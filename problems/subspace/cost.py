@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -45,14 +46,18 @@ class OwnedData(AgentSum):
                 f"number of rows, and agents count from 0 to {n_agents - 1}."
             )
         self.n_rows: int = sizes.pop()
+        self._solved = {agent: Memo() for agent in self.parts}
 
-    @property
-    def n_terms(self) -> int:
-        return self._n_agents
+    @abstractmethod
+    def _solve(self, U: Array, agent: int) -> Any:
+        """Return an agent's part at a point: `total`, `gradient`, `curvature` WᵀW, and the inner solution `W`."""
 
-    @property
-    def here(self) -> list[int]:
-        return sorted(self.parts)
+    def _at(self, point: Array, agent: int) -> Any:
+        if agent not in self.parts:
+            raise InvalidInputError(
+                f"the data of agent {agent} are not in this process; here are {self.here}."
+            )
+        return self._solved[agent].get(point, lambda U: self._solve(self._checked(U), agent))
 
     def _checked(self, point: Any) -> Array:
         """Return a point as a C-contiguous array, or refuse one with other rows than the data."""
@@ -63,12 +68,25 @@ class OwnedData(AgentSum):
             )
         return U
 
-    def _part(self, agent: int) -> Any:
-        if agent not in self.parts:
-            raise InvalidInputError(
-                f"the data of agent {agent} are not in this process; here are {self.here}."
-            )
-        return self.parts[agent]
+    @property
+    def n_terms(self) -> int:
+        return self._n_agents
+
+    @property
+    def here(self) -> list[int]:
+        return sorted(self.parts)
+
+    def agent_value(self, point: Array, agent: int) -> float:
+        return self._at(point, agent).total
+
+    def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
+        """Return the Euclidean gradient of an agent's part (m × r), and WᵀW."""
+        solved = self._at(point, agent)
+        return solved.gradient.copy(), solved.curvature.copy()
+
+    def weights(self, point: Array, agent: int) -> Array:
+        """Return the inner solution W for an agent's columns or tasks, shape (n_i, r)."""
+        return self._at(point, agent).W.copy()
 
 
 def shares_out(what: str, count: int, n_agents: int) -> list[slice]:
@@ -120,22 +138,7 @@ class MatrixCompletion(OwnedData):
         parts = ratings if isinstance(ratings, Mapping) else dealt(ratings, n_agents)
         parts = {agent: known_entries(part) for agent, part in parts.items()}
         super().__init__(parts, n_agents, number("lam", lam, least=0, below=0.5))
-        self._solved = Memo()
-
-    def agent_value(self, point: Array, agent: int) -> float:
-        return self._agent(point, agent).total
-
-    def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
-        """Return the Euclidean gradient of an agent's part (m × r), and WᵀW."""
-        return self.agent_value_and_gradient(point, agent)[1:]
-
-    def agent_value_and_gradient(self, point: Array, agent: int) -> tuple[float, Array, Array]:
-        solved = self._agent(point, agent, with_gradient=True)
-        return solved.total, solved.gradient, solved.curvature
-
-    def weights(self, point: Array, agent: int) -> Array:
-        """Return the inner solution W for an agent's columns, shape (n_i, r)."""
-        return self._agent(point, agent).inner[0]
+        self._all = Memo()
 
     def residual_sum(self, point: Array, agent: int) -> tuple[float, int]:
         """Return ‖P_Ω(U Wᵀ − Y)‖² of an agent, and the number of its known entries."""
@@ -144,10 +147,10 @@ class MatrixCompletion(OwnedData):
         return float(gaps @ gaps), len(gaps)
 
     def value(self, point: Array) -> float:
-        return self._solve(point).total
+        return self._whole_at(point).total
 
     def gradient(self, point: Array) -> Array:
-        return self._solve(point).gradient.copy()
+        return self._whole_at(point).gradient.copy()
 
     def value_and_gradient(self, point: Array) -> tuple[float, Array]:
         """Return cost and Euclidean gradient, which come of one pass over the entries."""
@@ -155,10 +158,9 @@ class MatrixCompletion(OwnedData):
 
     def hessian(self, point: Array, direction: Array) -> Array:
         """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
-        solved, known = self._solve(point), self.whole.known
+        solved, known = self._whole_at(point), self.whole.known
         U, E = np.ascontiguousarray(point), np.ascontiguousarray(direction)
-        W, *_ = solved.inner
-        rates, parts = np.empty_like(W), np.zeros((len(self._cuts) - 1, *U.shape))
+        rates, parts = np.empty_like(solved.W), np.zeros((len(self._cuts) - 1, *U.shape))
         turned = E.T @ U
         given = known, U, turned + turned.T, self.lam
 
@@ -168,7 +170,7 @@ class MatrixCompletion(OwnedData):
         in_pieces(turn, self._cuts, self.whole.nnz * (U.shape[1] ** 2 + GATHERED))
         result = parts.sum(axis=0)
         if self.lam != 0.0:
-            cross = rates.T @ W
+            cross = rates.T @ solved.W
             result += 2.0 * self.lam * (E @ solved.curvature + U @ (cross + cross.T))
         return result
 
@@ -177,7 +179,7 @@ class MatrixCompletion(OwnedData):
 
         Where all entries are known, ξ ↦ ξ WᵀW is the Hessian of the fit alone.
         """
-        return scaled_inverse(self._solve(point).curvature, tangent)
+        return scaled_inverse(self._whole_at(point).curvature, tangent)
 
     @cached_property
     def whole(self) -> sp.csc_array:
@@ -194,30 +196,22 @@ class MatrixCompletion(OwnedData):
     def _cuts(self) -> Array:
         return pieces_of(self.whole.indptr)
 
-    def _solve(self, point: Array) -> Solved:
-        return self._solved.get(
-            point, lambda U: self._solve_columns(self.whole, U, "", self._cuts, True, True)
-        )
+    def _whole_at(self, point: Array) -> Solved:
+        return self._all.get(point, lambda U: self._solve_columns(self.whole, U, "", self._cuts))
 
-    def _agent(self, point: Array, agent: int, with_gradient: bool = False) -> Solved:
-        part = self._part(agent)
+    def _solve(self, U: Array, agent: int) -> Solved:
+        part = self.parts[agent]
         ends = np.array([0, part.shape[1]])
-        return self._solve_columns(part, point, f"agent {agent}, ", ends, with_gradient)
+        return self._solve_columns(part, U, f"agent {agent}, ", ends, keep=False)
 
     def _solve_columns(
-        self,
-        part: KnownEntries,
-        point: Array,
-        where: str,
-        cuts: Array,
-        with_gradient: bool,
-        keep: bool = False,
+        self, part: KnownEntries, point: Array, where: str, cuts: Array, keep: bool = True
     ) -> Solved:
         """Solve columns in pieces that run in parallel, and keep what the Hessian needs."""
         U = self._checked(point)
         n, r = part.shape[1], U.shape[1]
         inner = W, *_ = np.empty((n, r)), np.empty((n * keep, r, r)), np.empty(part.nnz * keep)
-        parts = np.zeros((len(cuts) - 1, len(U) * with_gradient, r))
+        parts = np.zeros((len(cuts) - 1, *U.shape))
         given = part.known, U, U.T @ U, self.lam
 
         def solve(i: int, first: int, last: int) -> tuple[float, int]:
@@ -234,18 +228,19 @@ class MatrixCompletion(OwnedData):
                 f"lam = {self.lam:g}; choose a larger lam, a smaller rank, or leave out columns with few entries."
             )
         gradient, curvature = parts.sum(axis=0), W.T @ W
-        if with_gradient and self.lam != 0.0:
+        if self.lam != 0.0:
             gradient += 2.0 * self.lam * (U @ curvature)
         # A sum in the threads would be rounded by their number.
-        return Solved(float(np.sum(totals)), gradient, curvature, inner)
+        return Solved(float(np.sum(totals)), gradient, curvature, W, inner)
 
 
 class Solved(NamedTuple):
-    """What one pass over columns found at a point; the gradient is empty where nobody asked for it."""
+    """What one pass over columns found at a point; `inner` is what the Hessian needs."""
 
     total: float
     gradient: Array
     curvature: Array
+    W: Array
     inner: tuple[Array, Array, Array]
 
 
@@ -377,19 +372,6 @@ class MultitaskFeatures(OwnedData):
             tasks = dict(enumerate(whole[share] for share in shares_out("tasks", len(whole), n_agents)))
         parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in tasks.items()}
         super().__init__(parts, n_agents, number("lam", lam, least=0, most=1e150))
-        self._solved = {agent: Memo() for agent in self.parts}
-
-    def agent_value(self, point: Array, agent: int) -> float:
-        return self._solve(point, agent).total
-
-    def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
-        """Return the Euclidean gradient of an agent's part (m × r), and WᵀW."""
-        solved, group = self._solve(point, agent), self.parts[agent]
-        return group.X.T @ (solved.gaps[:, None] * solved.W[group.task]), solved.W.T @ solved.W
-
-    def weights(self, point: Array, agent: int) -> Array:
-        """Return the inner solutions w_t of an agent's tasks, shape (n_tasks, r)."""
-        return self._solve(point, agent).W.copy()
 
     def hessian(self, point: Array, direction: Array) -> Array:
         """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
@@ -397,16 +379,14 @@ class MultitaskFeatures(OwnedData):
 
     def precondition(self, point: Array, tangent: Array) -> Array:
         """Return ξ (WᵀW)⁻¹ times the mean eigenvalue of WᵀW."""
-        curvature = sum(W.T @ W for W in (self.weights(point, agent) for agent in self.here))
-        return scaled_inverse(curvature, tangent)
+        return scaled_inverse(sum(self._at(point, agent).curvature for agent in self.here), tangent)
 
-    def _solve(self, point: Array, agent: int) -> Solution:
-        group = self._part(agent)
-        return self._solved[agent].get(point, lambda U: Solution(group, self._checked(U), self.lam, agent))
+    def _solve(self, U: Array, agent: int) -> Solution:
+        return Solution(self.parts[agent], U, self.lam, agent)
 
     def _turned(self, point: Array, E: Array, agent: int) -> Array:
         """Return an agent's part of the Hessian along E."""
-        group, solved = self.parts[agent], self._solve(point, agent)
+        group, solved = self.parts[agent], self._at(point, agent)
         W, V, moved = solved.W[group.task], solved.V, group.X @ E
         along = np.einsum("ij,ij->i", moved, W)
         rates = np.linalg.solve(
@@ -437,7 +417,7 @@ class TaskGroup:
 
 
 class Solution:
-    """The inner solutions W of one agent at a point (n_tasks × r), V = X U, the gaps X_t U w_t − y_t and the cost."""
+    """The inner solutions W of one agent at a point (n_tasks × r), V = X U, the gaps X_t U w_t − y_t, and more."""
 
     def __init__(self, group: TaskGroup, U: Array, lam: float, agent: int) -> None:
         self.V = group.X @ U
@@ -454,3 +434,5 @@ class Solution:
         self.W = np.linalg.solve(self.systems, right[..., None])[..., 0]
         self.gaps = np.einsum("ij,ij->i", self.V, self.W[group.task]) - group.y
         self.total = float(0.5 * self.gaps @ self.gaps + lam * np.sum(self.W**2))
+        self.gradient = group.X.T @ (self.gaps[:, None] * self.W[group.task])
+        self.curvature = self.W.T @ self.W

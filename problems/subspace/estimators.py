@@ -79,8 +79,6 @@ class GossipMatrixCompletion(CompletionEstimator):
         How often each edge is expected to be taken. With a `decay`, a checkpoint of another number is refused.
     step_size, decay : float
         Step sizes go from a to a / (1 + decay), in units of one over an agent's largest curvature.
-    clock : {"shared", "own"}
-        "own": each agent counts its own updates.
     retraction : {"exponential", "qr", "polar"}
     init : {"common", "independent"}
         Do agents start with the same random subspace.
@@ -130,7 +128,6 @@ class GossipMatrixCompletion(CompletionEstimator):
     n_epochs: float = 200.0
     step_size: float = 1.0
     decay: float = 1.0
-    clock: str = "shared"
     retraction: str = "exponential"
     init: str = "common"
     checkpoint: Annotated[Path | str | None, file_path] = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
 from pathlib import Path
 from time import perf_counter
 from types import SimpleNamespace
@@ -17,13 +16,14 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.comparison import Difference, Experiment, Kept, Row, above, averaged, best_of, near
+from problems.comparison import Difference, Experiment, Kept, Row, above, averaged, best_over_folds, near
 from problems.data import Ratings
 from problems.methods import Cell, Method, Settings
 from problems.palette import Panel, draw_panels
 from problems.subspace.als import BiasedALS, ScaledSGDCompletion
-from problems.subspace.baselines import Biases, CMFRec, DLMaFit, LibMF, MyFM
+from problems.subspace.baselines import Biases, CMFRec, DLMaFit, MyFM
 from problems.subspace.bayesian import BayesianCompletion
+from problems.subspace.cost import MatrixCompletion
 from problems.subspace.estimators import RCGMC, RTRMC
 from problems.subspace.shares import Shares, low_rank_shares, shares_of
 from problems.subspace.training import VARIANTS, GossipPlan, agree, gossip
@@ -33,7 +33,7 @@ from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, as_graph
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import Grassmann, Power, frechet_mean
-from rmopt.solvers import OneProcess, Recorder
+from rmopt.solvers import OneProcess, Recorder, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,17 +55,12 @@ LEVEL = 0.03
 class Job:
     """A matrix that agents share and are to complete, and how; the state is saved in a file, if any."""
 
-    shares: Shares
+    tasks: MatrixCompletion
     plan: GossipPlan
     rank: int
     seed: int
     recorder: Recorder = field(default_factory=Recorder)
     saved: Path | None = None
-
-    def done(self, seconds: float, mean: Array, points: Parts, **more: Any) -> Cell:
-        """Return what subspaces do, of which `mean` predicts; `points` are the agents' own."""
-        errors = {"test_rmse": self.shares.test_rmse(mean), "train_mse": self.shares.train_mse(points)}
-        return {"seconds": seconds, "mean": mean, "points": points} | errors | more
 
 
 class Way(BaseEstimator):
@@ -75,7 +70,7 @@ class Way(BaseEstimator):
 
     @abstractmethod
     def train(self, job: Job) -> Cell:
-        """Return what `Job.done` does; save in a file."""
+        """Return the `seconds`, the `mean` subspace, which predicts, the agents' `points`, and what else is known."""
 
 
 @dataclass(eq=False, repr=False)
@@ -89,34 +84,30 @@ class Gossip(Way):
 
     def train(self, job: Job) -> Cell:
         plan = replace(job.plan, variant=self.variant, step_size=self.step_size, decay=self.decay)
-        end = gossip(
-            job.shares.tasks, job.rank, plan, job.seed, recorder=job.recorder, checkpoint=job.saved, flat=self.flat
-        )  # fmt: skip
-        return job.done(end.result.seconds, end.mean, end.points, steps=end.result.updates, rho=end.rho)
+        how: Settings = {"recorder": job.recorder, "checkpoint": job.saved, "flat": self.flat}
+        end = gossip(job.tasks, job.rank, plan, job.seed, **how)
+        return ended(end.result, end.mean, end.points) | {"rho": end.rho}
 
 
 class AlongTree(Way):
     """L-BFGS whose sums travel along a tree: what all data together would give. It has no step size."""
 
     def train(self, job: Job) -> Cell:
-        tasks = job.shares.tasks
-        end = agree(tasks, job.rank, job.seed, graph=job.plan.graph, checkpoint=job.saved)
-        return job.done(end.result.seconds, end.mean, end.points, steps=end.result.steps * tasks.n_terms)
+        end = agree(job.tasks, job.rank, job.seed, graph=job.plan.graph, checkpoint=job.saved)
+        return ended(end.result, end.mean, end.points) | {"steps": end.result.steps * job.tasks.n_terms}
 
 
 class DecentralLMaFit(Way):
     """D-LMaFit; it has no step size."""
 
     def train(self, job: Job) -> Cell:
-        tasks = job.shares.tasks
-        manifold, graph = Grassmann(tasks.n_rows, job.rank), as_graph(job.plan.graph, tasks.n_terms)
-        power = Power(manifold, tasks.n_terms)
-        problem = Problem(power, GossipCost(tasks, graph, 0.0, manifold))
+        manifold, n = Grassmann(job.tasks.n_rows, job.rank), job.tasks.n_terms
+        cost = GossipCost(job.tasks, as_graph(job.plan.graph, n), 0.0, manifold)
+        problem = Problem(power := Power(manifold, n), cost)
         # An agent in the middle of a path moves twice as often as edges are taken.
         solver, start = DLMaFit(round(2 * job.plan.n_epochs)), generator(job.seed, Stream.START)
         result = solver.run(problem, power.random_point(start), random_state=job.seed, recorder=job.recorder)
-        mean = frechet_mean(manifold, list(result.point), tol=1e-9)
-        return job.done(result.seconds, mean, result.point, steps=result.updates)
+        return ended(result, frechet_mean(manifold, list(result.point), tol=1e-9), result.point)
 
 
 @dataclass(eq=False, repr=False)
@@ -127,12 +118,17 @@ class Batch(Way):
     decentral = False
 
     def train(self, job: Job) -> Cell:
-        tasks = job.shares.tasks
         # Compiled passes are loaded before the clock starts.
-        tasks.hessian(*2 * (Grassmann(tasks.n_rows, job.rank).random_point(np.random.default_rng(0)),))
+        U = Grassmann(job.tasks.n_rows, job.rank).random_point(np.random.default_rng(0))
+        job.tasks.hessian(U, U)
         begun = perf_counter()
-        U = clone(self.estimator).set_params(rank=job.rank).learn(tasks, job.seed)
-        return job.done(perf_counter() - begun, U, Parts([U] * tasks.n_terms))
+        U = clone(self.estimator).set_params(rank=job.rank).learn(job.tasks, job.seed)
+        return {"seconds": perf_counter() - begun, "mean": U, "points": Parts([U] * job.tasks.n_terms)}
+
+
+def ended(result: Result, mean: Array, points: Parts) -> Cell:
+    """Return what a solver of agents' subspaces found."""
+    return {"seconds": result.seconds, "steps": result.updates, "mean": mean, "points": points}
 
 
 _GRID = [{"step_size": step_size, "decay": decay} for step_size, decay in STEPS]
@@ -152,7 +148,6 @@ METHODS: dict[str, Method] = {
             ("bayesian", "Bayesian (Gibbs)", BayesianCompletion(handle_unknown="mean"), ()),
             ("cmfrec", "cmfrec", CMFRec(), (5.0, 10.0, 20.0)),
             ("myfm", "myfm", MyFM(), ()),
-            ("libmf", "LIBMF", LibMF(), (0.03, 0.05, 0.08)),
         )
     },
 }
@@ -161,30 +156,22 @@ DEFAULT_METHODS = ("biases", "als", "rtrmc", "stochastic", "precon-parallel")
 
 @dataclass(frozen=True)
 class Case:
-    """A random matrix of the paper, m × n at full size, and what is compared on it (section 6.2)."""
+    """A random matrix of the paper, m × n at full size, on which the first method is said to be `ahead`, or not."""
 
     m: int
     n: int
-    rhos: tuple[float, ...]
     methods: tuple[str, ...]
-    about: str
+    rhos: tuple[float, ...] = (1e3,)
     condition: float = 1.0
-    # Which method is said to be ahead of the others.
-    ahead: str = ""
+    ahead: bool = False
 
 
 CASES = {
-    1: Case(10_000, 100_000, (1e3, 1e10), ("stochastic",), "the weight ρ"),
-    2: Case(10_000, 100_000, (1e3,), ("stochastic", "parallel"), "stochastic or parallel"),
-    3: Case(
-        5_000, 50_000, (1e3,), ("stochastic", "precon-stochastic"), "a matrix of condition 500", 500.0,
-        "precon-stochastic",
-    ),
-    4: Case(
-        500, 12_000, (1e3,), ("stochastic", "d-lmafit", "euclidean"), "D-LMaFit and the Euclidean formulation",
-        ahead="stochastic",
-    ),
-}  # fmt: skip
+    1: Case(10_000, 100_000, ("stochastic",), rhos=(1e3, 1e10)),
+    2: Case(10_000, 100_000, ("stochastic", "parallel")),
+    3: Case(5_000, 50_000, ("precon-stochastic", "stochastic"), condition=500.0, ahead=True),
+    4: Case(500, 12_000, ("stochastic", "d-lmafit", "euclidean"), ahead=True),
+}
 
 
 @dataclass(kw_only=True)
@@ -240,7 +227,7 @@ class Completion(Experiment):
             return super().read(kind)
         case = CASES[self.case]
         shape = [max(20, round(size * self.scale)) for size in (case.m, case.n)]
-        about = {"name": f"case {self.case}", "source": case.about, "shape": shape}
+        about = {"name": f"case {self.case}", "source": f"a random matrix of rank {RANK}", "shape": shape}
         return SimpleNamespace(**about, fingerprint=lambda: str(about))
 
     def settings(self) -> list[Settings]:
@@ -289,7 +276,12 @@ class Completion(Experiment):
         model = self.chosen[one["method"]].made(one["parameters"], rank=one["rank"], random_state=one["seed"])
         if isinstance(model, Way):
             plan = GossipPlan(one["rho"], graph=self.graph, n_epochs=self.updates, init="independent")
-            return model.train(Job(shares, plan, one["rank"], one["seed"], *how))
+            end = model.train(Job(shares.tasks, plan, one["rank"], one["seed"], *how))
+            errors = {
+                "test_rmse": shares.test_rmse(end["mean"]),
+                "train_mse": shares.train_mse(end["points"]),
+            }
+            return end | errors
         if one["method"] in METHODS:
             # Compiled code is loaded before the clock starts.
             few = np.argwhere(np.ones((4, 4))), np.arange(16.0)
@@ -303,22 +295,12 @@ class Completion(Experiment):
     def choose(self, one: Settings) -> Cell:
         """Return the parameters with the least mean error on folds of the training entries."""
         kind, whole = self.chosen[one["method"]], self.shares(one["seed"], one["agents"] or self.counts[0])
-        folds = [whole.fold(number, self.folds, one["seed"]) for number in range(self.folds)]
 
-        def scores(points: Sequence[Settings]) -> Array:
-            found = []
-            with self.run.ticks(f"selecting for {self.label(one)}", len(points) * len(folds)) as tick:
-                for values, fold in product(points, folds):
-                    try:
-                        found.append(-self.trained(one | {"parameters": values}, fold)["test_rmse"])
-                    except DivergedError:
-                        found.append(-np.inf)
-                    tick()
-            return np.reshape(found, (len(points), -1)).mean(axis=1)
+        def score(values: Settings, number: int) -> float:
+            fold = whole.fold(number, self.folds, one["seed"])
+            return -float(self.trained(one | {"parameters": values}, fold)["test_rmse"])
 
-        return {
-            "parameters": best_of(kind.grid, scores, lambda what: self.run.say(f"{self.label(one)}: {what}"))
-        }
+        return {"parameters": best_over_folds(self.run, self.label(one), kind.grid, score, range(self.folds))}
 
     def measured(self, one: Settings) -> Cell:
         """Train a model, and return what is measured of it; with the first seed also its trace."""
@@ -356,9 +338,6 @@ class Completion(Experiment):
     def used(self, row: Row) -> list[Settings]:
         return [cell["used"] for cell in row.cells]
 
-    def notes(self, rows: Sequence[Row]) -> list[str]:
-        return []
-
     def row(self, row: Row) -> Cell:
         about = {"method": self.chosen[row["method"]].label}
         about |= {key: row[key] or None for key in ("agents", "rank")}
@@ -367,7 +346,10 @@ class Completion(Experiment):
         return about | averaged(row.cells, test_rmse="sem", **dict.fromkeys(others))
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        return case_claims(CASES[self.case].ahead, rows) if self.case else table_claims(rows, self.chosen)
+        if not self.case:
+            return table_claims(rows, self.chosen)
+        case = CASES[self.case]
+        return case_claims(case.methods[0] if case.ahead else "", rows)
 
     def draw(self, rows: Sequence[Row]) -> None:
         # A batch solver has no trace; with several ranks the picture is that of the last.
@@ -385,25 +367,21 @@ class Completion(Experiment):
 def case_claims(ahead: str, rows: Sequence[Row]) -> list[Claim]:
     """Return the claims about a synthetic case, one of whose methods is said to be ahead."""
     made = []
-    traced = [(row, np.array(row.cells[0]["trace"])) for row in rows if row.cells[0]["trace"]]
-    for row, trace in traced:
-        _, error, gap = trace[-1]
+    traces = {row: np.array(row.cells[0]["trace"]).T for row in rows if row.cells[0]["trace"]}
+    for row, (_, errors, gaps) in traces.items():
         learns = row["rho"] < ONLY_AGREEMENT
-        low = error < NEAR_NOISE * NOISE_LEVEL if learns else error > 1e-4
         said = (
             "agents agree, and the error falls to the level of the noise" if learns else "agents only agree"
         )
-        numbers = f"distance {gap:.1e}, MSE {error:.1e}, noise {NOISE_LEVEL:.0e}"
+        held = errors[-1] < NEAR_NOISE * NOISE_LEVEL if learns else errors[-1] > 1e-4
         if row["method"] in VARIANTS:
-            made.append(Claim(f"{row.label}: {said}", bool(gap < 1e-2 and low), numbers))
-    ours = next(((row, trace) for row, trace in traced if row["method"] == ahead), None)
-    for row, trace in traced if ours else ():
-        if ours and row is not ours[0]:
-            end = min(ours[1][-1, 0], trace[-1, 0])
-            a, b = (
-                np.exp(np.interp(end, x[:, 0], np.log(np.maximum(x[:, 1], 1e-34)))) for x in (ours[1], trace)
-            )
-            claim = f"{ours[0].label} is ahead of {row.label} after {end:.0f} updates"
+            numbers = f"distance {gaps[-1]:.1e}, MSE {errors[-1]:.1e}, noise {NOISE_LEVEL:.0e}"
+            made.append(Claim(f"{row.label}: {said}", bool(held and gaps[-1] < 1e-2), numbers))
+    for ours in [row for row in traces if row["method"] == ahead][:1]:
+        for row in (row for row in traces if row is not ours):
+            end = min(traces[ours][0, -1], traces[row][0, -1])
+            a, b = (np.interp(end, *traces[one][:2]) for one in (ours, row))
+            claim = f"{ours.label} is ahead of {row.label} after {end:.0f} updates"
             made.append(Claim(claim, bool(a <= b), f"{a:.1e} against {b:.1e}"))
     return made
 
@@ -411,32 +389,19 @@ def case_claims(ahead: str, rows: Sequence[Row]) -> list[Claim]:
 def table_claims(rows: Sequence[Row], methods: Mapping[str, Method]) -> list[Claim]:
     """Return the claims of Tables 2 and 3: gossip is comparable to the batch method, and falls off with agents."""
     made = []
-    ours: dict[tuple[str, int], dict[int, Row]] = {}
-    for row in rows:
-        if row["method"] in VARIANTS:
-            ours.setdefault((row["method"], row["rank"]), {})[row["agents"]] = row
-    for (name, rank), by_agents in ours.items():
-        label = f"rank {rank}: {methods[name].label}"
-        for other in (row for row in rows if row["rank"] in (rank, 0)):
-            theirs, mean = methods[other["method"]].label, other.mean("test_rmse")
-            gaps = {
-                f"N = {n}": Difference.of(other.cells, row.cells, "test_rmse") for n, row in by_agents.items()
-            }
+    for row in (row for row in rows if row["method"] in VARIANTS):
+        for other in (other for other in rows if other["rank"] in (row["rank"], 0)):
+            gap, mean = Difference.of(other.cells, row.cells, "test_rmse"), other.mean("test_rmse")
             if isinstance(methods[other["method"]].estimator, Batch):
-                most = {n: (gap, LEVEL * mean) for n, gap in gaps.items()}
-                made.append(
-                    near(f"{label} is within {LEVEL:.0%} of {theirs}", most, f"{theirs} {mean:.3f}", theirs)
-                )
+                claim = f"{row.label} is within {LEVEL:.0%} of {other.label}"
+                made.append(near(claim, {"": (gap, LEVEL * mean)}, f"{mean:.3f}", other.label))
             elif other["method"] not in METHODS:
-                made.append(above(f"{label} has a smaller error than {theirs}", gaps, theirs))
-        if len(by_agents) > 1:
-            harder = {
-                f"{more} over {n}": Difference.of(by_agents[more].cells, by_agents[n].cells, "test_rmse")
-                for n, more in pairwise(sorted(by_agents))
-            }
-            made.append(
-                above(f"{label}: the more agents, the larger the error", harder, "two numbers of agents")
-            )
+                claim = f"{row.label} has a smaller error than {other.label}"
+                made.append(above(claim, {"": gap}, other.label))
+        alike = [other for other in rows if (other["method"], other["rank"]) == (row["method"], row["rank"])]
+        for fewer in [other for other in alike if other["agents"] < row["agents"]][-1:]:
+            gap = Difference.of(row.cells, fewer.cells, "test_rmse")
+            made.append(above(f"{row.label} has a larger error than {fewer.label}", {"": gap}, "agents"))
     return made
 
 

@@ -14,10 +14,9 @@ import numpy as np
 from typer import Option
 
 from problems import options
-from problems.comparison import Difference, Experiment, Row, averaged, mean_and_sem, near
+from problems.comparison import Difference, Experiment, Row, near
 from problems.data import TaskBundle
 from problems.methods import Cell, Method, Settings
-from problems.palette import Panel, draw_panels
 from problems.subspace.experiment import LEVEL
 from problems.subspace.multitask_estimator import AltMin, MultitaskSubspace, is_constant
 from problems.subspace.training import VARIANTS
@@ -81,6 +80,7 @@ class Multitask(Experiment):
         self.methods = self.methods or ("stochastic,parallel" if self.data == "case6" else usual)
 
     def check(self) -> None:
+        self.columns = {"distance": None} if self.data == "case6" else {"nmse": "sem", "nmse_test": None}
         given: Settings = {"n_agents": self.agents, "rho": options.number_or_auto(self.rho, "--rho")}
         given |= {"n_epochs": self.updates}
         if case := self.data == "case6":
@@ -124,7 +124,7 @@ class Multitask(Experiment):
         try:
             model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
         except DivergedError:
-            return dict.fromkeys((*self.measures, "seconds"))
+            return dict.fromkeys((*self.columns, "seconds"))
         seconds = perf_counter() - begun
         if self.data == "case6":
             # All examples are for training: what counts is where the agents, or the batch solver, end.
@@ -134,13 +134,8 @@ class Multitask(Experiment):
         predicted = numbers("predict(X, tasks)", model.predict(X, which), which.shape)
         return errors(bundle, test, predicted) | {"seconds": seconds}
 
-    @property
-    def measures(self) -> dict[str, str | None]:
-        """What is measured, and how the table calls its standard error."""
-        return {"distance": None} if self.data == "case6" else {"nmse": "sem", "nmse_test": None}
-
     def row(self, row: Row) -> Cell:
-        return {"rank": row["rank"] or None} | averaged(row.cells, **self.measures)
+        return {"rank": row["rank"] or None} | super().row(row)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         if self.data != "case6":
@@ -154,12 +149,7 @@ class Multitask(Experiment):
         ]
 
     def draw(self, rows: Sequence[Row]) -> None:
-        first, curves = next(iter(self.measures)), {row.label: list[Any]() for row in rows}
-        for row in rows:
-            mean, sem = mean_and_sem(cell[first] for cell in row.cells)
-            curves[row.label].append((row["rank"] or np.nan, mean, sem or 0.0))
-        panel = Panel("rank", f"{self.headings[first]} (test)", curves)
-        self.run.draw("errors.png", draw_panels, [panel], self.bundle.name)
+        """Draw nothing: the table says all."""
 
 
 def multitask_claims(rows: Sequence[Row], data: str) -> list[Claim]:

@@ -45,7 +45,6 @@ Rank = Annotated[
     int | None, Option(min=1, help="The rank of the model; by default 10, or what fits the data.")
 ]
 Count = Annotated[int, Option("--n", "-n", min=1, help="How many items are recommended to a user.")]
-Users = Annotated[list[str] | None, Option("--user", help="Recommend to this user alone; may be repeated.")]
 Names = Annotated[
     Path | None, Option("--names", metavar="FILE", help="Names of items, such as movies.csv: ids and titles.")
 ]
@@ -53,7 +52,7 @@ Names = Annotated[
 
 def completion(
     run: Run, file: File, *, data_home: DataHome = None, model: Model = "als", rank: Rank = None, n: Count = 10,
-    user: Users = None, names: Names = None,
+    names: Names = None,
 ) -> Outcome:  # fmt: skip
     """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
 
@@ -62,12 +61,6 @@ def completion(
     """
     ratings = loaded(run, file, data_home, Ratings)
     ratings = ratings if names is None else _titled(ratings, names)
-    users = range(ratings.shape[1]) if ratings.column_names is None else ratings.column_names.tolist()
-    by_text = {str(name): name for name in users}
-    if unknown := [name for name in user or () if name not in by_text]:
-        raise InvalidInputError(
-            f"--user {unknown[0]!r} is not in {ratings.source}, which names users such as {next(iter(by_text))!r}."
-        )
     if model != "implicit" and ratings.values.min() == ratings.values.max():
         raise InvalidInputError(
             f"all ratings are {ratings.values[0]:g}: there is nothing to predict; say --model implicit, which "
@@ -79,18 +72,15 @@ def completion(
     rows = _measured(estimator, ratings, run.seed, n)
     fitted = estimator.fit(ratings)
     fitted.save(run.path("model.npz"))
-    chosen = [by_text[name] for name in user or by_text]
-    lists = fitted.recommend(chosen, n, return_std=model == "bayesian")
+    users = fitted.column_names_.tolist()
     lines = [
         (_harmless(name), place, _harmless(item), *scores)
-        for name, best in zip(chosen, lists, strict=True)
+        for name, best in zip(users, fitted.recommend(users, n, return_std=model == "bayesian"), strict=True)
         for place, (item, *scores) in enumerate(best, 1)
     ]
     table = pd.DataFrame(lines, columns=["user", "place", "item", "score", *["std"] * (model == "bayesian")])
     text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
-    for name, best in zip(user or (), lists, strict=False):
-        run.say("\n".join([f"For {name}:", *(f"  {item}  {score:.2f}" for item, score, *_ in best), ""]))
     return Outcome(ratings.source, {"model": model, "rank": width, "n": n}, rows, headings=HEADINGS)
 
 

@@ -33,8 +33,7 @@ class AutomaticCost(Cost):
 
     The derivative G by W is known by its actions: those of f([A 0 Y], [B X 0]) by the two factors end in G X and
     Gᵀ Y. Nothing is divided by singular values or their gaps, so tied
-    singular values are no special case, and no n × m array is formed unless the function does, or W is small,
-    its shorter side up to 100 and ten times the rank: then W itself with an identity matrix is the faster pair.
+    singular values are no special case, and no n × m array is formed unless the function does.
 
     Parameters
     ----------
@@ -146,21 +145,22 @@ class AutomaticCost(Cost):
         bent = self._ready("bent", form, _flat(arguments))
         known: list[Any] = []
 
+        plain = all(isinstance(leaf, np.ndarray) for leaf in leaves)
+
         def along(direction: Any) -> Any:
             blocks = forms.with_blocks(point, direction)
-            moved = [forms.move_of(leaf, block) for leaf, block in zip(leaves, blocks, strict=True)]
 
             def at(bases: dict[int, tuple[Array, Array]]) -> list[Array]:
-                if None not in moved:
-                    if not known:
-                        known.append(bent(_flat(arguments)))
-                    return known[0](_flat(moved))
-                wide, moves = [*arguments], [*moved]
-                for i, leaf in enumerate(leaves):
-                    if moved[i] is None:
-                        pair = bases.get(i) or forms.bases_of(leaf)
-                        wide[i], moves[i] = forms.moved_pair(leaf, blocks[i], *pair)
-                return bent(_flat(wide))(_flat(moves))
+                pairs = [
+                    forms.moved(leaf, block, *(bases.get(i) or forms.bases_of(leaf)))
+                    for i, (leaf, block) in enumerate(zip(leaves, blocks, strict=True))
+                ]
+                wide, moves = (_flat(side) for side in zip(*pairs, strict=True))
+                if not plain:
+                    return bent(wide)(moves)
+                if not known:
+                    known.append(bent(wide))
+                return known[0](moves)
 
             return self._assembled(form, leaves, at({}), lambda i, *pair: at({i: pair}))
 
@@ -269,15 +269,11 @@ class AutomaticCost(Cost):
                 place += 1
                 continue
             here = slice(place, place + 2)
-            if forms.form_of(leaf) == forms.WHOLE:
-                parts.append(forms.whole_of(leaf, found[here]))
-            else:
 
-                def act(right: Array, left: Array, i: int = i, here: slice = here) -> tuple[Array, Array]:
-                    return forms.images_of(again(i, right, left)[here], right, left)
+            def act(right: Array, left: Array, i: int = i, here: slice = here) -> tuple[Array, Array]:
+                return forms.images_of(again(i, right, left)[here], right, left)
 
-                bases = forms.bases_of(leaf)
-                parts.append(forms.Derivative(leaf.shape, act, bases, forms.images_of(found[here], *bases)))
+            parts.append(forms.derivative(leaf, act, forms.images_of(found[here], *forms.bases_of(leaf))))
             place += 2
         return forms.gathered(form, iter(parts))
 

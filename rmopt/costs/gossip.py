@@ -147,8 +147,8 @@ class GossipCost(FiniteSum):
         """Whether a tangent vector is the gradient of the function that it stands for in the space around."""
         x = self.manifold.random_point(np.random.default_rng(0))
         xi = self.manifold.random_tangent_vector(x, np.random.default_rng(1))
-        found = self.manifold.euclidean_to_riemannian_gradient(x, self.manifold.embedding(x, xi))
-        return self.manifold.norm(x, found - xi) < 1e-8
+        gradient = self.manifold.euclidean_to_riemannian_gradient(x, self.manifold.embedding(x, xi))
+        return self.manifold.norm(x, gradient - xi) < 1e-8
 
 
 def partners_of(graph: Graph, terms: Array) -> dict[int, list[int]]:

@@ -116,12 +116,6 @@ class LogDetTriplet(BlockCost):
         # What products are taken with.
         self.X: Any = self.rows.toarray() if self.is_dense or n * d <= SMALL else self.rows
 
-    def __repr__(self) -> str:
-        return (
-            f"LogDetTriplet({len(self.triplets)} triplets, {self.loss}, alpha={self.alpha:g}, beta={self.beta:g}, "
-            f"kappa={self.kappa:g}, sparsity={self.sparsity:g}, score={SCORES[self.distance]!r})"
-        )
-
     @property
     def point_type(self) -> Any:  # type: ignore[override]
         """Arrays; and singular W, which `OnFactors` makes of factors, where there is no barrier at the boundary."""

@@ -1,14 +1,11 @@
 """What manifolds of arrays share that take over the inner product of the space around them."""
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.manifold import Manifold
-from rmopt.errors import InvalidInputError
 from rmopt.precision import coarseness, real_type
 
 
@@ -17,7 +14,6 @@ class ArrayManifold(Manifold):
 
     A subclass has `shape`, `dim`, `projection` and `random_point`, and says in `refusal` which arrays are no points.
     Tangent vectors are arrays of the same shape; they are carried along by projection.
-    `exp`, `log` and `dist` of a subclass are called with single arrays of this shape alone.
 
     Attributes
     ----------
@@ -59,13 +55,6 @@ class ArrayManifold(Manifold):
 
     point_type: ClassVar[type] = np.ndarray
     shape: tuple[int, ...]
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        # All geodesics pass here: many points at once would give numbers that mean nothing.
-        for name in ("exp", "log", "dist"):
-            if vars(cls).get(name, getattr(Manifold, name)) is not getattr(Manifold, name):
-                setattr(cls, name, _guarded(vars(cls)[name]))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(str, self.shape))})"
@@ -110,24 +99,3 @@ class ArrayManifold(Manifold):
     def refusal(self, point: Array) -> str | None:
         """Return why a finite array of the right shape is no point, or None: then all of them are."""
         return None
-
-    def _hold_shapes(self, *arrays: Any) -> None:
-        """Refuse what has not the shape of one point, such as many of them."""
-        for array in arrays:
-            if getattr(array, "shape", None) != self.shape:
-                found = f"one of shape {array.shape}" if hasattr(array, "shape") else type(array).__name__
-                raise InvalidInputError(
-                    f"{self} takes one point, an array of shape {self.shape}, and got {found}; pass many one by one."
-                )
-
-
-def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of two arrays that refuses those of other shapes."""
-
-    @wraps(function)
-    def guarded(self: ArrayManifold, *pair: Any, **named: Any) -> Any:
-        self._hold_shapes(*pair, *named.values())
-        return function(self, *pair, **named)
-
-    guarded.unguarded = function  # type: ignore[attr-defined]
-    return guarded

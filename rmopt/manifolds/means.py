@@ -26,8 +26,6 @@ from rmopt.manifolds.stiefel import CanonicalStiefel, SpecialOrthogonal, Stiefel
 from rmopt.precision import real_type
 
 Points = Sequence[Any]
-# What differs by less, relative to the points, differs by rounding alone.
-ROUNDING = 1e-13
 # Sums of squares that differ by less may differ by rounding, where points are ill-conditioned.
 ROUGHLY = 1e-6
 # A search ends after so many looks that come no nearer.
@@ -168,7 +166,7 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
     ------
     InvalidInputError
         When there are no points, a point is not on the manifold, the weights do not fit, or the sum has no nearest
-        point, or many: it has a lower rank, or is no longer positive definite.
+        point: it has a lower rank, or is no longer positive definite. Of many that are as near it is one.
     MissingCapabilityError
         On other manifolds.
 
@@ -225,10 +223,11 @@ def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
         )
 
     def checked(points: Points, weights: Array) -> Any:
-        found = in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
-        if (flaw := manifold.check_point(found)) is not None:
+        with np.errstate(all="ignore"):
+            nearest = in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
+        if (flaw := manifold.check_point(nearest)) is not None:
             raise InvalidInputError(f"the weighted sum has no nearest point on {manifold}: {flaw}.")
-        return found
+        return nearest
 
     return checked
 
@@ -245,9 +244,8 @@ def _fixed_rank(manifold: FixedRankEmbedded, points: Points, weights: Array) -> 
     left, right = (np.hstack([getattr(point, side) for point in points]) for side in ("U", "V"))
     core = scipy.linalg.block_diag(*(weight * point.S for weight, point in zip(weights, points, strict=True)))
     k = manifold.rank
-    U, sigma, V = truncated_svd_of_product(left, core, right, min(k + 1, *left.shape, len(right)))
-    _hold_rank(manifold, sigma, points, weights)
-    return LowRankPoint(np.ascontiguousarray(U[:, :k]), np.diag(sigma[:k]), np.ascontiguousarray(V[:, :k]))
+    U, sigma, V = truncated_svd_of_product(left, core, right, k)
+    return LowRankPoint(np.ascontiguousarray(U), np.diag(sigma), np.ascontiguousarray(V))
 
 
 def _psd(manifold: PSDFixedRank, points: Points, weights: Array) -> PSDPoint:
@@ -255,57 +253,30 @@ def _psd(manifold: PSDFixedRank, points: Points, weights: Array) -> PSDPoint:
         *(weight * point.S for weight, point in zip(weights, points, strict=True))
     )
     Q, triangle = np.linalg.qr(np.hstack([point.Q for point in points]))
-    k = manifold.rank
-    values, vectors = leading_eigh(symmetric(triangle @ cores @ triangle.T), min(k + 1, len(triangle)))
-    _hold_rank(manifold, values, points, weights)
-    return PSDPoint(np.ascontiguousarray(Q @ vectors[:, :k]), np.diag(values[:k]))
-
-
-def _hold_rank(manifold: Any, values: Array, points: Points, weights: Array) -> None:
-    """Refuse a sum whose rank is lower, or of which several parts of that rank are as large."""
-    k, scale = manifold.rank, np.abs(weights) @ [np.linalg.norm(point.S, 2) for point in points]
-    if not values[k - 1] > ROUNDING * scale:
-        raise InvalidInputError(
-            f"the weighted sum has no nearest point on {manifold}: its rank is below {k}, since the points cancel "
-            "each other."
-        )
-    _hold_one(manifold, values[k - 1] - values[k:], scale)
+    values, vectors = leading_eigh(symmetric(triangle @ cores @ triangle.T), manifold.rank)
+    return PSDPoint(np.ascontiguousarray(Q @ vectors), np.diag(values))
 
 
 def _subspace(manifold: Grassmann, points: Points, weights: Array) -> Array:
     Q, triangle = np.linalg.qr(np.hstack(points))
-    k, gram = manifold.shape[1], (triangle * np.repeat(weights, manifold.shape[1])) @ triangle.T
-    values, vectors = leading_eigh(symmetric(gram), min(k + 1, len(gram)))
-    _hold_one(manifold, values[k - 1] - values[k:], np.abs(weights).sum())
-    return np.ascontiguousarray(Q @ vectors[:, :k])
-
-
-def _hold_one(manifold: Manifold, gaps: Array, scale: float) -> None:
-    """Refuse a sum where not one point is the nearest: what must differ there differs by rounding alone."""
-    if not (gaps > ROUNDING * scale).all():
-        raise InvalidInputError(
-            f"the weighted sum has no nearest point on {manifold}, but many: the points cancel each other."
-        )
+    k = manifold.shape[1]
+    gram = (triangle * np.repeat(weights, k)) @ triangle.T
+    return np.ascontiguousarray(Q @ leading_eigh(symmetric(gram), k)[1])
 
 
 def _normalised(manifold: Any, points: Points, weights: Array) -> Array:
-    total = _sum(manifold, points, weights)
-    _hold_one(manifold, manifold.products(total, total) ** 0.5, np.abs(weights).sum())
-    found: Array = manifold.normalised(total)
-    return found
+    mean: Array = manifold.normalised(_sum(manifold, points, weights))
+    return mean
 
 
 def _polar(manifold: Any, points: Points, weights: Array) -> Array:
-    P, sigma, Qt = np.linalg.svd(_sum(manifold, points, weights), full_matrices=False)
-    _hold_one(manifold, sigma[..., -1], np.abs(weights).sum())
+    P, _, Qt = np.linalg.svd(_sum(manifold, points, weights), full_matrices=False)
     return P @ Qt
 
 
 def _rotation(manifold: SpecialOrthogonal, points: Points, weights: Array) -> Array:
-    P, sigma, Qt = np.linalg.svd(_sum(manifold, points, weights))
-    turned = np.linalg.det(P @ Qt)
-    _hold_one(manifold, sigma[..., -2] + turned * sigma[..., -1], np.abs(weights).sum())
-    P[..., :, -1] *= turned[..., None]
+    P, _, Qt = np.linalg.svd(_sum(manifold, points, weights))
+    P[..., :, -1] *= np.linalg.det(P @ Qt)[..., None]
     return P @ Qt
 
 

@@ -112,9 +112,8 @@ def raise_diverged(error: ValueError, step: int) -> None:
     """Raise `DivergedError` for what linear algebra says of matrices that are singular or not finite."""
     if not isinstance(error, RmoptError) and broke_down(error):
         raise DivergedError(
-            f"the run broke down at step {step} or soon after ({error}): a matrix is singular or holds numbers that "
-            "are not finite. Likely causes: a cost that is not finite there, a step size that is too large (try a "
-            "tenth), or data that are not scaled.",
+            f"the run broke down at step {step} or soon after ({error}): a matrix is singular or not finite; try a "
+            "tenth of the step size, scale the data, or look for where the cost is not finite.",
             step,
         ) from error
 
@@ -440,7 +439,7 @@ class _Run:
         self.check_every = solver.check_every(problem)
         self.work = solver.prepare(problem, seed, first_step)
         start = solver._started(problem, start, generator(seed, Stream.POINT) if start is None else None)
-        self.step, self.seconds, self.saved_at = first_step, 0.0, -1
+        self.step, self.seconds = first_step, 0.0
         self.rows: list[dict[str, Any]] = []
         with finite_numbers(first_step):
             self.state = solver.begin(self.work, start)
@@ -483,7 +482,12 @@ class _Run:
                 if early is not None and recorder.rows and recorder.rows[-1]["step"] < self.step:
                     self.measure()
                 point = self._point()
-                self._check_end(point)
+                if (off := solver.check_end(self.problem, point)) is not None:
+                    raise DivergedError(
+                        f"the run ended off {self.problem.manifold}: {off}; hold the retraction against "
+                        "rmopt.checks.check_retraction, or take a smaller step size.",
+                        self.step,
+                    )
                 if saver is not None:
                     self._save(saver)
                 if self.step == self.first:
@@ -511,14 +515,11 @@ class _Run:
         if check == 1 or self.observes:
             steps = 1
         else:
-            ends = [self.last, self.recorder.next_after(step), step + self.piece]
-            if self.asked_at > step:
-                ends.append(self.asked_at)
-            if check is not None:
-                ends.append((step // check + 1) * check)
-            if self.saver is not None:
-                ends.append(self.saver.pause_after(step))
-            steps = int(min(ends)) - step
+            check_at = np.inf if check is None else (step // check + 1) * check
+            asked_at = self.asked_at if self.asked_at > step else np.inf
+            saved_at = np.inf if self.saver is None else self.saver.pause_after(step)
+            measured_at = self.recorder.next_after(step)
+            steps = int(min(self.last, step + self.piece, check_at, asked_at, saved_at, measured_at)) - step
         begun = time.perf_counter()
         try:
             self.state = self.solver.advance(self.work, self.state, steps)
@@ -574,28 +575,15 @@ class _Run:
             raise self.solver.diverged(self.step - 1)
         return point
 
-    def _check_end(self, point: Any) -> None:
-        off = self.solver.check_end(self.problem, point)
-        if off is not None:
-            manifold = self.problem.manifold
-            retraction = getattr(self.solver, "retraction", None) or manifold.default_retraction
-            raise DivergedError(
-                f"the run ended off {manifold}: {off}. Likely causes: the retraction {retraction} "
-                "(hold it against rmopt.checks.check_retraction), or a step size that is too large.",
-                self.step,
-            )
-
     def _witness(self, state: Any) -> dict[str, float]:
         return self.solver.witness(self.problem, self.work, state, self.seed)
 
     def _save(self, saver: Saver) -> None:
-        """Save the state, unless it is saved."""
-        if self.saved_at != self.step:
-            self.saved_at = self.step
-            saver.save(
-                self.solver.pack(self.work, self.state), self.identity, self.step, seconds=self.seconds,
-                rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
-            )  # fmt: skip
+        """Save the state, and by what its problem is known again."""
+        saver.save(
+            self.solver.pack(self.work, self.state), self.identity, self.step, seconds=self.seconds,
+            rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
+        )  # fmt: skip
 
     def _resume(self, saver: Saver, coarseness: float) -> None:
         """Go on from the checkpoint, where there is one: its state is held against a fresh one of the run."""
@@ -629,4 +617,4 @@ class _Run:
                 f"{where} has done {state.steps} steps, more than the budget of {self.last - self.first}; choose a "
                 "larger budget or another path."
             )
-        self.state, self.step, self.saved_at, self.seconds, self.rows = state, step, step, seconds, rows
+        self.state, self.step, self.seconds, self.rows = state, step, seconds, rows

@@ -236,8 +236,9 @@ def witness(
     for name, evaluate in numbers.items():
         # Not every cost has values, nor every manifold lengths; a run that needs none goes on without them.
         with np.errstate(all="ignore"), suppress(Exception):
-            known[name] = float(evaluate())
-    return {name: value for name, value in known.items() if math.isfinite(value)}
+            if math.isfinite(value := float(evaluate())):
+                known[name] = value
+    return known
 
 
 def difference(saved: list[dict[str, float]], now: list[dict[str, float]], coarseness: float) -> str | None:

@@ -66,7 +66,7 @@ def test_strategies_of_growth(run: Run) -> None:
         assert row["rank"] == row["n"]
     rounds = {row["method"]: row["rounds"] for row in outcome.rows if row["n"] == 9}
     assert rounds["exponential"] < rounds["linear (Zhang et al.)"]
-    assert len(outcome.claims) == 3
+    assert len(outcome.claims) == 2
     assert run.path("times.png").stat().st_size > 5000
 
 
@@ -76,7 +76,6 @@ def test_tags(run: Run) -> None:
     assert names == ["ILA, β = 30", "ILA, β = 300", "Pairwise interactions, k = 4"]
     assert outcome.rows[0]["rank"] > outcome.rows[1]["rank"]
     assert all(0.0 < row["f1"] < 1.0 for row in outcome.rows)
-    assert outcome.rows[0]["best_f1"] >= outcome.rows[0]["f1"]
     assert len(outcome.claims) == 3
     assert run.path("ranks.png").stat().st_size > 5000
     alone: Outcome = tagging(run, betas="300", seeds=1, methods="ila")
@@ -117,7 +116,7 @@ def test_tags_choose_by_posts_of_the_training_part(run: Run, monkeypatch: pytest
         (lambda run: coembedding(run, methods="svm"), "--methods 'svm'"),
         (lambda run: coembedding(run, betas="1,x"), "--betas '1,x'"),
         (lambda run: coembedding(run, betas="0"), "--betas '0'"),
-        (lambda run: coembedding(run, rows=99_999), "--rows 99999 leaves no test rows"),
+        (lambda run: coembedding(run, rows=99_999), "n_train = 99999 must be"),
         (lambda run: coembedding(run, data="digits"), "MultilabelBundle"),
         (lambda run: metric_regression(run, sizes="0"), "--sizes '0'"),
         (lambda run: metric_regression(run, methods="slow"), "--methods 'slow'"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -445,68 +444,7 @@ class Late:
         return 0.0
 
 
-def test_a_second_ctrl_c_ends_at_once_and_other_threads_set_no_handlers(tmp_path: Path) -> None:
-    path = tmp_path / "c.npz"
-    twice = Late(lambda point: signal.raise_signal(signal.SIGINT), 2)
-    with pytest.raises(KeyboardInterrupt):
-        quick(Rayleigh(), path, 50, recorder=Recorder({"told": twice}, at=[20]))
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    # The first save is still to come: none was due.
-    path.unlink(missing_ok=True)
-    ended: list[int] = []
-    thread = threading.Thread(target=lambda: ended.append(quick(Rayleigh(), path).steps))
-    thread.start()
-    thread.join()
-    assert ended == [20]
-
-
-def test_a_handler_of_the_users_that_goes_on_is_obeyed(tmp_path: Path) -> None:
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
-    try:
-        told = Late(lambda point: signal.raise_signal(signal.SIGINT))
-        result = quick(Rayleigh(), tmp_path / "c.npz", 50, recorder=Recorder({"told": told}, at=[20]))
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert result.steps == 50
-    assert came == [signal.SIGINT, signal.SIGINT]
-
-
 # Stop
-
-
-def test_stop_needs_no_metrics() -> None:
-    seen: list[Any] = []
-
-    def stop(rows: list[dict[str, Any]]) -> str | None:
-        seen.append(rows)
-        return "enough" if rows[-1]["step"] >= 1000 else None
-
-    result = SGD(0.02, max_iter=100_000).run(bilinear(FIXED), random_state=0, stop=stop)
-    assert result.stopped_by == "enough"
-    assert 1000 <= result.steps < 100_000
-    assert result.history == []
-    # The start and the present moment.
-    assert all(len(rows) == 2 and set(rows[1]) == {"step", "updates", "seconds"} for rows in seen)
-    at_once = SGD(0.02).run(bilinear(FIXED), random_state=0, stop=lambda rows: "no")
-    assert (at_once.steps, at_once.stopped_by) == (0, "no")
-
-
-@each_row("answer", [True, False, 1, 0.0, np.bool_(True), ["x"]])
-def test_a_stop_that_gives_no_reason_is_refused(answer: Any) -> None:
-    with pytest.raises(
-        InvalidInputError, match=r"stop returned .*; it must return a reason as a string, or None"
-    ):
-        SGD(0.02, max_iter=10).run(bilinear(FIXED), random_state=0, stop=lambda rows: answer)
-
-
-@each_row(
-    "options",
-    [{"stop": "late"}, {"recorder": {}}, {"checkpoint": 3}, {"first_step": -1}, {"first_step": 1.0}],
-)
-def test_arguments_of_run_are_checked(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError, match=next(iter(options))):
-        SGD(0.02, max_iter=10).run(bilinear(FIXED), **options)
 
 
 # Seeds of rounds
@@ -579,17 +517,6 @@ def test_a_gradient_that_is_not_finite_diverges(solver: Any, cost: Any) -> None:
         solver.run(Problem(G, WholeCost(cost)), random_state=0)
 
 
-class Refusing(Rayleigh):
-    def gradient(self, point: Any) -> Any:
-        raise ValueError("not today")
-
-
-def test_an_error_of_the_users_is_not_its_own_cause() -> None:
-    with pytest.raises(ValueError, match="not today") as caught:
-        SGD(0.1, max_iter=3).run(Problem(G, WholeCost(Refusing())), random_state=0)
-    assert caught.value.__cause__ is not caught.value
-
-
 @each_row("part", ["value", "factor_gradient"])
 @each_row("solver", [LBFGS(), TrustRegions(), Hybrid(), RankIncremental(), RankIncremental(inner=None)])
 def test_a_convex_cost_of_nan_diverges(solver: Any, part: str) -> None:
@@ -621,7 +548,7 @@ def test_the_end_of_a_run_is_on_the_manifold() -> None:
 
     problem = Problem(G, WholeCost(Rayleigh()))
     with pytest.raises(
-        DivergedError, match=r"the run ended off Grassmann\(12, 3\): .*Likely causes: the retraction Straight"
+        DivergedError, match=r"the run ended off Grassmann\(12, 3\): .*rmopt.checks.check_retraction"
     ):
         SGD(0.1, max_iter=50, retraction=Straight()).run(problem, random_state=0)
 
@@ -648,24 +575,6 @@ def test_a_path_is_a_checkpoint_and_keeps_its_seed(tmp_path: Path) -> None:
         SGD(0.05, max_iter=20).run(problem, start, checkpoint=file)
     with pytest.raises(InvalidInputError, match="a path, a Checkpoint, or None"):
         SGD(0.05).run(problem, start, checkpoint=3)  # type: ignore[arg-type]
-
-
-Array = np.ndarray
-
-
-def test_an_own_attribute_of_a_solver_belongs_to_the_run(tmp_path: Path) -> None:
-    class Inner(LBFGS):
-        n_steps = 1
-
-        def __init__(self, n_steps: int, max_iter: int) -> None:
-            super().__init__(max_iter=max_iter)
-            object.__setattr__(self, "n_steps", n_steps)
-
-    problem, checkpoint = Problem(Sphere(5), Quadratic()), Checkpoint(tmp_path / "run.npz")
-    Inner(1, 3).run(problem, random_state=0, checkpoint=checkpoint)
-    assert Inner(1, 5).run(problem, random_state=0, checkpoint=checkpoint).steps > 3
-    with pytest.raises(InvalidInputError, match="n_steps is 1, not 50"):
-        Inner(50, 9).run(problem, random_state=0, checkpoint=checkpoint)
 
 
 def test_a_run_without_a_seed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:

@@ -29,14 +29,6 @@ def test_a_singular_factor_is_named() -> None:
             whitened(factor, np.eye(2, dtype=factor.dtype))
 
 
-def test_one_factor_whitens_many_matrices() -> None:
-    rng = np.random.default_rng(0)
-    factor, many = np.tril(rng.standard_normal((4, 4))) + 4.0 * np.eye(4), rng.standard_normal((3, 2, 4, 4))
-    many = many + many.mT
-    inverse = np.linalg.inv(factor)
-    np.testing.assert_allclose(whitened(factor, many), inverse @ many @ inverse.T, atol=1e-13)
-
-
 def test_factorisations_of_products() -> None:
     rng = np.random.default_rng(1)
     A, core, B = rng.standard_normal((7, 3)), rng.standard_normal((3, 3)), rng.standard_normal((6, 3))

@@ -20,7 +20,6 @@ import rmopt
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, LowRankPoint, Manifold, Parts
-from rmopt.costs import point_forms
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import (
     Euclidean,
@@ -45,20 +44,12 @@ def log_cosh(A: np.ndarray, B: np.ndarray) -> float:
     return anp.sum(anp.log(anp.cosh(anp.dot(A, B.T) - TARGET)))
 
 
-@pytest.fixture(params=["whole", "by blocks"])
-def either_form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small matrices are differentiated as a whole; here also as large ones are."""
-    if request.param == "by blocks":
-        monkeypatch.setattr(point_forms, "SMALL", 0)
-
-
 def points() -> dict[str, LowRankPoint]:
     rng = np.random.default_rng(1)
     free = MANIFOLD.random_point(rng)
     return {"free": free, "tied": LowRankPoint(free.U, np.eye(K), free.V), "identity": MANIFOLD.identity()}
 
 
-@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("name", points())
 def test_actions_are_exact(name: str) -> None:
     point = points()[name]
@@ -78,14 +69,12 @@ def test_actions_are_exact(name: str) -> None:
     np.testing.assert_allclose(log_cosh.value(point), np.sum(np.log(np.cosh(R))), rtol=1e-14)
 
 
-@pytest.mark.usefixtures("either_form")
 def test_slopes_at_a_tie() -> None:
     problem = Problem(MANIFOLD, log_cosh)
     assert check_gradient(problem, point=points()["tied"])
     assert all(check_hessian(problem, point=points()["tied"]))
 
 
-@pytest.mark.usefixtures("either_form")
 def test_a_masked_cost_at_a_tie_where_gaps_of_singular_values_give_nan() -> None:
     rng = np.random.default_rng(3)
     rows, cols = np.nonzero(rng.random((N, M)) < 0.4)
@@ -132,7 +121,6 @@ def test_nothing_of_size_n_by_m_is_formed() -> None:
     assert (masked.hessian(point, manifold.embedding(point, tangent)) @ V).shape == (n, 2)
 
 
-@pytest.mark.usefixtures("either_form")
 def test_a_linear_cost_has_the_zero_hessian() -> None:
     @rmopt.autograd_cost
     def linear(A: np.ndarray, B: np.ndarray) -> float:
@@ -180,7 +168,6 @@ def test_costs_of_the_factors_are_refused_whatever_is_asked_first(act: str) -> N
         rmopt.autograd_cost(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize(
     ("manifold", "second_order"),
     [
@@ -302,7 +289,6 @@ PLACES = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("library", ["autograd", "jax", "torch"])
 @pytest.mark.parametrize("place", PLACES)
 def test_every_library_on_every_form_of_points(library: str, place: str) -> None:
@@ -329,7 +315,6 @@ def test_every_library_on_every_form_of_points(library: str, place: str) -> None
     assert manifold.norm(point, bent - expected) <= 1e-12 * manifold.norm(point, expected)
 
 
-@pytest.mark.usefixtures("either_form")
 def test_value_and_gradient_take_one_evaluation() -> None:
     calls = []
 

@@ -21,14 +21,13 @@ from rmopt import (
 )
 from rmopt.checks import check_gradient
 from rmopt.core import Cost, LowRankPoint, Parts
-from rmopt.costs import ConstrainedProblem, OnFactors, ResidualSum
+from rmopt.costs import ConstrainedProblem, ResidualSum
 from rmopt.costs.constraints import AugmentedCost
 from rmopt.costs.residuals import AutomaticResiduals
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
-    FixedRankFactors,
     Grassmann,
     Product,
     Sphere,
@@ -330,20 +329,6 @@ def test_constraints_that_are_no_numbers_are_never_met() -> None:
     result = AugmentedLagrangian(max_iter=10).run(elsewhere, start)
     assert not result.converged
     assert result.violation >= 0.4
-
-
-def test_sign_and_weight_of_vector_constraints_stand_in_their_function() -> None:
-    known = AutomaticResiduals(lambda A, B: A @ B.T - TARGET)
-    whole, factors = FixedRankEmbedded(6, 5, 2), FixedRankFactors(6, 5, 2)
-    cost = autograd_cost(lambda A, B: anp.sum((A @ B.T) ** 2))
-    for manifold, one in (
-        (whole, -1.0 * known), (whole, known + cost), (factors, OnFactors(known)),
-        (factors, 2.0 * OnFactors(-1.0 * known)),
-    ):  # fmt: skip
-        of_points = cost if manifold is whole else OnFactors(cost)
-        assert ConstrainedProblem(manifold, of_points, [2.0 * of_points])
-        with pytest.raises(InvalidInputError, match="put sign and weight into the function"):
-            ConstrainedProblem(manifold, of_points, [one])
 
 
 class ByHand(Cost):

@@ -164,11 +164,6 @@ def test_a_new_loss_is_ten_lines() -> None:
         assert run(cost, RankIncremental(inner=inner, max_iter=2)).steps == 2
 
 
-class Stress(PairwiseDistance):
-    def loss(self, distances: Array) -> tuple[float, Array]:
-        return 0.5 * float(np.sum(distances**2)), distances
-
-
 def test_a_trace_fits_every_size() -> None:
     problem = Problem(PSDFixedRank(3, 1), Trace(0.5))
     assert check_gradient(problem)

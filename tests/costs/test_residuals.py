@@ -63,10 +63,6 @@ def rigid(R: Any, t: Any) -> Any:
     return R @ CLOUD + t - SEEN
 
 
-def doubled(R: Any, t: Any) -> Any:
-    return 2.0 * rigid(R, t)
-
-
 RIGID = Product([SpecialOrthogonal(3), Euclidean(3, 1)])
 ENTRIES = Problem(FixedRankEmbedded(8, 7, 2), Entries())
 

@@ -1,7 +1,6 @@
 """The data sets: what is read, from where, and what is refused."""
 
 import os
-import urllib.error
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +11,12 @@ import pytest
 from scipy.sparse import csr_array
 from tabled import each_row
 
-import problems.data.docstrings as docstrings
 import problems.data.registry as registry
 import problems.data.sets as datasets
 from problems.data import ClassBundle, MultilabelBundle, Ratings, data_folder, load
 from problems.data.sets import digits, news20, news20_full
 from problems.subspace import BiasedALS
-from rmopt.errors import InvalidInputError, StorageError
+from rmopt.errors import InvalidInputError
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
 needs_news20 = pytest.mark.skipif(
@@ -68,11 +66,6 @@ def posts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class TestBundle:
-    def test_describes_itself(self) -> None:
-        toy = bundle()
-        assert toy.n_classes == 2
-        assert toy.train.tolist() == [True, True, False, False]
-
     @each_row(
         ("changes", "says"),
         [
@@ -112,11 +105,6 @@ class TestBundle:
         assert again.X is whole.X
         assert whole.test.sum() == 10
 
-    @each_row("given", [(0, 1), (-1, 0.3), (0, 0.01)])
-    def test_resplit_refuses_what_is_out_of_range(self, given: Any) -> None:
-        with pytest.raises(InvalidInputError, match=r"must be|both parts need"):
-            bundle().resplit(*given)
-
 
 class TestDataFolder:
     def test_argument_before_environment_before_cache(
@@ -130,11 +118,6 @@ class TestDataFolder:
         assert data_folder() == tmp_path / "set"
         monkeypatch.setenv("RMOPT_DATA_HOME", "")
         assert data_folder() == Path(pooch.os_cache("rmopt"))
-
-    @each_row("loader", [digits, news20, news20_full, data_folder])
-    def test_a_folder_that_is_not_there_is_named(self, loader: Any, tmp_path: Path) -> None:
-        with pytest.raises(InvalidInputError, match=r"data_home '.*absent' is not an existing folder"):
-            loader(str(tmp_path / "absent"))
 
 
 class TestLoad:
@@ -189,36 +172,6 @@ class TestNewsgroups:
         assert found.X.toarray().tolist() == [[1, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 1]]
         assert found.y.tolist() == [0, 1, 0, 1]
         assert found.test.tolist() == [False, False, True, True]
-
-    def test_without_network_the_cure_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fetch(**_: Any) -> None:
-            raise urllib.error.URLError("no route")
-
-        monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", fetch)
-        with pytest.raises(
-            StorageError, match=r"no route.*--data-home.*RMOPT_DATA_HOME.*news20_bydate_cai.npz"
-        ):
-            news20(tmp_path)
-        assert list(tmp_path.iterdir()) == []
-
-    @each_row(
-        "content",
-        [
-            b"",
-            b"no archive",
-            {"X_data": np.ones(2)},
-            {"X_indptr": np.array([0, 9])},
-            {"X_indices": np.full(5, 9)},
-        ],
-    )
-    def test_a_damaged_file_is_named(self, content: Any, tmp_path: Path) -> None:
-        path = tmp_path / datasets.NEWS20_FILE
-        if isinstance(content, bytes):
-            path.write_bytes(content)
-        else:
-            np.savez(path, **(parts(y=(1, 2, 1, 2)) | content))
-        with pytest.raises(StorageError, match=r"news20_bydate_cai.npz is damaged"):
-            news20(tmp_path)
 
     @needs_news20
     def test_the_real_files_have_their_published_sizes(self) -> None:
@@ -281,11 +234,3 @@ def test_names_of_a_bundle_are_its_own_and_of_any_kind_of_text() -> None:
     bundle = ratings(row_names=given)
     given[0] = "changed"
     assert {name for name, _ in BiasedALS(1, random_state=0).fit(bundle).recommend(1)} == {"y"}
-
-
-def test_equally_frequent_labels_stand_in_the_order_of_their_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in that of a set, which differs from process to process."""
-    names = tuple(f"name{number * 7 % 10}" for number in range(10))
-    used = [docstrings.Document("f", "signal", f"words of row {row}", names) for row in range(40)]
-    monkeypatch.setattr(docstrings, "scipy_documents", lambda: used)
-    assert docstrings.scipy_parameters().label_names == names

@@ -1,11 +1,10 @@
 """Choosing and weighting terms, against scikit-learn and by hand."""
 
-import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csr_array, random_array
+from scipy.sparse import coo_array, csr_array
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.metrics import mutual_info_score
 from tabled import each_row
@@ -78,10 +77,6 @@ class TestSelectTerms:
         assert (np.diff(gain[chosen]) <= 1e-12).all()
         assert gain[chosen[-1]] >= np.delete(gain, chosen).max() - 1e-12
 
-    def test_equal_gains_go_by_column(self) -> None:
-        X = np.array([[0, 1, 0, 1], [0, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0]])
-        assert select_terms(X, [0, 0, 1, 1], np.ones(4, dtype=bool), 4).tolist() == [1, 3, 0, 2]
-
     def test_equal_gains_with_other_rounding_go_by_column(self) -> None:
         """Terms that 0 to 6 documents of seven equal classes hold: one gain, summed in many orders."""
         y, rng = np.repeat(np.arange(7), 11), np.random.default_rng(0)
@@ -130,21 +125,3 @@ class TestUnitRows:
         assert prepared.X.indices.dtype == np.int32
         assert prepared.y is y
         np.testing.assert_array_equal(counts.toarray(), before.toarray())
-
-    def test_rows_have_length_one_or_stay_empty(
-        self, counts: csr_array, y: np.ndarray, train: np.ndarray
-    ) -> None:
-        rows = informative_unit_rows(ClassBundle("toy", "memory", counts, y, ~train)).X
-        length = np.linalg.norm(rows.toarray(), axis=1)
-        assert length[7] == 0
-        np.testing.assert_allclose(np.delete(length, 7), 1, rtol=1e-14)
-
-    def test_working_memory_is_that_of_the_stored_counts(self) -> None:
-        dense = random_array((2000, 5000), density=0.01, random_state=np.random.default_rng(0)).toarray()
-        sparse = csr_array(np.ceil(dense))
-        bundle = ClassBundle("toy", "memory", sparse, np.arange(2000) % 5, np.arange(2000) % 3 == 0)
-        tracemalloc.start()
-        informative_unit_rows(bundle, 3000)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 2000 * 5000 / 2

@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tabled import each_row
 
 from problems.subspace.multitask_estimator import MultitaskSubspace
 from rmopt import Problem
-from rmopt.cli import main
 from rmopt.cli.failures import signals_raise
 from rmopt.cli.run import OutputFolder
 from rmopt.core import StorageError
@@ -201,52 +199,6 @@ def test_output_that_nobody_takes(command: list[str], places: list[str]) -> None
         done = subprocess.run(started, stdout=writing, stderr=subprocess.PIPE, text=True)
         os.close(writing)
         assert (done.returncode, done.stderr) == (1, "")
-
-
-def test_no_command_is_help(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([])
-    printed = capsys.readouterr()
-    assert (ended.value.code, printed.err) == (0, "")
-    assert printed.out.startswith("Usage: rmopt")
-
-
-NONSENSE = {
-    "similarity": "features=-1 features=x rank=0 triplets=0 seeds=-1 steps=loreta=nan steps=naive-gd=inf steps=pa=-1 "
-    "steps=oasis=1 steps=x compare=rank=0 compare=engine=x out= data= methods=, select=x folds=1 n-jobs=-2 "
-    "method=x data-home=",
-    "ranking": "ranks=0 methods=x inits=x epochs=0 seeds=-1 select=x folds=1 n-jobs=-2 method=x: data= data-home=",
-    "metric": "features=-1 rows=-1 methods= triplets=-1 passes=nan passes=inf passes=0 seeds=-1 select=x folds=1 "
-    "rank-by=x n-jobs=-2 method=:x",
-    "completion": "case=-1 case=6 scale=nan scale=0 methods=x agents=1 ranks=0 rho=nan rho=-1 rho= graph=x lam=nan "
-    "lam=-1 updates=inf updates=0 step-size=0 decay=-1 decay=nan clock=x iterations=0 hidden=1 hidden=nan seeds=0 "
-    "folds=1 select=x n-jobs=-2 method=math:pi",
-    "multitask": "methods=x agents=0 rho=inf rho=x graph=x lam=nan trace-lam=0 updates=nan step-size=-1 decay=inf "
-    "scale=x centre=x seeds=0 ranks=0 n-jobs=-2 method=math:pi",
-    "coembedding": "methods=x seeds=-1 rows=-1 betas=nan betas=0,1 betas= folds=1 select-by=x starts=-1 "
-    "optima-rows=-1 optima-beta=inf n-jobs=-2 method=math:pi",
-    "metric-regression": "sizes=0 samples=x beta=nan methods= tol=0 tol=inf time-limit=nan repeats=0 seeds=0",
-    "tagging": "betas=-1 growth=x columns=0 tol=nan seeds=0 factors=-1 rank=0 n-jobs=-2 method=math:pi data=x",
-}
-
-
-# Some is found only when a model is built for the data.
-QUICK = {"similarity": ["--data=digits"]}
-
-
-@each_row("experiment", NONSENSE)
-def test_nonsense_is_refused_before_the_work(
-    experiment: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("RMOPT_DATA_HOME", raising=False)
-    for option in NONSENSE[experiment].split():
-        with pytest.raises(SystemExit) as ended:
-            main(["run", experiment, *QUICK.get(experiment, []), "--quiet", f"--{option}"])
-        said = capsys.readouterr().err
-        assert ended.value.code == 2, (option, said)
-        assert said.startswith("rmopt: ") != said.startswith("Usage: "), (option, said)
-        assert not any(tmp_path.rglob("*.json*")), option
 
 
 @pytest.mark.filterwarnings("error")

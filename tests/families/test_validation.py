@@ -153,17 +153,10 @@ def test_defaults_in_the_units_of_the_data_stay_numbers() -> None:
         CometMetric(n_epochs=1).fit(X, LABELS).pair_distance(X.reshape(12, 2, 5) * 1e200)
 
 
-def test_early_stopping_needs_rows_on_both_sides() -> None:
-    for share in (1e-9, 1 - 1e-9):
-        with pytest.raises(InvalidInputError, match=r"early stopping holds out (0|24) of 24 rows"):
-            LoretaSimilarity(2, early_stopping=True, validation_fraction=share).fit(X, LABELS)
-
-
 def test_numbers_of_numpy_are_numbers() -> None:
     def fitted(kind: Any, real: Any) -> list[np.ndarray]:
         loreta = LoretaSimilarity(
-            kind(2), max_iter=kind(200), early_stopping=True, validation_fraction=real(0.5),
-            n_iter_no_change=kind(3), random_state=kind(7), psd=np.bool_(True),
+            kind(2), max_iter=kind(200), random_state=kind(7), psd=np.bool_(True),
         )  # fmt: skip
         ranker = LoretaLabelRanker(kind(2), n_epochs=kind(20), top_k=kind(2), random_state=kind(7))
         comet = CometMetric(kind(2), alpha=real(0.5), n_triplets=kind(250), random_state=kind(7))
@@ -247,7 +240,6 @@ def test_masked_entries_are_no_data() -> None:
         lambda: LabelThresholds(CoembeddingClassifier()).fit(X, np.ma.masked_equal((X > 0) * 1, 1)),
         lambda: BiasedALS(2).fit(pairs, values),
         lambda: model.rmse(pairs, values),
-        lambda: model.fold_in([[0, 5], [1, 5]], np.ma.masked_equal([1.0, 2.0], 2.0)),
     ):
         with pytest.raises(InvalidInputError, match="has masked entries"):
             refused()
@@ -310,10 +302,6 @@ def ratings(**names: Any) -> Ratings:
         (other_rank_of_a_warm_start, "what was learned has rank = 2"),
         (other_cone, "what was learned has psd = False"),
         (probable, "threshold = 7"),
-        (
-            lambda: LoretaSimilarity(2, early_stopping=True).partial_fit(ROWS, CLASSES),
-            "early_stopping = True is for fit",
-        ),
         (
             lambda: BiasedALS(1).fit(ratings()).set_params(handle_unknown="bogus").predict([99], [0]),
             "handle_unknown",

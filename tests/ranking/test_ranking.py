@@ -342,7 +342,7 @@ def test_bad_input_is_named_before_work_starts() -> None:
     for labels, message in (
         (Y[:5], "Y must have one row for each of the 1797 rows of X"),
         (Y[:, :1], "a column for each of at least 2 labels"),
-        (np.where(Y, np.nan, 0.0), "Y must hold zeros and ones, and nan"),
+        (np.where(Y, np.nan, 0.0), "Y must be an array of finite numbers"),
         (Y.astype(str), "Y must be a table of the numbers 0 and 1"),
     ):
         with pytest.raises(InvalidInputError, match=message):

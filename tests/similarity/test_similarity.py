@@ -95,17 +95,6 @@ def test_fit_triplets_sees_every_triplet(digits: tuple[np.ndarray, np.ndarray]) 
     assert np.mean(scores.sum(axis=1) > 0) > 0.9
 
 
-def test_early_stopping_stops_and_says_so(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = digits
-    model = quick(max_iter=100_000, early_stopping=True, tol=0.02, n_iter_no_change=3).fit(X, y)
-    assert model.n_iter_ < 100_000
-    assert [row["step"] for row in model.history_][:3] == [0, 5000, 10_000]
-    # A class of one row that is held out is known all the same.
-    alone = np.where(np.arange(len(y)) == 0, 10, y)
-    model = quick(max_iter=1000, early_stopping=True, validation_fraction=0.9).fit(X, alone)
-    assert model.classes_.tolist() == list(range(11))
-
-
 def test_save_and_load(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     X, y = digits
     model = quick().fit(X, y)
@@ -300,22 +289,16 @@ X = np.random.default_rng(0).standard_normal((60, 12))
 y = np.arange(60) % 3
 
 
-@pytest.mark.parametrize("psd", [False, True])
-def test_a_start_that_no_row_touches_is_told(psd: bool) -> None:
+def test_a_start_that_no_row_touches_is_told() -> None:
     hashed: Any = np.hstack([np.zeros((60, 5)), X])
-    model = LoretaSimilarity(6, psd=psd, max_iter=200, random_state=0)
-    with pytest.warns(UserWarning, match="^5 of the 6 directions .* give init = 'gaussian'") as told:
+    model = LoretaSimilarity(6, max_iter=200, random_state=0)
+    with pytest.warns(UserWarning, match="^5 of the first 6 features.* Give init = 'gaussian'") as told:
         model.fit(hashed, y)
-    assert told[0].filename == __file__
-    with pytest.warns(UserWarning, match="^5 of the 6 directions") as told:
-        model.fit_stream([(hashed[:30], y[:30]), (hashed[30:], y[30:])])
     assert told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(hashed[:, 3:], y)
         model.set_params(init="gaussian").fit(hashed, y)
-        # A single number is on the diagonal whatever was learned.
-        LoretaSimilarity(1, psd=psd, max_iter=20, random_state=0).fit(X[:, :1], y)
 
 
 @pytest.mark.parametrize("psd", [False, True])

@@ -343,7 +343,6 @@ def test_what_agents_give_is_looked_at_before_they_begin() -> None:
     for run in (
         lambda: gossip(Rows(), 2, plan, None),
         lambda: gossip(Rows(), 2, None, 0),
-        lambda: gossip(Rows(), 2, plan, 0, start=np.eye(8)[:, :3]),
         lambda: agree(Rows(), 2, 0, tol=np.nan),
     ):
         with pytest.raises(InvalidInputError, match=r"seed|plan|start|tol"):

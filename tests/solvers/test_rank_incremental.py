@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from regression_runs import Array, run
-from scipy.sparse import csr_array
 from tabled import each_row
 
 from problems.coembedding import MetricRegression, MultilabelCoembedding, OneVsRestCoembedding
@@ -62,18 +61,6 @@ def test_gaps_of_ill_conditioned_problems_end_near_rounding() -> None:
     found = minimise(MetricRegression(X), 0.5, RankIncremental(tol=1e-9)).certificate
     assert found.relative_gap <= 8e-6
     np.testing.assert_allclose(found.objective, closed_form(X, 0.5)[1], rtol=1e-11)
-
-
-def test_the_closed_form_is_a_minimum() -> None:
-    X, cost, minimum = regression(6, 9, 40.0)
-    assert MetricRegression(csr_array(X)).value(2.0 * np.eye(6)) == MetricRegression(X).value(2.0 * np.eye(6))
-    W, _ = closed_form(X, 40.0)
-    values, vectors = np.linalg.eigh(W)
-    Y = vectors * np.sqrt(np.maximum(values, 0.0))
-    np.testing.assert_allclose(cost.at(Y).value, minimum, rtol=1e-12)
-    rng = np.random.default_rng(1)
-    for _ in range(50):
-        assert cost.at(Y + 1e-2 * rng.standard_normal(Y.shape)).value > minimum
 
 
 def test_interior_point_solutions() -> None:
@@ -216,18 +203,6 @@ def test_strategies_differ_as_their_descriptions_say() -> None:
         np.testing.assert_allclose(objectives[-1], minimum, rtol=1e-5)
 
 
-def test_rescaling_the_old_columns_matters() -> None:
-    """Without local optimisation only the search over a and b can shrink old columns."""
-    rng = np.random.default_rng(3)
-    X, Y = rng.standard_normal((40, 5)), rng.random((40, 3)) < 0.5
-    loss = MultilabelCoembedding(X, Y)
-    ends = {
-        rescale: minimise(loss, 2.0, RankIncremental(OneByOne(), inner=None, rescale=rescale, max_iter=15))
-        for rescale in (True, False)
-    }
-    assert ends[True].certificate.objective < ends[False].certificate.objective * (1 - 1e-6)
-
-
 def test_a_large_weight_gives_the_zero_matrix() -> None:
     X, cost, _ = regression(6, 10, 1e9)
     result = run(cost, RankIncremental())
@@ -362,14 +337,6 @@ def test_a_run_that_was_cut_off_ends_with_the_same_bits(tmp_path: Path) -> None:
 def test_bad_input_is_named(call: Any, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         call()
-
-
-def test_newton_ends_where_nothing_but_rounding_is_left() -> None:
-    for name, cost in convex_costs().items():
-        Y = np.random.default_rng(0).standard_normal((cost.shape[0], 3))
-        result = TrustRegions(tol=0.0).run(Problem(PSDFactors(*Y.shape), cost + Trace(0.3)), Y)
-        assert result.stopped_by.startswith("rounding"), name
-        assert result.steps < 100, name
 
 
 def test_factor_solvers_run_alone() -> None:

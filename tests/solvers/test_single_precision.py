@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from tabled import each_row
 
 import rmopt
@@ -48,7 +47,7 @@ from rmopt.manifolds import (
     Stiefel,
     SymmetricPositiveDefinite,
 )
-from rmopt.retractions import MetricProjection, Normalisation
+from rmopt.retractions import Normalisation
 from rmopt.solvers import (
     LBFGS,
     SGD,
@@ -244,44 +243,6 @@ def test_runs_stay_single_and_end_where_double_ends(solver: Any) -> None:
             assert (
                 abs(exact.history[-1]["cost"] - result.history[-1]["cost"]) <= 1e-5 * exact.history[0]["cost"]
             )
-
-
-def test_least_squares_stay_single() -> None:
-    rng = np.random.default_rng(0)
-    turn, points = SpecialOrthogonal(3).random_point(rng), rng.standard_normal((3, 20)).astype(np.float32)
-    moved = turn.astype(np.float32) @ points
-    result = LevenbergMarquardt().run(
-        Problem(SpecialOrthogonal(3), AutomaticResiduals(lambda R: R @ points - moved)),
-        np.eye(3, dtype=np.float32),
-    )
-    assert result.converged
-    assert kinds(result.point) == {"float32"}
-    assert np.abs(result.point - turn).max() < 1e-5
-
-
-def test_matrix_completion_in_single_precision() -> None:
-    # Its gradient is sparse and its points are factors; the answer is known.
-    rng = np.random.default_rng(0)
-    manifold = FixedRankEmbedded(60, 50, 3)
-    truth = manifold.random_point(rng)
-    rows, columns = np.divmod(rng.permutation(3000)[:1500], 50)
-    values = manifold.to_dense(truth)[rows, columns].astype(np.float32)
-
-    class Completion(Cost):
-        def residual(self, point: Any) -> Any:
-            return np.einsum("ik,ik->i", (point.U @ point.S)[rows], point.V[columns]) - values
-
-        def value(self, point: Any) -> float:
-            return 0.5 * float(np.sum(self.residual(point) ** 2))
-
-        def gradient(self, point: Any) -> Any:
-            return sp.csr_array((self.residual(point), (rows, columns)), shape=(60, 50))
-
-    for solver in (ConjugateGradient(), LBFGS(retraction=MetricProjection()), TrustRegions()):
-        result = solver.run(Problem(manifold, Completion()), manifold.random_point(rng, dtype=np.float32))
-        assert kinds(result.point) == {"float32"}
-        error = np.linalg.norm(manifold.to_dense(result.point) - manifold.to_dense(truth))
-        assert error < 2e-3 * np.linalg.norm(manifold.to_dense(truth))
 
 
 @pytest.mark.parametrize("name", ["autograd", "jax", "torch"])

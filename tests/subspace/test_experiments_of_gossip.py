@@ -27,7 +27,7 @@ from rmopt.core import InvalidInputError
 from rmopt.experiments import Run
 
 # Methods that go by the names of their packages, which may not be here.
-PEERS = ("cmfrec", "libmf", "myfm")
+PEERS = ("cmfrec", "myfm")
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
 
 
@@ -78,7 +78,7 @@ def test_folds_without_an_entry_choose_nothing(tmp_path: Path, capsys: pytest.Ca
     options = ["--data", str(tmp_path / "r.csv"), "--ranks", "1", "--methods", "als", "--agents", "2"]
     assert run("completion", *options, "--select", "first", "--folds", "40", "--out", str(tmp_path)) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "als, seed 0: a fold holds no entry; give fewer --folds" in said
+    assert "a fold holds no entry; give fewer --folds" in said
 
 
 def test_selection_tells_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,6 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
         "Stochastic Gossip",
     }
     assert all(row["nmse"] < 0.6 for row in rows if row["method"] != "Alt-Min (batch)")
-    assert (tmp_path / "out" / "errors.png").exists()
 
 
 @each_row(
@@ -285,18 +284,18 @@ def test_claims_say_no_where_the_numbers_do() -> None:
     def verdicts(found: list[Any]) -> list[bool | None]:
         return [claim.reproduced for claim in found]
 
-    found_ = (("stochastic", 5, 3, 0.8), ("stochastic", 10, 3, 0.85), ("rtrmc", 5, 3, 0.81))
-    assert verdicts(table_claims([row(*one) for one in found_], METHODS)) == [False, True]
-    # Errors that differ from seed to seed by more than they differ at all decide nothing.
-    spread = [row(*one[:3], one[3] - 0.1, one[3], one[3] + 0.1) for one in found_]
+    table = (("stochastic", 5, 3, 0.8), ("stochastic", 10, 3, 0.85), ("rtrmc", 0, 3, 0.81))
+    assert verdicts(table_claims([row(*one) for one in table], METHODS)) == [True, False, True]
+    # Seed by seed; errors that differ from seed to seed by more than they differ at all decide nothing.
+    spread = [row(*one[:3], one[3] - 0.1, one[3], one[3] + 0.1) for one in table]
     spread[1].cells.reverse()
-    assert verdicts(table_claims(spread, METHODS)) == [None, None]
+    assert verdicts(table_claims(spread, METHODS)) == [True, None, None]
     # A user's method is to have a larger error.
     brought = METHODS | {"mean": Method("Mean", BiasedALS())}
-    table = [row("stochastic", 5, 3, 0.8), row("mean", 5, 3, 0.81)]
-    assert verdicts(table_claims(table, brought)) == [True]
-    assert table_claims(table, brought)[0].claim == "rank 3: Stochastic Gossip has a smaller error than Mean"
-    assert verdicts(table_claims([table[0], row("mean", 5, 3, 0.79)], brought)) == [False]
+    ours, worse, better = row(*table[0]), row("mean", 0, 3, 0.81), row("mean", 0, 3, 0.79)
+    assert table_claims([ours, worse], brought)[0].claim == "Stochastic Gossip has a smaller error than mean"
+    assert verdicts(table_claims([ours, worse], brought)) == [True]
+    assert verdicts(table_claims([ours, better], brought)) == [False]
 
     tasks = [row("stochastic", 6, 3, 0.345), row("alt-min", 6, 0, 0.3), row("stochastic", 6, 5, 0.34)]
     assert verdicts(multitask_claims(tasks, "parkinsons")) == [False, True]

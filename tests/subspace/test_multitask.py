@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from problems.data import Ratings, TaskBundle
-from problems.data.sets import parkinsons, picture
+from problems.data import TaskBundle
+from problems.data.sets import parkinsons
 from problems.subspace import (
     MultitaskFeatures,
     MultitaskSubspace,
@@ -101,9 +101,8 @@ def test_multitask_estimator_finds_the_shared_features() -> None:
     for options in ({"rank": 8}, {"solver": "newton"}, {"scale": "log"}, {"centre": "all"}):
         with pytest.raises(InvalidInputError):
             MultitaskSubspace(**options).fit(X, y, tasks=tasks)
-    for n_features, cure in ((8, "8; take 1 to 7"), (1, "1; give 2 features or more")):
-        with pytest.raises(InvalidInputError, match=f"rank = 8 must be below the number of features, {cure}"):
-            MultitaskSubspace(8).fit(X[:, :n_features], y, tasks=tasks)
+    with pytest.raises(InvalidInputError, match="rank = 8 must be below the number of features, 1"):
+        MultitaskSubspace(8).fit(X[:, :1], y, tasks=tasks)
 
 
 def test_alt_min_descends_to_the_convex_optimum() -> None:
@@ -188,20 +187,6 @@ def test_bad_tasks_are_told_in_a_sentence() -> None:
         MultitaskFeatures([good]).value(np.eye(2))
     with pytest.raises(InvalidInputError, match="there must be tasks"):
         MultitaskFeatures({0: []}, 1)
-    X = np.ones((3, 2))
-    for y, task, words in (
-        (np.ones(3), np.array([0, 0, 2]), "two examples"),
-        (np.ones(2), np.zeros(3, dtype=int), "inconsistent numbers of samples"),
-        (np.full(3, np.inf), np.zeros(3, dtype=int), "NaN or infinity"),
-    ):
-        with pytest.raises(InvalidInputError, match=words):
-            TaskBundle("x", "here", X, y, task)
-    with pytest.raises(InvalidInputError, match="outside of"):
-        Ratings("x", "here", np.array([5], np.int32), np.array([0], np.int32), np.ones(1), (3, 3), (0.0, 1.0))
-    with pytest.raises(InvalidInputError, match="equally many finite numbers"):
-        Ratings("x", "here", np.array([0], np.int32), np.array([0], np.int32), np.ones(2), (3, 3), (0.0, 1.0))
-    with pytest.raises(InvalidInputError, match="must be a number above 0 and below 1"):
-        picture().held_out(0, 1.0)
     with pytest.raises(InvalidInputError, match="asks for"):
         low_rank_shares(20, 20, 5, 2, OneProcess(), oversampling=6.0)
     assert Euclidean(3, 2).dist(np.zeros((3, 2)), np.ones((3, 2))) == pytest.approx(6**0.5)

@@ -119,9 +119,11 @@ class GradientSolver(CheckedValue, Solver):
         }  # fmt: skip
 
     def finished(self, work: Oracle, state: Iterate) -> str | None:
-        if not (isfinite(state.cost) and isfinite(state.norm)):
-            gradient = f"the gradient (at a cost of {state.cost:.6g}) or its length"
-            raise self.diverged(state.steps, gradient if isfinite(state.cost) else "the cost", state.point)
+        if not isfinite(state.cost):
+            raise self.diverged(state.steps, "the cost", state.point)
+        if not isfinite(state.norm):
+            what = f"the gradient (at a cost of {state.cost:.6g}) or its length"
+            raise self.diverged(state.steps, what, state.point)
         length, part = f"a gradient of length {state.norm:.1e}", state.norm / max(state.first_norm, 1e-300)
         if state.norm <= self.limit(work, state):
             if self.gradient_norm is None and state.norm > 0.0:
@@ -161,9 +163,7 @@ class GradientSolver(CheckedValue, Solver):
     def _tol(self, state: Iterate) -> float:
         return slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
 
-    def diverged(
-        self, step: int, what: str = "the cost or a derivative of it", point: Any = None
-    ) -> DivergedError:
+    def diverged(self, step: int, what: str = "the cost or a derivative", point: Any = None) -> DivergedError:
         return DivergedError(
             f"{what} is not finite after {step} iterations; check the data and their scale, look for roots and norms "
             "of 0, which have no derivative, or start elsewhere.",

@@ -291,8 +291,6 @@ class RankIncremental(CheckedValue, Solver):
                 return solver.run(local, point_of(Y), random_state=seed).point.factor()
             # In the geometry of factors, where columns may vanish.
             local = Problem(PSDFactors(*Y.shape), cost)
-            if local.manifold.norm(Y, local.riemannian_gradient(Y)) <= gradient_norm:
-                return Y
             states = solver.with_gradient_norm(gradient_norm).iterate(local, Y, random_state=seed)
             return deque(states, 1).pop().point
 
