@@ -10,6 +10,7 @@ import scipy.linalg
 from rmopt.core.ambient import Array
 from rmopt.engines.gauged import Gauge, padded, squares
 from rmopt.errors import InvalidInputError
+from rmopt.kernels.tall import blend, crossed, mix
 from rmopt.linalg import symmetric
 
 # Two factors of one side, each with the inverse of its Gram matrix.
@@ -48,7 +49,7 @@ def blended(pairs: Pairs, weights: Sequence[Array], each: Each = map) -> list[An
         for (one, other), weight in zip(pairs, weights, strict=True)
         for part, more in zip(one[: len(one) // 2], other[: len(other) // 2], strict=True)
     ]
-    list(each(lambda task: _blend(*task), tasks))
+    list(each(lambda task: blend(*task), tasks))
     return [one for one, _ in pairs]
 
 
@@ -59,7 +60,7 @@ def completed(gauge: Gauge, factors: Any, k: int, each: Each = map) -> Any:
     of two moves: it is their mean through the retraction that adds to factors.
     """
     talls = [tall for tall, _ in gauge.sides(factors)]
-    grams = each(lambda tall: symmetric(tall.T @ tall), talls)
+    grams = each(lambda tall: symmetric(crossed(tall, tall)), talls)
     try:
         inverses = [padded(np.linalg.inv(square[:k, :k]), square=True) for square in (factors.C, *grams)]
     except np.linalg.LinAlgError as error:
@@ -86,7 +87,7 @@ def _parts(
 def _root(side: Side, k: int) -> tuple[Array, Array]:
     """Return F with FᵀF the Gram matrix of the tall factors of a side, [first, second], and its inverse."""
     (first, one), (second, other) = side
-    cross = (first.T @ second)[:k, :k]
+    cross = crossed(first, second)[:k, :k]
     gram = np.block([[np.linalg.inv(one[:k, :k]), cross], [cross.T, np.linalg.inv(other[:k, :k])]])
     values, vectors = np.linalg.eigh(symmetric(gram))
     # Where the two are alike, only rounding is left of the least values; F and its inverse still belong together.
@@ -97,12 +98,5 @@ def _root(side: Side, k: int) -> tuple[Array, Array]:
 def _mixed(task: tuple[Side, Array, int]) -> tuple[Array, Array]:
     """Return a new tall factor, in the memory of both that it is made of, and the inverse of its Gram matrix."""
     ((one, _), (other, _)), (first, second), k = task
-    one[:] = one @ first + other @ second
-    other[:] = one
-    return one, padded(np.linalg.inv(symmetric((one.T @ one)[:k, :k])), square=True)
-
-
-def _blend(weight: float, tall: Array, other_weight: float, other: Array) -> None:
-    """Write a weighted sum over the first."""
-    tall *= weight
-    tall += other_weight * other
+    gram = mix(one, first, other, second)
+    return one, padded(np.linalg.inv(symmetric(gram[:k, :k])), square=True)

@@ -4,7 +4,7 @@ The point and what is remembered are matrices of rank k or 2k, whose columns lie
 kept as coordinates in orthonormal columns Q, on which a step is that of the reference. A step adds to Q the rows that
 it looks at; when there is no more room, Q is turned to the h columns that are needed. Q itself is Z K with a
 triangular K, where the columns of Z that were added are the rows as they are: O(nnz·h + h²k) a step, and
-O((n + m)h²) every h steps, in place of O((n + m)k²) a step. Where a step looks at many rows, all of U and V are moved:
+O((n + m)h²) every h steps, in place of O((n + m)k²) a step. Where a step looks at many rows, all of U and V move:
 O(nnz·k + (n + m)k²).
 
 A symmetric matrix U S Uᵀ has one side, on which both rows of a term lie.
