@@ -63,6 +63,17 @@ def test_gaps_of_ill_conditioned_problems_end_near_rounding() -> None:
     np.testing.assert_allclose(found.objective, closed_form(X, 0.5)[1], rtol=1e-11)
 
 
+def test_the_closed_form_is_a_minimum() -> None:
+    X, cost, minimum = regression(6, 9, 40.0)
+    W, _ = closed_form(X, 40.0)
+    values, vectors = np.linalg.eigh(W)
+    Y = vectors * np.sqrt(np.maximum(values, 0.0))
+    np.testing.assert_allclose(cost.at(Y).value, minimum, rtol=1e-12)
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        assert cost.at(Y + 1e-2 * rng.standard_normal(Y.shape)).value > minimum
+
+
 def test_interior_point_solutions() -> None:
     oracles = pytest.importorskip("convex_oracles", reason="needs cvxpy, which the extra [test] brings.")
     X, cost, _ = regression(12, 30)
