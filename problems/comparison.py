@@ -107,46 +107,6 @@ def crossed(**choices: Iterable[Any]) -> list[Settings]:
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
-def grown(
-    grid: Sequence[Settings],
-    measure: Callable[[Sequence[Settings]], Array],
-    best: Callable[[Array], Array],
-    say: Callable[[str], object],
-) -> tuple[list[Settings], Array]:
-    """Return the points of a grid with their scores, and those past its edges as long as the best ones lie there.
-
-    Parameters
-    ----------
-    grid : sequence of dict
-    measure : callable
-        Maps points to an array, whose last axis is theirs.
-    best : callable
-        Maps what was measured to the places of those that are best, or as good.
-    say : callable
-        Tells people of an edge past which the grid cannot grow.
-    """
-    points, scores = list(grid), measure(grid)
-    for growth in range(GROWTHS + 1):
-        alike = [_past(points, points[place]) for place in best(scores)]
-        new = alike[0]
-        names = [name for name in points[0] if any(one[name] != points[best(scores)[0]][name] for one in new)]
-        if not all(alike):
-            break
-        chosen, more, why = points[best(scores)[0]], None, f"it grew {GROWTHS} times"
-        if growth < GROWTHS:
-            try:
-                more = measure(new)
-            except ValueError as error:
-                # A share above 1, for example.
-                why = str(error).rstrip(".")
-        if more is None:
-            edges = " and ".join(f"{name} = {chosen[name]:g}" for name in names)
-            say(f"{edges} is the best, at the edge of a grid that grows no further ({why})")
-            break
-        points, scores = points + new, np.concatenate([scores, more], axis=-1)
-    return points, scores
-
-
 def best_of(
     grid: Sequence[Settings],
     measure: Callable[[Sequence[Settings]], Array],
@@ -190,12 +150,6 @@ def best_of(
     return points[scores.argmax()]
 
 
-def at_an_edge(value: Any, values: Iterable[Any]) -> bool:
-    """Return whether a number is the least or the largest of three or more."""
-    apart = {one for one in values if isinstance(one, Real)}
-    return len(apart) > 2 and value in (min(apart), max(apart))
-
-
 def _past(points: Sequence[Settings], chosen: Settings) -> list[Settings]:
     """Return the points past numbers that are the least or the largest of three or more: each alone, and together.
 
@@ -204,7 +158,7 @@ def _past(points: Sequence[Settings], chosen: Settings) -> list[Settings]:
     past: Settings = {}
     for name, value in chosen.items():
         values = sorted({one[name] for one in points if isinstance(one.get(name), Real)})
-        if at_an_edge(value, values):
+        if len(values) > 2 and value in (values[0], values[-1]):
             near = values[1] if value == values[0] else values[-2]
             after = float(f"{value * value / near:.3g}") if value * near > 0 else value
             after = max(1, round(after)) if isinstance(value, int) else after
@@ -257,7 +211,7 @@ def best_over_folds(
     run: Run,
     label: str,
     grid: Sequence[Settings],
-    score: Callable[[Settings, Any], float],
+    score: Callable[..., float],
     folds: Sequence[Any],
     n_jobs: int = 1,
 ) -> Settings:
@@ -364,9 +318,7 @@ class Comparison:
                 tick(*names[number : number + 1])
                 more = (perf_counter() - begun) * rest
                 if number * (rest + 1) == len(settings) and more > LONG:
-                    self.run.say(
-                        f"The first seed took {more / rest:.0f} s; the others take about {more:.0f} s."
-                    )
+                    self.run.say(f"The first seed took {more / rest:.0f} s; the others take {more:.0f} s.")
         return cells
 
 
@@ -538,13 +490,15 @@ class Experiment:
             training = trained(model, part.X, part.y, self.recorder(model, part, one["seed"]))
             curve = training.curve
             if one["method"] not in self.known and isinstance(getattr(model, "max_iter", None), int):
-                curve = [self._point(one, model.max_iter // share) for share in (64, 16, 4, 1)]
+                curve = [self._shorter(one, model.max_iter // share) for share in (64, 16, 4)]
+                value = float(self.score(model, part.X_test.copy(), part.y_test))
+                curve.append([model.max_iter, training.seconds, value])
         except DivergedError:
             return dict.fromkeys((*self.columns, "seconds")) | {"curve": []}
         self.keep(one, model)
         return self.measure(model, part) | {"seconds": training.seconds, "curve": curve}
 
-    def _point(self, one: Settings, max_iter: int) -> list[float]:
+    def _shorter(self, one: Settings, max_iter: int) -> list[float]:
         """Return a place on the learning curve of a user's method: it is trained anew, with so many steps."""
         part, model = self.data_of(one), self.model(one).set_params(max_iter=max(1, max_iter))
         seconds = trained(model, part.X.copy(), part.y.copy()).seconds
@@ -598,9 +552,8 @@ class Experiment:
         cv = self.splitter(self.folds, shuffle=True, random_state=one["seed"])
         # Cross-validation begins at the method's own parameters.
         model = self.model(one | {"parameters": {}})
-        return {
-            "parameters": searched(self.run, kind.label, model, kind.grid, part.X, part.y, cv, self.score)
-        }
+        best = searched(self.run, kind.label, model, kind.grid, part.X, part.y, cv, self.score)
+        return {"parameters": best}
 
     def label(self, one: Settings) -> str:
         """Return what the table calls a row."""
@@ -680,13 +633,13 @@ class Experiment:
 
     def notes(self, rows: Sequence[Row]) -> list[str]:
         """Return what stands below the table: the parameters of each row, and step sizes that nobody chose."""
-        said: dict[str, str] = {}
+        said = {}
         for row in rows:
-            given = self.chosen[row["method"]].estimator.get_params()
-            step = {"step_size": given["step_size"] or "its default"} if "step_size" in given else {}
-            if text := listed(step | row.models[0]["parameters"]):
-                said[row.label] = f"{row.label}: {text}"
-        return [f"Parameters: {'; '.join(said.values())}."] if said else []
+            known = self.chosen[row["method"]].estimator.get_params()
+            step = {"step_size": known["step_size"]} if known.get("step_size") else {}
+            said[row.label] = listed(step | row.models[0]["parameters"])
+        text = "; ".join(f"{label}: {parameters}" for label, parameters in said.items() if parameters)
+        return [f"Parameters: {text}."] if text else []
 
 
 def mean_and_sem(values: Iterable[float | None]) -> tuple[float, float | None]:

@@ -24,40 +24,6 @@ def style(number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def whole_ticks(axis: Any) -> None:
-    """Put ticks at whole numbers, also where there is a single one."""
-    from matplotlib.ticker import MaxNLocator
-
-    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-
-
-def logarithmic(axis: Any, unit: str | None = None) -> None:
-    """Make the axis of what is drawn logarithmic; with a unit, of prefixes such as k and m.
-
-    Typesetting 10³ costs more than the rest of a picture. Less than two decades have more ticks than powers of 10.
-    """
-    from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
-
-    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
-    low, high = sorted(axis.get_view_interval())
-    if high < 100.0 * low:
-        axis.set_major_locator(MaxNLocator(6) if high < 5.0 * low else LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter("{x:g}")
-    if unit is not None:
-        axis.set_major_formatter(EngFormatter(unit))
-    if unit is not None or high < 100.0 * low:
-        axis.set_minor_locator(NullLocator())
-
-
-def finish(axes: Any, xlabel: str, ylabel: str = "", title: str = "") -> None:
-    """Label axes, draw a grid and, where something has a label, a legend."""
-    axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.set_title(title, fontsize="medium")
-    axes.grid(alpha=0.3)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize="small")
-
-
 @dataclass(frozen=True)
 class Panel:
     """A part of a picture.
@@ -89,19 +55,35 @@ def draw_panels(figure: Any, panels: Sequence[Panel], title: str) -> None:
     for axes, panel in zip(
         figure.subplots(1, len(panels), sharey=share, squeeze=False)[0], panels, strict=True
     ):
-        whole = True
         for label, points in panel.lines.items():
             look, (x, y, *error) = style(labels.index(label)), np.array(points, dtype=float).T
             if np.isnan(x[0]):
                 legend[label] = axes.axhline(y[0], color=look["color"], linestyle="--")
             else:
                 legend[label] = axes.errorbar(x, y, *error, **look)
-                whole = whole and bool((x == np.round(x)).all())
-        for name in panel.logarithmic:
-            logarithmic(getattr(axes, f"{name}axis"), panel.unit if name == "x" else None)
-        if whole and "x" not in panel.logarithmic:
-            whole_ticks(axes.xaxis)
-        finish(axes, panel.xlabel, panel.ylabel if not share or axes in figure.axes[:1] else "")
+        _scale(axes, panel)
+        axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel if not share or axes in figure.axes[:1] else "")
+        axes.grid(alpha=0.3)
     if len(legend) > 1:
         figure.legend(legend.values(), legend, loc="outside lower center", ncols=4, fontsize="small")
     figure.suptitle(title)
+
+
+def _scale(axes: Any, panel: Panel) -> None:
+    """Make axes logarithmic, with ticks also where they are short, and others whole where their numbers are."""
+    from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
+
+    for name in panel.logarithmic:
+        getattr(axes, f"set_{name}scale")("log")
+        axis = getattr(axes, f"{name}axis")
+        low, high = sorted(axis.get_view_interval())
+        if high < 100.0 * low:
+            axis.set_major_locator(MaxNLocator(6) if high < 5.0 * low else LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_locator(NullLocator())
+        if name == "x" and panel.unit is not None:
+            axis.set_major_formatter(EngFormatter(panel.unit))
+            axis.set_minor_locator(NullLocator())
+    at = [x for points in panel.lines.values() for x, *_ in points if not np.isnan(x)]
+    if "x" not in panel.logarithmic and np.array_equal(at, np.round(at)):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

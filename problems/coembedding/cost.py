@@ -267,14 +267,20 @@ class TagRanking(PairwiseDistance):
         super().__init__(sp.eye_array(n + n_tags, format="csr"), Grid(range(n), range(n, n + n_tags)))
 
     def loss(self, distances: Array) -> tuple[float, Array]:
-        return kernels.ranking_loss(distances, kernels.row_odds(distances), *self._posts())
+        return kernels.ranking_loss(distances, row_odds(distances), *self._posts())
 
     def curvature(self, distances: Array, change: Array) -> Array:
-        odds = kernels.row_odds(distances)
+        odds = row_odds(distances)
         return kernels.ranking_curvature(distances, odds, *self._posts(), np.ascontiguousarray(change))
 
     def _posts(self) -> tuple[Array, int, Array, Array]:
         return self.posts, self.counts[0], self.starts, self.tags
+
+
+def row_odds(distances: Array) -> tuple[Array, Array, Array]:
+    """Return exp(least − d) for the entries of each row, the least entries, and how far the largest are above."""
+    least = distances.min(axis=1)
+    return np.exp(least[:, None] - distances), least, distances.max(axis=1) - least
 
 
 class MetricRegression(EmbeddedCost):

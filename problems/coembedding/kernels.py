@@ -126,18 +126,12 @@ def odds_bends(scale, odds, step, steps, moved):
     return total
 
 
-def row_odds(distances):
-    """Return exp(least − d) for the entries of each row, the least entries, and how far the largest are above."""
-    least = distances.min(axis=1)
-    return np.exp(least[:, None] - distances), least, distances.max(axis=1) - least
-
-
 @njit(cache=True, nogil=True)
 def ranking_loss(distances, of_rows, posts, n_users, starts, tags):
     """Add up ln(1 + exp(d(y) − d(ȳ))) over the tags y of each post and the others ȳ; return the sum and its slopes.
 
     Post p is of user posts[p, 0] and item posts[p, 1] and has tags[starts[p] : starts[p + 1]]; d is the sum of the
-    user's and the item's row of the distances. `of_rows` is what `row_odds` returns.
+    user's and the item's row of the distances. `of_rows` is what `row_odds` of `cost` returns.
     """
     n_tags = distances.shape[1]
     slopes, total = np.zeros(distances.shape), 0.0

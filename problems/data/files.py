@@ -30,10 +30,8 @@ from rmopt.errors import InvalidInputError
 from rmopt.files import conforming, read_arrays, reading
 
 # Files of MovieLens have no first line of names.
-MOVIELENS = {
-    "ratings.dat": ["user", "item", "rating", "time"], "u.data": ["user", "item", "rating", "time"],
-    "tags.dat": ["user", "item", "tag", "time"],
-}  # fmt: skip
+RATED = ("user", "item", "rating", "time")
+MOVIELENS = {"u.data": RATED, "ratings.dat": RATED, "tags.dat": ("user", "item", "tag", "time")}
 # Bytes of a line of text that says what is in a file, and of a line of svmlight.
 HEAD, LONGEST = 2**20, 2**26
 # Labels are columns, which are numbered by 32 bits.
@@ -65,9 +63,9 @@ def read_tables(path: Path, rows: int, **options: Any) -> Iterator[Table]:
     """
     read = _texts if path.is_dir() else READERS.get(suffix_of(path))
     if read is None:
+        known = f"{', '.join(READERS)}, which may be compressed (.gz), or as a folder of texts"
         raise InvalidInputError(
-            f"{path} has the suffix {path.suffix or '(none)'}; save it as one of {', '.join(READERS)}, which may be "
-            "compressed (.gz), or as a folder of texts."
+            f"{path} has the suffix {path.suffix or '(none)'}; save it as one of {known}."
         )
     if foreign := set(options) - set(signature(read).parameters):
         raise InvalidInputError(f"{path} has no {min(foreign)} that could be said; leave it out.")
@@ -91,10 +89,8 @@ def decoded(path: Path, encoding: str) -> Iterator[IO[str]]:
             yield text
     except UnicodeError as error:
         byte = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
-        raise InvalidInputError(
-            f"{path} is not {encoding.removesuffix('-sig')} text{byte}; save it as UTF-8, say its encoding, for "
-            "example encoding=latin-1, or take it out where it is none, such as a picture."
-        ) from None
+        cure = "save it as UTF-8, say its encoding, as encoding=latin-1, or take it out if it is none, as a picture"
+        raise InvalidInputError(f"{path} is not {encoding} text{byte}; {cure}.") from None
 
 
 # Text in columns
@@ -119,9 +115,8 @@ def _delimited(path: Path, rows: int, header: str = "", encoding: str = "utf-8")
             if not names:
                 names, header = _header(about, frame, sign, header)
                 frame = frame.iloc[int(header != "no") :]
-                about.commas = sign == ";" and any(
-                    DECIMAL_COMMA.search("\n".join(frame[name])) for name in frame
-                )
+                texts = ("\n".join(frame[name]) for name in frame)
+                about.commas = sign == ";" and any(map(DECIMAL_COMMA.search, texts))
                 about.notes += ["Its numbers have decimal commas."] * about.commas
             frame.index -= header != "no"
             yield named(replace(about, frame=frame, notes=list(about.notes)), names)
@@ -142,9 +137,9 @@ def _frames(
     except pd.errors.EmptyDataError:
         raise InvalidInputError(f"{path} is empty.") from None
     except (pd.errors.ParserError, csv.Error) as error:
+        cure = "put fields with a separator (a decimal comma?) in quotes, end quotes that begin, or repair the line"
         raise InvalidInputError(
-            f"{path} is not text in columns between {sign!r} ({str(error).strip()}); put fields "
-            "with a separator (a decimal comma?) in quotes, end quotes that begin, or repair the line."
+            f"{path} is no text in columns between {sign!r} ({str(error).strip()}); {cure}."
         ) from None
 
 
@@ -172,14 +167,14 @@ def separator_of(line: str, suffix: str) -> str:
 
 def _header(about: Table, frame: pd.DataFrame, sign: str, header: str) -> tuple[list[str], str]:
     """Return the names of columns, and whether the first row holds them."""
-    first, known = [str(name).strip() for name in frame.iloc[0]], list[str]()
+    first, known = [str(name).strip() for name in frame.iloc[0]], tuple[str, ...]()
     if sign not in ",\t":
         about.notes.append(f"Its columns are separated by {sign!r}.")
     if not header:
         known = MOVIELENS.get(about.name.lower().removesuffix(".gz"), known)
         if len(known) == len(first):
             about.notes.append(f"It was taken for a file of MovieLens, with the columns {', '.join(known)}.")
-            return known, "no"
+            return list(known), "no"
         if pd.to_numeric(pd.Series(first), errors="coerce").notna().any():
             cure = "say header=no, and columns are called 1, 2, 3 …, or header=yes"
             raise InvalidInputError(f"the first line of {about.source} holds numbers; {cure}.")
@@ -190,9 +185,8 @@ def named(table: Table, names: list[str]) -> Table:
     """Give the columns of a table their names; a first one without a name, as of an index, is left out."""
     if twice := [name for place, name in enumerate(names) if name and name in names[:place]]:
         raise InvalidInputError(f"{table.source} has two columns called {twice[0]!r}; rename one.")
-    table.frame.columns = pd.Index(
-        [name or f"column {place + 1}" for place, name in enumerate(names)], dtype=object
-    )
+    called = [name or f"column {place + 1}" for place, name in enumerate(names)]
+    table.frame.columns = pd.Index(called, dtype=object)
     if names and names[0] in ("", "Unnamed: 0"):
         table.frame = table.frame.iloc[:, 1:]
         table.notes.append("The first column has no name; it is taken for numbers of rows, and left out.")
@@ -300,13 +294,10 @@ def _mtx(path: Path, rows: int) -> Iterator[Table]:
 def coordinates(path: Path, matrix: Any) -> Table:
     """Return the entries of a matrix as ratings, whose rows, counted from 1, are items."""
     known = matrix.tocoo()
-    table = read_frame(
-        {"item": known.row + 1, "user": known.col + 1, "rating": known.data}, path.name, str(path)
-    )
-    table.notes.append(
-        f"Of its {known.shape[0]:,} rows and {known.shape[1]:,} columns the rows are taken for items and the columns "
-        "for users; where rows are users say user=item,item=user."
-    )
+    columns = {"item": known.row + 1, "user": known.col + 1, "rating": known.data}
+    table = read_frame(columns, path.name, str(path))
+    many = f"Of {known.shape[0]:,} rows and {known.shape[1]:,} columns rows are taken for items, columns for users"
+    table.notes.append(f"{many}; where rows are users say user=item,item=user.")
     return table
 
 
@@ -342,7 +333,7 @@ def _column(given: Any, what: str) -> Any:
         return values
     if infer_dtype(given, skipna=True) in ("mixed", "mixed-integer"):
         raise InvalidInputError(
-            f"{what} holds values of different types, or lists; make it text, or numbers."
+            f"{what} holds lists, or values of different types; make it text, or numbers."
         )
     return pd.Series(values, dtype=object).map(str, na_action="ignore").fillna("").astype(object)
 
@@ -389,7 +380,7 @@ def _svmlight(
                 table.frame["label"] = np.concatenate([*labels, []])
             elif several is False:
                 raise InvalidInputError(
-                    f"{path} has rows with several labels: say multilabel=True (rmopt fit ranking)."
+                    f"{path} has rows with several labels; multilabel=True (rmopt fit ranking) is for them."
                 )
             else:
                 binarizer = MultiLabelBinarizer(sparse_output=True)
@@ -423,11 +414,9 @@ def _parsed(
             return csr_array(X), labels
     for number, line in enumerate(lines if len(lines) > 1 else [], first):
         _parsed(path, [line], number, n_features, zero_based)
-    raise InvalidInputError(
-        f"line {first} of {path} is not a row 'label index:value …' of finite numbers whose indices rise and stay "
-        f"below {n_features or MOST_LABELS}; repair it, say n_features (--n-features), or zero_based=False "
-        "(--one-based)."
-    )
+    row = f"'label index:value …' of finite numbers whose indices rise and stay below {n_features or MOST_LABELS}"
+    cure = "repair it, say n_features (--n-features), or zero_based=False (--one-based)"
+    raise InvalidInputError(f"line {first} of {path} is no row {row}; {cure}.")
 
 
 def xmc_head(line: bytes) -> int | None:

@@ -437,7 +437,7 @@ class ScaledSGDCompletion(PointCompletion):
         return U, W
 
 
-def _centred(factors: Array, counts: Array) -> tuple[Array, Array]:
+def _centred(factors: Array, counts: Any) -> tuple[Array, Array]:
     """Return factors less their mean, weighted by counts, and the mean; what has no entry is like the mean."""
     mean = np.average(factors, axis=0, weights=counts)
     return np.where(counts[:, None] > 0, factors - mean, 0.0), mean

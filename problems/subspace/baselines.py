@@ -287,21 +287,3 @@ class MyFM(Peer):
             n_kept_samples=self.n_samples, group_shapes=list(self.shape_),
         )  # fmt: skip
         return lambda rows, columns: model.predict(None, X_rel=blocks(rows, columns))
-
-
-@dataclass(eq=False, repr=False)
-class LibMF(Peer):
-    """LIBMF: stochastic gradient descent with a penalty by counts (Chin et al. 2015); its `predict` is not used."""
-
-    rank: int = 10
-    lam: float = 0.05
-    max_iter: int = 30
-
-    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
-        model = package("libmf.mf", *BENCH).MF(
-            k=self.rank, nr_iters=self.max_iter, lambda_p2=self.lam, lambda_q2=self.lam, lambda_p1=0.0,
-            lambda_q1=0.0, nr_threads=1, quiet=True,
-        )  # fmt: skip
-        model.fit(np.column_stack([rows, columns, values - self.mean_]))
-        P, Q = model.p_factors(), model.q_factors()
-        return lambda rows, columns: self.mean_ + np.einsum("ij,ij->i", P[rows], Q[columns])

@@ -69,7 +69,8 @@ def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: 
         raise InvalidInputError(
             "nothing is held out: all entries are 0, or were seen by fit; give others that should be recommended."
         )
-    return Ranked(*np.mean(measures, axis=0).tolist(), len(measures))
+    precision, recall, ndcg = np.mean(measures, axis=0).tolist()
+    return Ranked(precision, recall, ndcg, len(measures))
 
 
 def best_rows(scores: Array, seen: Array, n: int) -> Array:

@@ -21,7 +21,7 @@ from problems.data import Ratings
 from problems.methods import Cell, Method, Settings
 from problems.palette import Panel, draw_panels
 from problems.subspace.als import BiasedALS, ScaledSGDCompletion
-from problems.subspace.baselines import Biases, CMFRec, DLMaFit, LibMF, MyFM
+from problems.subspace.baselines import Biases, CMFRec, DLMaFit, MyFM
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.cost import MatrixCompletion
 from problems.subspace.estimators import RCGMC, RTRMC
@@ -150,7 +150,6 @@ METHODS: dict[str, Method] = {
             ("bayesian", "Bayesian (Gibbs)", BayesianCompletion(handle_unknown="mean"), ()),
             ("cmfrec", "cmfrec", CMFRec(), (5.0, 10.0, 20.0)),
             ("myfm", "myfm", MyFM(), ()),
-            ("libmf", "LIBMF", LibMF(), (0.03, 0.05, 0.08)),
         )
     },
 }

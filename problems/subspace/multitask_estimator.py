@@ -46,29 +46,6 @@ def is_constant(values: Array) -> Array:
     return spread <= n * eps * spread + (n * eps * values.mean(axis=0)) ** 2
 
 
-class Prepared:
-    """The examples and labels of each task, `parts`, scaled and centred."""
-
-    def __init__(self, X: Array, y: Array, task: Array, n_tasks: int, scale: str, centre: str) -> None:
-        self.middle, self.spread = np.zeros(X.shape[1]), np.ones(X.shape[1])
-        if scale == "standard":
-            scaler = StandardScaler().fit(X)
-            self.middle, self.spread = scaler.mean_, scaler.scale_
-        scaled, centred = (X - self.middle) / self.spread, centre == "tasks"
-        members = [np.flatnonzero(task == number) for number in range(n_tasks)]
-        self.means = np.array([scaled[rows].mean(axis=0) * centred for rows in members])
-        self.levels = np.array([y[rows].mean() * centred for rows in members])
-        self.parts = [
-            (scaled[rows] - mean, y[rows] - level)
-            for rows, mean, level in zip(members, self.means, self.levels, strict=True)
-        ]
-
-    def regressions(self, A: Array) -> tuple[Array, Array]:
-        """Return coefficients of features as they were given, and intercepts, for coefficients of the parts."""
-        coef = A / self.spread
-        return coef, self.levels - np.einsum("ij,ij->i", coef, self.means * self.spread + self.middle)
-
-
 class TaskRegressions(RegressorMixin, Estimator):
     """Linear regressions of several tasks; a subclass has `scale`, `centre`, and `learn`.
 
@@ -86,8 +63,8 @@ class TaskRegressions(RegressorMixin, Estimator):
     intercept_: Array
 
     @abstractmethod
-    def _learn(self, prepared: Prepared) -> None:
-        """Set `coef_` and `intercept_`, from examples without their means and in their scale."""
+    def _learned(self, parts: list[tuple[Array, Array]]) -> Array:
+        """Return the coefficients of each task, shape (n_tasks, m), from its examples and labels."""
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
@@ -105,7 +82,21 @@ class TaskRegressions(RegressorMixin, Estimator):
         in_range(X)
         sizable("y", y)
         self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
-        self._learn(Prepared(X, y, which, len(self.tasks_), self.scale, self.centre))
+        middle, spread = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        if self.scale == "standard":
+            scaler = StandardScaler().fit(X)
+            middle, spread = scaler.mean_, scaler.scale_
+        members = [np.flatnonzero(which == task) for task in range(len(self.tasks_))]
+        means, levels = np.tile(middle, (len(members), 1)), np.zeros(len(members))
+        if self.centre == "tasks":
+            means = np.array([X[rows].mean(axis=0) for rows in members])
+            levels = np.array([y[rows].mean() for rows in members])
+        parts = [
+            ((X[rows] - mean) / spread, y[rows] - level)
+            for rows, mean, level in zip(members, means, levels, strict=True)
+        ]
+        self.coef_ = self._learned(parts) / spread
+        self.intercept_ = levels - np.einsum("ij,ij->i", self.coef_, means)
         return self
 
     def predict(self, X: Any, tasks: Any = None) -> Array:
@@ -232,18 +223,15 @@ class MultitaskSubspace(TaskRegressions):
     random_state: Annotated[Any, seedable] = None
     verbose: Annotated[bool, flag] = False
 
-    def _learn(self, prepared: Prepared) -> None:
+    def _learned(self, parts: list[tuple[Array, Array]]) -> Array:
         seed, n_features = begin(self), self.n_features_in_
         if self.rank >= n_features:
-            cure = f"take 1 to {n_features - 1}" if n_features > 1 else "give 2 features or more"
-            raise InvalidInputError(
-                f"rank = {self.rank} must be below the number of features, {n_features}; {cure}."
-            )
+            raise InvalidInputError(f"rank = {self.rank} must be below the number of features, {n_features}.")
         gossips = self.solver == "gossip"
         # What agents there were in an earlier fit.
         self.__dict__.pop("agents_", None)
-        n_agents = (self.n_agents or min(N_AGENTS, len(prepared.parts))) if gossips else 1
-        cost = MultitaskFeatures(prepared.parts, n_agents, self.lam)
+        n_agents = (self.n_agents or min(N_AGENTS, len(parts))) if gossips else 1
+        cost = MultitaskFeatures(parts, n_agents, self.lam)
         if gossips:
             recorder = Recorder(progress=self.verbose, description="gossip")
             found = gossip(cost, self.rank, GossipPlan.of(self), seed, recorder=recorder)
@@ -251,7 +239,7 @@ class MultitaskSubspace(TaskRegressions):
         else:
             self.components_ = self._batch(cost, seed)
         W = np.concatenate([cost.weights(self.components_, agent) for agent in cost.here])
-        self.coef_, self.intercept_ = prepared.regressions(W @ self.components_.T)
+        return W @ self.components_.T
 
     def _batch(self, cost: MultitaskFeatures, seed: int) -> Array:
         """Return the minimiser that trust regions find from the span of ridge regressions of each task."""
@@ -292,6 +280,5 @@ class AltMin(TaskRegressions):
     scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
     centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
 
-    def _learn(self, prepared: Prepared) -> None:
-        A, _ = alt_min(prepared.parts, self.trace_lam)
-        self.coef_, self.intercept_ = prepared.regressions(A.T)
+    def _learned(self, parts: list[tuple[Array, Array]]) -> Array:
+        return alt_min(parts, self.trace_lam)[0].T

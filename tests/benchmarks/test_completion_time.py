@@ -27,7 +27,7 @@ from timing import median
 from problems.data import Ratings, load
 from problems.data.sets import ml1m
 from problems.subspace import RCGMC, RTRMC, BayesianCompletion, BiasedALS, ScaledSGDCompletion
-from problems.subspace.baselines import Biases, CMFRec, LibMF, MyFM
+from problems.subspace.baselines import Biases, CMFRec, MyFM
 from problems.subspace.cost import MatrixCompletion, columns_of
 from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import OneProcess
@@ -218,7 +218,6 @@ def models_of_ratings(large: bool) -> dict[str, Any]:
     }
     peers = {
         "cmfrec": CMFRec(10, lam=10.0 if large else 15.0),
-        "libmf": LibMF(40, 0.06, 20) if large else LibMF(20, 0.1, 15),
         "myfm": MyFM(10),
     }
     return models | {name: model for name, model in peers.items() if find_spec(name)}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from problems.palette import Panel, draw_panels, logarithmic, style, whole_ticks
+from problems.palette import Panel, draw_panels, style
 
 
 def test_methods_of_a_picture_can_be_told_apart() -> None:
@@ -28,14 +30,14 @@ def test_a_label_has_one_look_and_one_entry() -> None:
 
 
 def test_short_axes_have_ticks() -> None:
-    axes = Figure().subplots()
-    axes.plot([4.0], [0.03], "o")
-    axes.plot([4.0], [0.08], "o")
-    whole_ticks(axes.xaxis)
-    assert [one for one in axes.get_xticks() if 3.8 < one < 4.2] == [4.0]
+    def axes_of(points: Any, **how: Any) -> Any:
+        figure = Figure()
+        draw_panels(figure, [Panel("x", "y", {"a": points}, **how)], "t")
+        return figure.axes[0]
+
+    assert [one for one in axes_of([(4, 1.0)]).get_xticks() if 3.8 < one < 4.2] == [4.0]
     for lowest in (0.03, 0.003):
-        axes.plot([4.0], [lowest], "o")
-        logarithmic(axes.yaxis)
+        axes = axes_of([(4, lowest), (4, 0.08)], logarithmic="y")
         low, high = axes.get_ylim()
         inside = [one for one in axes.get_yticks() if low < one < high]
         assert len(inside) >= 3

@@ -27,7 +27,7 @@ from rmopt.core import InvalidInputError
 from rmopt.experiments import Run
 
 # Methods that go by the names of their packages, which may not be here.
-PEERS = ("cmfrec", "libmf", "myfm")
+PEERS = ("cmfrec", "myfm")
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
 
 
