@@ -158,7 +158,6 @@ class Coembedding(Experiment):
     name: ClassVar = "coembedding"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
-    columns: ClassVar = {measure: f"{measure}_sem" for measure in MEASURES}
     score: ClassVar = staticmethod(scored)
     common: ClassVar = ("rows", "folds", "betas", "starts", "optima_rows")
     headings: ClassVar = {
@@ -172,6 +171,7 @@ class Coembedding(Experiment):
     )
 
     def check(self) -> None:
+        self.columns = {measure: f"{measure}_sem" for measure in MEASURES}
         betas = checked_betas(options.positive_numbers(self.betas, "--betas"))
         for name in self.chosen.keys() & METHODS.keys():
             made = self.chosen[name].made(cv=self.folds, betas=betas)
