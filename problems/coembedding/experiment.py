@@ -120,7 +120,7 @@ METHODS["ila-hinge"] = Method("ILA (squared hinge)", Multilabel("ila", "squared_
 
 def measures(true: Array, predicted: Any) -> dict[str, float]:
     """Return all measures of predicted labels, in per cent, or refuse what is no table of 0 and 1."""
-    table = rows_of("predict(X)", predicted, *true.shape[:1], columns=true.shape[1])
+    table = rows_of("predict(X)", predicted, len(true), columns=true.shape[1])
     table = table.toarray() if issparse(table) else table
     if not np.isin(table, (0, 1)).all():
         raise InvalidInputError("predict(X) must be 0 where a label does not apply and 1 where it does.")
