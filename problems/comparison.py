@@ -211,7 +211,7 @@ def best_over_folds(
     run: Run,
     label: str,
     grid: Sequence[Settings],
-    score: Callable[[Settings, Any], float],
+    score: Callable[..., float],
     folds: Sequence[Any],
     n_jobs: int = 1,
 ) -> Settings:
@@ -318,9 +318,7 @@ class Comparison:
                 tick(*names[number : number + 1])
                 more = (perf_counter() - begun) * rest
                 if number * (rest + 1) == len(settings) and more > LONG:
-                    self.run.say(
-                        f"The first seed took {more / rest:.0f} s; the others take about {more:.0f} s."
-                    )
+                    self.run.say(f"The first seed took {more / rest:.0f} s; the others take {more:.0f} s.")
         return cells
 
 

@@ -94,6 +94,11 @@ TABLE = (
         ("premise-agreement", "> 0.8 * max(map(abs, last))", "> 0.0 * max(map(abs, last))"),
         ("premise-quick", "if noise <= h * seen and abs(", "if noise <= h * seen or abs("),
     )),
+    ("optimum", "rmopt/solvers/batch/trust_regions.py",
+     "test_premises.py", (
+        ("saddle-left", "            state = work.first(below)\n", "            pass\n"),
+        ("saddle-direction", "_combined(basis, vectors[:, 0])", "_combined(basis, vectors[:, -1])"),
+    )),
     ("optimum", "rmopt/solvers/batch/descent.py",
      "test_premises.py", (
         ("rounding-at-start", "wanted = max(wanted, work.rounding)", "wanted = wanted"),

@@ -33,10 +33,8 @@ from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.baselines import METRIC_LEARN, OUTSIDE, OutsideMetric
 from problems.metric.estimators import TRIPLETS, MahalanobisMetric, TripletLearner, factor
 from problems.palette import Panel, draw_panels
-from problems.validation import package
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, numbers
@@ -134,7 +132,6 @@ METHODS: dict[str, Method] = {
         crossed(lineardiscriminantanalysis__shrinkage=(1e-3, 1e-2, 0.1, 0.3, 0.6, 0.9)),
     ),
     "nca": Method("NCA", make_pipeline(ARRAYS, NeighborhoodComponentsAnalysis(max_iter=30))),
-    **{name: Method(name.upper(), OutsideMetric(name), [{}]) for name in OUTSIDE},
 }  # fmt: skip
 OURS = ("comet", "comet-hinge", "comet-distance")
 
@@ -217,8 +214,6 @@ class Metric(Experiment):
 
     def check(self) -> None:
         number("--passes", self.passes, above=0)
-        if any(isinstance(one.estimator, OutsideMetric) for one in self.chosen.values()):
-            package(*METRIC_LEARN)
 
     def settings(self) -> Iterator[Settings]:
         self.bundle = _thinned(self.bundle, self.rows)

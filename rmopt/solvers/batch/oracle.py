@@ -125,9 +125,11 @@ class Oracle:
         How many times coarser the points are rounded than those of double precision.
     rounding : float
         The length that rounding gives the gradient at the start.
+    begins_flat : bool
+        Whether the start may be stationary: its gradient is rounding, or promises next to nothing.
     """
 
-    coarseness, rounding = 1.0, 0.0
+    coarseness, rounding, begins_flat = 1.0, 0.0, False
 
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
         manifold, cost = problem.manifold, problem.cost
@@ -292,6 +294,8 @@ class Oracle:
         self._shape = getattr(ambient, "shape", None)
         norm = self.manifold.norm(point, gradient)
         self.rounding = self.rounding_at(point, cost, ambient, norm)
+        promised = MINIMAL * self.coarseness**0.5 * abs(cost)
+        self.begins_flat = norm <= self.rounding or norm * size_of(point) <= promised
         precondition = self.preconditioner(point)
         if precondition is not None and isfinite(norm):
             self.positive(self.inner(point, gradient, precondition(gradient * 1.0)), norm)
