@@ -24,7 +24,6 @@ import problems.similarity
 import problems.subspace
 from problems.data.text import information_gain, select_terms
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
-from problems.metric.baselines import OutsideMetric
 from problems.triplets import ClassTriplets
 from rmopt.costs import BilinearSum, TripletSum, logistic
 
@@ -70,7 +69,7 @@ class Part:
         return self.kind(**{**self.quick, **changes})
 
 
-_METRIC = {"transform": (X,), "pair_distance": (X.reshape(12, 2, 5),), "pair_score": (X.reshape(12, 2, 5),)}
+_METRIC = {"transform": (X,), "pair_distance": (X.reshape(12, 2, 5),)}
 _METRIC["get_mahalanobis_matrix"] = ()
 _SAMPLES = {"X": X, "y": LABELS}
 _COEMBEDDING = {name: (X,) for name in ("transform", "decision_function", "predict")} | {"score": (X, TABLE)}
@@ -122,7 +121,6 @@ PARTS: dict[str, Part] = {
         Part(problems.metric.LegoMetric, {"n_triplets": 30, "random_state": 0}, _SAMPLES, _METRIC),
         Part(problems.metric.BoostMetric, {"max_iter": 3, "random_state": 0}, _SAMPLES, _METRIC),
         Part(problems.metric.HdslMetric, {"max_iter": 20, "random_state": 0}, _SAMPLES, _METRIC),
-        Part(OutsideMetric, {}, _SAMPLES),
         Part(problems.coembedding.CoembeddingClassifier, {"tol": 0.1}, {"X": X, "Y": TABLE}, _COEMBEDDING),
         Part(
             problems.coembedding.CoembeddingClassifierCV,

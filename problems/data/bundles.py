@@ -50,10 +50,8 @@ class Bundle:
         try:
             self._check()
         except ValueError as error:
-            why = str(error).rstrip(".")
-            raise InvalidInputError(
-                f"the data {self.name!r} (from {self.source}) cannot be used: {why}."
-            ) from None
+            told = f"the data {self.name!r} (from {self.source}) cannot be used"
+            raise InvalidInputError(f"{told}: {str(error).rstrip('.')}.") from None
 
     def fingerprint(self) -> str:
         """Return what the data are, from wherever they were read."""
@@ -128,7 +126,7 @@ class Split(Samples):
             raise ValueError(f"test must be a bool array of shape ({n},)")
         if held_out in (0, n):
             raise ValueError(
-                f"{held_out:,} of its {n:,} samples are held out; both parts need some: say test=COLUMN"
+                f"{held_out:,} of {n:,} samples are held out; both parts need some: say test=COLUMN"
             )
 
     def summary(self) -> dict[str, Any]:
@@ -252,7 +250,7 @@ class MultilabelBundle(Split):
         object.__setattr__(self, "Y", canonical(self.Y))
         if self.Y.shape[0] != self.X.shape[0] or self.Y.shape[1] < 2:
             raise ValueError(
-                f"Y must have {self.X.shape[0]} rows and at least 2 labels, got shape {self.Y.shape}"
+                f"Y must have a row for each of X and at least 2 labels, got shape {self.Y.shape}"
             )
         if not np.isin(self.Y.data, (0, 1)).all():
             raise ValueError("Y must hold ones and zeros")
@@ -393,7 +391,7 @@ class Ratings(Bundle):
             raise ValueError(f"rows and columns must lie within {self.shape}, and no entry come twice")
         if values.min() < low or values.max() > high:
             raise ValueError(
-                f"values run from {values.min():g} to {values.max():g}, outside of {low:g} to {high:g}"
+                f"values lie from {values.min():g} to {values.max():g}, outside of {low:g} to {high:g}"
             )
         for what, size in zip(("row_names", "column_names"), self.shape, strict=True):
             if (names := getattr(self, what)) is not None:
@@ -502,7 +500,7 @@ class TagBundle(Bundle):
     def _check(self) -> None:
         if self.triples.ndim != 2 or self.triples.shape[1] != 3 or not len(self.triples):
             raise ValueError(
-                f"triples must be a table with 3 columns and at least one row, got shape {self.triples.shape}"
+                f"triples must be a table with 3 columns, not empty, got shape {self.triples.shape}"
             )
         if any(len(np.unique(one)) != one.max() + 1 or one.min() < 0 for one in self.triples.T):
             raise ValueError("users, items and tags must be numbered from 0 without holes")

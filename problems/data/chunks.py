@@ -119,9 +119,8 @@ class stream:  # noqa: N801
         self._seed = seed_of(self.random_state)
         self.files, self._folders = files_of(self.path)
         self._own = self.files
-        if not flag("zero_based", self.zero_based) and not any(
-            suffix_of(one) in SVMLIGHT for one in self.files
-        ):
+        lines = any(suffix_of(file) in SVMLIGHT for file in self.files)
+        if not flag("zero_based", self.zero_based) and not lines:
             raise InvalidInputError(f"zero_based=False (--one-based) is for svmlight files, not {self.path}.")
 
     def __repr__(self) -> str:
@@ -156,7 +155,7 @@ class stream:  # noqa: N801
         number = integer("number", number, 0, integer("count", count, 1) - 1)
         if len(self._own) < count:
             raise InvalidInputError(
-                f"{self.path} has fewer files than the {count} processes; start as many at most."
+                f"{self.path} has fewer files than {count} processes; start as many at most."
             )
         share = copy(self)
         share._own = self._own[number::count]
@@ -171,12 +170,14 @@ class stream:  # noqa: N801
         """Yield the buffers of a pass, which are whole chunks, and the last of which is up to half a chunk larger."""
         size = self.batch_size * max(1, round(self.shuffle_buffer / self.batch_size))
         waiting, count = list[Chunk](), 0
-        for rows in self._read(epoch):
-            waiting, count = [*waiting, rows], count + rows[0].shape[0]
-            while count >= size + -(-self.batch_size // 2):
-                X, y = _joined(waiting)
-                yield X[:size], y[:size]
-                waiting, count = [(X[size:], y[size:])], count - size
+        for X, y in self._read(epoch):
+            for begin in range(0, X.shape[0], size):
+                waiting.append((X[begin : begin + size], y[begin : begin + size]))
+                count += waiting[-1][0].shape[0]
+                if count >= size + -(-self.batch_size // 2):
+                    X_all, y_all = _joined(waiting)
+                    yield X_all[:size], y_all[:size]
+                    waiting, count = [(X_all[size:], y_all[size:])], count - size
         if count:
             yield _joined(waiting)
 
@@ -197,9 +198,7 @@ class stream:  # noqa: N801
                 form = kind, f"labels of the type {y.dtype.kind}", self.feature_names, labels
                 for now, before in zip(form, known or form, strict=True):
                     if now != before:
-                        raise InvalidInputError(
-                            f"{path} holds {now}, and rows before it {before}; make them alike."
-                        )
+                        raise InvalidInputError(f"{path} holds {now}, and others {before}; make them alike.")
                 known, empty = form, False
                 yield X, y
             if empty:
@@ -225,14 +224,9 @@ class stream:  # noqa: N801
             table.Y = None
         roles = roles_of(table, KINDS[-1], {})
         if roles is None or (len(roles.get("label", [])) != 1) != self.multilabel:
-            wanted = (
-                "several columns of 0 and 1"
-                if self.multilabel
-                else "one column of labels, such as label or y"
-            )
-            raise InvalidInputError(
-                f"{path} must have {wanted}, and has {table.listed()}; multilabel=True is for several."
-            )
+            wanted = "columns label_… of 0 and 1" if self.multilabel else "one column of labels, such as y"
+            has = f"has {table.listed()}; multilabel=True is for several"
+            raise InvalidInputError(f"{path} must have {wanted}, and {has}.")
         if held := roles.get("test"):
             raise InvalidInputError(f"{path}: a stream learns all rows; leave out the column {held[0]}.")
         self.holds_texts = "text" in roles
@@ -261,9 +255,9 @@ def files_of(path: Path) -> tuple[list[Path], bool]:
     files = [file for file in entries if file.is_file() and suffix_of(file) in SUFFIXES]
     texts = text_files(path)[0] if path.is_dir() and not files else []
     if not files and not texts:
+        known = f"{', '.join(SUFFIXES)} (text also with .gz behind it)"
         raise InvalidInputError(
-            f"{path} holds no file that ends in {', '.join(SUFFIXES)} (text also with .gz behind it), nor subfolders "
-            "with the texts of a class."
+            f"{path} holds no file that ends in {known}, nor subfolders with texts of a class."
         )
     if files and len(files) < len(entries):
         left = [file.name for file in entries if file not in files]

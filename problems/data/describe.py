@@ -118,10 +118,11 @@ def listing(data_home: Path | None = None) -> list[dict[str, str]]:
         except Exception as error:
             source, there = None, f"cannot be loaded: {error}"
         if source is not None:
-            absent = "to be brought" if source.advice else "fetched when first used"
-            origin, there = (
-                source.origin,
-                str(source.there(data_home) or absent) if source.files else "built in",
-            )
+            origin, there = source.origin, "built in"
+            if source.files:
+                there = str(
+                    source.there(data_home)
+                    or ("to be brought" if source.advice else "fetched when first used")
+                )
         found.append({"name": entry.name, "source": origin, "there": there})
     return found

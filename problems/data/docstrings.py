@@ -89,10 +89,8 @@ def scipy_docs() -> ClassBundle:
     """
     documents = scipy_documents()
     _, y = np.unique([document.subpackage for document in documents], return_inverse=True)
-    X, test = (
-        _word_counts([document.text for document in documents]),
-        stratified(y, TEST_FRACTION, SPLIT_SEED),
-    )
+    X = _word_counts([document.text for document in documents])
+    test = stratified(y, TEST_FRACTION, SPLIT_SEED)
     return ClassBundle("scipy-docs", f"scipy {scipy.__version__}", X, y.astype(np.int64), test)
 
 
@@ -109,11 +107,5 @@ def scipy_parameters() -> MultilabelBundle:
     kept, texts = np.flatnonzero(Y.any(axis=1)), list(documents)
     X = _word_counts([texts[number] for number in kept])
     test = np.random.default_rng(SPLIT_SEED).random(len(kept)) < TEST_FRACTION
-    return MultilabelBundle(
-        "scipy-parameters",
-        f"scipy {scipy.__version__}",
-        X,
-        csr_array(Y[kept]),
-        test,
-        label_names=tuple(names),
-    )
+    source, labels = f"scipy {scipy.__version__}", tuple(names)
+    return MultilabelBundle("scipy-parameters", source, X, csr_array(Y[kept]), test, label_names=labels)

@@ -30,10 +30,8 @@ from rmopt.errors import InvalidInputError
 from rmopt.files import conforming, read_arrays, reading
 
 # Files of MovieLens have no first line of names.
-MOVIELENS = {
-    "ratings.dat": ["user", "item", "rating", "time"], "u.data": ["user", "item", "rating", "time"],
-    "tags.dat": ["user", "item", "tag", "time"],
-}  # fmt: skip
+RATED = ("user", "item", "rating", "time")
+MOVIELENS = {"u.data": RATED, "ratings.dat": RATED, "tags.dat": ("user", "item", "tag", "time")}
 # Bytes of a line of text that says what is in a file, and of a line of svmlight.
 HEAD, LONGEST = 2**20, 2**26
 # Labels are columns, which are numbered by 32 bits.
@@ -65,10 +63,8 @@ def read_tables(path: Path, rows: int, **options: Any) -> Iterator[Table]:
     """
     read = _texts if path.is_dir() else READERS.get(suffix_of(path))
     if read is None:
-        raise InvalidInputError(
-            f"{path} has the suffix {path.suffix or '(none)'}; save it as one of {', '.join(READERS)}, which may be "
-            "compressed (.gz), or as a folder of texts."
-        )
+        known = f"{', '.join(READERS)}, which may be compressed (.gz), or as a folder of texts"
+        raise InvalidInputError(f"{path} ends in {path.suffix or 'nothing'}; save it as one of {known}.")
     if foreign := set(options) - set(signature(read).parameters):
         raise InvalidInputError(f"{path} has no {min(foreign)} that could be said; leave it out.")
     with reading(path, InvalidInputError):
@@ -91,10 +87,8 @@ def decoded(path: Path, encoding: str) -> Iterator[IO[str]]:
             yield text
     except UnicodeError as error:
         byte = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
-        raise InvalidInputError(
-            f"{path} is not {encoding.removesuffix('-sig')} text{byte}; save it as UTF-8, say its encoding, for "
-            "example encoding=latin-1, or take it out where it is none, such as a picture."
-        ) from None
+        cure = "save it as UTF-8, say its encoding, as encoding=latin-1, or take it out if it is none, as a picture"
+        raise InvalidInputError(f"{path} is not {encoding} text{byte}; {cure}.") from None
 
 
 # Text in columns
@@ -110,53 +104,44 @@ def _delimited(path: Path, rows: int, header: str = "", encoding: str = "utf-8")
             return
         # Excel says the separator in a line of its own.
         said = re.fullmatch(r'\s*"?sep=(.)"?\s*', first)
+        sign, skip = said[1] if said else separator_of(first, suffix_of(path)), int(said is not None)
+        names, about, whole = list[str](), Table(path.name, str(path), pd.DataFrame()), False
         text.seek(0)
-        if said:
-            text.readline()
-        sign = said[1] if said else separator_of(first, suffix_of(path))
-        names, about = list[str](), Table(path.name, str(path), pd.DataFrame())
-        for frame in _frames(path, encoding, text, sign, rows, said is not None):
-            if not names:
-                names, header = _header(about, frame, sign, header)
-                frame = frame.iloc[int(header != "no") :]
-                about.commas = sign == ";" and any(
-                    DECIMAL_COMMA.search("\n".join(frame[name])) for name in frame
-                )
-                about.notes += ["Its numbers have decimal commas."] * about.commas
-            frame.index -= header != "no"
-            yield named(replace(about, frame=frame, notes=list(about.notes)), names)
+        how: Any = {"dtype": object, "na_filter": False, "engine": "python" if len(sign) > 1 else "c"}
+        try:
+            for frame in pd.read_csv(text, sep=sign, header=None, skiprows=skip, chunksize=rows, **how):
+                # pandas fills rows that are too short.
+                if not whole and frame.iloc[:, -1].isin(["", None]).any():
+                    _refuse_short_rows(path, encoding, sign, skip)
+                    whole = True
+                if not names:
+                    names, header = _header(about, frame, sign, header)
+                    frame = frame.iloc[int(header != "no") :]
+                    texts = ("\n".join(frame[name]) for name in frame)
+                    about.commas = sign == ";" and any(map(DECIMAL_COMMA.search, texts))
+                    about.notes += ["Its numbers have decimal commas."] * about.commas
+                frame.index -= header != "no"
+                yield named(replace(about, frame=frame, notes=list(about.notes)), names)
+        except pd.errors.EmptyDataError:
+            raise InvalidInputError(f"{path} is empty.") from None
+        except (pd.errors.ParserError, csv.Error) as error:
+            cure = "put fields with a separator (a decimal comma?) in quotes, end quotes that begin, or repair it"
+            why = f"is no text in columns between {sign!r} ({str(error).strip()}); {cure}"
+            raise InvalidInputError(f"{path} {why}.") from None
 
 
-def _frames(
-    path: Path, encoding: str, text: IO[str], sign: str, rows: int, skip: bool
-) -> Iterator[pd.DataFrame]:
-    """Yield the fields of a text as they are written; pandas fills rows that are too short, which are refused."""
-    how: Any = {"dtype": object, "na_filter": False, "engine": "python" if len(sign) > 1 else "c"}
-    try:
-        with pd.read_csv(text, sep=sign, header=None, chunksize=rows, **how) as frames:
-            for frame in frames:
-                if frame.iloc[:, -1].isin(["", None]).any():
-                    with decoded(path, encoding) as again:
-                        _refuse_short_rows(islice(again, skip, None), sign)
-                yield frame
-    except pd.errors.EmptyDataError:
-        raise InvalidInputError(f"{path} is empty.") from None
-    except (pd.errors.ParserError, csv.Error) as error:
-        raise InvalidInputError(
-            f"{path} is not text in columns between {sign!r} ({str(error).strip()}); put fields "
-            "with a separator (a decimal comma?) in quotes, end quotes that begin, or repair the line."
-        ) from None
-
-
-def _refuse_short_rows(lines: Iterator[str], sign: str) -> None:
+def _refuse_short_rows(path: Path, encoding: str, sign: str, skip: int) -> None:
     csv.field_size_limit(LONGEST)
-    rows: Any = (line.split(sign) for line in lines) if len(sign) > 1 else csv.reader(lines, delimiter=sign)
-    width = 0
-    for number, row in enumerate(rows, 1):
-        blank = len(row) < 2 and not "".join(row).strip()
-        width = width or len(row) * (not blank)
-        if not blank and len(row) < width:
-            raise pd.errors.ParserError(f"Expected {width} fields in line {number}, saw {len(row)}")
+    with decoded(path, encoding) as text:
+        lines, width = islice(text, skip, None), 0
+        rows: Any = (
+            (line.split(sign) for line in lines) if len(sign) > 1 else csv.reader(lines, delimiter=sign)
+        )
+        for number, row in enumerate(rows, 1):
+            blank = len(row) < 2 and not "".join(row).strip()
+            width = width or len(row) * (not blank)
+            if not blank and len(row) < width:
+                raise pd.errors.ParserError(f"Expected {width} fields in line {number}, saw {len(row)}")
 
 
 def separator_of(line: str, suffix: str) -> str:
@@ -172,14 +157,14 @@ def separator_of(line: str, suffix: str) -> str:
 
 def _header(about: Table, frame: pd.DataFrame, sign: str, header: str) -> tuple[list[str], str]:
     """Return the names of columns, and whether the first row holds them."""
-    first, known = [str(name).strip() for name in frame.iloc[0]], list[str]()
+    first, known = [str(name).strip() for name in frame.iloc[0]], tuple[str, ...]()
     if sign not in ",\t":
         about.notes.append(f"Its columns are separated by {sign!r}.")
     if not header:
         known = MOVIELENS.get(about.name.lower().removesuffix(".gz"), known)
         if len(known) == len(first):
             about.notes.append(f"It was taken for a file of MovieLens, with the columns {', '.join(known)}.")
-            return known, "no"
+            return list(known), "no"
         if pd.to_numeric(pd.Series(first), errors="coerce").notna().any():
             cure = "say header=no, and columns are called 1, 2, 3 …, or header=yes"
             raise InvalidInputError(f"the first line of {about.source} holds numbers; {cure}.")
@@ -190,9 +175,8 @@ def named(table: Table, names: list[str]) -> Table:
     """Give the columns of a table their names; a first one without a name, as of an index, is left out."""
     if twice := [name for place, name in enumerate(names) if name and name in names[:place]]:
         raise InvalidInputError(f"{table.source} has two columns called {twice[0]!r}; rename one.")
-    table.frame.columns = pd.Index(
-        [name or f"column {place + 1}" for place, name in enumerate(names)], dtype=object
-    )
+    called = [name or f"column {place + 1}" for place, name in enumerate(names)]
+    table.frame.columns = pd.Index(called, dtype=object)
     if names and names[0] in ("", "Unnamed: 0"):
         table.frame = table.frame.iloc[:, 1:]
         table.notes.append("The first column has no name; it is taken for numbers of rows, and left out.")
@@ -254,13 +238,14 @@ def _npz(path: Path, rows: int) -> Iterator[Table]:
     known = {"feature_names", "label_names"} & set(arrays)
     names = {name: tuple(map(str, arrays.pop(name).tolist())) for name in known}
     first = arrays.pop("n_train", None)
-    n = X.shape[0] if X is not None else max(map(len, arrays.values()), default=0)
+    n = X.shape[0] if X is not None else max((len(one) for one in arrays.values() if one.ndim), default=0)
     if Y is not None and Y.shape[0] != n:
         raise InvalidInputError(f"X of {path} has {n} rows, and Y {Y.shape[0]}; repair it.")
     columns = {name: one for name, one in arrays.items() if one.shape == (n,)}
     if first is not None:
         columns["istest"] = np.arange(n) >= conforming({"n_train": first}, {"n_train": (int, ())})["n_train"]
-    table = read_frame(columns or {"": np.zeros(n)}, path.name, str(path))
+    table = Table(path.name, str(path), pd.DataFrame(index=range(n)), typed=True)
+    table = read_frame(columns, path.name, str(path)) if columns else table
     table.X, table.Y, table.names = X, Y, names
     if left := sorted(set(arrays) - set(columns) - {"about"}):
         shapes = ", ".join(f"{name} {arrays[name].shape}" for name in left)
@@ -300,13 +285,10 @@ def _mtx(path: Path, rows: int) -> Iterator[Table]:
 def coordinates(path: Path, matrix: Any) -> Table:
     """Return the entries of a matrix as ratings, whose rows, counted from 1, are items."""
     known = matrix.tocoo()
-    table = read_frame(
-        {"item": known.row + 1, "user": known.col + 1, "rating": known.data}, path.name, str(path)
-    )
-    table.notes.append(
-        f"Of its {known.shape[0]:,} rows and {known.shape[1]:,} columns the rows are taken for items and the columns "
-        "for users; where rows are users say user=item,item=user."
-    )
+    columns = {"item": known.row + 1, "user": known.col + 1, "rating": known.data}
+    table = read_frame(columns, path.name, str(path))
+    many = f"Of {known.shape[0]:,} rows and {known.shape[1]:,} columns rows are taken for items, columns for users"
+    table.notes.append(f"{many}; where rows are users say user=item,item=user.")
     return table
 
 
@@ -321,15 +303,12 @@ def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table
     """Return the columns of a frame of pandas or polars, or of a mapping."""
     names = list(frame if isinstance(frame, Mapping) else frame.columns)
     table = Table(name, source, pd.DataFrame(), typed=True)
-    index = getattr(getattr(frame, "index", None), "names", [])
-    if any(one is not None for one in index):
+    if any(label is not None for label in getattr(getattr(frame, "index", None), "names", [])):
         table.notes.append("The index is left out; reset_index() makes it a column.")
-    columns = {
-        place: _column(frame[key], f"the column {key!r} of the {name}") for place, key in enumerate(names)
-    }
-    if len(set(map(len, columns.values()))) > 1:
+    columns = [_column(frame[key], f"the column {key!r} of the {name}") for key in names]
+    if len(set(map(len, columns))) > 1:
         raise InvalidInputError(f"the columns of the {name} have different lengths; make them equal.")
-    table.frame = pd.DataFrame(columns)
+    table.frame = pd.DataFrame(dict(enumerate(columns)))
     return named(table, list(map(str, names)))
 
 
@@ -341,9 +320,7 @@ def _column(given: Any, what: str) -> Any:
     if values.dtype.kind in "biuf":
         return values
     if infer_dtype(given, skipna=True) in ("mixed", "mixed-integer"):
-        raise InvalidInputError(
-            f"{what} holds values of different types, or lists; make it text, or numbers."
-        )
+        raise InvalidInputError(f"{what} holds lists, or values of several types; make it text, or numbers.")
     return pd.Series(values, dtype=object).map(str, na_action="ignore").fillna("").astype(object)
 
 
@@ -389,7 +366,7 @@ def _svmlight(
                 table.frame["label"] = np.concatenate([*labels, []])
             elif several is False:
                 raise InvalidInputError(
-                    f"{path} has rows with several labels: say multilabel=True (rmopt fit ranking)."
+                    f"{path} has rows with several labels; multilabel=True (rmopt fit ranking) is for them."
                 )
             else:
                 binarizer = MultiLabelBinarizer(sparse_output=True)
@@ -423,11 +400,9 @@ def _parsed(
             return csr_array(X), labels
     for number, line in enumerate(lines if len(lines) > 1 else [], first):
         _parsed(path, [line], number, n_features, zero_based)
-    raise InvalidInputError(
-        f"line {first} of {path} is not a row 'label index:value …' of finite numbers whose indices rise and stay "
-        f"below {n_features or MOST_LABELS}; repair it, say n_features (--n-features), or zero_based=False "
-        "(--one-based)."
-    )
+    row = f"'label index:value …' of finite numbers whose indices rise and stay below {n_features or MOST_LABELS}"
+    cure = "repair it, say n_features (--n-features), or zero_based=False (--one-based)"
+    raise InvalidInputError(f"line {first} of {path} is no row {row}; {cure}.")
 
 
 def xmc_head(line: bytes) -> int | None:

@@ -111,9 +111,9 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
         raise InvalidInputError(f"the data set {name!r} has no columns to name; leave out ::{about}.")
     if not path.exists():
         hint = "".join(f" Did you mean {close!r}?" for close in get_close_matches(name, known, n=1))
+        sets = f"known data sets: {', '.join(sorted(known))}.{hint}"
         raise InvalidInputError(
-            f"there is no data set {name!r}, nor a file or folder of that name in {Path.cwd()}; known data sets: "
-            f"{', '.join(sorted(known))}.{hint}"
+            f"there is no data set {name!r}, nor a file or folder in {Path.cwd()}; {sets}"
         )
     return read_file(path, **{key: said.pop(key) for key in ("header", "encoding") if key in said}), said
 
@@ -158,10 +158,8 @@ def read_texts(path: Path | str, encoding: str = "utf-8") -> tuple[list[str], li
     table, said = own_table(str(path), {} if encoding == "utf-8" else {"encoding": encoding})
     roles = roles_of(table, KINDS[-1], {role: chosen(table, role, name) for role, name in said.items()}) or {}
     if "text" not in roles:
-        raise InvalidInputError(
-            f"{path} must have a column of texts and one of labels, and has {table.listed()}; say which, as "
-            f"{table.name}::text=COLUMN,label=COLUMN."
-        )
+        wanted = f"a column of texts and one of labels, as {table.name}::text=COLUMN,label=COLUMN"
+        raise InvalidInputError(f"{path} must have {wanted}, and has {table.listed()}; say which.")
     texts, classes = (table.frame[roles[role][0]].astype(str).tolist() for role in ("text", "label"))
     return texts, classes, [str(number) for number in range(1, len(texts) + 1)]
 

@@ -154,9 +154,9 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
     """
     known = {"drop"} | {role for one in KINDS for role in one.needs + one.may}
     if foreign := set(said) - known - set(OPTIONS):
+        sayable = ", ".join([*sorted(known), *OPTIONS, "of text header, encoding"])
         raise InvalidInputError(
-            f"{', '.join(sorted(foreign))} is nothing that can be said of {table.source}; say which columns are "
-            f"{', '.join(sorted(known))}, or {', '.join(OPTIONS)}; of text also header or encoding."
+            f"{', '.join(sorted(foreign))} is nothing that can be said; of {table.source} say {sayable}."
         )
     if not len(table.frame) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features; bring other data.")
@@ -174,16 +174,14 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
         bundle = one.make(table, roles)
         if isinstance(bundle, kind):
             return bundle
-        raise InvalidInputError(
-            f"{table.source} holds {bundle.holds}, and {kind.holds} are needed; say several labels as "
-            "label=first+second, as label=topic_*, or as label=COLUMN,split=SEPARATOR."
-        )
+        cure = "several labels are label=first+second, label=topic_*, or label=COLUMN,split=SEPARATOR"
+        raise InvalidInputError(f"{table.source} holds {bundle.holds}, and {kind.holds} are needed; {cure}.")
     needs = "; or ".join(" and ".join(one.needs) + " alone" * one.alone for one in wanted)
     command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}"
-    raise InvalidInputError(
-        f"it is not clear what the columns of {table.source} mean: {table.listed()}; say which is {needs}, as in "
-        f"{command}. {' '.join(table.notes)}".rstrip()
+    sentence = (
+        f"it is not clear what the columns of {table.source} mean: {table.listed()}; say which is {needs}"
     )
+    raise InvalidInputError(f"{sentence}, as in {command}. {' '.join(table.notes)}".rstrip())
 
 
 def chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
@@ -196,9 +194,8 @@ def chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
         some = [one for one in columns if one == name or (name[-1:] == "*" and one.startswith(name[:-1]))]
         if not some:
             near = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, columns, n=1))
-            raise InvalidInputError(
-                f"{role}={name}: {table.source} has no such column, but {table.listed()}{near or '.'}"
-            )
+            has = f"{table.source} has no such column, but {table.listed()}"
+            raise InvalidInputError(f"{role}={name}: {has}{near or '.'}")
         found += some
     return found
 
@@ -214,10 +211,8 @@ def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
         free = [name for name in table.frame if not any(name in names for names in roles.values())]
         found = [name for name in free if MEANT.get(plain(name)) == role]
         if len(found) > 1:
-            raise InvalidInputError(
-                f"{table.source} has several columns that may be the {role}: {', '.join(found)}; say "
-                f"{role}={found[0]}, or another."
-            )
+            many = f"{table.source} has several columns that may be the {role}: {', '.join(found)}"
+            raise InvalidInputError(f"{many}; say {role}={found[0]}, or another.")
         if role == "label" and not found and TaskBundle not in kind.bundles:
             found = [name for name in free if name.lower().startswith("label_")]
         if found:
@@ -297,10 +292,10 @@ def ratings(table: Table, roles: Roles) -> Ratings:
         table, values = replace(table, frame=table.frame[~zero]), values[~zero]
         table.notes.append(f"{zero.sum():,} ratings of 0 were left out.")
     elif zero.any() and rest.size and rest[0] > np.diff(rest).max(initial=0.0):
-        table.notes.append(
-            f"{zero.sum():,} of {len(zero):,} ratings are 0, and the others are {rest[0]:g} to {rest[-1]:g}; say "
-            "zeros=missing where 0 means that there is no rating."
+        many = (
+            f"{zero.sum():,} of {len(zero):,} ratings are 0, and the others are {rest[0]:g} to {rest[-1]:g}"
         )
+        table.notes.append(f"{many}; say zeros=missing where 0 means that there is no rating.")
     (users, columns), (items, rows) = (names_in(table, roles[role][0]) for role in ("user", "item"))
     note_unused(table, roles)
     times = times_in(table, roles["time"][0]) if "time" in roles else None
@@ -310,18 +305,15 @@ def ratings(table: Table, roles: Roles) -> Ratings:
         how, order = table.options.get("duplicates", ""), np.arange(len(cell))
         twice = entries.groupby("cell")["value"].transform("nunique") > 1
         if how not in DUPLICATES and (how or (times is None and twice.any())):
-            many = (
-                f"has {again:,} rating{'s' * (again > 1)} of an item by a user who rated it already, as ROW"
-            )
+            many = f"has {again:,} rating{'s' * (again > 1)} of an item by a user who has one, as ROW"
             cure = "leave one of each, say duplicates=sum, mean or last, or time=COLUMN for the newest"
             raise table.wrong(rating, f"{many}; {cure}", twice)
         if times is not None:  # so that the last of each cell is the newest
             order = np.argsort(times, kind="stable")
         same = "all with the same value" if times is None else "the newest was kept"
         table.notes.append(f"{again:,} came again for a user and an item: {DUPLICATES.get(how, same)}.")
-        cells = (
-            entries.iloc[order].groupby("cell").agg({"value": how or "last", "at": "last"}).sort_values("at")
-        )
+        cells = entries.iloc[order].groupby("cell").agg({"value": how or "last", "at": "last"})
+        cells = cells.sort_values("at")
         values, at = cells["value"].to_numpy(), cells["at"].to_numpy()
         rows, columns, times = rows[at], columns[at], None if times is None else times[at]
     return Ratings(
@@ -428,9 +420,8 @@ def indicators_of(table: Table, roles: Roles) -> tuple[csr_array, tuple[str, ...
     Y, labels, columns = table.Y, table.names.get("label_names"), roles.get("label", [])
     if len(columns) == 1:
         indicators = MultiLabelBinarizer(sparse_output=True)
-        Y = indicators.fit_transform(
-            [parts(word, table.options["split"]) for word in table.frame[columns[0]]]
-        )
+        lists = (parts(word, table.options["split"]) for word in table.frame[columns[0]])
+        Y = indicators.fit_transform(lists)
         labels = tuple(indicators.classes_)
     elif columns:
         Y = np.column_stack([flags(table, name, "a label by 1 and 0") for name in columns])
@@ -450,10 +441,8 @@ def check_classes(table: Table, name: str, known: Array, y: Array) -> None:
         words = [parts(str(word), sign) for word in known.tolist()]
         lists = np.array([len(labels) > 1 for labels in words])
         if lists.any() and sum(map(len, words)) > len({label for labels in words for label in labels}):
-            table.notes.append(
-                f"{lists[y].sum():,} of {len(y):,} labels in {name} hold {sign} as lists do, and each list is a "
-                f"class; say label={name},split={sign} to take them for several labels."
-            )
+            many = f"{lists[y].sum():,} of {len(y):,} labels in {name} hold {sign} as lists do; each list is a class"
+            table.notes.append(f"{many}; say label={name},split={sign} for several labels.")
 
 
 def parts(word: str, sign: str) -> list[str]:

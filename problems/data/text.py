@@ -47,7 +47,7 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     labels, of_sample, class_size = classes(y)
     if len(of_sample) != n_samples or len(labels) < 2:
         raise InvalidInputError(
-            f"y must have shape ({n_samples},) and two classes or more, got {of_sample.shape} with {len(labels)}."
+            f"y must have shape ({n_samples},) and two classes or more, got {len(labels)}."
         )
     cell = np.repeat(of_sample * n_features, np.diff(counts.indptr)) + counts.indices
     present = np.bincount(cell[counts.data != 0], minlength=len(labels) * n_features).reshape(len(labels), -1)
@@ -126,9 +126,9 @@ def informative_unit_rows(
     if X.min() >= 0:
         columns = select_terms(X, bundle.y, bundle.train, wanted)
     elif wanted < X.shape[1]:
+        cure = "take all, or choose columns of a file by features=FIRST+SECOND"
         raise InvalidInputError(
-            f"{bundle.name} has negative features, among which information gain cannot choose {wanted}; take all, or "
-            "choose columns of a file by features=FIRST+SECOND."
+            f"{bundle.name} has negative features: information gain cannot choose {wanted}; {cure}."
         )
     rows = X[:, columns]
     if holds_counts(X):
@@ -144,7 +144,7 @@ def _as_counts(X: Any) -> csr_array:
     """Return X as canonical CSR in float64; the argument is left as it is."""
     if not (issparse(X) or isinstance(X, np.ndarray)) or X.ndim != 2 or 0 in X.shape:
         raise InvalidInputError(
-            "X must be a two-dimensional array of term counts, or a sparse one, not empty."
+            "X must be a two-dimensional table of term counts, dense or sparse, not empty."
         )
     counts = canonical(X)
     if not (np.isfinite(counts.data) & (counts.data >= 0)).all():

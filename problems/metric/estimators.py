@@ -81,10 +81,6 @@ class MahalanobisMetric(Embedder, Estimator):
             moved = product(pairs[:, 0].astype(float) - pairs[:, 1], self.components_.T)
             return finite(np.linalg.norm(moved, axis=1))
 
-    def pair_score(self, pairs: Any) -> Array:
-        """Return minus the learned distance of each pair: higher means more similar."""
-        return -self.pair_distance(pairs)
-
     def get_mahalanobis_matrix(self) -> Array:
         """Return a copy of W, of shape (n_features, n_features)."""
         check_is_fitted(self, "components_")

@@ -33,10 +33,8 @@ from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.baselines import METRIC_LEARN, OUTSIDE, OutsideMetric
 from problems.metric.estimators import TRIPLETS, MahalanobisMetric, TripletLearner, factor
 from problems.palette import Panel, draw_panels
-from problems.validation import package
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, numbers
@@ -134,7 +132,6 @@ METHODS: dict[str, Method] = {
         crossed(lineardiscriminantanalysis__shrinkage=(1e-3, 1e-2, 0.1, 0.3, 0.6, 0.9)),
     ),
     "nca": Method("NCA", make_pipeline(ARRAYS, NeighborhoodComponentsAnalysis(max_iter=30))),
-    **{name: Method(name.upper(), OutsideMetric(name), [{}]) for name in OUTSIDE},
 }  # fmt: skip
 OURS = ("comet", "comet-hinge", "comet-distance")
 
@@ -205,10 +202,6 @@ class Metric(Experiment):
     measured_by: ClassVar = MEASURED_BY
     common: ClassVar = ("features", "triplets", "passes", "scaling", "select_by")
     claims: ClassVar = staticmethod(metric_claims)
-    columns: ClassVar = {
-        "precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10", "precision_at_50": None, "votes": "votes_sem",
-        "map": None,
-    }  # fmt: skip
     headings: ClassVar = {
         "votes": "kNN", "votes_sem": "±", "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
         "sem_at_10": "±", "precision_at_50": "P@50", "train_seconds": "train s",
@@ -216,9 +209,9 @@ class Metric(Experiment):
     toy: ClassVar = "Where a claim fails here: a hundred words are easy for all; try --select first."
 
     def check(self) -> None:
+        self.columns = {"precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10", "precision_at_50": None}
+        self.columns |= {"votes": "votes_sem", "map": None}
         number("--passes", self.passes, above=0)
-        if any(isinstance(one.estimator, OutsideMetric) for one in self.chosen.values()):
-            package(*METRIC_LEARN)
 
     def settings(self) -> Iterator[Settings]:
         self.bundle = _thinned(self.bundle, self.rows)
@@ -227,7 +220,7 @@ class Metric(Experiment):
         for name, kind in self.chosen.items():
             yield {"method": name, "code": kind.code}
 
-    def score(self, fitted: Trainee, X: Any, y: Array) -> float:  # type: ignore[override]
+    def score(self, fitted: Trainee, X: Any, y: Array) -> float:
         if self.select_by == "votes":
             return neighbour_votes(fitted.metric, fitted.rows_, fitted.classes_of_rows_, X, y)
         return float(precision(fitted.metric, *form(fitted.metric, X), y).precision_at[DEPTH])

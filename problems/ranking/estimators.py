@@ -454,8 +454,6 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
     (2, 3)
     >>> bool(model.score(X[300:], Y[300:]) > 0.9)
     True
-    >>> model.top(X[300:302], 2).shape
-    (2, 2)
     """
 
     rank: Annotated[int, kept_count] = 100
@@ -527,10 +525,6 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
         """Return indicators of the labels that are more probable than the threshold, shape (n_samples, n_labels)."""
         check_parameters(self, self._parameters)
         return (self.predict_proba(X) > self.threshold).astype(int)
-
-    def top(self, X: Any, k: int) -> Array:
-        """Return the numbers of the k most probable labels of each row, the first one first, shape (n_samples, k)."""
-        return best_labels(self.decision_function(X), integer("k", k, 1, self.n_labels_))
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""

@@ -96,10 +96,8 @@ class Multitask(Experiment):
     def read(self, kind: Any) -> Any:
         if self.data != "case6":
             return super().read(kind)
-        tasks, self.truth = shared_features_tasks(self.run.seed)
-        X, y = (np.concatenate(parts) for parts in zip(*tasks, strict=True))
-        task = np.repeat(np.arange(N_TASKS), [len(part) for _, part in tasks])
-        return TaskBundle("case6", f"{N_TASKS} tasks that share {CASE_RANK} features", X, y, task)
+        bundle, self.truth = case6(self.run.seed)
+        return bundle
 
     def settings(self) -> list[Settings]:
         usual = str(CASE_RANK) if self.data == "case6" else "3,5,7,9"
@@ -190,16 +188,17 @@ def errors(bundle: TaskBundle, test: Array, predicted: Array) -> dict[str, float
     return {name: float(np.mean(values)) if values else np.nan for name, values in measured.items()}
 
 
-def shared_features_tasks(seed: int) -> tuple[list[tuple[Array, Array]], Array]:
+def case6(seed: int) -> tuple[TaskBundle, Array]:
     """Return the tasks of Case 6, and the subspace that they share.
 
     y_t = X_t U* w_t plus noise; the paper prints X_t U* U*ᵀ w_tᵀ, whose shapes do not fit a w_t of five entries.
     """
     rng = generator(seed, Stream.TASKS)
     U = np.linalg.qr(rng.standard_normal((N_FEATURES, CASE_RANK)))[0]
-    tasks = []
-    for count in rng.integers(EXAMPLES[0], EXAMPLES[1] + 1, size=N_TASKS):
-        X = rng.standard_normal((count, N_FEATURES))
-        y = X @ (U @ rng.standard_normal(CASE_RANK)) + NOISE * rng.standard_normal(count)
-        tasks.append((X, y))
-    return tasks, U
+    X, y = [], []
+    counts = rng.integers(EXAMPLES[0], EXAMPLES[1] + 1, size=N_TASKS)
+    for count in counts:
+        X.append(rng.standard_normal((count, N_FEATURES)))
+        y.append(X[-1] @ (U @ rng.standard_normal(CASE_RANK)) + NOISE * rng.standard_normal(count))
+    about, task = f"{N_TASKS} tasks that share {CASE_RANK} features", np.repeat(np.arange(N_TASKS), counts)
+    return TaskBundle("case6", about, np.concatenate(X), np.concatenate(y), task), U

@@ -49,7 +49,7 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
         ({"a__csv": "label,a\n1,2\n1,2,3\n"}, {}, "line 3, saw 3"),
         ({"a__csv": "label,a\n1,2\n"}, {"n_features": 7}, "has 1 features, and n_features = 7"),
         ({"a__csv": "label,a\n1,2\n"}, {"zero_based": False}, r"\(--one-based\) is for svmlight"),
-        ({"a__csv": "label,a\n1,2\n"}, {"multilabel": True}, "several columns of 0 and 1"),
+        ({"a__csv": "label,a\n1,2\n"}, {"multilabel": True}, "columns label_… of 0 and 1"),
         ({"a__csv": "label,a\n1,2\n"}, {"encoding": "utf-16"}, "not utf-16 text"),
         # Rows of svmlight
         ({"a__svm": "1 0:1\n2 1:1\n3 oops\n"}, {}, "line 3 of"),
@@ -61,7 +61,7 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
         ({"a__svm": "1 1:1\n2 0:1\n"}, {"zero_based": False}, "line 2 of .* rise"),
         ({"a__svm": "1 4294967296:1\n"}, {"n_features": 2**31 - 1}, "line 1 of"),
         ({"a__svm": "1 0:1\n"}, {"n_features": 2**33}, "n_features = 8589934592"),
-        ({"a__svm": "1 0:1\n1,2 0:1\n"}, {}, "say multilabel=True"),
+        ({"a__svm": "1 0:1\n1,2 0:1\n"}, {}, "multilabel=True .* is for them"),
         ({"a__svm": "1.5 0:1\n"}, {"multilabel": True}, "no whole number"),
         ({"a__svm": "999999999999 0:1\n"}, {"multilabel": True}, "no whole number"),
         ({"a__svm": ""}, {}, "no rows; remove it"),

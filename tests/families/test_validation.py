@@ -42,7 +42,6 @@ from rmopt.core.arguments import bounded, number
 from rmopt.costs import BilinearSum, TripletSum, hinge, logistic, squared, squared_hinge
 
 MINE = [name for name in PARTS if name.startswith("Loreta") or name.endswith("Metric")]
-MINE.remove("OutsideMetric")
 TRANSFORMERS = [name for name in MINE if issubclass(PARTS[name].kind, TransformerMixin)]
 TRIPLETS = np.array([[0, 3, 1], [1, 4, 2]])
 

@@ -24,7 +24,7 @@ from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.kernels import log_det_weight
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.baselines import OUTSIDE, OutsideMetric, _leading
+from problems.metric.baselines import _leading
 from problems.metric.experiment import METHODS, metric_claims, neighbour_votes
 from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt import InvalidInputError
@@ -82,7 +82,6 @@ def test_distances_are_those_of_the_matrix(estimator: Any, digits: Any) -> None:
     assert np.linalg.norm(Z[0] - Z[1]) == pytest.approx(distance, rel=1e-9)
     pairs = np.array([[X[0], X[1]], [X[2], X[2]]])
     assert metric.pair_distance(pairs) == pytest.approx([distance, 0.0], rel=1e-9)
-    assert np.array_equal(metric.pair_score(pairs), -metric.pair_distance(pairs))
     assert np.allclose(metric.components_.T @ metric.components_, W, atol=1e-9 * np.abs(W).max())
     assert np.linalg.eigvalsh(W)[0] > -1e-9 * np.abs(W).max()
     again = estimator.fit(sp.csr_array(X), y)
@@ -326,20 +325,6 @@ def test_comet_resumes(digits: Any, tmp_path: Path) -> None:
         CometMetric(checkpoint=checkpoint, n_triplets=50, **settings).fit(X, y)
 
 
-def test_outside_learners_need_their_package(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InvalidInputError, match="unknown"):
-        OutsideMetric("nca").fit(np.eye(4), [0, 0, 1, 1])
-    try:
-        import metric_learn  # noqa: F401
-    except ImportError:
-        for name in OUTSIDE:
-            with pytest.raises(InvalidInputError, match="pip install metric-learn, or leave"):
-                OutsideMetric(name).fit(np.eye(4), [0, 0, 1, 1])
-        with pytest.raises(SystemExit):
-            main(["run", "metric", "--methods", "euclidean,lmnn"])
-        assert "leave these methods out" in capsys.readouterr().err
-
-
 def test_claims_follow_the_numbers() -> None:
     def row(name: str, level: float, curve: Any = ()) -> Row:
         cells = [
@@ -377,51 +362,21 @@ def test_lda_takes_features_that_do_not_vary(digits: Any) -> None:
     assert METHODS["lda"].made().fit(X, y).transform(X).shape == (len(X), 9)
 
 
-def test_experiment_runs_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def rmopt(*arguments: str) -> str:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        said = capsys.readouterr()
-        assert not ended.value.code, said.err
-        return said.out
-
+def test_experiment_runs_and_resumes(tmp_path: Path, rmopt_run: Any) -> None:
+    words = "--data digits --rows 300 --seeds 2 --passes 2 --triplets 500 --methods euclidean,comet,lda --scaling raw"
     command = [
-        "run",
-        "metric",
-        "--data",
-        "digits",
-        "--rows",
-        "300",
-        "--seeds",
-        "2",
-        "--passes",
-        "2",
-        "--triplets",
-        "500",
-    ]
-    command += [
-        "--methods",
-        "euclidean,comet,lda",
-        "--scaling",
-        "raw",
-        "--select-by",
-        "votes",
-        "--select",
-        "first",
-        "--folds",
-        "2",
-        "--out",
+        *words.split(),
+        *["--features", "0", "--select-by", "votes", "--select", "first", "--folds", "2", "--out"],
         str(tmp_path),
     ]
-    rmopt(*command, "--quiet")
+    rmopt_run("metric", *command, "--quiet")
     result = json.loads((tmp_path / "result.json").read_text())
     assert [row["method"] for row in result["rows"]] == ["Euclidean", "COMET", "LDA"]
     assert all(0.1 < row["precision_at_10"] <= 1.0 for row in result["rows"])
     assert all(0.7 < row["votes"] <= 1.0 for row in result["rows"])
     assert (tmp_path / "precision.png").read_bytes().startswith(b"\x89PNG")
     cells = cells_in(tmp_path)
-    again = json.loads(rmopt(*command, "--resume", "--json"))
+    again = json.loads(rmopt_run("metric", *command, "--resume", "--json").stdout)
     assert len(cells_in(tmp_path)) == len(cells)
     assert again["rows"] == result["rows"]
 
