@@ -176,7 +176,7 @@ TABLE = (
     )),
     ("resumption", "rmopt/solvers/save.py",
      "test_stream_checkpoints.py::test_several_processes_keep_two_generations_and_go_back_to_the_common_one", (
-        ("another-run", "!= (now := run.get(name)):", "!= (now := before):"),
+        ("another-run", "        _refuse_another(path, about[\"run\"], run)\n", ""),
         ("generations", "sorted(self._steps())[:-2]", "sorted(self._steps())[:-1]"),
         ("common-generation", "self.world.least(max(self._steps(), default=-1))", "max(self._steps(), default=-1)"),
     )),

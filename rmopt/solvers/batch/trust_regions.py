@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import islice
+from math import frexp
 from operator import add
 from typing import Annotated, Any
 
@@ -58,7 +59,10 @@ class ModelSolver(GradientSolver):
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         point, gradient = state.point, state.gradient
-        step, promised, size, bound, held = self._minimised(work, state, self.products(work, state))
+        # A power of two, which changes no bits, so that squares and cubes of lengths are finite.
+        scale, product = 2.0 ** -frexp(state.first_norm)[1], self.products(work, state)
+        solved = self._minimised(work, state, lambda xi: product(xi) * scale, scale)
+        step, promised, size, bound, held = solved[0], solved[1] / scale, *solved[2:]
         if not np.isfinite(promised):
             raise self.diverged(state.steps, "a product with the Hessian", state.point)
         # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
@@ -102,8 +106,11 @@ class ModelSolver(GradientSolver):
         return work.positive(work.inner(point, gradient, precondition(gradient)), norm) ** 0.5
 
     @abstractmethod
-    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> Solved:
-        """Return a step that lowers the model, its promise and size, the bound, and whether that held it back."""
+    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
+        """Return a step that lowers the model, its promise and size, the bound, and whether that held it back.
+
+        Products are scaled, and so is the gradient, such that the first one had about the length 1, and the promise.
+        """
 
     @abstractmethod
     def _tightened(self, size: float, bound: float, nearer: float) -> float:
@@ -170,9 +177,9 @@ class TrustRegions(ModelSolver):
         longer = 2.0 * size if ratio < np.inf else 10.0 * bound
         return max(bound, longer) if ratio > 0.75 else bound
 
-    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> Solved:
+    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
         """Return what `ModelSolver` says, with the radius; sizes are in the preconditioner's norm."""
-        point, radius, gradient = state.point, state.memory[0], state.gradient
+        point, radius, gradient = state.point, state.memory[0], state.gradient * scale
         inner, precondition = work.inner, work.preconditioner(point)
         step, residual = None, gradient
         z = residual if precondition is None else precondition(residual)
@@ -317,9 +324,9 @@ class AdaptiveCubics(ModelSolver):
             return max((0.1 if ratio < np.inf else 0.01) * bound, 1e-150)
         return bound if ratio >= 0.25 else 2.0 * bound
 
-    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> Solved:
+    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
         """Return what `ModelSolver` says, with σ."""
-        sigma, length, first = state.memory[0], state.norm, state.gradient / -state.norm
+        sigma, length, first = state.memory[0], state.norm * scale, state.gradient / -state.norm
         for basis, diagonal, beside, rest in islice(  # noqa: B007
             _lanczos(work, state.point, first, product), self.max_inner
         ):
