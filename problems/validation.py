@@ -307,6 +307,21 @@ def column_of_names(what: str, names: Any) -> Array:
     )
 
 
+def two_columns(name: str, table: Any) -> tuple[Array, Array]:
+    """Return both columns of a table, each with a type of its own."""
+    try:
+        frame = pd.DataFrame(whole(name, table))
+    except (TypeError, ValueError):
+        frame = pd.DataFrame()
+    if frame.shape[1] != 2:
+        raise InvalidInputError(f"{name} must be a table of shape (N, 2), got {shown(table)}.")
+    columns = (frame.iloc[:, side].to_numpy() for side in (0, 1))
+    first, second = (
+        array_of(name, column.tolist() if column.dtype.kind == "O" else column) for column in columns
+    )
+    return first, second
+
+
 def positions(what: str, known: Array, names: Any, *, others: bool = False) -> Array:
     """Return where names stand among those that `fit` saw; their number stands for others, if they may be there."""
     index = pd.Index(np.ravel(array_of(f"{what}s", names)))
