@@ -295,7 +295,7 @@ def learn_labels(estimator: Any, Y: Any) -> None:
 def column_of_names(what: str, names: Any) -> Array:
     """Return names or numbers, one for each row, which can be sorted and told apart."""
     column = array_of(what, names)
-    plain = column.ndim > 0 and column.dtype.names is None
+    plain = column.ndim == 1 and column.dtype.names is None
     differ = plain and (column.dtype.kind not in "cf" or np.isfinite(column).all())
     with suppress(TypeError):
         if differ and None not in column.tolist() and np.all(column == column):
@@ -310,7 +310,7 @@ def column_of_names(what: str, names: Any) -> Array:
 def two_columns(name: str, table: Any) -> tuple[Array, Array]:
     """Return both columns of a table, each with a type of its own."""
     try:
-        frame = pd.DataFrame(whole(name, table))
+        frame = pd.DataFrame(whole(name, sound(name, table)))
     except (TypeError, ValueError):
         frame = pd.DataFrame()
     if frame.shape[1] != 2:
