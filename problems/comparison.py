@@ -211,7 +211,7 @@ def best_over_folds(
     run: Run,
     label: str,
     grid: Sequence[Settings],
-    score: Callable[[Settings, Any], float],
+    score: Callable[..., float],
     folds: Sequence[Any],
     n_jobs: int = 1,
 ) -> Settings:
@@ -318,9 +318,7 @@ class Comparison:
                 tick(*names[number : number + 1])
                 more = (perf_counter() - begun) * rest
                 if number * (rest + 1) == len(settings) and more > LONG:
-                    self.run.say(
-                        f"The first seed took {more / rest:.0f} s; the others take about {more:.0f} s."
-                    )
+                    self.run.say(f"The first seed took {more / rest:.0f} s; the others take {more:.0f} s.")
         return cells
 
 
@@ -415,8 +413,6 @@ class Experiment:
         Its methods by name.
     measured_by : sequence of str
         What a user's estimator needs beside `fit`: any of these methods.
-    columns : mapping
-        The columns of the table, and for each the name of its standard error, or None; see `averaged`.
     picture, ylabel : str
         The file of the picture, and what it calls the mean average precision.
     axes : mapping
@@ -427,6 +423,8 @@ class Experiment:
         What cross-validation maximises, of a fitted estimator and held-out rows.
     splitter : class
         Of scikit-learn, for cross-validation.
+    columns : mapping
+        The columns of the table, and for each the name of its standard error, or None; see `averaged`.
     kept : callable
         Maps a seed to the data, as `split` gives them; `settings` makes it.
     headings : mapping
@@ -450,11 +448,12 @@ class Experiment:
     bundle: Any = field(init=False, repr=False)
     published: bool = field(init=False, repr=False)
     kept: Callable[..., Any] = field(init=False, repr=False)
+    ranks: list[int] = field(init=False, repr=False, default_factory=list)
+    columns: dict[str, str | None] = field(init=False, repr=False)
 
     name: ClassVar[str]
     known: ClassVar[Mapping[str, Method]]
     measured_by: ClassVar[Sequence[str]]
-    columns: ClassVar[Mapping[str, str | None]] = {}
     picture: ClassVar[str]
     ylabel: ClassVar[str]
     axes: ClassVar[Mapping[int, tuple[str, str]]] = {}
@@ -465,7 +464,7 @@ class Experiment:
     toy: ClassVar[str] = ""
 
     def check(self) -> None:
-        """Refuse options before data are read."""
+        """Refuse options before data are read, and set `columns`."""
 
     @abstractmethod
     def settings(self) -> Iterable[Settings]:
@@ -624,7 +623,7 @@ class Experiment:
         """Save what was learned with the first seed, by its `save`, or a user's method without one by joblib."""
         if one["seed"] != self.run.seed:
             return
-        which = f" {one.get('rank') or ''}" * (len(getattr(self, "ranks", ())) > 1)
+        which = f" {one.get('rank') or ''}" * (len(self.ranks) > 1)
         path = self.run.path("-".join(re.findall(r"[\w.]+", f"{self.label(one)}{which}".lower())))
         if hasattr(model, "save"):
             model.save(f"{path}.npz")

@@ -324,16 +324,20 @@ def two_columns(name: str, table: Any) -> tuple[Array, Array]:
 
 def positions(what: str, known: Array, names: Any, *, others: bool = False) -> Array:
     """Return where names stand among those that `fit` saw; their number stands for others, if they may be there."""
-    index = pd.Index(np.ravel(array_of(f"{what}s", names)))
-    places = pd.Index(known).get_indexer(index)
-    unseen = index[places < 0]
+    names = np.ravel(array_of(f"{what}s", names))
+    numbered = names.dtype.kind in "iu" and np.array_equal(known, np.arange(len(known)))
+    if numbered and names.min(initial=0) >= 0 and names.max(initial=-1) < len(known):
+        # Numbers of rows need no table of names.
+        return names.astype(np.int32)
+    places = pd.Index(known).get_indexer(names).astype(np.int32)
+    unseen = names[places < 0]
     if len(unseen) and not others:
         raise InvalidInputError(
             f"{what} {unseen[:1].tolist()[0]!r} was not seen by fit; give names such as {known[:1].tolist()[0]!r}, "
             "or fit again with the others."
         )
     places[places < 0] = len(known)
-    return places.astype(np.int32)
+    return places
 
 
 def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:

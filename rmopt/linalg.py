@@ -12,8 +12,6 @@ Array = np.ndarray
 
 # Entries from which a matrix leaves a cache between the reflections of a QR.
 LARGE = 2**18
-# Rows of a symmetric matrix all of whose eigenvalues can be had in half a minute.
-FEW = 5000
 
 
 def factor_product(A: Array, core: Array, B: Array) -> tuple[Array, Array, Array]:
@@ -208,22 +206,16 @@ def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
     Raises
     ------
     scipy.sparse.linalg.ArpackNoConvergence
-        With what converged, for a limit ``maxiter`` or more than 5,000 rows. Of fewer all eigenvalues are computed
-        then, as where the largest are far smaller than others below 0.
+        With what converged, within a limit ``maxiter``.
     """
     # It is slow to import.
-    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+    from scipy.sparse.linalg import eigsh
 
     # From scipy 1.17 on it draws a vector where those before span all that the matrix makes of them; unseeded, unless
     # told.
     seed = {"rng": 0} if "rng" in inspect.signature(eigsh).parameters else {}
     start = np.random.default_rng(0).standard_normal(operator.shape[0])
-    try:
-        values, vectors = eigsh(operator, k, **{"which": "LA", "v0": start, **seed, **how})
-    except ArpackNoConvergence:
-        if "maxiter" in how or len(start) > FEW:
-            raise
-        values, vectors = np.linalg.eigh(operator @ np.eye(len(start)))
+    values, vectors = eigsh(operator, k, **{"which": "LA", "v0": start, **seed, **how})
     return values[-k:], vectors[:, -k:]
 
 
@@ -248,16 +240,8 @@ def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array,
 
 def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Array, Array]:
     """Return the k largest eigenvalues of a symmetric matrix, descending, and vectors (p, k), by a `metric`."""
-    p = len(matrix)
-    try:
-        values, vectors = scipy.linalg.eigh(matrix, metric, subset_by_index=(p - k, p - 1))
-    except np.linalg.LinAlgError:
-        values = vectors = np.empty(0)
-    if len(values) < k:
-        # LAPACK's bisection fails or loses eigenvalues at times where many are equal; the whole spectrum has them.
-        values, vectors = scipy.linalg.eigh(matrix, metric, driver="evd" if metric is None else "gvd")
-        values, vectors = values[p - k :], vectors[:, p - k :]
-    return values[::-1], vectors[:, ::-1]
+    values, vectors = scipy.linalg.eigh(matrix, metric)
+    return values[: -k - 1 : -1], vectors[:, : -k - 1 : -1]
 
 
 def scaled_inverse(curvature: Array, tangent: Array) -> Array:

@@ -342,13 +342,13 @@ def parts() -> list[Part]:
             "Adam",
             Adam,
             {"betas": (0.9, 0.99), "eps": 1e-8},
-            lambda rule: runs(bilinear)(SGD(0.01, rule=rule, max_iter=30, average=5)),
+            lambda rule: runs(bilinear)(SGD(0.01, rule=rule, max_iter=30)),
         ),
         Part(
             "SRG",
             SRG,
             {"period": 5},
-            lambda rule: runs(bilinear)(SGD(0.001, rule=rule, max_iter=30, batch_size=2, average=True)),
+            lambda rule: runs(bilinear)(SGD(0.001, rule=rule, max_iter=30, batch_size=2)),
         ),
         Part(
             "SGD",

@@ -50,6 +50,7 @@ EARLY = 50_000
 USUAL_RANK = "20"
 # What variants of LORETA-1 may differ in.
 COMPARABLE = ("retraction", "solver", "engine", "init")
+COMPARED = f"of {', '.join(COMPARABLE)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -217,19 +218,13 @@ class Similarity(Experiment):
     data: Annotated[options.Data, ClassBundle] = "scipy-docs"
     methods: Annotated[str, options.methods_option(METHODS)] = "cosine,svm,naive-gd,pa,loreta,contrastive"
     features: Annotated[
-        str,
-        Option(
-            help="Features to keep, by information gain, 0: all; or a number for each rank, with commas between."
-        ),
+        str, Option(help="Features to keep, by information gain; 0: all; or a number for each rank.")
     ] = "0"
     rank: Annotated[str | None, options.rank_option(USUAL_RANK)] = None
     triplets: Annotated[int, Option(min=1, help="Training triplets for each model.")] = 50_000
     steps: Annotated[str, Option(help="Step sizes that are not chosen, e.g. loreta=10,pa=0.1,Mine=3.")] = ""
     compare: Annotated[
-        str,
-        Option(
-            help=f"Variants of LORETA-1, e.g. retraction=second-order,FILE.py:CLASS; of {', '.join(COMPARABLE)}."
-        ),
+        str, Option(help=f"Variants of LORETA-1, e.g. retraction=orthographic,FILE.py:CLASS; {COMPARED}.")
     ] = ""
 
     name: ClassVar = "similarity"
@@ -238,16 +233,14 @@ class Similarity(Experiment):
     score: ClassVar = staticmethod(lambda model, X, y: mean_precision(scores_of(model, X), y))
     common: ClassVar = ("triplets",)
     claims: ClassVar = staticmethod(similarity_claims)
-    columns: ClassVar = {"map": "map_sem", "precision_at_1": None, "precision_at_10": None}
     headings: ClassVar = {"map_sem": "± s.e.m."}
     picture: ClassVar = "learning-curves.png"
     ylabel: ClassVar = f"mean average precision (curves: ≤ {CURVE_QUERIES} queries)"
     axes: ClassVar = {0: ("triplets seen", ""), 1: ("training time", "s")}
-    toy: ClassVar = (
-        "Where a claim fails here: scipy's documentation is small, a few words tell its classes apart."
-    )
+    toy: ClassVar = "Where a claim fails here: few words tell the classes of scipy's documentation apart."
 
     def check(self) -> None:
+        self.columns = {"map": "map_sem", "precision_at_1": None, "precision_at_10": None}
         self.ranks = options.whole_numbers(self.rank or USUAL_RANK, "--rank")
         self.widths = [options.whole_numbers(one, "--features", 0)[0] for one in self.features.split(",")]
         self.parts: dict[str, Any] = {"loreta": loreta_solver}
@@ -260,20 +253,19 @@ class Similarity(Experiment):
         key, _, values = self.compare.partition("=")
         if key not in COMPARABLE or not values or "loreta" not in self.chosen:
             raise InvalidInputError(
-                f"--compare {self.compare!r} must be KEY=VALUE,VALUE with KEY one of {', '.join(COMPARABLE)}, and "
-                "loreta among --methods."
+                f"--compare {self.compare!r} must be KEY=VALUE,VALUE, KEY one {COMPARED}; and --methods have loreta."
             )
         variants = []
         for value in dict.fromkeys(values.split(",")):
             how: Settings = {key: value}
             variant = {"variant": value.rpartition(":")[2], "how": how}
-            if own_solver := key == "solver" and value != "loreta":
+            if key == "solver" and value != "loreta":
                 how["retraction"] = None
-            if own_solver or ":" in value:
-                wanted = "the class of a solver" if own_solver else f"a {key}, or its class"
                 self.parts[value], variant["file"] = brought(
-                    f"{key} {value!r}", value, wanted, not own_solver
+                    value, value, "the class of a solver", make=False
                 )
+            elif ":" in value:
+                self.parts[value], variant["file"] = brought(value, value, f"a {key}, or its class")
             # What nobody knows is refused now.
             trial = {"method": "loreta", "rank": 1, "seed": 0, "parameters": {}} | variant
             self.model(trial).parts(np.eye(4), np.array([0, 0, 1, 1]))

@@ -80,13 +80,10 @@ def checked_matrix(matrix: Any, name: str, copy: bool = False) -> Any:
         values = rows.data
     if not np.isfinite(values).all():
         raise InvalidInputError(f"{name} holds NaN or infinity; remove or impute those values first.")
-    return rows if values is rows else _in_csr(rows, name)
-
-
-def in_fast_form(rows: Any) -> Any:
-    """Return a CSR array as an array where that is multiplied faster; an array is one already."""
-    is_full = sp.issparse(rows) and rows.nnz >= max(DENSE_FROM * rows.shape[0] * rows.shape[1], 1)
-    return rows.toarray() if is_full else rows
+    if values is rows:
+        return rows
+    rows = _in_csr(rows, name)
+    return rows.toarray() if rows.nnz >= max(DENSE_FROM * rows.shape[0] * rows.shape[1], 1) else rows
 
 
 def row_dots(rows: Any, others: Any) -> Any:

@@ -11,7 +11,7 @@ from rmopt.core.ambient import Array, Factored, dense
 from rmopt.core.arguments import array, numbers
 from rmopt.core.cost import FiniteSum
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.matrices import as_rows, checked_matrix, in_fast_form, row_dots
+from rmopt.core.matrices import as_rows, checked_matrix, row_dots
 from rmopt.costs.losses import MARGIN_LOSSES, Loss, as_loss, hinge
 from rmopt.errors import InvalidInputError
 
@@ -38,8 +38,8 @@ class Bilinear(FiniteSum):
 
     def _take(self, left: Any, right: Any, names: tuple[str, str]) -> None:
         """Keep copies of the rows as sums multiply them: arrays where half of the numbers or more are not zero."""
-        first = in_fast_form(checked_matrix(left, names[0], copy=True))
-        other = first if right is left else in_fast_form(checked_matrix(right, names[1], copy=True))
+        first = checked_matrix(left, names[0], copy=True)
+        other = first if right is left else checked_matrix(right, names[1], copy=True)
         self.rows = first, other
 
     @cached_property

@@ -4,7 +4,7 @@ A matrix W = A Bᵀ is written with more columns, [A 0 Y] [B X 0]ᵀ. The deriva
 times the other one, so that their last columns are G X and Gᵀ Y.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ def pair_of(leaf: Any, right: Array, left: Array, more: Array | None = None) -> 
     ]
 
 
-def images_of(slopes: list[Array], right: Array, left: Array) -> tuple[Array, Array]:
+def images_of(slopes: Sequence[Array], right: Array, left: Array) -> tuple[Array, Array]:
     """Return G X and Gᵀ Y from the derivatives by wide factors."""
     end = slopes[0].shape[1] - left.shape[1]
     return slopes[0][:, end - right.shape[1] : end], slopes[1][:, end:]

@@ -1,4 +1,4 @@
-"""The compiled engines of LORETA: bilinear costs, one sparse rank-one term a step."""
+"""The compiled engines of LORETA: bilinear costs, one sparse rank-one term a step or several."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from rmopt.costs.losses import Loss, with_slope
 from rmopt.engines.base import Supports
 from rmopt.engines.gauged import SYMMETRIC, Gauge, GaugedEngine, GaugedState
 from rmopt.errors import InvalidInputError
-from rmopt.kernels import bilinear_sgd
+from rmopt.kernels import batch_sgd, bilinear_sgd
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import MetricProjection, Orthographic, SecondOrder, SecondOrderPSD
@@ -67,6 +67,34 @@ class SymmetricBilinearEngine(BilinearEngine):
     gauge: ClassVar[Gauge] = SYMMETRIC
 
     manifold: PSDFixedRank  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class BatchEngine(BilinearEngine):
+    """The steps of LORETA-r: those of `ReferenceEngine` on batches of up to k terms, for `SecondOrder`.
+
+    Costs O(nnz·(k + r) + k²r) a step for r ≤ k terms with nnz non-zeros in all (Shalit et al. 2012,
+    Algorithm 3, needs O((n + m)(k + r)²)).
+    """
+
+    supports = BILINEAR | {"retraction": (SecondOrder,)}
+
+    @classmethod
+    def refuses(cls, reference: Any) -> str | None:
+        count, k = reference.batch_size, reference.manifold.rank
+        return (
+            None
+            if 1 < count <= k
+            else f"a step looks at {count} terms, and the compiled kernel at 2 to k = {k}"
+        )
+
+    def loop(
+        self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
+    ) -> tuple[int, int]:
+        return with_slope(self.cost.loss, batch_sgd.run)(
+            state.factors, state.counters, *self._rows, terms, self.batch_size,
+            position, probe_every, growth_limit,
+        )  # fmt: skip
 
 
 def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:

@@ -9,7 +9,7 @@ from rmopt.core.manifold import HasStepBound
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, unlike
-from rmopt.engines.bilinear import BilinearEngine, SymmetricBilinearEngine
+from rmopt.engines.bilinear import BatchEngine, BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.coordinate import CoordinateDescentEngine, CoordinateReference
 from rmopt.engines.directed import DirectedEngine
 from rmopt.engines.log_det import LogDetEngine
@@ -22,7 +22,7 @@ ENGINES = ("auto", "compiled", "reference")
 
 # The compiled twins of each reference, tried in this order.
 TWINS: dict[type[Engine], list[type[Engine]]] = {
-    ReferenceEngine: [BilinearEngine, SymmetricBilinearEngine, DirectedEngine],
+    ReferenceEngine: [BatchEngine, BilinearEngine, SymmetricBilinearEngine, DirectedEngine],
     CoordinateReference: [LogDetEngine],
 }
 
@@ -45,7 +45,6 @@ def choose_engine(
     engine: str = "auto",
     batch_size: int = 1,
     rule: StepRule | None = None,
-    average_from: int | None = None,
 ) -> Engine:
     """Return the engine for a problem.
 
@@ -61,8 +60,6 @@ def choose_engine(
         Terms per step.
     rule : StepRule, optional
         Along what steps go: along the gradient of their terms unless given.
-    average_from : int, optional
-        The step from which on points are averaged.
 
     Raises
     ------
@@ -70,7 +67,7 @@ def choose_engine(
         When "compiled" is asked for and a part has no compiled twin; the message names the part.
     """
     manifold = problem.manifold
-    about = as_sum(problem.cost), manifold.fitting(retraction), batch_size, rule or Plain(), average_from
+    about = as_sum(problem.cost), manifold.fitting(retraction), batch_size, rule or Plain()
     return cast(Engine, _choice(ReferenceEngine(manifold, *about), engine))
 
 
@@ -128,7 +125,7 @@ def _compiled(reference: Any) -> type[Engine] | str:
         "cost": cost, "manifold": reference.manifold, "loss": getattr(cost, "loss", None),
         "retraction": reference.retraction,
     }  # fmt: skip
-    if rule is not None and (type(rule) is not Plain or reference.average_from is not None):
+    if rule is not None and type(rule) is not Plain:
         engines, parts = [one for one in engines if "rule" in one.supports], parts | {"rule": rule}
     for role, part in parts.items():
         kinds = dict.fromkeys(kind for engine in engines for kind in engine.supports.get(role, ()))

@@ -6,7 +6,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.points import arrays_of, rebuilt
+from rmopt.core.low_rank import LowRankPoint, LowRankTangent
+from rmopt.core.points import arrays_of
+from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.transport import ByManifold, ByProjection
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import with_slope
@@ -15,22 +17,43 @@ from rmopt.engines.bilinear import BILINEAR, rows_of
 from rmopt.engines.reference import Plain, ReferenceEngine, ReferenceState
 from rmopt.engines.rules import AdaGrad, Adam, Memory, Momentum
 from rmopt.kernels import directed_sgd
-from rmopt.kernels.directed_sgd import Weights
+from rmopt.kernels.directed_sgd import Cores, Side, Weights
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
-from rmopt.retractions import SecondOrderPSD
+from rmopt.retractions import SecondOrder, SecondOrderPSD
+
+
+@dataclass
+class SpannedState:
+    """Both sides, or the one of a symmetric matrix, what stands between them, squared lengths, and counts."""
+
+    sides: tuple[Side, ...]
+    cores: Cores
+    squares: Array
+    counts: Array
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return int(self.counts[0])
+
+    @property
+    def updates(self) -> int:
+        """Number of steps that moved the point."""
+        return int(self.counts[1])
 
 
 @dataclass(frozen=True)
 class DirectedEngine(ReferenceEngine):
-    """Momentum, Adam, AdaGrad, means of points and large batches on sums of bilinear terms, compiled.
+    """Momentum, Adam, AdaGrad and large batches on sums of bilinear terms, compiled.
 
-    All of U and V move at every step: O(nnz·k + (n + m)k²).
+    Where steps look at few rows, all stay in the span of some columns and of the rows that were looked at since, and
+    steps are done in coordinates (`rmopt.kernels.directed_sgd`).
     """
 
     supports: ClassVar[Supports] = BILINEAR | {
         "manifold": (FixedRankEmbedded, PSDFixedRank),
-        "retraction": (*BILINEAR["retraction"], SecondOrderPSD),
+        "retraction": (SecondOrder, SecondOrderPSD),
         "rule": (Plain, Momentum, Adam, AdaGrad),
     }
 
@@ -39,31 +62,29 @@ class DirectedEngine(ReferenceEngine):
 
     @classmethod
     def refuses(cls, reference: ReferenceEngine) -> str | None:
-        manifold = reference.manifold
-        transport = unlike("transport", manifold.default_transport, (ByManifold, ByProjection))
-        if reference.average_from is None:
-            return transport
-        return transport or unlike("retraction", manifold.default_retraction, cls.supports["retraction"])
+        return unlike("transport", reference.manifold.default_transport, (ByManifold, ByProjection))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "_rows", rows_of(self.cost.left, self.cost.right))
 
-    def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
+    @property
+    def _weights(self) -> Weights:
+        return getattr(self.rule, "weights", Weights())
+
+    def load(self, point: Any) -> SpannedState:  # type: ignore[override]
+        return self._spanned(super().load(point))
+
+    def dump(self, state: SpannedState) -> Any:  # type: ignore[override]
+        return super().dump(self._in_full(state))
+
+    def moved(self, state: SpannedState, point: Any) -> SpannedState:  # type: ignore[override]
+        return self._spanned(super().moved(self._in_full(state), point))
+
+    def advance(self, state: SpannedState, schedule: Array, etas: Array) -> SpannedState:  # type: ignore[override]
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         terms = StepRows(*self.cost.resolve(schedule.ravel()), np.ascontiguousarray(etas, dtype=float))
-        weights: Weights = getattr(self.rule, "weights", Weights())
-        remembered, kept = state.memory or ((), 0.0)
-        averages = self.average_from is not None
-        vector = remembered if weights.keep else self.manifold.zero_vector(state.point)
-        # Points of single precision are moved in double precision, as by all compiled steps.
-        point, vector, mean = (
-            [np.array(part, dtype=float) for part in arrays_of(one)]
-            for one in (state.point, vector, state.average if averages else state.point)
-        )
-        # That of the mean is not looked at where there is none, and may then be one that has no kernel.
-        kinds = self.retraction, self.manifold.default_retraction if averages else self.retraction
-        counts, squares = np.array([state.steps, state.updates]), np.array([kept], dtype=float)
+        first = state.steps
 
         def loop(*arguments: Any) -> bool:
             try:
@@ -72,18 +93,58 @@ class DirectedEngine(ReferenceEngine):
                 # A core is singular, or numbers are not finite any more.
                 return False
 
-        # One side of a symmetric matrix stands for both.
         if not with_slope(self.cost.loss, loop)(
-            weights, tuple(kind.kernel for kind in kinds), len(point) == 2,
-            (*point, point[0])[:3], (*vector, vector[1])[:3], (*mean, mean[0])[:3], squares, counts,
-            *self._rows, terms, self.batch_size, self.average_from if averages else -1,
+            self._weights, state.sides, state.cores, state.squares, state.counts, *self._rows, terms, self.batch_size
         ):  # fmt: skip
-            raise diverged(int(counts[0]), etas[counts[0] - state.steps])
-        memory = state.memory
-        if memory != ():
-            memory = Memory(rebuilt(remembered, vector) if weights.keep else (), squares[0])
-        average = rebuilt(state.average, mean) if averages else ()
-        return ReferenceState(rebuilt(state.point, point), int(counts[0]), int(counts[1]), memory, average)
+            raise diverged(state.steps, etas[state.steps - first])
+        return state
+
+    def _in_full(self, state: SpannedState) -> ReferenceState:
+        """Return the state as the reference has it."""
+        sides, cores = state.sides, state.cores
+        point, vector = (LowRankPoint, LowRankTangent) if len(sides) == 2 else (PSDPoint, PSDTangent)
+        left, *right = (in_full(side, side.U) for side in sides)
+        tails = (in_full(side, side.Up) for side in sides)
+        remembered = vector(cores.M.copy(), *tails) if self._weights.keep else ()
+        memory = () if type(self.rule) is Plain else Memory(remembered, float(state.squares[0]))
+        return ReferenceState(point(left, cores.S.copy(), *right), state.steps, state.updates, memory)
+
+    def _spanned(self, state: ReferenceState) -> SpannedState:
+        """Return a state of the reference by new columns, and coordinates in them."""
+        remembered, squares = state.memory or ((), 0.0)
+        vector = remembered if self._weights.keep else self.manifold.zero_vector(state.point)
+        # Points of single precision are moved in double precision, as by all compiled steps.
+        point, tails = (
+            [np.array(part, dtype=float) for part in arrays_of(one)] for one in (state.point, vector)
+        )
+        S, M = point.pop(1), tails.pop(0)
+        # Both rows of a term are looked at on the one side of a symmetric matrix.
+        rows = self.batch_size * (3 - len(point))  # type: ignore[operator]
+        sides = tuple(
+            spanning(U, Up, self._weights.keep > 0.0, rows) for U, Up in zip(point, tails, strict=True)
+        )
+        counts = np.array([state.steps, state.updates])
+        return SpannedState(sides, Cores(S, M), np.array([squares], dtype=float), counts)
+
+
+def spanning(U: Array, Up: Array, remembers: bool, rows: int) -> Side:
+    """Return a side by columns that hold all of it and have room for more rows, or whole where that costs less."""
+    held = np.hstack([U, Up]) if remembers else U
+    (n, h), k = held.shape, U.shape[1]
+    c = h + max(h, 2 * rows)
+    # Where a step looks at more rows than the rank, finding coordinates of them costs more than moving all of a side.
+    if rows > k or n <= 2 * c:
+        return Side(np.zeros((n, 0)), np.zeros((0, 0)), np.array([n]), U, Up)
+    Q = np.linalg.qr(held)[0]
+    Z, K, coordinates = np.zeros((n, c)), np.zeros((c, c)), np.zeros((2, c, k))
+    Z[:, :h], K[:h, :h] = Q, np.eye(h)
+    coordinates[:, :h] = [Q.T @ part for part in (U, Up)]
+    return Side(Z, K, np.array([h]), *(part.copy() for part in coordinates))
+
+
+def in_full(side: Side, coordinates: Array) -> Array:
+    """Return the rows that coordinates stand for."""
+    return side.Z @ (side.K @ coordinates) if len(side.K) else coordinates.copy()
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,10 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
-from rmopt.core.manifold import FixedRankManifold, Manifold
+from rmopt.core.manifold import Manifold
 from rmopt.core.problem import ambient_at, unchanged
-from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged, read_only
-from rmopt.errors import MissingCapabilityError
-from rmopt.manifolds import Power, Product
-from rmopt.manifolds.arrays import ArrayManifold
 
 
 class Look:
@@ -74,13 +70,12 @@ class Plain(StepRule):
 
 @dataclass(frozen=True)
 class ReferenceState:
-    """A point, two counters, what the rule remembers, and the mean of the points so far."""
+    """A point, two counters, and what the rule remembers."""
 
     point: Any
     steps: int = 0
     updates: int = 0
     memory: Any = ()
-    average: Any = ()
 
 
 @dataclass(frozen=True)
@@ -95,8 +90,6 @@ class ReferenceEngine(Engine):
     batch_size : int, optional
         Terms per step, by which schedules are checked.
     rule : StepRule
-    average_from : int, optional
-        From this step on points are averaged (Tripuraneni et al. 2018): the point of the run is their mean.
 
     References
     ----------
@@ -109,24 +102,20 @@ class ReferenceEngine(Engine):
     retraction: Retraction
     batch_size: int | None = None
     rule: StepRule = Plain()
-    average_from: int | None = None
     _look: Look = field(init=False, repr=False)
-    _towards: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_look", Look(self.manifold, self.cost))
-        object.__setattr__(self, "_towards", None if self.average_from is None else towards(self.manifold))
 
     def load(self, point: Any) -> ReferenceState:
-        average = () if self.average_from is None else point
-        return ReferenceState(point, 0, 0, self.rule.begin(self._look, point), average)
+        return ReferenceState(point, memory=self.rule.begin(self._look, point))
 
     # Overflow is reported once, by the length of the direction.
     @np.errstate(all="ignore")
     def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         look, manifold, rule = self._look, self.manifold, self.rule
-        point, steps, updates, memory, average = vars(state).values()
+        point, steps, updates, memory = vars(state).values()
         for terms, eta in zip(schedule, etas, strict=True):
             direction, memory = rule.direction(look, point, terms, memory, steps)
             length = manifold.norm(point, direction)
@@ -136,43 +125,12 @@ class ReferenceEngine(Engine):
             if length > 0.0:
                 start, point = point, self.retraction(manifold, point, direction, -eta)
                 memory, updates = rule.carried(look, start, point, memory), updates + 1
-            if self.average_from is not None and steps > self.average_from:
-                count = steps - self.average_from
-                aside = self._towards(average, point) * (1.0 / count)
-                # The first point is their mean.
-                average = point if count == 1 else manifold.retraction(average, aside)
-        return ReferenceState(point, steps, updates, memory, average)
-
-    def dump(self, state: ReferenceState) -> Any:
-        averaged = self.average_from is not None and state.steps > self.average_from
-        return state.average if averaged else state.point
+        return ReferenceState(point, steps, updates, memory)
 
     def taken_over(self, state: Any) -> ReferenceState | None:
         # What other rules remember belongs to the data before.
         return state if isinstance(state, ReferenceState) and type(self.rule) is Plain else None
 
     def moved(self, state: ReferenceState, point: Any) -> ReferenceState:
-        if self.average_from is not None:
-            return super().moved(state, point)
         memory = self.rule.carried(self._look, state.point, point, state.memory)
         return replace(state, point=point, memory=memory)
-
-
-def towards(manifold: Manifold) -> Callable[[Any, Any], Any]:
-    """Return a map of two points to a tangent vector at the first that leads near the other: `log`, or a projection.
-
-    Raises
-    ------
-    MissingCapabilityError
-        On manifolds that have no logarithm and are no submanifolds of a space of matrices.
-    """
-    if manifold.knows("log"):
-        return manifold.log
-    if type(manifold) in (Product, Power):
-        each = [towards(factor) for factor in manifold.factors]  # type: ignore[attr-defined]
-        return lambda a, b: Parts([one(*pair) for one, *pair in zip(each, a, b, strict=True)])
-    if not isinstance(manifold, FixedRankManifold | ArrayManifold):
-        raise MissingCapabilityError(
-            f"the points of {manifold} cannot be averaged, for it has no logarithm (`log`); leave out `average`."
-        )
-    return lambda a, b: manifold.projection(a, manifold.embed_point(b) - manifold.embed_point(a))  # type: ignore[operator]

@@ -1,7 +1,13 @@
-"""The compiled loop of steps that remember earlier gradients: momentum, Adam, AdaGrad, and means of the points.
+"""The compiled loop of steps that remember earlier gradients: momentum, Adam, AdaGrad.
 
-The point, what is remembered and the mean move in whole: O(nnz·k + (n + m)k²) a step. A symmetric matrix U S Uᵀ has
-one side, on which both rows of a term lie.
+The point and what is remembered are matrices of rank k or 2k, whose columns lie in the span of h columns. They are
+kept as coordinates in orthonormal columns Q, on which a step is that of the reference. A step adds to Q the rows that
+it looks at; when there is no more room, Q is turned to the h columns that are needed. Q itself is Z K with a
+triangular K, where the columns of Z that were added are the rows as they are: O(nnz·h + h²k) a step, and
+O((n + m)h²) every h steps, in place of O((n + m)k²) a step. Where a step looks at many rows, all of U and V move:
+O(nnz·k + (n + m)k²).
+
+A symmetric matrix U S Uᵀ has one side, on which both rows of a term lie.
 """
 
 from typing import NamedTuple
@@ -9,28 +15,53 @@ from typing import NamedTuple
 import numpy as np
 
 from rmopt.kernels import njit
-from rmopt.kernels.lifted import METRIC_PROJECTION, SECOND_ORDER
 from rmopt.kernels.losses import slope_of
 from rmopt.kernels.matrices import (
     beside,
+    clear,
     columns,
     combined,
     cross,
     identity,
     inner,
     reflected,
-    singular,
+    scale_row,
     solved,
     times,
     times_transposed,
     transposed,
     write,
 )
-from rmopt.kernels.steps import gather_row, scatter_row
+from rmopt.kernels.steps import add_row, gather_row, row_dot, scatter_row
 from rmopt.kernels.vectors import dot, product, transposed_product
 
+# Where a smaller share of the square of a row is outside the span, that part is computed entry by entry; what is a
+# smaller share of its length is rounding.
+INSIDE = 1e-8
+ROUNDING = 1e-13
 # A column is taken for dependent on those before where a smaller share of its length is outside their span.
 DEPENDENT = 1e-10
+
+
+class Side(NamedTuple):
+    """One side of the factors: coordinates in orthonormal columns Q = Z K, or the rows themselves.
+
+    Z (n, c), K (c, c): of the columns the first `live[0]` are in use. U, Up (c, k): coordinates of the point
+    and of the tangent vector that is remembered. With c = 0 they are all rows, (n, k).
+    """
+
+    Z: np.ndarray
+    K: np.ndarray
+    live: np.ndarray
+    U: np.ndarray
+    Up: np.ndarray
+
+
+class Cores(NamedTuple):
+    """What stands between both sides: of the point U S Vᵀ, and of the tangent vector (M, Up, Vp)."""
+
+    S: np.ndarray
+    M: np.ndarray
 
 
 class Weights(NamedTuple):
@@ -50,62 +81,51 @@ class Weights(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def run(
-    loss,
-    weights,
-    kinds,
-    symmetric,
-    point,
-    vector,
-    mean,
-    squares,
-    counts,
-    left,
-    right,
-    terms,
-    batch,
-    average_from,
-):
+def run(loss, weights, sides, cores, squares, counts, left, right, terms, batch):
     """Do all steps; return False before one whose numbers are not finite.
 
     Parameters
     ----------
-    kinds : (int, int)
-        Retractions of steps and of the mean (`rmopt.kernels.lifted`).
-    symmetric : bool
-        Whether gradients are symmetric parts; U is then in place of V in all points.
-    point, vector, mean : (array, array, array)
-        U, S, V of the point and of the mean, and M, Up, Vp of what is remembered.
+    sides : tuple of Side
+        Left and right; the one side of a symmetric matrix, whose gradients are the symmetric parts.
     squares : array of one
         The squared lengths that the weights keep.
     counts : int array of two
         Steps and updates.
     batch : int
         A step looks at the terms batch·t, …, batch·t + batch − 1.
-    average_from : int
-        The mean begins after so many steps; −1 for none.
     """
-    U, S, V = point
-    M, Up, Vp = vector
-    mean_U, mean_S, mean_V = mean
-    u, v, Sv = np.empty(S.shape[0]), np.empty(S.shape[0]), np.empty(S.shape[0])
+    A, B, symmetric = sides[0], sides[-1], len(sides) == 1
+    S, M = cores.S, cores.M
+    P, Q = np.zeros((batch, A.K.shape[0])), np.zeros((batch, B.K.shape[0]))
+    u, v, Sv = np.empty((batch, S.shape[0])), np.empty((batch, S.shape[0])), np.empty(S.shape[0])
+    slopes, none = np.empty(batch), np.full(batch, np.int64(-1))
+    room = 2 * batch if symmetric else batch
+    remembers = weights.keep > 0.0
     for t in range(terms.etas.shape[0]):
-        along_V, along_U = np.zeros(U.shape), np.zeros(V.shape)
-        for term in range(t * batch, (t + 1) * batch):
-            row, plus, minus = terms.left[term], terms.plus[term], terms.minus[term]
-            gather_row(U, left, row, np.int64(-1), u)
-            gather_row(V, right, plus, minus, v)
-            product(S, v, Sv)
-            z = dot(u, Sv)
+        _make_room(A, room, remembers)
+        _make_room(B, room, remembers)
+        here = slice(t * batch, (t + 1) * batch)
+        row, plus, minus, targets = terms.left[here], terms.plus[here], terms.minus[here], terms.targets[here]
+        for i in range(batch):
+            _products(A, left, row[i], none[i], P[i], u[i])
+            _products(B, right, plus[i], minus[i], Q[i], v[i])
+            product(S, v[i], Sv)
+            z = dot(u[i], Sv)
             if not np.isfinite(z):
                 return False
-            slope = slope_of(loss, z, terms.targets[term])
-            if slope != 0.0:
-                scatter_row(along_V, left, row, v, slope)
-                scatter_row(along_U, right, plus, u, slope)
-                scatter_row(along_U, right, minus, u, -slope)
+            slopes[i] = slope_of(loss, z, targets[i])
+            scale_row(u, i, slopes[i])
+            scale_row(v, i, slopes[i])
+        for i in range(batch):
+            if slopes[i] != 0.0:
+                _lodge(A, left, row[i], none[i], P[i])
+                _lodge(B, right, plus[i], minus[i], Q[i])
+        along_V, along_U = _image(A, left, row, none, P, v), _image(B, right, plus, minus, Q, u)
         if symmetric:
             along_V = combined(0.5, along_V, 0.5, along_U)
+        U, V = A.U[: A.live[0]], B.U[: B.live[0]]
+        Up, Vp = A.Up[: A.live[0]], B.Up[: B.live[0]]
         core, up, vp = _tangent(symmetric, U, V, along_V, along_U)
         square = inner(core, core) + inner(up, up) + inner(vp, vp)
         new_M, new_Up, new_Vp = _mixed(weights, M, core), _mixed(weights, Up, up), _mixed(weights, Vp, vp)
@@ -118,9 +138,9 @@ def run(
         if length > 0.0:
             counts[1] += 1
             end_U, end_S, end_V = _retracted(
-                kinds[0], symmetric, U, S, V, new_M, new_Up, new_Vp, -terms.etas[t] * scale
+                symmetric, U, S, V, new_M, new_Up, new_Vp, -terms.etas[t] * scale
             )
-            if weights.keep > 0.0:
+            if remembers:
                 # The remembered vector, projected where the step ends.
                 turn_U, turn_V = cross(U, end_U), cross(V, end_V)
                 along_V = _carried(U, new_M, new_Up, new_Vp, turn_V, end_V)
@@ -129,18 +149,6 @@ def run(
                 _assign(M, Up, Vp, core, up, vp)
             _assign(U, S, V, end_U, end_S, end_V)
         counts[0] += 1
-        averaged = counts[0] - average_from
-        if average_from >= 0 and averaged == 1:
-            _assign(mean_U, mean_S, mean_V, U, S, V)
-        elif average_from >= 0 and averaged > 1:
-            # From the mean towards the point.
-            along_V = _towards(U, S, V, mean_U, mean_S, mean_V)
-            along_U = _towards(V, transposed(S), U, mean_V, transposed(mean_S), mean_U)
-            core, up, vp = _tangent(symmetric, mean_U, mean_V, along_V, along_U)
-            end_U, end_S, end_V = _retracted(
-                kinds[1], symmetric, mean_U, mean_S, mean_V, core, up, vp, 1.0 / averaged
-            )
-            _assign(mean_U, mean_S, mean_V, end_U, end_S, end_V)
     return True
 
 
@@ -160,17 +168,103 @@ def _carried(U, M, Up, Vp, turn_V, end_V):
 
 
 @njit(cache=True, nogil=True)
-def _towards(U, S, V, mean_U, mean_S, mean_V):
-    """Return (U S Vᵀ − U' S' V'ᵀ) V' for the mean U' S' V'ᵀ."""
-    return combined(1.0, times(U, times(S, cross(V, mean_V))), -1.0, times(mean_U, mean_S))
-
-
-@njit(cache=True, nogil=True)
 def _mixed(weights, remembered, new):
     """Return what is remembered next; where that is the gradient alone, its own array."""
     if weights.keep == 0.0 and weights.take == 1.0:
         return new
     return combined(weights.keep, remembered, weights.take, new)
+
+
+@njit(cache=True, nogil=True)
+def _make_room(side, rows, remembers):
+    """Turn the columns to those that are needed, where so many rows may have no room; and coordinates with them."""
+    live, c = side.live[0], side.K.shape[0]
+    if c == 0 or live + rows <= c:
+        return
+    held = side.U[:live]
+    if remembers:
+        held = beside(held, side.Up[:live])
+    turn = reflected(held)[0]
+    h = turn.shape[1]
+    for matrix in (side.U, side.Up):
+        turned = cross(turn, matrix[:live])
+        clear(matrix)
+        write(matrix, turned)
+    Z = times(columns(side.Z, 0, live), times(columns(side.K[:live], 0, live), turn))
+    clear(side.Z)
+    clear(side.K)
+    # Without what rounding has left of orthonormality (Newton and Schulz).
+    write(side.Z, times(Z, combined(1.5, identity(h), -0.5, cross(Z, Z))))
+    write(side.K, identity(h))
+    side.live[0] = h
+
+
+@njit(cache=True, nogil=True)
+def _products(side, rows, plus, minus, space, out):
+    """Set out = Uᵀp for p a row, or the difference of two rows."""
+    if side.K.shape[0] == 0:
+        gather_row(side.U, rows, plus, minus, out)
+    else:
+        _coordinates(side, rows, plus, minus, space)
+        transposed_product(side.U, space, out)
+
+
+@njit(cache=True, nogil=True)
+def _image(side, rows, plus, minus, P, vectors):
+    """Return Σ p wᵀ over the terms of a step; coordinates of p are in P where there are columns."""
+    live = side.live[0]
+    if side.K.shape[0] > 0:
+        return cross(columns(P, 0, live), vectors)
+    out = np.zeros((live, vectors.shape[1]))
+    for i in range(plus.shape[0]):
+        scatter_row(out, rows, plus[i], vectors[i], 1.0)
+        scatter_row(out, rows, minus[i], vectors[i], -1.0)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _coordinates(side, rows, plus, minus, out):
+    """Set out = Qᵀp for p a row, or the difference of two rows."""
+    raw = np.empty(out.shape[0])
+    gather_row(side.Z, rows, plus, minus, raw)
+    for j in range(out.shape[0]):
+        out[j] = 0.0
+    live = side.live[0]
+    for i in range(live):
+        for j in range(i, live):
+            out[j] += side.K[i, j] * raw[i]
+
+
+@njit(cache=True, nogil=True)
+def _lodge(side, rows, plus, minus, out):
+    """Set out to the coordinates of p in columns that span it: where they do not, there is a new one."""
+    if side.K.shape[0] == 0:
+        return
+    _coordinates(side, rows, plus, minus, out)
+    live = side.live[0]
+    column = side.Z[:, live]
+    add_row(column, rows, plus, 1.0)
+    add_row(column, rows, minus, -1.0)
+    square = row_dot(rows, plus, plus) + row_dot(rows, minus, minus) - 2.0 * row_dot(rows, plus, minus)
+    rest = square - dot(out, out)
+    if rest > INSIDE * square:
+        for i in range(live):
+            side.K[i, live] = -dot(side.K[i, :live], out[:live]) / np.sqrt(rest)
+        side.K[live, live] = 1.0 / np.sqrt(rest)
+    else:
+        Q = times(columns(side.Z, 0, live), columns(side.K[:live], 0, live))
+        outside = columns(side.Z, live, live + 1)
+        for _ in range(2):
+            outside = combined(1.0, outside, -1.0, times(Q, cross(Q, outside)))
+        rest = inner(outside, outside)
+        known = not rest > ROUNDING * ROUNDING * square
+        for j in range(column.shape[0]):
+            column[j] = 0.0 if known else outside[j, 0] / np.sqrt(rest)
+        if known:
+            return
+        side.K[live, live] = 1.0
+    out[live] = np.sqrt(rest)
+    side.live[0] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -195,40 +289,18 @@ def _step_factor(weights, square, step):
 
 
 @njit(cache=True, nogil=True)
-def _retracted(kind, symmetric, U, S, V, M, Up, Vp, t):
-    """Return what the retractions of `rmopt.retractions.fixed_rank` do, by the same formulas."""
-    k = S.shape[0]
-    one = identity(k)
-    if kind == METRIC_PROJECTION:
-        core = np.zeros((2 * k, 2 * k))
-        write(core, combined(1.0, S, t, M))
-        for i in range(k):
-            core[i, k + i] = core[k + i, i] = t
-        left, triangle_U = _orthonormal(beside(U, Up))
-        right, triangle_V = _orthonormal(beside(V, Vp))
-        P, sigma, Q = singular(times_transposed(times(triangle_U, core), triangle_V))
-        end = np.zeros((k, k))
-        for i in range(k):
-            end[i, i] = sigma[i]
-        return times(left, columns(P, 0, k)), end, times(right, columns(Q, 0, k))
-    if kind == SECOND_ORDER:
-        R = solved(S, combined(t, M, 0.0, M))
-        tail = combined(1.0, one, -0.5, R)
-        bent = combined(0.5 * t, M, -0.125 * t, times(M, R))
-        left = combined(1.0, times(U, combined(1.0, S, 1.0, bent)), t, times(Up, tail))
-        if symmetric:
-            left, triangle_U = _orthonormal(left)
-            end = times(triangle_U, solved(S, transposed(triangle_U)))
-            return left, combined(0.5, end, 0.5, transposed(end)), left
-        bent = combined(0.5, R, -0.125, times(R, R))
-        inside, outside = combined(1.0, one, 1.0, bent), solved(transposed(S), transposed(tail))
-        right = combined(1.0, times_transposed(V, inside), t, times(Vp, outside))
-    else:
-        K = combined(1.0, S, t, M)
-        left = combined(1.0, times(U, K), t, Up)
-        right = combined(1.0, V, t, times(Vp, solved(transposed(K), one)))
-    left, triangle_U = _orthonormal(left)
-    right, triangle_V = _orthonormal(right)
+def _retracted(symmetric, U, S, V, M, Up, Vp, t):
+    """Return what the second-order retractions of `rmopt.retractions.fixed_rank` do, by the same formulas."""
+    one, R = identity(S.shape[0]), solved(S, combined(t, M, 0.0, M))
+    tail = combined(1.0, one, -0.5, R)
+    bent = combined(0.5 * t, M, -0.125 * t, times(M, R))
+    left, triangle_U = _orthonormal(combined(1.0, times(U, combined(1.0, S, 1.0, bent)), t, times(Up, tail)))
+    if symmetric:
+        end = times(triangle_U, solved(S, transposed(triangle_U)))
+        return left, combined(0.5, end, 0.5, transposed(end)), left
+    bent = combined(0.5, R, -0.125, times(R, R))
+    inside, outside = combined(1.0, one, 1.0, bent), solved(transposed(S), transposed(tail))
+    right, triangle_V = _orthonormal(combined(1.0, times_transposed(V, inside), t, times(Vp, outside)))
     return left, times_transposed(triangle_U, triangle_V), right
 
 

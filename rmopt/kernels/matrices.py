@@ -78,6 +78,18 @@ def write(A, B):
 
 
 @njit(cache=True, nogil=True)
+def clear(A):
+    """Set A to zero."""
+    A[:] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def scale_row(A, row, weight):
+    """Multiply a row by a number."""
+    A[row] *= weight
+
+
+@njit(cache=True, nogil=True)
 def inner(A, B):
     """Return Σ A_ij B_ij."""
     return dot(A.ravel(), B.ravel())
@@ -94,10 +106,3 @@ def reflected(A):
     """Return Q and R of A = Q R, by reflections."""
     Q, R = np.linalg.qr(A)
     return transposed(transposed(Q)), transposed(transposed(R))
-
-
-@njit(cache=True, nogil=True)
-def singular(A):
-    """Return P, σ and Q of A = P diag(σ) Qᵀ."""
-    P, sigma, Qt = np.linalg.svd(A)
-    return transposed(transposed(P)), sigma, transposed(Qt)

@@ -277,31 +277,9 @@ class Solver(Value, ABC):
             step,
         )
 
-    def belongs_to(self, problem: Problem) -> dict[str, str]:
-        """Return what a checkpoint belongs to besides the problem, which `witness` asks."""
-        return self.signature() | {"manifold": written(problem.manifold)}
-
     def witness(self, problem: Problem, work: Any, state: Any, seed: int) -> dict[str, float]:
         """Return numbers by which a run that goes on from a checkpoint knows its problem again."""
         return witness(problem, self.point(work, state), seed, np.inf)
-
-    def _world(self, problem: Problem) -> World:
-        """Return the processes that run it together: those of the solver, or those of the cost."""
-        worlds = (getattr(part, "world", None) for part in (self, problem.cost))
-        return next((world for world in worlds if isinstance(world, World) and world.size > 1), ONE_PROCESS)
-
-    def joined(
-        self, world: World, problem: Problem, start: Any, stop: StopRule | None, seed: int, **about: Any
-    ) -> int:
-        """Return the seed of process 0, after all processes have said that they begin the same run."""
-        # Where one process went elsewhere than others they would mix two runs, or wait forever.
-        if isinstance(stop, Stop) and stop.waits_for("seconds"):
-            raise InvalidInputError(
-                "each process has a clock of its own, and MaxSeconds would end them at different steps; take "
-                "MaxSteps, or a smaller budget."
-            )
-        world.check_alike(about | self._alike(problem, start))
-        return int(world.first(seed))
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         """Return what must be the same in all processes, besides the arguments of a run."""
@@ -424,15 +402,25 @@ class _Run:
         self.solver = solver = solver.beside(stop)
         self.problem, self.first = problem, integer("first_step", first_step)
         self.recorder = Recorder() if recorder is None else recorder
-        world = solver._world(problem)
+        worlds = (getattr(part, "world", None) for part in (solver, problem.cost))
+        world = next((world for world in worlds if isinstance(world, World) and world.size > 1), ONE_PROCESS)
         self.saver = None if checkpoint is None else Saver("checkpoint", checkpoint, world)
         saved = self.saver.seed() if random_state is None and self.saver is not None else None
         seed = seed_of(random_state if saved is None else saved)
         start = initial_point.point if isinstance(initial_point, Result) else initial_point
         if world.size > 1:
-            about = {"random_state": "drawn" if random_state is None else seed, "first_step": first_step}
-            about["checkpoint"] = checkpoint is not None
-            seed = solver.joined(world, problem, start, stop, seed, **about)
+            # Where one process went elsewhere than others they would mix two runs, or wait forever.
+            if isinstance(stop, Stop) and stop.waits_for("seconds"):
+                raise InvalidInputError(
+                    "each process has a clock of its own, and MaxSeconds would end them at different steps; take "
+                    "MaxSteps, or a smaller budget."
+                )
+            about = solver._alike(problem, start) | {
+                "first_step": first_step,
+                "checkpoint": checkpoint is not None,
+            }
+            world.check_alike(about | {"random_state": "drawn" if random_state is None else seed})
+            seed = world.first(seed)
         self.seed = seed
         self.last = first_step + solver.budget(problem)
         self.asked_at = stop.due(first_step) if isinstance(stop, Stop) else np.inf
@@ -450,8 +438,7 @@ class _Run:
         self.state = solver.advance(self.work, self.state, 0)
         self.observes = bool(solver.observe(self.work, self.state))
         self.measures = self.observes or bool(self.recorder.metrics)
-        # A run that goes on began where its first part did.
-        self.piece, self.seen_first = 64, self._row() | {"step": first_step, "updates": 0, "seconds": 0.0}
+        self.piece = 64
 
     def whole(self) -> Result:
         """Run to the end."""
@@ -541,7 +528,9 @@ class _Run:
     def reason(self, measured: bool) -> str | None:
         """Return why to stop here, or None."""
         if self.stop is not None and (measured or not self.measures):
-            rows = self.recorder.rows if self.measures else [self.seen_first, self._row()]
+            # A run that goes on began where its first part did.
+            begun = {"step": self.first, "updates": 0, "seconds": 0.0}
+            rows = self.recorder.rows if self.measures else [begun, self._row()]
             if (early := asked(self.stop, rows)) is not None:
                 return early
         check, step = self.check_every, self.step
@@ -590,7 +579,7 @@ class _Run:
         tag, where = saver.plan.tag, f"the checkpoint {saver.path}"
         self.identity = {
             **(tag if isinstance(tag, dict) else {"tag": tag}), "seed": self.seed, "first step": self.first,
-            **self.solver.belongs_to(self.problem), "rmopt": rmopt.__version__,
+            **self.solver.signature(), "manifold": written(self.problem.manifold), "rmopt": rmopt.__version__,
         }  # fmt: skip
         self.begun = self._witness(self.state)
         saved = saver.load(self.identity)

@@ -78,7 +78,6 @@ def methods(unit: float, steps: int, most: int) -> dict[str, list[tuple[Any, flo
         "SRG": [(SGD(eta, rule=SRG(), **budget), 3 * BATCH) for eta in sizes],
         "SVRG": [(SGD(eta, rule=SVRG(), **budget), 3 * BATCH) for eta in sizes],
         "Adam": [(SGD(Cosine(a, most * steps), rule=Adam(), **budget), BATCH) for a in (0.003, 0.01)],
-        "SGD, averaged": [(SGD(eta, average=5 * steps, **budget), BATCH) for eta in sizes],
         "SGD": [(SGD(rule, **budget), BATCH) for rule in falling],
     }
 

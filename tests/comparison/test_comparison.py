@@ -276,12 +276,6 @@ def test_steps_of_a_pipeline_get_the_seed() -> None:
     assert (made[0].random_state, made[1].random_state) == (3, 7)
 
 
-def test_rounding_is_no_lead() -> None:
-    ours, theirs = [{"m": 0.1 + 0.2}] * 3, [{"m": 0.3}] * 3
-    assert Difference.of(ours, theirs, "m").verdict == "level"
-    assert Difference.of([{"m": 0.31}] * 3, theirs, "m").verdict == "above"
-
-
 def test_folds_that_are_too_many_are_refused_in_a_sentence(rmopt_run: Any) -> None:
     said = rmopt_run(
         "metric", "--data", "digits", "--rows", "200", "--folds", "500", "--select", "first", "--seeds", "1",

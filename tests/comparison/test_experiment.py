@@ -26,18 +26,8 @@ DIGITS = ("similarity", "--data", "digits", "--seeds", "1", "--select", "none", 
 
 
 def test_the_default_data_in_a_process_of_their_own(tmp_path: Path) -> None:
-    options = (
-        "--triplets",
-        "4000",
-        "--rank",
-        "6",
-        "--seeds",
-        "2",
-        "--select",
-        "none",
-        "--out",
-        str(tmp_path),
-    )
+    words = "--triplets 4000 --rank 6 --seeds 2 --select none --out"
+    options = (*words.split(), str(tmp_path))
     command = [sys.executable, "-m", "rmopt.cli", "run", "similarity", *METHODS, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80

@@ -362,51 +362,21 @@ def test_lda_takes_features_that_do_not_vary(digits: Any) -> None:
     assert METHODS["lda"].made().fit(X, y).transform(X).shape == (len(X), 9)
 
 
-def test_experiment_runs_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def rmopt(*arguments: str) -> str:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        said = capsys.readouterr()
-        assert not ended.value.code, said.err
-        return said.out
-
+def test_experiment_runs_and_resumes(tmp_path: Path, rmopt_run: Any) -> None:
+    words = "--data digits --rows 300 --seeds 2 --passes 2 --triplets 500 --methods euclidean,comet,lda --scaling raw"
     command = [
-        "run",
-        "metric",
-        "--data",
-        "digits",
-        "--rows",
-        "300",
-        "--seeds",
-        "2",
-        "--passes",
-        "2",
-        "--triplets",
-        "500",
-    ]
-    command += [
-        "--methods",
-        "euclidean,comet,lda",
-        "--scaling",
-        "raw",
-        "--select-by",
-        "votes",
-        "--select",
-        "first",
-        "--folds",
-        "2",
-        "--out",
+        *words.split(),
+        *["--features", "0", "--select-by", "votes", "--select", "first", "--folds", "2", "--out"],
         str(tmp_path),
     ]
-    rmopt(*command, "--quiet")
+    rmopt_run("metric", *command, "--quiet")
     result = json.loads((tmp_path / "result.json").read_text())
     assert [row["method"] for row in result["rows"]] == ["Euclidean", "COMET", "LDA"]
     assert all(0.1 < row["precision_at_10"] <= 1.0 for row in result["rows"])
     assert all(0.7 < row["votes"] <= 1.0 for row in result["rows"])
     assert (tmp_path / "precision.png").read_bytes().startswith(b"\x89PNG")
     cells = cells_in(tmp_path)
-    again = json.loads(rmopt(*command, "--resume", "--json"))
+    again = json.loads(rmopt_run("metric", *command, "--resume", "--json").stdout)
     assert len(cells_in(tmp_path)) == len(cells)
     assert again["rows"] == result["rows"]
 

@@ -21,7 +21,7 @@ from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import MatrixCompletion
 from rmopt import InvalidInputError, Problem
-from rmopt.core import FiniteSum, MissingCapabilityError
+from rmopt.core import FiniteSum
 from rmopt.costs import BilinearSum, Graph
 from rmopt.engines.factor_means import blended, completed, merged
 from rmopt.engines.gauged import GENERAL, SYMMETRIC
@@ -190,9 +190,6 @@ def test_what_remembers_goes_on_from_the_mean(problem: Problem) -> None:
             problem, start, random_state=0
         )
         assert cost.value(found.point) < 0.9 * cost.value(start)
-    engine = SGD(0.05, average=True).engine(problem)
-    with pytest.raises(MissingCapabilityError, match="cannot go on from another point"):
-        engine.moved(engine.load(start), start)
 
 
 @pytest.mark.parametrize("gauge", [GENERAL, SYMMETRIC], ids=["general", "symmetric"])
@@ -240,7 +237,7 @@ def test_factors_from_the_same_factors_meet_at_their_mean(gauge: Any) -> None:
 def test_what_does_not_fit_is_refused(problem: Problem) -> None:
     cost, manifold = problem.cost, problem.manifold
     for options, word in (
-        ({"solver": "sgd"}, "schedule"), ({"solver": SGD(0.1, average=0)}, "average"), ({"workers": 0}, "workers"),
+        ({"solver": "sgd"}, "schedule"), ({"workers": 0}, "workers"),
         ({"solver": Parallel(SGD(0.1))}, "workers"),
     ):  # fmt: skip
         with pytest.raises(InvalidInputError, match=word):

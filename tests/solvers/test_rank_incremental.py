@@ -63,6 +63,17 @@ def test_gaps_of_ill_conditioned_problems_end_near_rounding() -> None:
     np.testing.assert_allclose(found.objective, closed_form(X, 0.5)[1], rtol=1e-11)
 
 
+def test_the_closed_form_is_a_minimum() -> None:
+    X, cost, minimum = regression(6, 9, 40.0)
+    W, _ = closed_form(X, 40.0)
+    values, vectors = np.linalg.eigh(W)
+    Y = vectors * np.sqrt(np.maximum(values, 0.0))
+    np.testing.assert_allclose(cost.at(Y).value, minimum, rtol=1e-12)
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        assert cost.at(Y + 1e-2 * rng.standard_normal(Y.shape)).value > minimum
+
+
 def test_interior_point_solutions() -> None:
     oracles = pytest.importorskip("convex_oracles", reason="needs cvxpy, which the extra [test] brings.")
     X, cost, _ = regression(12, 30)
@@ -234,7 +245,9 @@ def test_saddle_points_are_left() -> None:
     wide = Problem(PSDFactors(8, 8), cost)
     with pytest.warns(RuntimeWarning, match="a maximum or a saddle"):
         stuck = LBFGS(gradient_norm=1e-6).run(wide, padded).point
+    left = TrustRegions().run(wide, padded).point
     assert cost.at(stuck).value > 1.5 * minimum
+    assert cost.at(left).value < (1.0 + 1e-6) * minimum
     result = run(cost, RankIncremental(), point_of(saddle))
     assert result.is_global
     np.testing.assert_allclose(result.certificate.objective, minimum, rtol=1e-8)

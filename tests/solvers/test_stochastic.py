@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-import autograd.numpy as anp
 import numpy as np
 import pytest
-import scipy.linalg
 import scipy.sparse as sp
 from tabled import each_row
 
-import rmopt
 from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core import FiniteSum, Parts
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.costs import LOSSES, BilinearSum, OnFactors, TripletSum
+from rmopt.costs import LOSSES, BilinearSum, TripletSum
 from rmopt.engines.reference import Look
 from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
-    FixedRankFactors,
     Grassmann,
     Product,
     PSDFactors,
     PSDFixedRank,
     Sphere,
-    Stiefel,
 )
-from rmopt.retractions import MetricProjection, MetricProjectionPSD, Orthographic
-from rmopt.solvers import SGD, SRG, SVRG, AdaGrad, Adam, Constant, Cosine, Momentum, StepRule, TrustRegions
+from rmopt.retractions import MetricProjectionPSD
+from rmopt.solvers import SGD, SRG, SVRG, AdaGrad, Adam, Constant, Cosine, Momentum, StepRule
 from rmopt.testing import parametrize_with_laws
 
 Array = np.ndarray
@@ -112,14 +107,13 @@ PLACES = [
     Problem(Product([Grassmann(6, 2), Euclidean(4, 1)]), Pair()),
 ]  # fmt: skip
 SOLVERS = [
-    SGD(1e-3, rule=Momentum(0.9), max_iter=60), SGD(1e-3, average=True, max_iter=60),
+    SGD(1e-3, rule=Momentum(0.9), max_iter=60),
     SGD(1e-3, rule=SVRG(), max_iter=60), SGD(1e-3, rule=SRG(), max_iter=60, batch_size=3),
-    SGD(1e-2, rule=Adam(), max_iter=60), SGD(1e-2, rule=Adam(), average=20, max_iter=60),
+    SGD(1e-2, rule=Adam(), max_iter=60),
 ]  # fmt: skip
 
 
 @parametrize_with_laws(
-    # No logarithm of a product with a matrix of one rank; averages of the others.
     [(solver, place) for solver in SOLVERS for place in PLACES],
     seeds=[0],
 )
@@ -215,12 +209,9 @@ def repeated(manifold: Any, batch: bool) -> Problem:
 
 
 COMPILED: list[dict[str, Any]] = [
-    {"step_size": 0.05, "rule": Momentum(0.9), "retraction": Orthographic()},
-    {"step_size": 0.1, "average": 20, "retraction": MetricProjection()},
-    {"step_size": 0.01, "rule": Adam()}, {"step_size": 0.05, "rule": AdaGrad(), "batch_size": 3},
-    {"step_size": 0.01, "rule": Adam(), "average": True, "batch_size": 3},
-    {"step_size": 0.01, "rule": Momentum(0.5), "average": 20, "batch_size": 20},
-    {"step_size": 0.01, "batch_size": 20},
+    {"step_size": 0.05, "rule": Momentum(0.9)}, {"step_size": 0.01, "rule": Adam()},
+    {"step_size": 0.05, "rule": AdaGrad(), "batch_size": 3}, {"step_size": 0.01, "rule": Adam(), "batch_size": 3},
+    {"step_size": 0.01, "rule": Momentum(0.5), "batch_size": 20}, {"step_size": 0.01, "batch_size": 20},
 ]  # fmt: skip
 
 
@@ -295,29 +286,6 @@ def test_a_rule_of_ones_own() -> None:
         SGD(0.1, rule=Halved(), engine="compiled").run(PLACES[3], random_state=0)
 
 
-def test_averages() -> None:
-    schedule, etas = np.random.default_rng(7).integers(40, size=(30, 1)), np.full(30, 0.02)
-    plain, averaged = (SGD(0.02, rule=Momentum(0.3), average=one).engine(FLAT) for one in (False, 10))
-    state, points = plain.load(np.ones((4, 1))), []
-    for row, eta in zip(schedule, etas, strict=True):
-        state = plain.advance(state, row[None], np.array([eta]))
-        points.append(plain.dump(state))
-    mean = averaged.dump(averaged.advance(averaged.load(np.ones((4, 1))), schedule, etas))
-    np.testing.assert_allclose(mean, np.mean(points[10:], axis=0), rtol=1e-13)
-    # On a curved manifold: nearer to the minimum than where long steps end.
-    best = TrustRegions().run(SUBSPACE, random_state=0).point
-    apart = [
-        np.mean([
-            scipy.linalg.subspace_angles(
-                SGD(0.02, max_iter=2000, average=one, engine="reference").run(SUBSPACE, random_state=seed).point, best
-            ).max()
-            for seed in range(3)
-        ])
-        for one in (False, 500)
-    ]  # fmt: skip
-    assert apart[1] < 0.5 * apart[0]
-
-
 def test_cosine() -> None:
     etas = Cosine(2.0, 100)(np.arange(190))
     np.testing.assert_allclose([etas[0], etas[50], etas[100], etas[189]], [2.0, 1.0, 0.0, 0.0], atol=1e-15)
@@ -334,7 +302,6 @@ def test_cosine() -> None:
         (lambda: AdaGrad(eps=0), "eps"),
         (lambda: SVRG(0), "period"),
         (lambda: SGD(0.1, rule=Adam), "rule"),
-        (lambda: SGD(0.1, average=-1), "average"),
         (lambda: Constant(0.0), "a ="),
     ],
 )
@@ -360,8 +327,6 @@ def test_what_is_missing_is_named() -> None:
     ):  # fmt: skip
         with pytest.raises(MissingCapabilityError, match=says):
             solver.run(problem, random_state=0)
-    with pytest.raises(MissingCapabilityError, match=r"cannot be averaged, for it has no logarithm"):
-        SGD(0.1, average=True).run(Problem(FixedRankFactors(6, 5, 2), OnFactors(bilinear())), random_state=0)
 
     class Stream(PCA):
         n_terms = None
@@ -393,13 +358,6 @@ def test_quotients_have_no_entries() -> None:
     schedule, etas = np.zeros((30, 1), dtype=int), np.full(30, 0.05)
     one, other = (engine.dump(engine.advance(engine.load(start), schedule, etas)) for start in (Y, Y @ turn))
     np.testing.assert_allclose(one @ one.T, other @ other.T, rtol=1e-9, atol=1e-12)
-
-
-def test_averages_on_products_of_what_has_no_logarithm() -> None:
-    place = Product([Sphere(5), Stiefel(5, 2)])
-    cost = rmopt.autograd_cost(lambda x, U: anp.sum(x**3) + anp.sum(U**3))
-    result = SGD(0.01, max_iter=50, average=True).run(Problem(place, cost), random_state=0)
-    assert place.check_point(result.point) is None
 
 
 class Writing(FiniteSum):

@@ -45,7 +45,7 @@ class Parallel(ScheduledSolver):
     Parameters
     ----------
     solver : ScheduledSolver
-        What each worker does: `SGD` and its relatives, all without `average`.
+        What each worker does: `SGD` and its relatives.
     workers : int
     every : int
         The most steps of each worker between means. A mean costs about as much as a thousand steps of two workers.
@@ -63,7 +63,7 @@ class Parallel(ScheduledSolver):
     Raises
     ------
     InvalidInputError
-        When there are more processes than workers, or the solver averages points or has workers of its own.
+        When there are more processes than workers, or the solver has workers of its own.
     MissingCapabilityError
         In `run`, on manifolds without `projected_mean`.
 
@@ -108,11 +108,6 @@ class Parallel(ScheduledSolver):
         if isinstance(solver, Parallel):
             raise InvalidInputError(
                 "solver has workers of its own; give that of one worker, and more `workers`."
-            )
-        if (average := getattr(solver, "average", False)) is not False:
-            raise InvalidInputError(
-                f"the solver has average = {average}, a mean of points that workers leave when they meet; leave it "
-                "out: they end at their mean."
             )
         self.workers, self.every = integer("workers", workers, 1), integer("every", every, 1)
         self.first = integer("first", first, 1)

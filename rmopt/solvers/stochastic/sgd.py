@@ -43,8 +43,6 @@ class SGD(ScheduledSolver):
     rule : StepRule, optional
         Along what a step goes: `Momentum`, `Adam`, `AdaGrad`, or `SVRG` and `SRG`, which reduce the variance; along
         the gradient of its terms unless given.
-    average : bool or int
-        The result is the mean of the points, from a step on (Tripuraneni et al. 2018): it allows for long steps.
 
     See Also
     --------
@@ -81,23 +79,20 @@ class SGD(ScheduledSolver):
         retraction: Retraction | None = None,
         engine: str = "auto",
         rule: StepRule | None = None,
-        average: bool | int = False,
     ) -> None:
         self.rule = instance(
             "rule", Plain() if rule is None else rule, StepRule, "a rule, such as Momentum(0.9)"
         )
-        self.average = average if isinstance(average, bool) else integer("average", average)
         self.step_size, self.max_iter = as_step_size(step_size), integer("max_iter", max_iter)
         self.sampler, self.batch_size = sampler, batch_size_of(sampler, batch_size)
         self.retraction, self.engine_name = retraction, one_of("engine", engine, ENGINES)
 
     def engine(self, problem: Problem) -> Engine:
         cost, rule = problem.cost, self.rule
-        alone = self.average is False and self.engine_name == "auto" and type(problem.manifold) is Euclidean
+        alone = self.engine_name == "auto" and type(problem.manifold) is Euclidean
         if type(rule) is AdaGrad and alone and _knows_rows(cost):
             return RowAdaGrad(cost, self.batch_size, rule.eps)
-        begin = None if self.average is False else 0 if self.average is True else self.average
-        return choose_engine(problem, self.retraction, self.engine_name, self.batch_size, rule, begin)
+        return choose_engine(problem, self.retraction, self.engine_name, self.batch_size, rule)
 
     def sampler_for(self, problem: Problem) -> Sampler:
         return as_sampler(self.sampler, problem.cost, self.batch_size)
