@@ -59,16 +59,16 @@ class RowBatches(FiniteSum):
         gradient[rows] = values
         return gradient
 
-    def batch(self, terms: Array) -> tuple[sp.csr_array, Array, Array, np.random.Generator]:
-        """Return rows with the words that are left, the features that occur, the rows' numbers, and a generator."""
+    def batch(self, terms: Array) -> tuple[sp.csr_array, Array, Array]:
+        """Return rows with the words that are left, the features that occur, and the rows' numbers."""
         numbers, seeds = terms.reshape(-1, 2).T
-        rng, X = np.random.default_rng(seeds[0]), self.rows[numbers]
+        X = self.rows[numbers]
         if self.dropout > 0.0:
-            kept = rng.random(X.nnz) >= self.dropout
+            kept = np.random.default_rng(seeds[0]).random(X.nnz) >= self.dropout
             X = sp.csr_array((X.data * kept, X.indices, X.indptr), shape=X.shape)
         occurs = np.zeros(X.shape[1], dtype=bool)
         occurs[X.indices] = True
-        return X, np.flatnonzero(occurs), numbers, rng
+        return X, np.flatnonzero(occurs), numbers
 
 
 def columns_that_occur(X: sp.csr_array, features: Array) -> sp.csr_array:

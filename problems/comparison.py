@@ -7,10 +7,11 @@ A family writes one ``experiment.py``, with a dataclass that derives from `Exper
    What must be known of a method is an attribute of its estimator; nothing looks at labels or names.
 2. ``check()`` refuses options before data are read. ``settings()`` gives a dict for each row of the table: its
    ``method``, ``code`` and what else training depends on beside the seed.
-3. ``measured(one)`` trains what a dict says, with ``parameters`` and a ``seed`` in it, by `trained`, and returns the
-   numbers, a `Cell`. ``choose(one)`` is cross-validation, mostly by `searched`.
-4. ``row(row)``, ``claims(rows)`` and ``draw(rows)`` say what table, verdicts and pictures make of a `Row` with its
+3. ``model(one)`` makes what a dict says, with ``parameters`` and a ``seed`` in it, and ``measure(model, part)`` gives
+   the numbers of the trained one; ``score`` is what cross-validation maximises.
+4. ``row(row)``, ``claims(rows)`` and ``draw(rows)`` say what table, verdicts and picture make of a `Row` with its
    cells. Claims come from `above`, `near` and `Difference`, seed by seed, and name the rows that they speak of.
+   Any part may be replaced: ``measured(one)`` makes a `Cell`, ``choose(one)`` is the cross-validation.
 
 `Experiment.__call__` does the rest. What does not fit it takes `Comparison` alone, which trains what is not known.
 """
@@ -21,7 +22,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import lru_cache, partial
 from importlib.metadata import version
 from itertools import product
@@ -31,7 +32,7 @@ from pathlib import Path
 from pickle import PicklingError
 from time import perf_counter
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, get_type_hints
 
 import joblib
 import numpy as np
@@ -42,14 +43,12 @@ from threadpoolctl import threadpool_limits
 
 from problems import options
 from problems.methods import Cell, Method, Settings, chosen_methods
-from problems.options import jobs
+from problems.palette import Panel, draw_panels
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import one_of
-from rmopt.core.world import ONE_PROCESS, World
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.files import set_aside, write_atomically
-from rmopt.solvers import Solver
+from rmopt.solvers import Recorder, Solver
 
 # How good a fitted estimator is on held-out rows; higher is better.
 Score = Callable[[Any, Any, Any], float]
@@ -86,21 +85,21 @@ class Learner(BaseEstimator):
 
 @dataclass(frozen=True)
 class Training:
-    """How an estimator was fitted: how long it took, and what was seen on the way, where it shows that."""
+    """How an estimator was fitted: the time, and a curve of steps, seconds and what a recorder measured then."""
 
     seconds: float
-    updates: int | None = None
-    history: Sequence[Mapping[str, Any]] = field(default=())
+    curve: Sequence[Sequence[float]] = ()
 
 
-def trained(model: Any, X: Any, y: Any, **how: Any) -> Training:
-    """Fit an estimator; `how` goes to those that a solver trains: recorder, checkpoint."""
-    if isinstance(model, Learner):
-        result = model.fit(X, y, **how).result_
-        return Training(result.seconds, result.updates, result.history)
+def trained(model: Any, X: Any, y: Any, recorder: Recorder | None = None) -> Training:
+    """Fit an estimator; what a solver trains is followed by a recorder, whose one metric is called `value`."""
     begun = perf_counter()
-    model.fit(X, y)
-    return Training(perf_counter() - begun)
+    if recorder is None:
+        model.fit(X, y)
+        return Training(perf_counter() - begun)
+    model.fit(X, y, recorder=recorder)
+    curve = [[row["step"], row["seconds"], row["value"]] for row in recorder.rows if row["step"]]
+    return Training(recorder.rows[-1]["seconds"], curve)
 
 
 def crossed(**choices: Iterable[Any]) -> list[Settings]:
@@ -108,79 +107,69 @@ def crossed(**choices: Iterable[Any]) -> list[Settings]:
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
-def grown(
+def best_of(
     grid: Sequence[Settings],
     measure: Callable[[Sequence[Settings]], Array],
-    best: Callable[[Array], Array],
-    say: Callable[[str], object],
-) -> tuple[list[Settings], Array]:
-    """Return the points of a grid with their scores, and those past its edges as long as the best ones lie there.
+    say: Callable[[str], object] = lambda text: None,
+) -> Settings:
+    """Return the point of a grid with the highest score, the first of several; the grid grows past its edges.
 
     Parameters
     ----------
     grid : sequence of dict
     measure : callable
-        Maps points to an array, whose last axis is theirs.
-    best : callable
-        Maps what was measured to the places of those that are best, or as good.
+        Maps points to their scores, minus infinity where one diverged. It raises a ValueError for what
+        cannot be, such as a share above 1.
     say : callable
-        Tells people of an edge past which the grid cannot grow.
+        Tells people that the best is at an edge past which the grid does not grow.
+
+    Raises
+    ------
+    InvalidInputError
+        When every point of the grid diverged.
     """
-    points, scores = list(grid), measure(grid)
+    points, scores = list(grid), np.asarray(measure(grid))
+    if scores.max() == -np.inf:
+        raise InvalidInputError(
+            f"training diverged for every value of the grid {list(grid)}; try smaller values, or scale the rows."
+        )
     for growth in range(GROWTHS + 1):
-        alike = [_past(points, points[place]) for place in best(scores)]
-        names, new = alike[0]
-        if not all(names for names, _ in alike):
+        # Where others past no edge are as good, there is nothing to look for.
+        further = [_past(points, points[place]) for place in np.flatnonzero(scores == scores.max())]
+        if not all(further):
             break
-        chosen, more, why = points[best(scores)[0]], None, f"it grew {GROWTHS} times"
-        if growth < GROWTHS:
-            try:
-                more = measure(new)
-            except ValueError as error:
-                # A share above 1, for example.
-                why = str(error).rstrip(".")
+        try:
+            more = measure(further[0]) if growth < GROWTHS else None
+        except ValueError:
+            more = None
         if more is None:
-            edges = " and ".join(f"{name} = {chosen[name]:g}" for name in names)
-            say(f"{edges} is the best, at the edge of a grid that grows no further ({why})")
+            best = listed(points[scores.argmax()])
+            say(f"{best} is the best, at the edge of a grid that grows no further")
             break
-        points, scores = points + new, np.concatenate([scores, more], axis=-1)
-    return points, scores
+        points, scores = points + further[0], np.concatenate([scores, more])
+    return points[scores.argmax()]
 
 
-def at_an_edge(value: Any, values: Iterable[Any]) -> bool:
-    """Return whether a number is the least or the largest of three or more."""
-    apart = {one for one in values if isinstance(one, Real)}
-    return len(apart) > 2 and value in (min(apart), max(apart))
-
-
-def _past(points: Sequence[Settings], chosen: Settings) -> tuple[list[str], list[Settings]]:
-    """Return which numbers are the least or the largest of three or more, and the points past them.
+def _past(points: Sequence[Settings], chosen: Settings) -> list[Settings]:
+    """Return the points past numbers that are the least or the largest of three or more: each alone, and together.
 
     The ratio to the next number is that of the last two; there is nothing past 0, and no count below 1.
     """
     past: Settings = {}
     for name, value in chosen.items():
         values = sorted({one[name] for one in points if isinstance(one.get(name), Real)})
-        if at_an_edge(value, values):
+        if len(values) > 2 and value in (values[0], values[-1]):
             near = values[1] if value == values[0] else values[-2]
             after = float(f"{value * value / near:.3g}") if value * near > 0 else value
             after = max(1, round(after)) if isinstance(value, int) else after
             past |= {name: after} if after != value else {}
-    new = [chosen | {name: after} for name, after in past.items()] + [chosen | past] * (len(past) > 1)
-    return list(past), new
+    return [chosen | {name: after} for name, after in past.items()] + [chosen | past] * (len(past) > 1)
 
 
 def searched(
-    run: Run,
-    label: str,
-    estimator: Any,
-    grid: Sequence[Settings],
-    X: Any,
-    y: Any,
-    cv: Any,
-    ways: Mapping[str, Score],
-) -> tuple[Settings, str]:
-    """Return the parameters with the best mean score over folds, and by which of the ways it is the best.
+    run: Run, label: str, estimator: Any, grid: Sequence[Settings], X: Any, y: Any, cv: Any, score: Score
+) -> Settings:
+    """Return the parameters with the best mean score over folds.
 
     Parameters
     ----------
@@ -190,12 +179,12 @@ def searched(
     estimator : estimator
         Its `fit` runs in threads; where it diverges, with a `DivergedError`, the parameters lose.
     grid : sequence of dict
-        Of several that are best the first is chosen; it grows where that lies at its edge (see `grown`).
+        See `best_of`.
     X, y : array or sparse array
     cv : splitter
         Of scikit-learn.
-    ways : mapping
-        Ways to measure what was trained, among which is chosen too.
+    score : callable
+        Measures what was trained.
 
     Raises
     ------
@@ -210,35 +199,55 @@ def searched(
             "bring more rows."
         ) from error
 
-    def score(point: Settings, train: Array, test: Array) -> list[float]:
-        model = clone(estimator).set_params(**point)
+    def scored(point: Settings, fold: tuple[Array, Array]) -> float:
+        model, (train, test) = clone(estimator).set_params(**point), fold
+        model.fit(X[train], y[train])
+        return score(model, X[test], y[test])
+
+    return best_over_folds(run, label, grid, scored, folds, n_jobs=-1)
+
+
+def best_over_folds(
+    run: Run,
+    label: str,
+    grid: Sequence[Settings],
+    score: Callable[..., float],
+    folds: Sequence[Any],
+    n_jobs: int = 1,
+) -> Settings:
+    """Return the point of a grid with the best mean score over folds; with a `DivergedError` it loses.
+
+    Parameters
+    ----------
+    run : Run
+    label : str
+        For the progress bar.
+    grid : sequence of dict
+        See `best_of`.
+    score : callable
+        Maps a point and a fold to a number, higher being better.
+    folds : sequence
+    n_jobs : int
+        Threads.
+    """
+
+    def scored(point: Settings, fold: Any) -> float:
         try:
-            model.fit(X[train], y[train])
+            return float(np.nan_to_num(score(point, fold), nan=-np.inf))
         except DivergedError:
-            return [-np.inf] * len(ways)
-        return [np.nan_to_num(way(model, X[test], y[test]), nan=-np.inf) for way in ways.values()]
+            return -np.inf
 
     def measured(points: Sequence[Settings]) -> Array:
-        """Return the mean scores of points, shape (ways, points)."""
-        tasks = [joblib.delayed(score)(point, *fold) for point in points for fold in folds]
+        tasks = [joblib.delayed(scored)(point, fold) for point in points for fold in folds]
+        found = []
         # The threads are many enough; those of BLAS would only be in their way.
         with threadpool_limits(1, user_api="blas"), run.ticks(f"selecting for {label}", len(tasks)) as tick:
-            found = []
-            for scores in joblib.Parallel(-1, backend="threading", return_as="generator")(tasks):
-                found.append(scores)
+            for value in joblib.Parallel(n_jobs, backend="threading", return_as="generator")(tasks):
+                found.append(value)
                 tick()
-        return np.mean(np.reshape(found, (len(points), len(folds), -1)), axis=1).T
+        return np.mean(np.reshape(found, (len(points), len(folds))), axis=1)
 
-    points, means = grown(
-        grid, measured, lambda means: np.flatnonzero((means == means.max()).any(axis=0)),
-        lambda what: run.say(f"{label}: {what}"),
-    )  # fmt: skip
-    place_of_way, place = np.unravel_index(means.argmax(), means.shape)
-    if means.max() == -np.inf:
-        raise InvalidInputError(
-            f"training diverged for every value of the grid {list(grid)}; try smaller values, or scale the rows."
-        )
-    return points[place], list(ways)[place_of_way]
+    return best_of(grid, measured, lambda text: run.say(f"{label}: {text}"))
 
 
 class Comparison:
@@ -254,40 +263,29 @@ class Comparison:
     n_jobs : int
         Cells that are computed at a time by joblib, -1 for as many as there are cores: in threads, unless
         `joblib.parallel_config` says otherwise.
-    world : World
-        Processes that compare the same, with one output folder: cells are dealt to them, and all get all results.
     **about
         What all settings have in common.
     """
 
     def __init__(
-        self,
-        run: Run,
-        resume: bool | None,
-        *,
-        seeds: int = 1,
-        n_jobs: int = 1,
-        world: World = ONE_PROCESS,
-        **about: Any,
+        self, run: Run, resume: bool | None, *, seeds: int = 1, n_jobs: int = 1, **about: Any
     ) -> None:
-        self.run, self.about, self.world, self.n_jobs = run, about, world, jobs(n_jobs)
+        self.run, self.about, self.n_jobs = run, about | {"rmopt": version("rmopt")}, n_jobs
         self.seeds = range(run.seed, run.seed + seeds)
         folder = Path(run.path("cells"))
-        if resume is False and world.rank == 0 and (aside := set_aside(folder)) is not None:
+        if resume is False and (aside := set_aside(folder)) is not None:
             run.say(
                 f"Results that were in the folder are set aside as {aside.name}; to go on with them, name it "
                 f"{folder.name} again and say --resume."
             )
-        world.least(0)
-        self._cached = joblib.Memory(None if resume is None else folder, verbose=0).cache(
-            _cell, ignore=["train"]
-        )
+        memory = joblib.Memory(None if resume is None else folder, verbose=0)
+        self._cached = memory.cache(_cell, ignore=["train"])
         # joblib writes down the function that it keeps results of; threads must find that whole.
         self._cached({}, dict)
 
     def cell(self, settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
         """Return the result for some settings: what `train` makes of them and of the common ones."""
-        [cell] = self._computed([settings], train)
+        cell: Cell = self._cached(self.about | settings, train)
         return cell
 
     def results(
@@ -312,43 +310,26 @@ class Comparison:
         """
         names, cells = [f"{label(one)}, seed {one['seed']}" for one in settings], []
         begun, rest = perf_counter(), len(self.seeds) - 1
+        call = joblib.delayed(partial(self._cached, train=train))
+        parallel = joblib.Parallel(self.n_jobs or 1, prefer="threads", return_as="generator")
         with self.run.ticks(what, len(settings), *names[:1]) as tick:
-            for number, cell in enumerate(self._computed(settings, train), 1):
+            for number, cell in enumerate(parallel(call(self.about | one) for one in settings), 1):
                 cells.append(cell)
                 tick(*names[number : number + 1])
                 more = (perf_counter() - begun) * rest
                 if number * (rest + 1) == len(settings) and more > LONG:
-                    self.run.say(
-                        f"The first seed took {more / rest:.0f} s; the others take about {more:.0f} s."
-                    )
+                    self.run.say(f"The first seed took {more / rest:.0f} s; the others take {more:.0f} s.")
         return cells
-
-    def _computed(self, settings: Sequence[Settings], train: Callable[[Settings], Cell]) -> Any:
-        """Give the results in the order of settings, each written when it is done."""
-        call = joblib.delayed(partial(self._cached, train=partial(_named, train)))
-        tasks = [call(self.about | {"rmopt": version("rmopt")} | one) for one in settings]
-        if self.world.size > 1:
-            with self.world.guard():
-                for function, arguments, named in tasks[self.world.rank :: self.world.size]:
-                    function(*arguments, **named)
-                self.world.least(0)
-        how: Settings = {"prefer": "threads", "return_as": "generator"}
-        return joblib.Parallel(self.n_jobs, **how)(tasks)
 
 
 def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
-    """Return a result; joblib keeps it by its settings."""
-    return train(settings)
-
-
-def _named(train: Callable[[Settings], Cell], one: Settings) -> Cell:
-    """Return a result; an error says whose it is."""
+    """Return a result, which joblib keeps by its settings; an error says whose it is."""
     try:
-        return train(one)
+        return train(settings)
     except InvalidInputError as error:
-        if "method" not in one:
+        if "method" not in settings:
             raise
-        raise InvalidInputError(f"{one['method']}, seed {one['seed']}: {error}") from error
+        raise InvalidInputError(f"{settings['method']}, seed {settings['seed']}: {error}") from error
 
 
 def listed(parameters: Settings) -> str:
@@ -391,13 +372,21 @@ class Row:
         """Return the mean of a measure; that of what diverged is -1, below all."""
         return mean_and_sem(cell[measure] for cell in self.cells)[0] if self.whole else -1.0
 
+    def point(self, x: float, measure: str = "map") -> tuple[float, float, float]:
+        """Return x, the mean of a measure, and its standard error, 0 for one seed."""
+        mean, sem = mean_and_sem(cell[measure] for cell in self.cells)
+        return x, mean, sem or 0.0
 
-def by_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Return rows by their labels: those of one method, mostly at several ranks."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row.label, []).append(row)
-    return groups
+    def curve(self, column: int, timed: bool = False) -> list[Sequence[float]]:
+        """Return its learning curve for a `Panel`: the mean of the last column of `curve` against that of another.
+
+        Without curves it is `map`, where training ends if the column is `timed`, and else a level.
+        """
+        curves = [cell["curve"] for cell in self.cells]
+        if not all(curves):
+            return [self.point(float(np.mean([cell["seconds"] for cell in self.cells])) if timed else np.nan)]
+        table = np.array([curve[: min(map(len, curves))] for curve in curves])
+        return list(zip(table[:, :, column].mean(axis=0), *band(table[:, :, -1]), strict=True))
 
 
 def split(bundle: Any) -> SimpleNamespace:
@@ -419,12 +408,20 @@ class Experiment:
         Its methods by name.
     measured_by : sequence of str
         What a user's estimator needs beside `fit`: any of these methods.
+    picture, ylabel : str
+        The file of the picture, and what it calls the mean average precision.
+    axes : mapping
+        The columns of learning curves, (step, seconds, measure), against which it has a panel, with name and unit.
     common : sequence of str
         The options on which all results depend.
-    ways : mapping
-        What cross-validation maximises, the best of them: functions of a fitted estimator and held-out rows.
+    score : callable
+        What cross-validation maximises, of a fitted estimator and held-out rows.
     splitter : class
         Of scikit-learn, for cross-validation.
+    columns : mapping
+        The columns of the table, and for each the name of its standard error, or None; see `averaged`.
+    kept : callable
+        Maps a seed to the data, as `split` gives them; `settings` makes it.
     headings : mapping
         Of columns, where the automatic ones will not do.
     toy : str
@@ -445,63 +442,97 @@ class Experiment:
     chosen: dict[str, Method] = field(init=False, repr=False)
     bundle: Any = field(init=False, repr=False)
     published: bool = field(init=False, repr=False)
-    ways: Mapping[str, Score] = field(init=False, repr=False)
+    kept: Callable[..., Any] = field(init=False, repr=False)
+    ranks: list[int] = field(init=False, repr=False, default_factory=list)
+    columns: dict[str, str | None] = field(init=False, repr=False)
 
     name: ClassVar[str]
     known: ClassVar[Mapping[str, Method]]
     measured_by: ClassVar[Sequence[str]]
+    picture: ClassVar[str]
+    ylabel: ClassVar[str]
+    axes: ClassVar[Mapping[int, tuple[str, str]]] = {}
     common: ClassVar[Sequence[str]] = ()
+    score: ClassVar[Any]
     splitter: ClassVar[Any] = StratifiedKFold
     headings: ClassVar[Mapping[str, str]] = {}
     toy: ClassVar[str] = ""
-    least_folds: ClassVar[int] = 2
 
-    @abstractmethod
     def check(self) -> None:
-        """Refuse options before data are read, and set `ways`."""
+        """Refuse options before data are read, and set `columns`."""
 
     @abstractmethod
     def settings(self) -> Iterable[Settings]:
         """Refuse options that do not fit the data, and return the settings of each row of the table."""
 
     @abstractmethod
-    def header(self) -> str:
-        """Return what is said of the data before work starts."""
-
-    @abstractmethod
-    def data_of(self, one: Settings) -> SimpleNamespace:
-        """Return the data of some settings, as `split` gives them."""
-
-    @abstractmethod
     def model(self, one: Settings) -> Any:
         """Return the estimator of some settings, with their `parameters` and their `seed`."""
 
-    @abstractmethod
+    def measure(self, model: Any, part: SimpleNamespace) -> Cell:
+        """Return the numbers of the `columns`, of a fitted model on the test part."""
+        raise NotImplementedError
+
+    def recorder(self, model: Any, part: SimpleNamespace, seed: int) -> Recorder | None:
+        """Return what follows a model that a solver trains; its metric is `value`."""
+        return None
+
     def measured(self, one: Settings) -> Cell:
-        """Train a model, `keep` it, and return what it measures and its `seconds`; a `model` with `save` is saved.
+        """Train and `keep` a model; return its `columns`, `seconds` and learning `curve`, None where it diverged."""
+        # Others share the data, and a user's method may compute in place.
+        part = SimpleNamespace(**{name: rows.copy() for name, rows in vars(self.data_of(one)).items()})
+        model = self.model(one)
+        try:
+            training = trained(model, part.X, part.y, self.recorder(model, part, one["seed"]))
+            curve = training.curve
+            if one["method"] not in self.known and isinstance(getattr(model, "max_iter", None), int):
+                curve = [self._shorter(one, model.max_iter // share) for share in (64, 16, 4)]
+                value = float(self.score(model, part.X_test.copy(), part.y_test))
+                curve.append([model.max_iter, training.seconds, value])
+        except DivergedError:
+            return dict.fromkeys((*self.columns, "seconds")) | {"curve": []}
+        self.keep(one, model)
+        return self.measure(model, part) | {"seconds": training.seconds, "curve": curve}
 
-        All are None where it diverged.
-        """
+    def _shorter(self, one: Settings, max_iter: int) -> list[float]:
+        """Return a place on the learning curve of a user's method: it is trained anew, with so many steps."""
+        part, model = self.data_of(one), self.model(one).set_params(max_iter=max(1, max_iter))
+        seconds = trained(model, part.X.copy(), part.y.copy()).seconds
+        return [model.max_iter, seconds, float(self.score(model, part.X_test.copy(), part.y_test))]
 
-    @abstractmethod
     def row(self, row: Row) -> Cell:
         """Return what the table says of a row, beside its label."""
+        return averaged(row.cells, **self.columns)
 
     @abstractmethod
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         """Return what the paper says, with the verdict of the numbers."""
 
-    @abstractmethod
     def draw(self, rows: Sequence[Row]) -> None:
-        """Write the pictures."""
-
-    def launched(self) -> World:
-        """Return the processes to which models are dealt."""
-        return options.launched()
+        """Write the picture: `map` against rank, where there are several, and learning curves at the best rank."""
+        lines: dict[str, list[Any]] = {}
+        best: dict[str, Row] = {}
+        for row in (row for row in rows if row.whole):
+            lines.setdefault(row.label, []).append(row.point(row["rank"] or np.nan))
+            best[row.label] = max(row, best.get(row.label, row), key=lambda one: one.mean("map"))
+        panels = [Panel("rank", self.ylabel, lines)] if len(self.ranks) > 1 else []
+        for column, (name, unit) in self.axes.items():
+            curves = {label: row.curve(column, unit == "s") for label, row in best.items()}
+            panels.append(Panel(name, self.ylabel, curves, "x", unit))
+        self.run.draw(self.picture, draw_panels, panels, self.bundle.name, size=(9.0, 4.6))
 
     def read(self, kind: Any) -> Any:
         """Return the data, a bundle of a kind."""
         return options.loaded(self.run, self.data, self.data_home, kind)
+
+    def header(self) -> str:
+        """Return what is said of the data before work starts."""
+        bundle, (rows, features) = self.bundle, self.bundle.X.shape
+        return f"{bundle.name} ({bundle.source}): {rows:,} rows, {features:,} features; {self.splits}"
+
+    def data_of(self, one: Settings) -> Any:
+        """Return the data of some settings, as `split` gives them."""
+        return self.kept(one["seed"])
 
     def about(self) -> Settings:
         """Return what all results depend on, beside data and seeds."""
@@ -512,13 +543,13 @@ class Experiment:
         return one
 
     def choose(self, one: Settings) -> Cell:
-        """Return the `parameters` that cross-validation on the training part chooses, and the best of the `ways`."""
+        """Return the `parameters` that cross-validation on the training part chooses."""
         kind, part = self.chosen[one["method"]], self.data_of(one)
         cv = self.splitter(self.folds, shuffle=True, random_state=one["seed"])
         # Cross-validation begins at the method's own parameters.
         model = self.model(one | {"parameters": {}})
-        best, way = searched(self.run, kind.label, model, kind.grid, part.X, part.y, cv, self.ways)
-        return {"parameters": best, "way": way}
+        best = searched(self.run, kind.label, model, kind.grid, part.X, part.y, cv, self.score)
+        return {"parameters": best}
 
     def label(self, one: Settings) -> str:
         """Return what the table calls a row."""
@@ -534,22 +565,16 @@ class Experiment:
         return "its own split" if self.published else f"{self.seeds} random split{'s' * (self.seeds > 1)}"
 
     def __call__(self, run: Run) -> Outcome:
-        world = self.launched()
-        self.run = run = replace(run, out=world.first(run.out))
-        options.check_options(vars(self), seeds=0, folds=self.least_folds)
+        self.run = run
         self.chosen = chosen_methods(self.known, self.methods, self.method, self.name, self.measured_by)
         self.check()
-        kinds = get_type_hints(type(self))
-        for name, value in self._options():
-            if get_origin(kinds[name]) is Literal:
-                one_of(f"--{name.replace('_', '-')}", value, get_args(kinds[name]))
         hints = get_type_hints(type(self), include_extras=True)
         self.bundle = self.read(hints["data"].__metadata__[-1])
         self.published, self.seeds = options.own_split(run.say, self.data, self.bundle, self.seeds)
         rows = [Row(self.label(one), one) for one in self.settings()]
         run.say(self.header())
         comparison = Comparison(
-            run, self.resume, seeds=self.seeds, n_jobs=self.n_jobs, world=world, data=self.bundle.fingerprint(),
+            run, self.resume, seeds=self.seeds, n_jobs=self.n_jobs, data=self.bundle.fingerprint(),
             published=self.published, **self.about(),
         )  # fmt: skip
         choices: dict[str, list[Cell]] = {}
@@ -562,16 +587,13 @@ class Experiment:
         cells = comparison.results(models, self.measured, label=self.label)
         for place, row in enumerate(rows):
             row.cells = cells[place :: len(rows)]
-        if world.rank == 0:
-            self.draw(rows)
-            for row in rows:
-                # Those of the experiment are kept with their numbers.
-                self._save(row.settings, row.cells[0].get("model"))
+        self.draw(rows)
         claims = self.claims(rows)
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
         fails = any(claim.reproduced is False for claim in claims) and self.data == fields(self)[0].default
         return Outcome(
             data=self.bundle.name,
-            parameters={name: value for name, value in self._options() if name not in NOT_IN_RESULTS}
+            parameters={name: value for name, value in given.items() if name not in NOT_IN_RESULTS}
             | {"published": self.published, "used": {row.label: self.used(row) for row in rows}},
             rows=[Settings(method=row.label) | self.row(row) for row in rows],
             headings=self.headings,
@@ -579,47 +601,41 @@ class Experiment:
             notes=self.notes(rows) + [self.toy] * bool(self.toy and fails),
         )
 
-    def _options(self) -> list[tuple[str, Any]]:
-        return [(one.name, getattr(self, one.name)) for one in fields(self) if one.init]
-
     def _choices(self, comparison: Comparison, one: Settings) -> list[Cell]:
         """Return for each seed the parameters: those that are set, those of the method, or those that are chosen."""
-        kind, found = self.chosen[one["method"]], [{"parameters": self.chosen[one["method"]].defaults}]
-        grid = [] if "parameters" in one or self.select == "none" else list(kind.grid)
-        for seed in comparison.seeds[: (self.seeds if self.select == "each" else 1) if grid else 0]:
-            about = {"folds": self.folds, "select": grid, "seed": seed}
+        kind = self.chosen[one["method"]]
+        if "parameters" in one or self.select == "none" or not kind.grid:
+            return [{"parameters": kind.defaults}] * self.seeds
+        found = []
+        for seed in comparison.seeds[: self.seeds if self.select == "each" else 1]:
+            about = {"folds": self.folds, "select": list(kind.grid), "seed": seed}
             found.append(comparison.cell(one | about, self.choose))
             chosen = listed(found[-1]["parameters"])
             self.run.say(f"{self.label(one)}, seed {seed}: {chosen} by cross-validation")
-        return found[1:] if len(found) > 2 else found[-1:] * self.seeds
+        return found if len(found) == self.seeds else found * self.seeds
 
     def keep(self, one: Settings, model: Any) -> None:
-        """Save what a user's method has learned with the first seed."""
-        if one["method"] not in self.known and one["seed"] == self.run.seed:
-            self._save(one, model)
-
-    def _save(self, one: Settings, model: Any) -> None:
-        several = getattr(self, "ranks", getattr(self, "widths", ()))
-        which = f" {one.get('rank') or one.get('features')}" * (len(several) > 1)
+        """Save what was learned with the first seed, by its `save`, or a user's method without one by joblib."""
+        if one["seed"] != self.run.seed:
+            return
+        which = f" {one.get('rank') or ''}" * (len(self.ranks) > 1)
         path = self.run.path("-".join(re.findall(r"[\w.]+", f"{self.label(one)}{which}".lower())))
         if hasattr(model, "save"):
             model.save(f"{path}.npz")
-        elif model is not None:
+        elif one["method"] not in self.known:
             # What another process was sent as a whole cannot be pickled there.
             with suppress(PicklingError):
                 write_atomically(f"{path}.joblib", lambda stream: joblib.dump(model, stream))
 
     def notes(self, rows: Sequence[Row]) -> list[str]:
-        """Return what stands below the table: the parameters of each row."""
-        said: dict[str, str] = {}
+        """Return what stands below the table: the parameters of each row, and step sizes that nobody chose."""
+        said = {}
         for row in rows:
-            kind, parameters = self.chosen[row["method"]], row.models[0]["parameters"]
-            given = kind.estimator.get_params()
-            step = {"step_size": given["step_size"] or "its default"} if "step_size" in given else {}
-            if text := listed(step | parameters if kind.file or given.get("step_size") else parameters):
-                more = " (its own; --steps gives it another)" * bool(kind.file and step and not parameters)
-                said[row.label] = f"{row.label}: {text}{more}"
-        return [f"Parameters: {'; '.join(said.values())}."] if said else []
+            known = self.chosen[row["method"]].estimator.get_params()
+            step = {"step_size": known["step_size"]} if known.get("step_size") else {}
+            said[row.label] = listed(step | row.models[0]["parameters"])
+        text = "; ".join(f"{label}: {parameters}" for label, parameters in said.items() if parameters)
+        return [f"Parameters: {text}."] if text else []
 
 
 def mean_and_sem(values: Iterable[float | None]) -> tuple[float, float | None]:

@@ -6,18 +6,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 
 from problems.kernels import retrieved
 from problems.rows import near_zero, unit_rows
 from problems.threads import by_rows
 from problems.validation import classes, table_of_numbers
-from rmopt.core.arguments import array, integer, sequence
-from rmopt.core.matrices import real_matrix, row_dots, sound
+from rmopt.core.ambient import dense
+from rmopt.core.arguments import array, callable_of, integer, sequence
+from rmopt.core.matrices import real_matrix, row_dots
 from rmopt.errors import InvalidInputError
 
 __all__ = ["Retrieval", "bilinear_scores", "cosine_scores", "evaluate_retrieval", "matrix_scores"]
 
+# Queries that are scored at a time.
+BLOCK = 256
 ScoreBlock = Callable[[NDArray[np.int64]], NDArray[np.floating]]
 
 
@@ -64,7 +67,6 @@ def evaluate_retrieval(
     *,
     ks: Sequence[int] = (1, 10),
     queries: ArrayLike | None = None,
-    block_size: int = 256,
     n_jobs: int | None = None,
 ) -> Retrieval:
     """Rank all other documents for every query and measure how early its class comes.
@@ -82,16 +84,13 @@ def evaluate_retrieval(
     ----------
     score_block : callable
         Takes row numbers, shape (b,), and gives float scores, shape (b, n_documents), higher meaning more
-        similar; `bilinear_scores` and `cosine_scores` make such callables. Only `block_size` rows are held
-        at a time.
+        similar; `bilinear_scores` and `cosine_scores` make such callables. Only 256 rows are held at a time.
     y : array, shape (n_documents,)
         Class labels.
     ks : sequence of int
         The positions for precision at k, at least 1.
     queries : array of int, optional
         Row numbers of the queries; all documents by default.
-    block_size : int
-        Queries that are scored at a time, at least 1.
     n_jobs : int, optional
         Threads, -1 for all cores: `score_block` is called in several at once, and each holds a block. The result is
         the same for any number.
@@ -124,14 +123,16 @@ def evaluate_retrieval(
     >>> round(found.map, 3), found.precision_at
     (1.0, {1: 1.0})
     """
-    if not callable(score_block):
-        raise InvalidInputError(
-            "score_block must be a function of row numbers; of a table S of all scores it is lambda rows: S[rows]."
-        )
+    callable_of("score_block", score_block)
     _, group, size = classes(y)
-    block_size = integer("block_size", block_size, 1)
     positions = np.array([integer("each of ks", k, 1) for k in sequence("ks", ks)], dtype=np.int64)
-    rows = _row_numbers(queries, len(group))
+    rows, last = np.arange(len(group)) if queries is None else array("queries", queries), len(group) - 1
+    whole = rows.ndim == 1 and (not rows.size or rows.dtype.kind in "iu")
+    if not whole or (rows.size and not 0 <= rows.min() <= rows.max() <= last):
+        raise InvalidInputError(
+            f"queries must be a list of row numbers from 0 to {last}; turn a mask into one by np.flatnonzero."
+        )
+    rows = rows.astype(np.int64)
     rows = rows[size[group[rows]] > 1]
     if not len(rows):
         raise InvalidInputError("y gives no query another document of its class; nothing can be ranked.")
@@ -140,7 +141,15 @@ def evaluate_retrieval(
 
     def measure(part: slice) -> None:
         block = rows[part]
-        scores = _checked_scores(score_block(block), block, len(group))
+        scores = np.array(score_block(block))
+        if scores.shape != (len(block), len(group)) or scores.dtype.kind not in "fiu":
+            raise InvalidInputError(
+                f"score_block must give real scores of shape {(len(block), len(group))}, got {scores.dtype} of shape "
+                f"{scores.shape}."
+            )
+        scores = scores if scores.dtype == np.float32 else scores.astype(float)
+        # A query's own score is the first when sorted.
+        scores[np.arange(len(block)), block] = -np.inf
         ranked = np.sort(scores, axis=1)
         if np.isnan(ranked[:, -1]).any():
             raise InvalidInputError(
@@ -148,35 +157,9 @@ def evaluate_retrieval(
             )
         retrieved(scores, ranked, group[block], members, starts, positions, precisions[part])
 
-    by_rows(measure, len(rows), block_size, n_jobs)
+    by_rows(measure, len(rows), BLOCK, n_jobs)
     mean_average, *at_ks = precisions.mean(axis=0).tolist()
     return Retrieval(mean_average, dict(zip(positions.tolist(), at_ks, strict=True)), len(rows))
-
-
-def _row_numbers(queries: ArrayLike | None, n_documents: int) -> NDArray[np.int64]:
-    if queries is None:
-        return np.arange(n_documents)
-    rows = array("queries", queries)
-    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-        raise InvalidInputError(
-            "queries must be a list of row numbers; turn a mask into one by np.flatnonzero."
-        )
-    if rows.size and not (rows.min() >= 0 and rows.max() < n_documents):
-        raise InvalidInputError(f"queries must be row numbers from 0 to {n_documents - 1}.")
-    return rows.astype(np.int64)
-
-
-def _checked_scores(given: Any, block: NDArray[np.int64], n_documents: int) -> NDArray[np.floating]:
-    """Copy a block of scores, each query's own score set to -inf so that it is the first when sorted."""
-    scores = np.array(given, copy=True)
-    if scores.shape != (len(block), n_documents) or scores.dtype.kind not in "fiu":
-        raise InvalidInputError(
-            f"score_block must give real scores of shape {(len(block), n_documents)}, "
-            f"got {scores.dtype} of shape {scores.shape}."
-        )
-    scores = _precise(scores)
-    scores[np.arange(len(block)), block] = -np.inf
-    return scores
 
 
 def bilinear_scores(query_embedding: ArrayLike, document_embedding: ArrayLike) -> ScoreBlock:
@@ -212,15 +195,14 @@ def bilinear_scores(query_embedding: ArrayLike, document_embedding: ArrayLike) -
     >>> scores(np.array([1])).tolist()
     [[6.0, 8.0]]
     """
-    left, right = array("query_embedding", query_embedding), array("document_embedding", document_embedding)
-    if left.ndim != 2 or left.shape != right.shape:
+    left, right = (
+        table_of_numbers(name, part, sparse=False)
+        for name, part in (("query_embedding", query_embedding), ("document_embedding", document_embedding))
+    )
+    if left.shape != right.shape:
         raise InvalidInputError(
-            "query_embedding and document_embedding must be two-dimensional and of one shape, "
-            f"got {left.shape} and {right.shape}."
+            f"query_embedding and document_embedding must be of one shape, got {left.shape} and {right.shape}."
         )
-    if not (_is_finite(left) and _is_finite(right)):
-        raise InvalidInputError("query_embedding and document_embedding must be numbers without NaN or inf.")
-    left, right = _precise(left), _precise(right)
     return lambda rows: left[rows] @ right.T
 
 
@@ -262,12 +244,9 @@ def matrix_scores(W: Any, X: Any, *, distance: bool = False) -> ScoreBlock:
     if distance:
         # Of a distance only the symmetric part of W is seen.
         X, W = near_zero(X), 0.5 * (W + W.T)
-    moved = X @ W
-    moved = moved.toarray() if issparse(moved) else moved
-    lengths = np.zeros(X.shape[0])
-    if distance:
-        # −(q − d)ᵀ W (q − d) orders documents as qᵀ W d − ½ dᵀ W d does.
-        lengths = 0.5 * row_dots(X, moved)
+    moved = dense(X @ W)
+    # −(q − d)ᵀ W (q − d) orders documents as qᵀ W d − ½ dᵀ W d does.
+    lengths = 0.5 * row_dots(X, moved) if distance else np.zeros(X.shape[0])
     return lambda rows: np.asarray((X @ moved[rows].T).T) - lengths
 
 
@@ -301,32 +280,18 @@ def cosine_scores(X: Any) -> ScoreBlock:
     >>> scores(np.array([0])).round(2).tolist()
     [[1.0, 0.6, 0.0]]
     """
-    features = csr_array(sound("X", X), dtype=np.float64, copy=True) if issparse(X) else array("X", X)
-    if features.ndim != 2 or not _is_finite(features.data if issparse(features) else features):
-        raise InvalidInputError("X must be a two-dimensional array of numbers without NaN or inf.")
-    if issparse(features):
-        return _sparse_cosines(features)
-    unit, _ = unit_rows(_precise(features))
-    return lambda rows: unit[rows] @ unit.T
+    unit = table_of_numbers("X", X)
+    if not issparse(unit):
+        unit, _ = unit_rows(unit)
+        return lambda rows: unit[rows] @ unit.T
+    unit = unit.copy()
+    unit.sum_duplicates()
+    # Squares of very large and very small numbers are no numbers.
+    _divide(unit, abs(unit).max(axis=1).toarray().ravel())
+    _divide(unit, np.sqrt(row_dots(unit, unit)))
+    columns = unit.T.tocsr()
+    return lambda rows: (unit[rows] @ columns).toarray()
 
 
-def _sparse_cosines(features: csr_array) -> ScoreBlock:
-    features.sum_duplicates()
-    stored = np.diff(features.indptr)
-    features.data /= np.repeat(_or_one(abs(features).max(axis=1).toarray()), stored)
-    features.data /= np.repeat(_or_one(np.sqrt((features**2).sum(axis=1))), stored)
-    by_term = features.T.tocsr()
-    return lambda rows: (features[rows] @ by_term).toarray()
-
-
-def _precise(values: NDArray[Any]) -> NDArray[np.floating]:
-    """Return values in single or double precision: products of narrow integers would overflow."""
-    return values if values.dtype in (np.float32, np.float64) else values.astype(float)
-
-
-def _or_one(divisor: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(divisor > 0, divisor, 1.0)
-
-
-def _is_finite(values: Any) -> bool:
-    return values.dtype.kind in "buif" and bool(np.isfinite(values).all())
+def _divide(rows: Any, lengths: NDArray[np.float64]) -> None:
+    rows.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(rows.indptr))

@@ -26,8 +26,6 @@ def splitter(name: str, value: Any) -> Any:
     if value is None or isinstance(value, Integral):
         return KFold(5 if value is None else integer(name, value, 2), shuffle=True, random_state=0)
     try:
-        if isinstance(value, type | str | bytes):
-            raise TypeError
         return check_cv(value if hasattr(value, "split") else [(train, test) for train, test in value])
     except (TypeError, ValueError):
         raise InvalidInputError(f"{name} = {shown(value)} must be {FOLDS}.") from None
@@ -37,16 +35,11 @@ def folds_of(cv: Any, X: Any, Y: Array, groups: Any) -> list[tuple[Array, Array]
     """Return the folds that `cv` makes of rows, as numbers of rows."""
     dealer, rows = splitter("cv", cv), np.arange(len(Y))
     try:
-        folds = list(dealer.split(X, Y, groups=groups))
-    except ValueError as error:
-        raise InvalidInputError(
-            f"cv cannot deal {len(Y)} rows into folds ({error}); take fewer, and where they go by groups give fit "
-            "groups=."
-        ) from error
-    try:
         # Of masks and of numbers.
+        folds = dealer.split(X, Y, groups=groups)
         return [(rows[list(train)], rows[list(test)]) for train, test in folds]
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError) as error:
         raise InvalidInputError(
-            f"cv = {shown(cv)} gives other things than numbers or masks of {len(Y)} rows; it must be {FOLDS}."
-        ) from None
+            f"cv = {shown(cv)} cannot deal {len(Y)} rows into folds ({error}); it must be {FOLDS}, and where they go "
+            "by groups give fit groups=."
+        ) from error

@@ -90,35 +90,6 @@ def keep_largest(
 
 
 @njit(cache=True, nogil=True)
-def nearest(
-    products: NDArray[np.floating],  # (n_queries, n) of rows first, first + 1, … and all rows
-    first: int,
-    squares: NDArray[np.floating],  # (n,)
-    codes: NDArray[np.int64],  # (n,)
-    same: NDArray[np.int64],  # (n_queries or more, k)
-    others: NDArray[np.int64],  # (n_queries or more, k)
-) -> None:
-    """Put the nearest rows of the query's class into `same`, and those of other classes into `others`.
-
-    Of those whose distances only rounding tells apart the first stays, whatever computed the products.
-    """
-    for query in range(products.shape[0]):
-        own, square = first + query, squares[first + query]
-        of_same, of_others = np.full(same.shape[1], np.inf), np.full(others.shape[1], np.inf)
-        for row in range(products.shape[1]):
-            alike = codes[row] == codes[own]
-            kept, numbers = (of_same, same[query]) if alike else (of_others, others[query])
-            distance = square - 2.0 * products[query, row] + squares[row]
-            least = distance + 1e-13 * (square + distance)
-            at = kept.shape[0] if row != own else 0
-            while at > 0 and least < kept[at - 1]:
-                at -= 1
-                if at + 1 < kept.shape[0]:
-                    kept[at + 1], numbers[at + 1] = kept[at], numbers[at]
-                kept[at], numbers[at] = distance, row
-
-
-@njit(cache=True, nogil=True)
 def oasis(W, rows, terms, updates):
     """Add τ q dᵀ to W with τ = min(C, loss / ‖q dᵀ‖²), the step size being C.
 

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-import numpy as np
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from problems.following import checkpoint_of, follow
-from problems.saving import load_point, made_with, names_to_store, plain, save_point
+from problems.saving import Saved, layout_of, point_of
 from problems.threads import threads_of
 from problems.validation import Estimator, begin, engine_name, file_path, seedable, step_rule, thread_count
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
-from rmopt.core.arguments import Checked, array, bounded, flag, instance, integer, named, optional, shown
+from rmopt.core.arguments import bounded, flag, instance, integer, named, optional
 from rmopt.core.world import ONE_PROCESS, World
-from rmopt.costs import Loss
-from rmopt.errors import warn
-from rmopt.files import reading
+from rmopt.files import Layout
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
-from rmopt.solvers import SGD, Parallel, Recorder, Result, Sampler, ScheduledSolver
+from rmopt.solvers import SGD, Parallel, Recorder, Sampler, ScheduledSolver
 from rmopt.solvers.stochastic.continued import Continued, with_zero_rows
 
-# How much longer the steps of several workers are, for each of them up to so many; more go beyond their mean instead
-# (docs/scaling.md has the measurements).
+# How much longer the steps of several workers are, for each of them up to so many (docs/scaling.md has the
+# measurements).
 LONGER, MANY = 0.8, 8
 
 
@@ -53,60 +49,13 @@ def with_workers(
     workers = world.size * threads_of(n_jobs)
     if workers == 1:
         return solver
-    factor, beyond = max(1.0, LONGER * min(workers, MANY)), max(1.0, workers / MANY)
-    return Parallel(solver, workers, step_factor=factor, outer_step=beyond, world=world, **meetings)
-
-
-def check_size(sides: tuple[int, ...], rank: int, truth: Any = None) -> None:
-    """Refuse factors that no memory holds, for features or for the labels of `truth`, before work starts."""
-    try:
-        # A run has them twice; nothing is written.
-        np.empty((2, sum(sides), rank))
-    except (MemoryError, ValueError):
-        size, why = 8 * sum(sides) * rank / 2**30, ""
-        if truth is not None and truth.nnz:
-            last = int(np.argmax(truth.indices))
-            row = int(np.searchsorted(truth.indptr, last, side="right"))
-            why = f" (row {row} has the label {truth.indices[last]})"
-        raise InvalidInputError(
-            f"the model would have factors of {' and '.join(f'{side:,} × {rank}' for side in sides)} numbers, "
-            f"{size:,.0f} GiB{why}, which this machine cannot hold; number labels and features without gaps, or take "
-            "a smaller rank."
-        ) from None
-
-
-@dataclass(frozen=True)
-class SavedMatrix:
-    """A learned matrix W: what remains after the training.
-
-    Attributes
-    ----------
-    point : LowRankPoint, PSDPoint or array
-        W.
-    about : dict
-        JSON-able parameters that are saved with it.
-    """
-
-    kind: ClassVar[str]
-    # "n" where W is square.
-    columns: ClassVar[str] = "m"
-
-    point: Any
-    about: dict[str, Any] = field(default_factory=dict)
-
-    def save(self, path: Path | str) -> None:
-        """Write the model as an ``.npz`` file, without pickle."""
-        save_point(path, self.kind, self.point, self.about)
-
-    @classmethod
-    def load(cls, path: Path | str) -> Self:
-        """Read a model that `save` wrote."""
-        return cls(*load_point(path, cls.kind, cls.columns))
+    factor = max(1.0, LONGER * min(workers, MANY))
+    return Parallel(solver, workers, step_factor=factor, world=world, **meetings)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LoretaRun(Checked):
-    """The parameters of a run of LORETA-1."""
+class Loreta(Saved, Estimator):
+    """An estimator that learns a matrix of fixed rank by LORETA-1 and stands, when fitted, where `model_` is."""
 
     step_size: Annotated[Any, optional(step_rule)] = None
     retraction: Annotated[Any, bounded(named, FIXED_RANK_RETRACTIONS, Retraction)] = "second-order"
@@ -117,26 +66,11 @@ class LoretaRun(Checked):
     n_jobs: Annotated[int | None, optional(thread_count)] = None
     verbose: Annotated[bool, flag] = False
 
-
-class Loreta(LoretaRun, Estimator):
-    """An estimator that learns a matrix of fixed rank by LORETA-1 and stands, when fitted, where `model_` is."""
-
-    _model: ClassVar[type[SavedMatrix]]
-    # What a run over chunks needs to go on, beside its state.
-    _kept: ClassVar[tuple[str, ...]] = ("n_features_in_",)
-    # What may be known of features and labels, kept in a file as lists.
-    _seen: ClassVar[tuple[str, ...]] = ("feature_names_in_",)
-    # What a file tells beside the matrix, and which attribute it becomes.
-    _counts: ClassVar[dict[str, str]] = {"steps": "n_iter_", "updates": "n_updates_"}
-
-    model_: Any
-    n_iter_: int
-    n_updates_: int
-    n_features_in_: int
-    # How long a stream took, with the time before its checkpoint.
-    _seconds: float
-    # Learns from a part of the data, in all processes together.
-    _learn_part: Any
+    # Makes what the estimator has of a point.
+    _model: ClassVar[Any]
+    # What the rows of the matrix are.
+    _rows: ClassVar[str] = "features"
+    _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer, "n_updates_": integer}
 
     def __getattr__(self, name: str) -> Any:
         # After `partial_fit` the model is made when it is asked for: that takes longer than to learn a chunk.
@@ -150,58 +84,18 @@ class Loreta(LoretaRun, Estimator):
         tags.input_tags.sparse = tags.target_tags.required = True
         return tags
 
-    def save(self, path: Path | str) -> None:
-        """Write what was learned, and the parameters, as an ``.npz`` file, without pickle; `load` reads it.
-
-        Of the parameters, objects such as a `StepSize` or a loss of your own are left out; `load` says which.
-        """
-        check_is_fitted(self, "model_")
-        about: dict[str, Any] = {name: getattr(self, one) for name, one in self._counts.items()}
-        about |= {"parameters": {}, "left_out": {}}
-        known = [name for name in self._seen if hasattr(self, name)]
-        about["seen"] = {name: names_to_store(name, getattr(self, name)).tolist() for name in known}
-        for name, value in self.get_params(deep=False).items():
-            built_in = isinstance(value, Loss) and value.code is not None
-            try:
-                about["parameters"][name] = plain(name, value.name if built_in else value)
-            except InvalidInputError:
-                about["left_out"][name] = shown(value)
-        self._model(self.model_.point, about).save(path)
-
     @classmethod
-    def load(cls, path: Path | str) -> Self:
-        """Return a fitted estimator with what `save` wrote.
+    def _layout(cls, arrays: Any) -> Layout:
+        return layout_of(arrays, cls._rows)
 
-        Parameters that the file does not hold are the defaults.
+    def _stored(self) -> dict[str, Any]:
+        return dict(vars(self.model_.point))
 
-        Warns
-        -----
-        UserWarning
-            When `save` had to leave out a parameter, of which what `partial_fit` does depends.
-        """
-        model = cls._model.load(path)
-        if isinstance(model.point, np.ndarray):
-            raise InvalidInputError(
-                f"{path} holds a {model.kind} of full rank; read it with {cls._model.__name__}.load."
-            )
-        with reading(path):
-            # A subclass may have fewer parameters.
-            shape, known = cls._shape_of(model.point), cls._get_param_names()
-            given = model.about.get("parameters", {}) | {name: shape[name] for name in shape if name in known}
-            estimator = made_with(cls, given)
-            estimator.model_, estimator.n_features_in_ = model, model.point.shape[1]
-            for name, attribute in cls._counts.items():
-                setattr(estimator, attribute, integer(name, model.about.get(name)))
-            for name, values in model.about.get("seen", {}).items():
-                if name in cls._seen:
-                    found = array(name, values)
-                    setattr(estimator, name, found.astype(object) if name.endswith("names_in_") else found)
-        for name, value in model.about.get("left_out", {}).items():
-            warn(
-                f"{path} could not hold {name} = {value}; it is {shown(getattr(estimator, name))} now. Give it by "
-                f"set_params({name}=…) before the model learns more."
-            )
-        return estimator
+    def _restore(self, arrays: dict[str, Any]) -> None:
+        point = point_of({name: arrays.pop(name) for name in self._layout(arrays)})
+        self._agree(self._shape_of(point), "the file has", "both must be alike")
+        super()._restore(arrays)
+        self.model_ = self._model(point)
 
     def start_at(self, point: Any, n_iter: int = 0) -> Self:
         """Take a point as what was learned so far; `partial_fit` goes on from it, and so does a `warm_start`.
@@ -220,7 +114,7 @@ class Loreta(LoretaRun, Estimator):
         """
         point = instance("point", point, (LowRankPoint, PSDPoint), "a LowRankPoint or a PSDPoint")
         self._agree(self._shape_of(point), "the point has", "let both be alike")
-        for name in ("_continued", *self._seen):
+        for name in ("_continued", *self._optional):
             self.__dict__.pop(name, None)
         self.model_, self.n_features_in_ = self._model(point), point.shape[1]
         self.n_iter_ = self.n_updates_ = integer("n_iter", n_iter)
@@ -249,9 +143,9 @@ class Loreta(LoretaRun, Estimator):
     def _follow(self, chunks: Any, world: World | None, **how: Any) -> Self:
         """Learn the chunks of a stream, afresh or from what was learned."""
         world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
-        learn, seed = partial(self._learn_part, recorder=Recorder(), world=world, **how), begin(self)
+        learn, seed = partial(self._learn_part, world=world, **how), begin(self)
         if not self._continues():
-            for name in ("model_", "_continued", *self._kept, *self._seen):
+            for name in ("model_", "_continued", *self._numbers, *self._optional):
                 self.__dict__.pop(name, None)
         with world.guard():
             follow(self, chunks, learn, world.first(seed), world, **how)
@@ -287,7 +181,6 @@ class Loreta(LoretaRun, Estimator):
         problem: Problem,
         start: Callable[[], Any],
         seed: int,
-        recorder: Recorder,
         more: int = 0,
     ) -> None:
         """Go on by a chunk of data from what was learned, with `more` rows, or from a start where nothing was."""
@@ -300,7 +193,7 @@ class Loreta(LoretaRun, Estimator):
         else:
             run = Continued.begun(solver, problem, start, seed)
         try:
-            run.learn(solver, problem, seed, recorder)
+            run.learn(solver, problem, seed)
         finally:
             self._stand_at(run)
 
@@ -311,10 +204,8 @@ class Loreta(LoretaRun, Estimator):
         start: Callable[[], Any],
         seed: int,
         afresh: bool,
-        recorder: Recorder,
-        stop: Any = None,
         **data: Any,
-    ) -> Result:
+    ) -> None:
         """Go on from what was learned, or `afresh` from a start, and keep the end; a checkpoint is of the data."""
         if not afresh:
             self._check_shape()
@@ -323,12 +214,10 @@ class Loreta(LoretaRun, Estimator):
             problem,
             start() if afresh else self.model_.point,
             random_state=seed,
-            recorder=recorder,
+            recorder=Recorder(progress=self.verbose),
             checkpoint=checkpoint_of(self, **data),
-            stop=stop,
             first_step=done,
         )
         self.n_iter_, self.n_updates_ = done + result.steps, moved + result.updates
         self.model_ = self._model(result.point)
         self.__dict__.pop("_continued", None)
-        return result

@@ -13,10 +13,10 @@ import importlib
 import importlib.util
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,6 @@ Settings = dict[str, Any]
 Cell = dict[str, Any]
 
 GROUP = "rmopt.methods"
-# Parameters that experiments set.
-SET = ("rank", "random_state")
 
 
 @dataclass(frozen=True)
@@ -80,11 +78,8 @@ class Method:
     @property
     def code(self) -> str:
         """What results depend on beside settings: the file of a user's method, and parameters of an estimator."""
-        plain = {
-            name: value
-            for name, value in self.estimator.get_params().items()
-            if isinstance(value, str | int | float)
-        }
+        known = self.estimator.get_params()
+        plain = {name: known[name] for name in known if isinstance(known[name], str | int | float)}
         return str(joblib.hash([self.file, plain]))
 
     @property
@@ -94,14 +89,9 @@ class Method:
         return {name: known[name] for name in (self.grid[0] if self.grid else {})}
 
     @property
-    def full_rank(self) -> bool:
-        """Whether it learns a whole matrix."""
-        return bool(getattr(self.estimator, "full_rank", False))
-
-    @property
     def ranked(self) -> bool:
-        """Whether the experiment sets the rank."""
-        return "rank" in self.estimator.get_params() and not self.full_rank
+        """Whether the experiment sets the rank; what learns a whole matrix has none."""
+        return "rank" in self.estimator.get_params() and not getattr(self.estimator, "full_rank", False)
 
 
 def chosen_methods(
@@ -126,25 +116,15 @@ def chosen_methods(
     InvalidInputError
         When a name is not known, or names something that cannot take part.
     """
-    found = [entry for entry in entry_points(group=GROUP) if entry.name.startswith(f"{experiment}.")]
-    registered = {entry.name.removeprefix(f"{experiment}."): entry.value for entry in found}
+    ours = f"{experiment}."
+    found = [entry for entry in entry_points(group=GROUP) if entry.name.startswith(ours)]
+    registered = {entry.name.removeprefix(ours): entry.value for entry in found}
     chosen: dict[str, Any] = chosen_from({**registered, **table}, names, "--methods")
-    times = Counter([*(entry.name.removeprefix(f"{experiment}.") for entry in found), *table])
-    for name in chosen:
-        if times[name] > 1:
-            raise InvalidInputError(
-                f"--methods {name!r}: an installed package registers a method {experiment}.{name} under {GROUP!r}, "
-                "and there is one already; uninstall it, or leave the method out."
-            )
-    asked = [(name, one, f"the registered method {name!r}", name) for name, one in chosen.items()]
-    asked += [
-        (text, text, f"--method {text!r}", text.rpartition(":")[2].rpartition(".")[2]) for text in own or ()
-    ]
     methods: dict[str, Method] = {}
-    for name, one, what, label in asked:
-        method = one if isinstance(one, Method) else _brought(what, one, label, can)
-        if name in methods or method.label in {other.label for other in methods.values()}:
-            raise InvalidInputError(f"{what}: there is a method {method.label!r} already; rename it.")
+    for name, value in [*chosen.items(), *((text, text) for text in own or ())]:
+        method = value if isinstance(value, Method) else _brought(name, value, can)
+        if method.label in {other.label for other in methods.values()}:
+            raise InvalidInputError(f"{name!r}: there is a method {method.label!r} already; rename it.")
         methods[name] = method
     return methods
 
@@ -167,14 +147,13 @@ def brought(what: str, text: str, wanted: str, make: bool = True) -> tuple[Any, 
     tuple of object and str
         What is there, and what tells the file from an edited one.
     """
-    place, colon, path = text.rpartition(":")
-    if not (place and colon and path):
+    place, _, name = text.rpartition(":")
+    if not place:
         raise InvalidInputError(f"{what} must be MODULE:NAME or FILE.py:NAME, where NAME is {wanted}.")
     before = set(sys.modules)
     try:
-        thing = module = _module(place)
-        for attribute in path.split("."):
-            thing = getattr(thing, attribute)
+        module = _module(place)
+        thing = attrgetter(name)(module)
         thing = thing() if make and isinstance(thing, type) else thing
     except Exception as error:
         # Whatever a stranger's module raises, it is the cause.
@@ -182,34 +161,25 @@ def brought(what: str, text: str, wanted: str, make: bool = True) -> tuple[Any, 
             f"{what} cannot be made ({type(error).__name__}: {error}); it must name {wanted} in a module that can be "
             "imported from here."
         ) from error
-    for name in {module.__name__} | (sys.modules.keys() - before):
-        if "site-packages" not in (file := getattr(sys.modules[name], "__file__", None) or "site-packages"):
-            _travels(sys.modules[name])
+    for new in {module.__name__} | (sys.modules.keys() - before):
+        if "site-packages" not in (getattr(sys.modules[new], "__file__", None) or "site-packages"):
+            _travels(sys.modules[new])
     file = getattr(module, "__file__", None)
     return thing, str(joblib.hash(Path(file).read_bytes())) if file else ""
 
 
-def _brought(what: str, text: str, label: str, can: Sequence[str]) -> Method:
-    """Import a method that a user wrote."""
+def _brought(name: str, text: str, can: Sequence[str]) -> Method:
+    """Import a method that a user wrote; a label that it does not say is the last part of its name."""
+    what = f"the method {name!r}"
     wanted = "a class that needs no arguments, an estimator or a problems.methods.Method"
     thing, file = brought(what, text, wanted)
+    label = name.rpartition(":")[2].rpartition(".")[2]
     method = replace(thing, file=file) if isinstance(thing, Method) else Method(label, thing, file=file)
-    estimator = method.estimator
-    if not all(hasattr(estimator, name) for name in ("fit", "get_params", "set_params")):
+    lacks = [one for one in ("fit", "get_params", "set_params") if not hasattr(method.estimator, one)]
+    if lacks or not any(hasattr(method.estimator, one) for one in can):
         raise InvalidInputError(
-            f"{what} is {shown(estimator)}, which is no estimator of scikit-learn's kind; derive it from "
-            "sklearn.base.BaseEstimator and give it fit."
-        )
-    if not any(hasattr(estimator, name) for name in can):
-        raise InvalidInputError(
-            f"{what}: {type(estimator).__name__} has none of {', '.join(can)}; it is measured by one of them."
-        )
-    known = estimator.get_params().keys() - {*SET}
-    if not all(isinstance(one, dict) and known >= one.keys() for one in method.grid):
-        raise InvalidInputError(
-            f"{what}: its grid {shown(method.grid)} must be a list of dicts from parameters of "
-            f"{type(estimator).__name__} ({', '.join(sorted(known)) or 'it has none'}) to values, without those that "
-            f"the experiment sets ({', '.join(SET)})."
+            f"{what} is {shown(method.estimator)}, without {', '.join(lacks) or ' and '.join(can)}; derive it from "
+            f"sklearn.base.BaseEstimator, with fit and one of {', '.join(can)}, by which it is measured."
         )
     return method
 
@@ -240,7 +210,7 @@ def _travels(module: Any) -> None:
             importlib.import_module(pickler).register_pickle_by_value(module)
 
 
-def rows_of(name: str, values: Any, n_rows: int, *, columns: int | None = None) -> Any:
+def rows_of(name: str, values: Any, n_rows: int, columns: int | None = None) -> Any:
     """Return what a method gave, a row of finite numbers for each row that it was given, or refuse it.
 
     Parameters
@@ -253,11 +223,12 @@ def rows_of(name: str, values: Any, n_rows: int, *, columns: int | None = None) 
         How many there must be; at least one unless given.
     """
     rows: Any = csr_array(values) if issparse(values) else array(name, values)
-    numbers: Any = rows.data if issparse(rows) else rows
+    stored: Any = rows.data if issparse(rows) else rows
     fits = rows.ndim == 2 and rows.shape == (n_rows, columns or max(1, rows.shape[1]))
-    if not fits or numbers.dtype.kind not in "biuf" or not np.isfinite(numbers).all():
-        wanted = f"{n_rows} rows" + f" and {columns} columns" * (columns is not None)
-        flaw = f"{rows.dtype} of shape {rows.shape}" + ", with NaN or infinity" * fits
-        raise InvalidInputError(f"{name} must be a table of finite numbers with {wanted}, got {flaw}.")
+    if not fits or stored.dtype.kind not in "biuf" or not np.isfinite(stored).all():
+        raise InvalidInputError(
+            f"{name} must be a table of finite numbers with {n_rows} rows" + f" and {columns} columns" * bool(columns)
+            + f"; it is {rows.dtype} of shape {rows.shape}" + ", with NaN or infinity" * fits + "."
+        )  # fmt: skip
     # Products of narrow integers would overflow.
-    return rows if numbers.dtype.kind == "f" else rows.astype(float)
+    return rows if stored.dtype.kind == "f" else rows.astype(float)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,22 +38,26 @@ class OnlineState:
         return int(self.moves[0])
 
 
+@dataclass(frozen=True)
 class OnlineEngine(Engine):
-    """An engine whose compiled loop changes arrays in place, one term a step."""
+    """An engine whose compiled loop changes arrays in place, one term a step.
+
+    Attributes
+    ----------
+    cost : FiniteSum
+    arrays_of : callable
+        Returns new C-contiguous arrays that stand at a point, by their names.
+    point_of : callable
+        Returns the point at which arrays stand; they are not changed and not shared.
+    loop : callable
+        Of arrays, the number of moves, a schedule and step sizes: does a step per row of the schedule, and returns
+        the number of the first bad step, or −1.
+    """
 
     cost: FiniteSum
-
-    @abstractmethod
-    def arrays_of(self, point: Any) -> dict[str, Array]:
-        """Return new C-contiguous arrays that stand at a point."""
-
-    @abstractmethod
-    def point_of(self, arrays: dict[str, Array]) -> Any:
-        """Return the point at which arrays stand; they are not changed and not shared."""
-
-    @abstractmethod
-    def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        """Do one step per row of the schedule; return the number of the first bad step, or −1."""
+    arrays_of: Callable[[Any], dict[str, Array]]
+    point_of: Callable[[dict[str, Array]], Any]
+    loop: Callable[[dict[str, Array], Array, Array, Array], int]
 
     def load(self, point: Any) -> OnlineState:
         return OnlineState(self.arrays_of(point), 0, np.zeros(1, dtype=np.int64))
@@ -60,7 +65,7 @@ class OnlineEngine(Engine):
     def advance(self, state: OnlineState, schedule: Array, etas: Array) -> OnlineState:
         schedule = checked(schedule, etas, self.cost.term_ranges, 1)
         etas = np.ascontiguousarray(etas, dtype=float)
-        bad = self.run(state.arrays, state.moves, schedule, etas)
+        bad = self.loop(state.arrays, state.moves, schedule, etas)
         if bad >= 0:
             raise diverged(state.steps + bad, etas[bad])
         state.steps += len(schedule)
@@ -70,15 +75,15 @@ class OnlineEngine(Engine):
         return self.point_of(state.arrays)
 
 
-class FactorEngine(OnlineEngine):
-    """Steps on balanced factors A and B of W = A Bᵀ."""
+def factors_of(point: LowRankPoint) -> dict[str, Array]:
+    """Return the balanced factors A and B of W = A Bᵀ."""
+    A, B = point.balanced_factors()
+    return {"A": np.ascontiguousarray(A), "B": np.ascontiguousarray(B)}
 
-    def arrays_of(self, point: LowRankPoint) -> dict[str, Array]:
-        A, B = point.balanced_factors()
-        return {"A": np.ascontiguousarray(A), "B": np.ascontiguousarray(B)}
 
-    def point_of(self, arrays: dict[str, Array]) -> LowRankPoint:
-        return LowRankPoint(*factor_product(arrays["A"], np.eye(arrays["A"].shape[1]), arrays["B"]))
+def point_of_factors(factors: dict[str, Array]) -> LowRankPoint:
+    """Return W = A Bᵀ."""
+    return LowRankPoint(*factor_product(factors["A"], np.eye(factors["A"].shape[1]), factors["B"]))
 
 
 class OnlineSolver(ScheduledSolver):
@@ -132,45 +137,6 @@ class TripletSolver(OnlineSolver):
         """Return the engine for a checked cost."""
 
 
-@dataclass(frozen=True)
-class FullMatrix(OnlineEngine):
-    """OASIS steps on all n² numbers of W."""
-
-    cost: TripletSum
-
-    def arrays_of(self, point: Array) -> dict[str, Array]:
-        return {"W": np.array(point, dtype=float, order="C")}
-
-    def point_of(self, arrays: dict[str, Array]) -> Array:
-        return arrays["W"].copy()
-
-    def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        rows, _, terms = rows_and_terms(self.cost, schedule, etas)
-        return kernels.oasis(arrays["W"], rows, terms, moves)
-
-
-@dataclass(frozen=True)
-class FullMetric(OnlineEngine):
-    """LEGO steps on a full Mahalanobis matrix, with the squared distances for similar and for dissimilar pairs."""
-
-    cost: TripletSum
-    near: float
-    far: float
-
-    def arrays_of(self, point: Array) -> dict[str, Array]:
-        return pending.of(np.array(point, dtype=float, order="C"))._asdict()
-
-    def point_of(self, arrays: dict[str, Array]) -> Array:
-        # Changes stay pending: later steps do not depend on whether anyone looks.
-        matrix = pending.Changing(**arrays)
-        vectors, weights = (part[: matrix.waiting[0]] for part in (matrix.vectors, matrix.weights))
-        return matrix.base + (vectors.T * weights) @ vectors
-
-    def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        rows, _, terms = rows_and_terms(self.cost, schedule, etas)
-        return kernels.lego(pending.Changing(**arrays), self.near, self.far, rows, terms, moves)
-
-
 class Oasis(TripletSolver):
     """Passive–aggressive steps on a full matrix W (Chechik et al. 2010); `step_size` is the bound C.
 
@@ -197,7 +163,11 @@ class Oasis(TripletSolver):
     one_space = True
 
     def triplet_engine(self, cost: TripletSum) -> Engine:
-        return FullMatrix(cost)
+        def loop(arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
+            rows, _, terms = rows_and_terms(cost, schedule, etas)
+            return kernels.oasis(arrays["W"], rows, terms, moves)
+
+        return OnlineEngine(cost, lambda W: {"W": _own(W)}, lambda arrays: arrays["W"].copy(), loop)
 
 
 class Lego(TripletSolver):
@@ -228,7 +198,24 @@ class Lego(TripletSolver):
     one_space = True
 
     def triplet_engine(self, cost: TripletSum) -> Engine:
-        return FullMetric(cost, *distance_targets(cost.left))
+        near, far = distance_targets(cost.left)
+
+        def loop(arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
+            rows, _, terms = rows_and_terms(cost, schedule, etas)
+            return kernels.lego(pending.Changing(**arrays), near, far, rows, terms, moves)
+
+        return OnlineEngine(cost, lambda W: pending.of(_own(W))._asdict(), _with_changes, loop)
+
+
+def _own(matrix: Array) -> Array:
+    return np.array(matrix, dtype=float, order="C")
+
+
+def _with_changes(arrays: dict[str, Array]) -> Array:
+    # Changes stay pending: later steps do not depend on whether anyone looks.
+    matrix = pending.Changing(**arrays)
+    vectors, weights = (part[: matrix.waiting[0]] for part in (matrix.vectors, matrix.weights))
+    return matrix.base + (vectors.T * weights) @ vectors
 
 
 def distance_targets(rows: object, pairs: int = 1000) -> tuple[float, float]:

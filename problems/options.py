@@ -6,60 +6,36 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from typer import Option
 
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
 from rmopt.core.world import ONE_PROCESS
-from rmopt.experiments import RANKS
+from rmopt.experiments import RANKS, Run
 from rmopt.solvers import MPIWorld, World
 
-if TYPE_CHECKING:
-    from problems.data import Bundle
-    from rmopt.experiments import Run
-
 T = TypeVar("T")
-B = TypeVar("B", bound="Bundle")
 
 # An experiment adds the kind of bundle that it takes: ``data: Annotated[Data, ClassBundle] = "digits"``.
 Data = Annotated[
-    str,
-    Option(
-        metavar="NAME|FILE",
-        help="A registered data set (rmopt data lists them), or a file or folder of your own (rmopt data FILE says "
-        "what it holds).",
-    ),
+    str, Option(metavar="NAME|FILE", help="A data set of rmopt data, or a file or folder that it can read.")
 ]
 DataHome = Annotated[Path | None, Option(help="Folder that holds the registered data sets.")]
-OwnMethods = Annotated[
-    list[str] | None,
-    Option(
-        "--method",
-        metavar="MODULE:ESTIMATOR",
-        help="A method of your own beside the others, or FILE.py:ESTIMATOR; may be repeated.",
-    ),
-]
+_OWN = "A method of your own beside the others, or FILE.py:ESTIMATOR; may be repeated."
+OwnMethods = Annotated[list[str] | None, Option("--method", metavar="MODULE:ESTIMATOR", help=_OWN)]
 _REPETITIONS = "Repetitions, each with a random split and random choices of its own, seeded from --seed on"
-_OWN = "0: the split of the data set, published or said by test=COLUMN, once"
+_PUBLISHED = "0: the split of the data set, published or said by test=COLUMN, once"
 Seeds = Annotated[int, Option("--seeds", "--splits", min=1, help=f"{_REPETITIONS}.")]
-SeedsOrPublished = Annotated[int, Option("--seeds", "--splits", min=0, help=f"{_REPETITIONS}; {_OWN}.")]
+SeedsOrPublished = Annotated[int, Option("--seeds", "--splits", min=0, help=f"{_REPETITIONS}; {_PUBLISHED}.")]
 Selection = Literal["none", "first", "each"]
 Select = Annotated[
-    Selection,
-    Option(
-        help="Choose parameters by cross-validation on the training part: none, of the first split, or of each."
-    ),
+    Selection, Option(help="Choose parameters by cross-validation: not, on the first split, or on each.")
 ]
 Folds = Annotated[int, Option(min=2, help="Folds of the cross-validation.")]
-Jobs = Annotated[
-    int,
-    Option(
-        "--n-jobs",
-        help="Models that are trained at a time; -1: as many as there are cores. Cross-validation takes all cores.",
-    ),
-]
+_JOBS = "Models that are trained at a time; -1: as many as there are cores. Cross-validation takes all cores."
+Jobs = Annotated[int, Option("--n-jobs", min=-1, help=_JOBS)]
 Resume = Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")]
 
 
@@ -86,14 +62,7 @@ def ranks_within(say: Callable[[str], object], given: str | None, usual: str, mo
     return ranks
 
 
-def check_options(given: Mapping[str, Any], **least: int) -> None:
-    """Hold options, by their names, to be integers of at least so much; `n_jobs` is looked at too."""
-    for name, lowest in least.items():
-        integer(f"--{name.replace('_', '-')}", given[name], lowest)
-    jobs(given.get("n_jobs", 1))
-
-
-def loaded(run: Run, data: str, data_home: Path | None, kind: type[B], **said: str) -> B:
+def loaded(run: Run, data: str, data_home: Path | None, kind: Any, **said: str) -> Any:
     """Return the data that an option names, read as is `said`, and say what was noticed."""
     # Reading takes longer to import than a list of the experiments.
     from problems.data import load
@@ -115,19 +84,8 @@ def own_split(say: Callable[[str], object], data: str, bundle: Any, seeds: int) 
             f"--seeds 0: {bundle.name} does not say which rows are held out; say test=COLUMN, or take --seeds 1."
         )
     if seeds and said:
-        say(
-            f"The rows that {bundle.name} holds out are not used: splits are random. --seeds 0 takes its own."
-        )
+        say(f"The rows that {bundle.name} holds out are not used; --seeds 0 takes its own split.")
     return seeds == 0, max(1, seeds)
-
-
-def jobs(n_jobs: int) -> int:
-    """Return the number of models that are trained at a time, or refuse the option."""
-    if integer("--n-jobs", n_jobs, -1) == 0:
-        raise InvalidInputError(
-            "--n-jobs = 0 must be a positive integer, or -1 for as many as there are cores."
-        )
-    return n_jobs
 
 
 def whole_numbers(text: str, option: str, least: int = 1) -> list[int]:
@@ -171,8 +129,5 @@ def chosen_from(table: Mapping[str, T], names: str, option: str) -> dict[str, T]
 
 
 def launched() -> World:
-    """Return the processes of the launcher of MPI that started this one; this process alone where none did.
-
-    They are those that ``mpirun rmopt run`` and ``mpirun rmopt fit`` share their work among.
-    """
+    """Return the processes that ``mpirun rmopt fit`` started; this process alone where it did not."""
     return MPIWorld() if any(name in os.environ for name in RANKS) else ONE_PROCESS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -15,9 +15,6 @@ from rmopt.core.arguments import Check, check_parameters, integer, shown
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import Layout, conforming, load_arrays, reading, save_arrays
 
-T = TypeVar("T")
-Point = LowRankPoint | PSDPoint | np.ndarray
-
 # How far the factors of a stored model may be from orthonormal.
 ORTHONORMAL = 1e-8
 
@@ -26,18 +23,16 @@ class Saved:
     """An estimator that `save` writes as an ``.npz`` file, and `load` reads.
 
     A subclass names the attributes that `fit` sets: arrays with their types and shapes, arrays of names, which may be
-    text or numbers, with their shapes, and single numbers with their checks. Sides that are called "features" and
-    "rank" are as long as `n_features_in_` and `rank` say.
+    text or numbers, with their shapes, those that may be absent, and single numbers with their checks. Sides that are
+    called "features" and "rank" are as long as `n_features_in_` and `rank` say.
     """
 
     _arrays: ClassVar[Layout] = {}
     _names: ClassVar[dict[str, tuple[str, ...]]] = {}
-    _numbers: ClassVar[dict[str, Check]] = {"n_features_in_": integer}
-
-    # What there is where X and Y have names of columns.
-    _SEEN: ClassVar[dict[str, tuple[str, ...]]] = {
+    _optional: ClassVar[dict[str, tuple[Any, ...]]] = {
         "feature_names_in_": ("features",), "label_names_in_": ("labels",)
     }  # fmt: skip
+    _numbers: ClassVar[dict[str, Check]] = {"n_features_in_": integer}
 
     def save(self, path: Path | str) -> None:
         """Write the parameters and what was learned as an ``.npz`` file, without pickle; `load` reads it.
@@ -57,12 +52,12 @@ class Saved:
             When it cannot be written.
         """
         check_is_fitted(self)
-        given: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
-        names = [name for name in (*self._names, *self._SEEN) if hasattr(self, name)]
+        parameters: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
+        names = [name for name in (*self._names, *self._optional) if hasattr(self, name)]
         arrays = self._stored() | {name: names_to_store(name, getattr(self, name)) for name in names}
         about = {
             "kind": type(self).__name__,
-            "parameters": {name: plain(name, value) for name, value in given.items()},
+            "parameters": {name: plain(name, value) for name, value in parameters.items()},
             "numbers": {name: plain(name, getattr(self, name)) for name in self._numbers},
         }
         try:
@@ -89,24 +84,40 @@ class Saved:
         StorageError
             When it is missing or damaged.
         """
-        arrays, about = _of_kind(path, cls.__name__)
+        arrays, about = load_arrays(path)
+        if about.get("kind") != cls.__name__:
+            raise InvalidInputError(
+                f"{path} holds {shown(about.get('kind', 'another thing'))} and no {cls.__name__}; load it by its own "
+                "class."
+            )
         with reading(path):
             return cls._made(arrays, about)
 
     @classmethod
     def _made(cls, arrays: dict[str, Array], about: dict[str, Any]) -> Self:
         """Return the fitted estimator that arrays and numbers describe; a ValueError where they do not agree."""
-        model = made_with(cls, about["parameters"])
+        try:
+            model: Any = cls(**{name: _as_given(value) for name, value in about["parameters"].items()})
+        except TypeError as error:
+            raise StorageError(
+                f"a saved {cls.__name__} has other parameters ({error}); load it by its own class."
+            ) from None
+        check_parameters(model, model._parameters)
         for name, check in cls._numbers.items():
             setattr(model, name, check(name, about["numbers"][name]))
-        shapes = cls._names | cls._SEEN
+        shapes = cls._names | cls._optional
         names = {name: (_kind(arrays[name]), shapes[name]) for name in shapes if name in arrays}
-        layout = {**cls._arrays, **names}
+        layout = {**cls._layout(arrays), **names}
         if set(arrays) != set(layout) or not set(cls._names) <= set(names):
             raise ValueError(f"it holds {', '.join(arrays)} instead of {', '.join({*layout, *cls._names})}")
-        sides = {"features": about["numbers"]["n_features_in_"], "rank": about["parameters"].get("rank")}
+        sides = {"features": model.n_features_in_, "rank": about["parameters"].get("rank")}
         model._restore(conforming(arrays, layout, **sides))
         return model
+
+    @classmethod
+    def _layout(cls, arrays: dict[str, Array]) -> Layout:
+        """Return the types and shapes of the arrays that are no names."""
+        return cls._arrays
 
     def _stored(self) -> dict[str, Array]:
         return {name: getattr(self, name) for name in self._arrays}
@@ -114,29 +125,12 @@ class Saved:
     def _restore(self, arrays: dict[str, Array]) -> None:
         """Set the attributes; raise ValueError where the arrays do not belong together."""
         for name, array in arrays.items():
-            setattr(self, name, array.astype(object) if name in self._SEEN else array)
+            setattr(self, name, array.astype(object) if name.endswith("names_in_") else array)
 
 
-def _of_kind(path: Path | str, kind: str) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays and the description of a file of one kind."""
-    arrays, about = load_arrays(path)
-    if (found := about.pop("kind", None)) != kind:
-        other = "another thing" if found is None else shown(found)
-        raise InvalidInputError(f"{path} holds {other} and no {kind}; load it by its own class.")
-    return arrays, about
-
-
-def made_with(kind: type[T], parameters: dict[str, Any]) -> T:
-    """Return an estimator with the parameters of a file, which are checked."""
-    given = {name: tuple(one) if isinstance(one, list) else one for name, one in parameters.items()}
-    try:
-        model: Any = kind(**given)
-    except TypeError as error:
-        raise StorageError(
-            f"a saved {kind.__name__} has other parameters ({error}); load it by its own class."
-        ) from None
-    check_parameters(model, model._parameters)
-    return model
+def _as_given(value: Any) -> Any:
+    """Return a parameter of a file, where tuples are lists."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def plain(name: str, value: Any) -> Any:
@@ -169,40 +163,20 @@ def _kind(array: Array) -> type:
     return {"U": str, "f": float, "b": bool, "u": np.uint64}.get(array.dtype.kind, int)
 
 
-def save_point(path: Path | str, kind: str, point: Point, about: Mapping[str, Any]) -> None:
-    """Write a matrix W, of a kind that `load_point` asks for, and what JSON can say of it, as an ``.npz`` file."""
-    arrays = {"W": point} if isinstance(point, np.ndarray) else vars(point)
-    save_arrays(path, arrays, {"kind": kind, **about})
+def layout_of(names: Any, rows: str) -> Layout:
+    """Return the layout of a matrix of low rank over features, symmetric where there is a "Q"."""
+    square = (float, ("rank", "rank"))
+    if "Q" in names:
+        return {"Q": (float, ("features", "rank")), "S": square}
+    return {"U": (float, (rows, "rank")), "S": square, "V": (float, ("features", "rank"))}
 
 
-def load_point(path: Path | str, kind: str, columns: str = "m") -> tuple[Point, dict[str, Any]]:
-    """Read what `save_point` wrote: W, square where `columns` is "n", and what is said of it.
-
-    Raises
-    ------
-    InvalidInputError
-        When the file holds a matrix of another kind.
-    StorageError
-        When the file is missing or damaged, or its factors are not those of a point.
-    """
-    square = (float, ("k", "k"))
-    general: Layout = {"U": (float, ("n", "k")), "S": square, "V": (float, (columns, "k"))}
-    layouts = general, {"Q": (float, ("n", "k")), "S": square}, {"W": (float, ("n", columns))}
-    arrays, about = _of_kind(path, kind)
-    with reading(path):
-        layout = next((one for one in layouts if set(one) == set(arrays)), None)
-        if layout is None:
-            expected = " or ".join(", ".join(one) for one in layouts)
-            raise ValueError(f"it holds {', '.join(arrays) or 'nothing'} instead of {expected}")
-        arrays = conforming(arrays, layout)
-        for name in {"U", "V", "Q"} & set(arrays):
-            factor = arrays[name]
-            if not np.abs(factor.T @ factor - np.eye(factor.shape[1])).max(initial=0) < ORTHONORMAL:
-                raise ValueError(f"{name} is not orthonormal")
-        if 0 in next(iter(arrays.values())).shape:
-            raise ValueError("its matrix is empty")
-        if "W" in arrays:
-            return arrays["W"], about
-        if "Q" in arrays and not np.allclose(arrays["S"], arrays["S"].T):
-            raise ValueError("S is not symmetric")
-        return (PSDPoint if "Q" in arrays else LowRankPoint)(**arrays), about
+def point_of(arrays: Mapping[str, Array]) -> LowRankPoint | PSDPoint:
+    """Return the matrix whose arrays these are; raise ValueError where they are not those of a point."""
+    for name in {"U", "V", "Q"} & set(arrays):
+        factor = arrays[name]
+        if not np.abs(factor.T @ factor - np.eye(factor.shape[1])).max(initial=0.0) < ORTHONORMAL:
+            raise ValueError(f"{name} is not orthonormal")
+    if "Q" in arrays and not np.allclose(arrays["S"], arrays["S"].T):
+        raise ValueError("S is not symmetric")
+    return (PSDPoint if "Q" in arrays else LowRankPoint)(**arrays)

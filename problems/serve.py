@@ -57,9 +57,9 @@ def opened(path: Path) -> SimilarityIndex | Searcher:
 def serve(path: Path, host: str, port: int, say: Callable[[str], object]) -> None:
     """Serve what is at a path until the process is interrupted; `say` is called with the address."""
     uvicorn = package("uvicorn", "rmopt[serve]", instead="query the model from Python")
+    name = f"[{host}]" if ":" in host else host
     # Who asks for other machines is asked by names that nobody here knows.
-    hosts = ("*",) if host in ("0.0.0.0", "::") else (*HERE, f"[{host}]" if ":" in host else host)
-    app = make_app(opened(path), path.resolve().name, hosts)
+    app = make_app(opened(path), path.resolve().name, ("*",) if host in ("0.0.0.0", "::") else (*HERE, name))
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=CONNECTIONS)
@@ -72,7 +72,5 @@ def serve(path: Path, host: str, port: int, say: Callable[[str], object]) -> Non
         limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=0,
     )  # fmt: skip
     with closing(listener), suppress(KeyboardInterrupt):
-        say(
-            f"{path} is at http://{hosts[-1] if hosts != ('*',) else host}:{listener.getsockname()[1]}/ until Ctrl-C."
-        )
+        say(f"{path} is at http://{name}:{listener.getsockname()[1]}/ until Ctrl-C.")
         uvicorn.Server(config).run(sockets=[listener])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,9 +18,6 @@ from problems.similarity import LoretaSimilarity
 from problems.threads import threads_of
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
-
-# The options that say how files are read.
-OF_THE_STREAM = ("n_features", "epochs", "batch_size", "shuffle_buffer", "one_based")
 
 
 @dataclass(kw_only=True)
@@ -52,15 +49,15 @@ class Fit:
     resume: Annotated[bool, Option("--resume", help="Go on from the checkpoint in the --out folder.")] = False
 
     def _learned(self, run: Run, model: Loreta, **how: Any) -> Outcome:
-        together, multilabel = launched(), isinstance(model, LoretaLabelRanker)
+        together = launched()
         chunks = stream(
             self.files, n_features=self.n_features, batch_size=self.batch_size, n_epochs=self.epochs,
             shuffle_buffer=self.shuffle_buffer, random_state=run.seed, zero_based=not self.one_based,
-            multilabel=multilabel,
+            multilabel=isinstance(model, LoretaLabelRanker),
         ).dealt(together.rank, together.size)  # fmt: skip
         # All keep what they save in the folder of the first process.
         run = replace(run, out=together.first(run.out), quiet=run.quiet or together.rank > 0)
-        checkpoint, path = run.path("checkpoint.npz"), run.path("model.npz")
+        checkpoint = run.path("checkpoint.npz")
         saved = list(checkpoint.parent.glob("checkpoint*.npz"))
         if saved and not self.resume:
             raise InvalidInputError(
@@ -73,20 +70,16 @@ class Fit:
         # Whoever loads the model has another place for it.
         model.set_params(checkpoint=None)
         if together.rank == 0:
-            model.save(path)
+            model.save(run.path("model.npz"))
             _index_texts(run, model, chunks)
         seen = {"rows": chunks.n_rows} if together.size == 1 else {"processes": together.size}
-        workers = together.size * threads_of(model.n_jobs)
         row: dict[str, Any] = {
             "model": type(model).__name__, **seen, "features": model.n_features_in_, "rank": model._known_rank(),
-            "steps": workers * model.n_iter_, "updates": model.n_updates_, "train_seconds": model._seconds,
+            "steps": together.size * threads_of(model.n_jobs) * model.n_iter_, "updates": model.n_updates_,
+            "train_seconds": model._seconds,
         }  # fmt: skip
-        # The chunks say how many steps there are.
-        parameters = {
-            name: one for name, one in model.get_params().items() if name not in ("max_iter", "n_epochs")
-        }
-        asked = {name: getattr(self, name) for name in OF_THE_STREAM}
-        return Outcome(str(chunks.path), {**parameters, **asked, **how, "checkpoint": str(checkpoint)}, [row])
+        options = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "files"}
+        return Outcome(str(chunks.path), options | {"checkpoint": str(checkpoint)}, [row])
 
 
 @dataclass(kw_only=True)
@@ -141,11 +134,10 @@ def _index_texts(run: Run, model: Any, chunks: stream) -> None:
         )
         return
     texts, names = list[str](), list[str]()
-    files = [chunks.path] if chunks.depth > 1 else chunks.files
-    for file in files:
+    for file in [chunks.path] if chunks.depth > 1 else chunks.files:
         found, _, numbers = read_texts(file)
         texts += found
-        names += numbers if len(files) == 1 else [f"{file.name}:{number}" for number in numbers]
+        names += [f"{file.name}:{number}" for number in numbers]
     vectorizer = HashingVectorizer(n_features=model.n_features_in_)
     model.index(vectorizer.transform(texts), names, texts=texts, vectorizer=vectorizer).save(run.out)
     run.say(f"rmopt serve {shlex.quote(str(run.out))} searches these texts in a browser.\n")

@@ -5,18 +5,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from problems.kernels import nearest
 from problems.rows import near_zero
 from problems.validation import classes, kept_count, table_of_numbers
 from rmopt.core import InvalidInputError
-from rmopt.core.ambient import Array, dense
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, named
-from rmopt.core.matrices import row_dots
 from rmopt.costs import Loss, hinge, logistic, squared_hinge
 from rmopt.solvers import Sampler
 
-# Rows whose distances to all rows are there at a time.
-BLOCK = 64
 # Losses of how much better the positive fits than the negative.
 LOSSES = {loss.name: loss for loss in (hinge, squared_hinge, logistic)}
 loss_named = bounded(named, LOSSES, Loss)
@@ -103,7 +99,7 @@ class NeighborTriplets(Sampler):
     y : array, shape (N,)
         Class labels.
     n_positives, n_negatives : int
-        The nearest rows of the query's class, and of all others, that are drawn from; of equally near ones the first.
+        The nearest rows of the query's class, and of all others, that are drawn from.
 
     Raises
     ------
@@ -112,6 +108,8 @@ class NeighborTriplets(Sampler):
     """
 
     def __init__(self, X: Any, y: ArrayLike, n_positives: int = 3, n_negatives: int = 10) -> None:
+        from sklearn.neighbors import NearestNeighbors
+
         kept_count("n_positives", n_positives), kept_count("n_negatives", n_negatives)
         _, codes, counts = classes_with_pairs(y)
         X = near_zero(table_of_numbers("X", X))
@@ -119,15 +117,20 @@ class NeighborTriplets(Sampler):
             raise InvalidInputError(
                 f"X has {X.shape[0]} rows, and y {len(codes)} labels; give one for each row."
             )
-        self._queries = np.flatnonzero(counts[codes] > 1)
         # Squares of very large and very small numbers are no numbers.
-        X, n_own = X / (abs(X).max() or 1.0), counts[codes]
-        squares = row_dots(X, X)
-        self._sizes = np.minimum(n_own - 1, n_positives), np.minimum(len(codes) - n_own, n_negatives)
+        X, self._queries = X / (abs(X).max() or 1.0), np.flatnonzero(counts[codes] > 1)
+        self._sizes = (
+            np.minimum(counts[codes] - 1, n_positives),
+            np.minimum(len(codes) - counts[codes], n_negatives),
+        )
         self._near = tuple(np.zeros((len(codes), sizes.max()), dtype=np.int64) for sizes in self._sizes)
-        for part in np.split(np.arange(len(codes)), range(BLOCK, len(codes), BLOCK)):
-            products = np.ascontiguousarray(dense(X[part]) @ X.T)
-            nearest(products, part[0], squares, codes, *(near[part[0] :] for near in self._near))
+        for code in np.unique(codes):
+            own, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
+            for near, rows, itself in ((self._near[0], own, None), (self._near[1], others, X[own])):
+                size = min(near.shape[1], len(rows) - (itself is None))
+                if size:
+                    search = NearestNeighbors(n_neighbors=size, algorithm="brute").fit(X[rows])
+                    near[own, :size] = rows[search.kneighbors(itself, return_distance=False)]
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         """Return the triplets of `size` steps, shape (size, 3)."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from importlib import import_module
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags, check_array, indexable
@@ -44,8 +45,6 @@ engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 file_path = optional(file_name)
 # Steps: far from where 64 bits end. And what is kept in memory.
 count, kept_count = bounded(integer, 1, 10**15), bounded(integer, 1, 10**9)
-
-MOST_THREADS = 1000
 
 
 class Estimator(Checked, BaseEstimator):
@@ -81,12 +80,8 @@ def begin(estimator: Any) -> int:
 
 def thread_count(name: str, value: Any) -> int:
     """Return a number of threads, or a negative one that counts from all cores down, as joblib has it."""
-    counts = isinstance(value, Integral) and not isinstance(value, bool)
-    if not counts or value == 0 or abs(value) > MOST_THREADS:
-        raise InvalidInputError(
-            f"{name} = {shown(value)} must be None, a positive number of threads up to {MOST_THREADS}, or a negative "
-            "one: −1 for all cores, −2 for all but one."
-        )
+    if integer(name, value, -1000, 1000) == 0:
+        raise InvalidInputError(f"{name} = 0 must be None, a number of threads, or −1 for all cores.")
     return int(value)
 
 
@@ -104,11 +99,9 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
     rule = as_step_size(value, searches)
     try:
         rule(np.arange(1))
-    except InvalidInputError:
-        raise
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
         raise InvalidInputError(
-            f"{name} = {shown(value)} must map an array of step numbers to step sizes, and fails: {error}."
+            f"{name} = {shown(value)} must map step numbers to sizes, and fails: {error}."
         ) from error
     return rule
 
@@ -123,20 +116,15 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     scikit-learn, whose ValueError says what is no table of finite numbers.
     """
     _check_form("X", X)
+    y = numbers("y", array_of("y", y)) if how.get("y_numeric") else whole("y", y)
     checked = validate_data(
-        estimator,
-        X,
-        as_text(whole("y", y)),
-        accept_sparse="csr" if sparse else False,
-        dtype=np.float64,
-        **how,
+        estimator, X, y, accept_sparse="csr" if sparse else False, dtype=np.float64, **how
     )
     rows, *targets = checked if isinstance(checked, tuple) else (checked,)
     if sp.issparse(rows) and not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
-    # Of a None among objects scikit-learn makes NaN after it has looked for it.
-    return (rows, *(numbers("y", y) if how.get("y_numeric") else y for y in targets)) if targets else rows
+    return (rows, *targets) if targets else rows
 
 
 def labelled(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Any, Array]:
@@ -161,7 +149,7 @@ def passed_on(estimator: Any, X: Any, *, reset: bool = True) -> Any:
         check_is_fitted(estimator)
     # Models inside may know what to do with dates among other columns.
     _check_form("X", X, columns=False)
-    return indexable(validate_data(estimator, as_text(X), skip_check_array=True, reset=reset))[0]
+    return indexable(validate_data(estimator, X, skip_check_array=True, reset=reset))[0]
 
 
 def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
@@ -185,9 +173,10 @@ def _check_form(name: str, X: Any, columns: bool = True) -> None:
             f"{name} = {shown(X)} has no rows; give a table, of a dict of columns pandas.DataFrame({name})."
         )
     types = [X.dtype] if hasattr(X, "dtype") else getattr(X, "dtypes", []) if columns else []
-    if any(getattr(kind, "kind", "f") in "mM" or getattr(kind, "is_temporal", bool)() for kind in types):
+    if any(getattr(kind, "kind", "f") in "mMT" or getattr(kind, "is_temporal", bool)() for kind in types):
         raise InvalidInputError(
-            f"{name} holds dates or durations; turn them into numbers, for example days since a start."
+            f"{name} holds dates or durations, or numpy's StringDType; turn dates into numbers, for example days "
+            "since a start, and text into X.astype(str)."
         )
 
 
@@ -216,39 +205,41 @@ def array_of(name: str, value: Any) -> Array:
     return array(name, read.tolist()) if numeric else read
 
 
-def as_text(values: Any) -> Any:
-    """Return numpy's text of any length as text that scikit-learn knows, and others as they are."""
-    return array("text", values) if getattr(getattr(values, "dtype", None), "kind", "") == "T" else values
-
-
 def in_order(name: str, labels: Any) -> Any:
     """Return labels in a type that scikit-learn knows; those that cannot be put in order are refused."""
-    labels = as_text(sound(name, labels))
-    if labels is None or sp.issparse(labels):
+    if labels is None or sp.issparse(sound(name, labels)):
         return labels
     try:
         read = array_of(name, labels)
         np.unique(read)
+        return read
     except TypeError as error:
         raise InvalidInputError(
             f"{name} must hold numbers or strings, which can be put in order ({error}); leave rows with gaps out, or "
             "name a class for them."
         ) from None
-    except ValueError:
-        return labels  # Of rows that differ in length scikit-learn says more.
-    return read
 
 
 def classes(y: Any) -> tuple[Array, Array, Array]:
     """Return the different labels, the number of each row's label among them, and how often each occurs."""
     labels = in_order("y", array("y", y))
-    if labels.ndim != 1:
-        raise InvalidInputError(f"y must have one label for each row, got shape {labels.shape}.")
-    if np.any(labels != labels):
+    if labels.ndim != 1 or np.any(labels != labels):
         raise InvalidInputError(
-            "y holds NaN, which is no class; leave these rows out, or name a class for them."
+            f"y must have one label for each row, got shape {labels.shape}."
+            if labels.ndim != 1
+            else "y holds NaN, which is no class; leave these rows out, or name a class for them."
         )
     return np.unique(labels, return_inverse=True, return_counts=True)
+
+
+def joined_classes(parts: list[Array]) -> Array:
+    """Return the different labels of several arrays, of text or of numbers, which keep all of their digits."""
+    kinds = {part.dtype.kind in "biuf" for part in parts}
+    if len(kinds) > 1:
+        types = " and ".join(sorted({str(part.dtype) for part in parts}))
+        raise InvalidInputError(f"y holds labels of type {types}; give one type.")
+    # numpy takes signed and unsigned integers together for floats.
+    return np.unique(array("y", [label for part in parts for label in part.tolist()]))
 
 
 def label_array(Y: Any) -> Array:
@@ -301,49 +292,52 @@ def learn_labels(estimator: Any, Y: Any) -> None:
     check_labels(estimator, Y, learn=True)
 
 
-def one_each(what: str, values: Any) -> Array:
-    """Return an array with one value for each row; what is sparse or made of fields is refused."""
-    column = array_of(what, values)
-    if column.ndim == 0 or column.dtype.names is not None:
-        raise InvalidInputError(f"{what} must be an array with one value for each row, got {shown(values)}.")
-    return column
-
-
 def column_of_names(what: str, names: Any) -> Array:
     """Return names or numbers, one for each row, which can be sorted and told apart."""
-    column = one_each(what, names)
+    column = array_of(what, names)
+    plain = column.ndim == 1 and column.dtype.names is None
+    differ = plain and (column.dtype.kind not in "cf" or np.isfinite(column).all())
+    with suppress(TypeError):
+        if differ and None not in column.tolist() and np.all(column == column):
+            np.unique(column)
+            return column
+    raise InvalidInputError(
+        f"{what} must hold a name or a number for each row, all of one type, without NaN, infinity or None; got "
+        f"{shown(names)}."
+    )
+
+
+def two_columns(name: str, table: Any) -> tuple[Array, Array]:
+    """Return both columns of a table, each with a type of its own."""
     try:
-        np.unique(column)
-        differ = bool(np.all(column == column)) and column.dtype.kind != "c" and None not in column.tolist()
-    except TypeError:
-        differ = False
-    if not differ or (column.dtype.kind == "f" and not np.isfinite(column).all()):
+        frame = pd.DataFrame(whole(name, sound(name, table)))
+    except (TypeError, ValueError):
+        frame = pd.DataFrame()
+    if frame.shape[1] != 2:
+        raise InvalidInputError(f"{name} must be a table of shape (N, 2), got {shown(table)}.")
+    columns = (frame.iloc[:, side].to_numpy() for side in (0, 1))
+    first, second = (
+        array_of(name, column.tolist() if column.dtype.kind == "O" else column) for column in columns
+    )
+    return first, second
+
+
+def positions(what: str, known: Array, names: Any, *, others: bool = False) -> Array:
+    """Return where names stand among those that `fit` saw; their number stands for others, if they may be there."""
+    names = np.ravel(array_of(f"{what}s", names))
+    numbered = names.dtype.kind in "iu" and np.array_equal(known, np.arange(len(known)))
+    if numbered and names.min(initial=0) >= 0 and names.max(initial=-1) < len(known):
+        # Numbers of rows need no table of names.
+        return names.astype(np.int32)
+    places = pd.Index(known).get_indexer(names).astype(np.int32)
+    unseen = names[places < 0]
+    if len(unseen) and not others:
         raise InvalidInputError(
-            f"{what} must hold a name or a number for each row, all of one type, without NaN, infinity or None; got "
-            f"{column.dtype}."
+            f"{what} {unseen[:1].tolist()[0]!r} was not seen by fit; give names such as {known[:1].tolist()[0]!r}, "
+            "or fit again with the others."
         )
-    return column
-
-
-def joined_names(what: str, known: Array, more: Array) -> Array:
-    """Return names with others behind them, of the same kind: text, or numbers, which keep all of their digits."""
-    if (known.dtype.kind == "U") != (more.dtype.kind not in "biuf"):
-        kind = "text" if known.dtype.kind == "U" else "numbers"
-        raise InvalidInputError(f"{what} must be {kind}, as those that fit saw, got {shown(more)}.")
-    return array(what, [*known.tolist(), *more.tolist()])
-
-
-def positions(what: str, known: Array, names: Array, other: int | None = None) -> Array:
-    """Return where names stand among those that `fit` saw; others are refused, unless a number stands for them."""
-    numbers = {name: number for number, name in enumerate(known.tolist())}
-    names = column_of_names(what, names)
-    unknown = [name for name in names.tolist() if name not in numbers]
-    if unknown and other is None:
-        cure = "fit it with the others"
-        if (known.dtype.kind in "OU") != (names.dtype.kind in "OU"):
-            cure = f"give names such as {known[:1].tolist()[0]!r}"
-        raise InvalidInputError(f"{what} {unknown[0]!r} was not seen by fit; {cure}.")
-    return np.array([numbers.get(name, other) for name in names.tolist()], dtype=np.int64)
+    places[places < 0] = len(known)
+    return places
 
 
 def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:

@@ -1,14 +1,13 @@
 """Files that are whole or absent, and archives of arrays: written beside the target and renamed, without pickle."""
 
+import itertools
 import json
 import os
 import secrets
 import stat
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from glob import escape
-from itertools import count
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,7 +22,6 @@ except ImportError:  # pragma: no cover (Windows has no such locks)
     fcntl = None  # type: ignore[assignment]
 
 TEMPORARY = ".rmopt"
-DOTS_PER_INCH = 150
 # The layout of archives.
 FORMAT = 1
 # What an archive may unpack to, in bytes: so much, or so many times its own size, but never more than the last.
@@ -38,23 +36,21 @@ _KINDS = {"float": "fiub", "float32": "f", "int": "iu", "uint64": "u", "bool": "
 def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file, by a function that fills a binary stream, so that a reader sees the old content or the new.
 
-    Its folder is created when absent, and what a killed process left beside it is removed. A link stays one, and a
-    file keeps its permissions. Raises `StorageError` when the disk is full or the folder is not writable; the old
-    file is untouched.
+    Its folder is created when absent. A link stays one, and a file keeps its permissions. Raises `StorageError` when
+    the disk is full or the folder is not writable; the old file is untouched.
     """
     temporary = None
     try:
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(target.parent, target.name)
-        stream, temporary = _locked_file(target)
-        with stream:
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMPORARY}")
+        with temporary.open("xb") as stream:
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
-            if target.exists():
-                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
-            temporary.replace(target)
+        if target.exists():
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+        temporary.replace(target)
     except OSError as error:
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; what was saved before is untouched. "
@@ -63,27 +59,6 @@ def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> 
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-
-
-def _locked_file(path: Path) -> tuple[IO[bytes], Path]:
-    """Open a new file beside `path` that `remove_abandoned` leaves alone while this process lives."""
-    while True:
-        new = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
-        stream = new.open("xb")
-        with suppress(OSError, AttributeError):  # where there are no locks nothing is removed either
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        if new.exists():
-            return stream, new
-        stream.close()  # removed before the lock was there
-
-
-def remove_abandoned(folder: Path, name: str = "*") -> None:
-    """Remove temporary files of `write_atomically` whose process is gone: nobody holds their lock any more."""
-    pattern = f".{name if name == '*' else escape(name)}.????????{TEMPORARY}"
-    for file in folder.glob(pattern) if fcntl is not None else ():
-        with suppress(OSError), file.open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.unlink()
 
 
 def lock_folder(folder: Path) -> int | None:
@@ -117,16 +92,16 @@ def draw(path: Path, size: tuple[float, float], fill: Callable[..., None], *argu
 
     figure = Figure(figsize=size)
     fill(figure, *arguments)
-    write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=DOTS_PER_INCH))
+    write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=150))
 
 
 def set_aside(path: Path) -> Path | None:
     """Rename a folder, or a file that is not empty, to ``NAME.before`` or ``NAME.before-2``, …; return that path."""
     if not path.exists() or (path.is_file() and not path.stat().st_size):
         return None
-    names = (f"{path.name}.before{f'-{number}' * (number > 1)}" for number in count(1))
-    aside = next(one for one in map(path.with_name, names) if not one.exists())
-    return path.replace(aside)
+    numbers = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+    names = (path.with_name(f"{path.name}.before{number}") for number in numbers)
+    return path.replace(next(name for name in names if not name.exists()))
 
 
 @contextmanager
@@ -206,16 +181,9 @@ def read_arrays(path: Path | str, *layouts: Layout) -> dict[str, "np.ndarray"]:
                     f"{told.st_size:,} bytes would unpack to {needed:,}, and {allowed:,} are allowed"
                 )
             for name, member in wanted.items():
-                # Others than numpy's may ask for any memory to unpack.
-                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise ValueError(f"{name} is compressed in a way that numpy does not write")
                 with archive.open(member) as stream:
                     array = np.lib.format.read_array(stream, allow_pickle=False)
-                if array.dtype.kind not in "biufcU":
-                    raise ValueError(f"{name} holds {array.dtype}, and numbers and text alone are read")
-                # Loops count on bytes that are 0 or 1, and on the order of bytes of this machine.
-                if array.dtype.kind == "b":
-                    array = array.view(np.uint8) != 0
+                # Compiled loops count on the order of bytes of this machine.
                 arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
         return arrays if layout is None else conforming(arrays, layout)
 
@@ -231,20 +199,18 @@ def conforming(arrays: Mapping[str, "np.ndarray"], layout: Layout, **sizes: int)
             array = np.array(array.tobytes().decode().split("\n"))  # lines, each as long as it is
         if array.dtype.kind not in _KINDS[wanted.__name__]:
             raise ValueError(f"{name} holds {array.dtype} numbers or text, and must hold {wanted.__name__}")
-        shape = array.shape if shape is None else shape
-        known = [sizes.get(side, side) if isinstance(side, str) else side for side in shape]
-        if len(known) != array.ndim or any(
+        sides = array.shape if shape is None else shape
+        known = [sizes.get(side, side) if isinstance(side, str) else side for side in sides]
+        fits = len(known) == array.ndim
+        if not fits or any(
             isinstance(side, int) and side != n for side, n in zip(known, array.shape, strict=True)
         ):
             raise ValueError(f"{name} has shape {array.shape}, and must have ({', '.join(map(str, known))})")
-        sizes |= {side: n for side, n in zip(shape, array.shape, strict=True) if isinstance(side, str)}
+        sizes |= {side: n for side, n in zip(sides, array.shape, strict=True) if isinstance(side, str)}
         if wanted in (float, np.float32) and not np.isfinite(array).all():
             raise ValueError(f"{name} holds NaN or infinity")
-        if (
-            wanted in (int, bool)
-            and array.size
-            and array.max() > (1 if wanted is bool else np.iinfo(int).max)
-        ):
-            raise ValueError(f"{name} holds numbers above {1 if wanted is bool else 2**63 - 1}")
+        most = {bool: 1, int: 2**63 - 1}.get(wanted)
+        if most is not None and array.max(initial=0) > most:
+            raise ValueError(f"{name} holds numbers above {most}")
         found[name] = array if wanted is str else array.astype(wanted, copy=False)
     return found

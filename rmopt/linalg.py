@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,8 @@ from scipy.linalg.lapack import dsyevd, dtrtrs, ssyevd, strtrs
 
 Array = np.ndarray
 
-# Entries from which a matrix leaves a cache between the reflections of a QR, and those of a block that stays there.
-LARGE, BLOCK = 2**18, 2**15
-# Rows of a symmetric matrix all of whose eigenvalues can be had in half a minute.
-FEW = 5000
+# Entries from which a matrix leaves a cache between the reflections of a QR.
+LARGE = 2**18
 
 
 def factor_product(A: Array, core: Array, B: Array) -> tuple[Array, Array, Array]:
@@ -25,28 +22,9 @@ def factor_product(A: Array, core: Array, B: Array) -> tuple[Array, Array, Array
 
 
 def tall_qr(A: Array) -> tuple[Array, Array]:
-    """Return Q and R of A = Q R, of a large matrix by its Gram matrix or by blocks of rows, which a cache holds.
-
-    As exact as Householder's. The Gram matrix of columns that are nearly orthogonal has a Cholesky factor that is R.
-    Others go by Householder's method for each block and for the triangles of all: about half of its time from 2·10⁵
-    rows on, and hardly any memory beside Q.
-    """
-    n, k = A.shape
-    count = n // max(32 * k, BLOCK // max(k, 1), 1)
-    if A.size < LARGE or count < 2 or k < 2:
-        return np.linalg.qr(A)
-    if (found := _qr_by_gram(A)) is not None:
-        return found
-    bounds = np.linspace(0, n, count + 1).astype(int)
-    blocks = [slice(*ends) for ends in pairwise(bounds.tolist())]
-    Q = np.empty((n, k), np.result_type(A, np.float32 if A.dtype == np.float32 else float))
-    triangles = np.empty((count, k, k), Q.dtype)
-    for number, rows in enumerate(blocks):
-        Q[rows], triangles[number] = np.linalg.qr(A[rows])
-    turns, R = tall_qr(triangles.reshape(count * k, k))
-    for rows, turn in zip(blocks, turns.reshape(count, k, k), strict=True):
-        Q[rows] = Q[rows] @ turn
-    return Q, R
+    """Return Q and R of A = Q R, of a large matrix by its Gram matrix, where that is as exact as Householder's."""
+    found = _qr_by_gram(A) if A.size >= LARGE and A.shape[1] > 1 else None
+    return np.linalg.qr(A) if found is None else found
 
 
 def _qr_by_gram(A: Array) -> tuple[Array, Array] | None:
@@ -89,50 +67,6 @@ def leave_span(U: Array, X: Array) -> Array:
 def symmetric(matrix: Array) -> Array:
     """Return the symmetric part of a square matrix."""
     return 0.5 * (matrix + matrix.mT)
-
-
-def rank_one_pinv_update(A: Array, A_pinv: Array, c: Array, d: Array) -> Array:
-    """Return the pseudo-inverse of A + c dᵀ from that of A (Shalit et al. 2012, Algorithm 7; Meyer 1973).
-
-    The four cases are told apart by w = c − A A†c, the part of c outside the column space of A, and by
-    β = 1 + dᵀA†c. What is zero in exact arithmetic counts as zero here up to rounding. The paper prints the
-    shapes of two intermediate results wrongly; its formulas are right.
-
-    Raises
-    ------
-    ValueError
-        For shapes that do not belong together, or values that are not finite.
-    """
-    n, k = A.shape
-    shapes = np.shape(A_pinv), np.shape(c), np.shape(d)
-    if shapes != ((k, n), (n,), (k,)):
-        raise ValueError(
-            f"rank_one_pinv_update with A of shape {(n, k)} needs A_pinv, c, d of shapes {((k, n), (n,), (k,))}, "
-            f"got {shapes}."
-        )
-    if not all(np.isfinite(part).all() for part in (A, A_pinv, c, d)):
-        raise ValueError("rank_one_pinv_update got NaN or infinity; clean the arrays first.")
-    v = A_pinv @ c
-    beta = 1.0 + d @ v
-    row = d @ A_pinv
-    w = c - A @ v
-    ww, rr, vv = w @ w, row @ row, v @ v
-    inside = ww <= 1e-28 * (c @ c)
-    level = abs(beta) <= 1e-14 * (1.0 + np.abs(d) @ np.abs(v))
-    if rr == 0.0 or (inside and vv == 0.0):
-        return A_pinv.copy()
-    bent = A_pinv @ row
-    if not inside and not level:
-        shrink = beta / (ww * rr + beta**2)
-        growth = np.outer(bent, w) / beta - shrink * np.outer(ww / beta * bent + v, rr / beta * w + row)
-    elif not inside:
-        growth = -np.outer(bent, row) / rr - np.outer(v, w) / ww
-    elif not level:
-        growth = -np.outer(v, row) / beta
-    else:
-        growth = (v @ bent) / (vv * rr) * np.outer(v, row)
-        growth -= np.outer(v, v @ A_pinv) / vv + np.outer(bent, row) / rr
-    return A_pinv + growth
 
 
 def lyapunov(W: Array, right: Array) -> Array:
@@ -272,22 +206,16 @@ def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
     Raises
     ------
     scipy.sparse.linalg.ArpackNoConvergence
-        With what converged, for a limit ``maxiter`` or more than 5,000 rows. Of fewer all eigenvalues are computed
-        then, as where the largest are far smaller than others below 0.
+        With what converged, within a limit ``maxiter``.
     """
     # It is slow to import.
-    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+    from scipy.sparse.linalg import eigsh
 
     # From scipy 1.17 on it draws a vector where those before span all that the matrix makes of them; unseeded, unless
     # told.
     seed = {"rng": 0} if "rng" in inspect.signature(eigsh).parameters else {}
     start = np.random.default_rng(0).standard_normal(operator.shape[0])
-    try:
-        values, vectors = eigsh(operator, k, **{"which": "LA", "v0": start, **seed, **how})
-    except ArpackNoConvergence:
-        if "maxiter" in how or len(start) > FEW:
-            raise
-        values, vectors = np.linalg.eigh(operator @ np.eye(len(start)))
+    values, vectors = eigsh(operator, k, **{"which": "LA", "v0": start, **seed, **how})
     return values[-k:], vectors[:, -k:]
 
 
@@ -312,16 +240,8 @@ def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array,
 
 def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Array, Array]:
     """Return the k largest eigenvalues of a symmetric matrix, descending, and vectors (p, k), by a `metric`."""
-    p = len(matrix)
-    try:
-        values, vectors = scipy.linalg.eigh(matrix, metric, subset_by_index=(p - k, p - 1))
-    except np.linalg.LinAlgError:
-        values = vectors = np.empty(0)
-    if len(values) < k:
-        # LAPACK's bisection fails or loses eigenvalues at times where many are equal; the whole spectrum has them.
-        values, vectors = scipy.linalg.eigh(matrix, metric, driver="evd" if metric is None else "gvd")
-        values, vectors = values[p - k :], vectors[:, p - k :]
-    return values[::-1], vectors[:, ::-1]
+    values, vectors = scipy.linalg.eigh(matrix, metric)
+    return values[: -k - 1 : -1], vectors[:, : -k - 1 : -1]
 
 
 def scaled_inverse(curvature: Array, tangent: Array) -> Array:
@@ -334,16 +254,14 @@ def scaled_inverse(curvature: Array, tangent: Array) -> Array:
 
 def whitened(factor: Array, matrix: Array) -> Array:
     """Return F⁻¹ M F⁻ᵀ for a lower triangular F and a symmetric M."""
-    if factor.ndim == 2:
+    if matrix.ndim == 2:
         # On small matrices `scipy.linalg.solve_triangular` takes seven times as long.
         solve = strtrs if factor.dtype == matrix.dtype == np.float32 else dtrtrs
-        many, d = matrix.ndim > 2, len(factor)
         for _ in range(2):
-            # Many matrices are one with long rows.
-            half, flaw = solve(factor, np.moveaxis(matrix, -2, 0).reshape(d, -1) if many else matrix, lower=1)
+            half, flaw = solve(factor, matrix, lower=1)
             if flaw:
                 raise np.linalg.LinAlgError(f"the factor is singular: its diagonal is zero at {flaw - 1}")
-            matrix = np.moveaxis(half.reshape(d, *matrix.shape[:-2], d), 0, -1) if many else half.T
+            matrix = half.T
         return symmetric(matrix)
     half = np.linalg.solve(factor, matrix)
     return symmetric(np.linalg.solve(factor, half.mT))

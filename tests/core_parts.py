@@ -341,14 +341,14 @@ def parts() -> list[Part]:
         Part(
             "Adam",
             Adam,
-            {"betas": (0.9, 0.99), "eps": 1e-8, "amsgrad": True},
-            lambda rule: runs(bilinear)(SGD(0.01, rule=rule, max_iter=30, average=5)),
+            {"betas": (0.9, 0.99), "eps": 1e-8},
+            lambda rule: runs(bilinear)(SGD(0.01, rule=rule, max_iter=30)),
         ),
         Part(
             "SRG",
             SRG,
             {"period": 5},
-            lambda rule: runs(bilinear)(SGD(0.001, rule=rule, max_iter=30, batch_size=2, average=True)),
+            lambda rule: runs(bilinear)(SGD(0.001, rule=rule, max_iter=30, batch_size=2)),
         ),
         Part(
             "SGD",
@@ -507,7 +507,7 @@ def parts() -> list[Part]:
         ),
         Part("Constant", Constant, {"a": 0.01}, stepped),
         Part("InverseSqrt", InverseSqrt, {"a": 0.01}, stepped),
-        Part("Cosine", Cosine, {"a": 0.01, "n_steps": 30, "warm_up": 3, "end": 0.001}, stepped),
+        Part("Cosine", Cosine, {"a": 0.01, "n_steps": 30}, stepped),
         Part("InverseTime", InverseTime, {"a": 0.01, "b": 0.1}, stepped),
         Part("FromFunction", FromFunction, {"function": lambda t: 0.01 + 0.0 * t}, stepped),
         Part("ExactLineSearch", ExactLineSearch, {"limit": 0.9}, descended),

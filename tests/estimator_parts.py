@@ -22,9 +22,8 @@ import problems.metric
 import problems.ranking
 import problems.similarity
 import problems.subspace
-from problems.data.text import information_gain, select_terms, tfidf
+from problems.data.text import information_gain, select_terms
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
-from problems.metric.baselines import OutsideMetric
 from problems.triplets import ClassTriplets
 from rmopt.costs import BilinearSum, TripletSum, logistic
 
@@ -70,7 +69,7 @@ class Part:
         return self.kind(**{**self.quick, **changes})
 
 
-_METRIC = {"transform": (X,), "pair_distance": (X.reshape(12, 2, 5),), "pair_score": (X.reshape(12, 2, 5),)}
+_METRIC = {"transform": (X,), "pair_distance": (X.reshape(12, 2, 5),)}
 _METRIC["get_mahalanobis_matrix"] = ()
 _SAMPLES = {"X": X, "y": LABELS}
 _COEMBEDDING = {name: (X,) for name in ("transform", "decision_function", "predict")} | {"score": (X, TABLE)}
@@ -122,11 +121,10 @@ PARTS: dict[str, Part] = {
         Part(problems.metric.LegoMetric, {"n_triplets": 30, "random_state": 0}, _SAMPLES, _METRIC),
         Part(problems.metric.BoostMetric, {"max_iter": 3, "random_state": 0}, _SAMPLES, _METRIC),
         Part(problems.metric.HdslMetric, {"max_iter": 20, "random_state": 0}, _SAMPLES, _METRIC),
-        Part(OutsideMetric, {}, _SAMPLES),
         Part(problems.coembedding.CoembeddingClassifier, {"tol": 0.1}, {"X": X, "Y": TABLE}, _COEMBEDDING),
         Part(
             problems.coembedding.CoembeddingClassifierCV,
-            {"betas": (1.0, 5.0), "cv": 2, "tol": 0.1, "path_iterations": 20},
+            {"betas": (1.0, 5.0), "cv": 2, "tol": 0.1},
             {"X": X, "Y": TABLE},
             _COEMBEDDING,
         ),
@@ -212,14 +210,13 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "cosine_scores": (lambda rows: cosine_scores(rows)(np.arange(min(1, np.shape(rows)[0]))), (X,)),
     "bilinear_scores": (lambda left, right: bilinear_scores(left, right)(np.arange(1)), (X, X)),
     "evaluate_retrieval": (
-        lambda y, queries, ks, size: evaluate_retrieval(
-            lambda rows: np.ones((len(rows), len(y))), y, queries=queries, ks=ks, block_size=size
+        lambda y, queries, ks: evaluate_retrieval(
+            lambda rows: np.ones((len(rows), len(y))), y, queries=queries, ks=ks
         ),
-        (LABELS, np.arange(4), (1, 2), 3),
+        (LABELS, np.arange(4), (1, 2)),
     ),
     "information_gain": (information_gain, (np.abs(X.round()), LABELS)),
     "select_terms": (select_terms, (np.abs(X.round()), LABELS, LABELS < 2, 3)),
-    "tfidf": (tfidf, (np.abs(X.round()), LABELS < 2)),
     "ClassTriplets": (
         lambda y, size: ClassTriplets(y, size).draw(np.random.default_rng(0), 0, 1),
         (LABELS, 2),

@@ -80,23 +80,23 @@ TABLE = (
     ("proof", "rmopt/solvers/certified/certificate.py",
      "test_certificates_of_strangers.py", (
         ("gradient-nearby", "doubt = misfit(", "doubt = None and misfit("),
-        ("gradient-along", "errors.append(off / t if -off > noise else 0.0)", "errors.append(0.0)"),
-        ("convexity", "        if value < tangent -", "        if value < -np.inf * tangent -"),
+        ("gradient-along", "agree(errors[:LOOKS]) or ", ""),
+        ("convexity", " or off < -1e-6 * most", ""),
     )),
     ("proof", "rmopt/solvers/batch/premise.py",
      "test_premises.py test_certificates_of_strangers.py", (
         ("premise-norm", "if not abs(length * length - square) <= 0.01 * square < np.inf:", "if False:"),
         ("premise-bends", "if agree(bends):", "if False:"),
         ("premise-slopes", "if agree(slopes) and clear", "if False and clear"),
-        ("premise-kinks", "if agree(slopes) and clear[-AGREED] and", "if agree(slopes) and"),
-        ("premise-goes-on", " and _goes_on(look, h / LONGER ** (AGREED - 1), slopes)", ""),
+        ("premise-kinks", "if agree(slopes) and clear[-AGREED]:", "if agree(slopes):"),
+        ("premise-goes-on", "if abs(slopes[-1]) * short > 2.0 * noise and", "if False and"),
         ("premise-sharp", "noise <= h * seen if seen", "True if seen"),
         ("premise-agreement", "> 0.8 * max(map(abs, last))", "> 0.0 * max(map(abs, last))"),
         ("premise-quick", "if noise <= h * seen and abs(", "if noise <= h * seen or abs("),
     )),
     ("optimum", "rmopt/solvers/batch/trust_regions.py",
      "test_premises.py", (
-        ("saddle-left", "return state if below is None else self.begin(work, below)", "return state"),
+        ("saddle-left", "            state = work.first(below)\n", "            pass\n"),
         ("saddle-direction", "_combined(basis, vectors[:, 0])", "_combined(basis, vectors[:, -1])"),
     )),
     ("optimum", "rmopt/solvers/batch/descent.py",
@@ -110,7 +110,7 @@ TABLE = (
     ("proof", "problems/coembedding/cost.py",
      "test_convex_costs.py::test_lower_bounds_are_attained", (
         ("bound-of-labels", "np.log(both[both > 0]).sum()", "np.log(both[both > 0] + 1).sum()"),
-        ("bound-of-links", "self.linked.sum() * np.log(2.0)", "self.n_pairs * np.log(2.0)"),
+        ("bound-of-links", "self.linked.sum() * np.log(2.0)", "len(self.linked) * np.log(2.0)"),
         ("bound-of-one-vs-rest", "        self.lower_bound = 0.0\n", "\n"),
     )),
 
@@ -154,7 +154,7 @@ TABLE = (
     )),
     ("measure", "problems/subspace/completer.py",
      "test_factor_completion.py::test_held_out_bundles_are_scored_by_their_names", (
-        ("rmse", "np.sqrt(np.mean((gaps / unit) ** 2))", "np.mean(np.abs(gaps / unit))"),
+        ("rmse", "np.sqrt(np.mean(gaps**2))", "np.mean(np.abs(gaps))"),
     )),
     ("measure", "problems/subspace/shares.py",
      "test_subspace.py::test_synthetic_entries_are_those_of_a_matrix_of_the_rank_wanted", (
@@ -171,8 +171,8 @@ TABLE = (
     )),
     ("resumption", "rmopt/solvers/run.py",
      "test_checkpoints.py::test_another_number_among_the_data_or_another_start_is_another_run", (
-        ("witness-of-the-start", "zip(places, numbers, strict=True)",
-         "zip(places, [self.begun, numbers[1]], strict=True)"),
+        ("witness-of-the-start", "difference(about[\"witness\"],",
+         "difference([self.begun, about[\"witness\"][1]],"),
     )),
     ("resumption", "rmopt/solvers/save.py",
      "test_stream_checkpoints.py::test_several_processes_keep_two_generations_and_go_back_to_the_common_one", (
@@ -190,10 +190,6 @@ TABLE = (
         ("seeds-of-rounds", "work.first_step + state.steps", "work.first_step"),
         ("seeds-of-later-rounds", "work.first_step + state.steps", "state.steps"),
     )),
-    ("resumption", "rmopt/solvers/batch/trust_regions.py",
-     "test_descent.py::test_products_of_several_inner_steps_are_found_again_where_a_run_goes_on", (
-        ("products-after-resuming", "(4.0 * state.memory[0], 0)", "(state.memory[0], 0)"),
-    )),
     ("resumption", "rmopt/solvers/stochastic/samplers.py",
      "test_solvers.py::test_samplers", (
         ("uniform-terms", "rng.integers(self.n_terms,", "rng.integers(self.n_terms - 1,"),
@@ -209,10 +205,13 @@ TABLE = (
      "test_psd.py::test_algorithm_5_and_the_retraction_are_theorem_6", (
         ("second-order-psd", "VQ = point.Q @ (S + 0.5 * M - 0.125", "VQ = point.Q @ (S + 0.5 * M - 0.25"),
     )),
-    ("formula", "rmopt/solvers/stochastic/rules.py",
+    ("formula", "rmopt/engines/rules.py",
      "test_stochastic.py::test_compiled_steps_that_remember_follow_the_reference", (
         ("moments-corrected", "keep ** (step + 1)", "keep ** (step + 2)"),
-        ("squares-kept", "memory.squares * weights.keep_squares", "memory.squares * 1.0"),
+        ("squares-kept", "squares * weights.keep_squares", "squares * 1.0"),
+    )),
+    ("formula", "rmopt/engines/rules.py",
+     "test_stochastic.py::test_reduced_variance_is_unbiased_and_exact_at_a_known_point", (
         ("variance-reduced", "look.gradient(memory.point, terms) - memory.gradient",
          "look.gradient(memory.point, terms)"),
     )),
@@ -233,10 +232,6 @@ TABLE = (
      "test_psd.py::test_compiled_engine_follows_algorithm_5", (
         ("kernel-psd-n1-n2", "= 0.09375 * n2,", "= 0.09375 * n1,"),
         ("kernel-psd-f", "f = 0.5 - 0.125 * s", "f = 0.5 - 0.25 * s"),
-    )),
-    ("formula", "rmopt/linalg.py",
-     "test_loreta_oracles.py::test_algorithm_7_meets_the_moore_penrose_equations", (
-        ("algorithm-7-branch", "if not inside and not level:", "if not inside or not level:"),
     )),
     ("formula", "problems/ranking/cost.py",
      "test_ranking.py::test_loss_and_subgradient_by_hand", (
@@ -330,8 +325,8 @@ TABLE = (
     ("formula", "problems/subspace/cost.py",
      "test_subspace.py::test_gradient_and_hessian_also_where_the_basis_is_not_orthonormal", (
         ("completion-gradient",
-         "2.0 * self.lam * (point @ solved.curvature)",
-         "self.lam * (point @ solved.curvature)"),
+         "gradient += 2.0 * self.lam",
+         "gradient += self.lam"),
     )),
 
     ("optimum", "problems/subspace/cost.py",

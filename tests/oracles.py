@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rmopt.linalg import rank_one_pinv_update
-
 Array = np.ndarray
 
 
@@ -63,8 +61,8 @@ def algorithm_4(
     return (
         A + np.outer(a3, b1),
         B + np.outer(b3, a1),
-        rank_one_pinv_update(A, A_pinv, a3, b1),
-        rank_one_pinv_update(B, B_pinv, b3, a1),
+        np.linalg.pinv(A + np.outer(a3, b1)),
+        np.linalg.pinv(B + np.outer(b3, a1)),
     )
 
 
@@ -93,8 +91,8 @@ def algorithm_5(Y: Array, Y_pinv: Array, p: Array, q: Array) -> tuple[Array, Arr
     l1 = own * h1_hat + outer * p + 3 / 32 * n1 * h2_hat - n1 / 8 * q
     l2 = own * h2_hat + outer * q + 3 / 32 * n2 * h1_hat - n2 / 8 * p
     half = Y + np.outer(l1, h2)
-    half_pinv = rank_one_pinv_update(Y, Y_pinv, l1, h2)
-    return half + np.outer(l2, h1), rank_one_pinv_update(half, half_pinv, l2, h1)
+    whole = half + np.outer(l2, h1)
+    return whole, np.linalg.pinv(whole)
 
 
 def orthonormal_step(U: Array, S: Array, V: Array, p: Array, q: Array) -> tuple[Array, Array, Array]:

@@ -127,23 +127,11 @@ class Fails(ClassScores):
         raise ZeroDivisionError("a mistake of mine")
 
 
-class Metric(ClassScores):
-    """Distances of scores, by their matrix."""
-
-    def get_mahalanobis_matrix(self) -> Any:
-        return self.model_.coef_.T @ self.model_.coef_
-
-
 class Asymmetric(ClassScores):
     """What documents are to queries, and not the other way round; the same as ClassScores here."""
 
     def transform_queries(self, X: Any) -> Any:
         return 2.0 * self.transform(X)
-
-
-class Similarity(ClassScores):
-    def similarity(self, queries: Any, documents: Any) -> Any:
-        return self.transform(queries) @ self.transform(documents).T
 
 
 class InPlace(ClassScores):
@@ -179,9 +167,6 @@ class NoSelf(ClassScores):
 
 
 no_self = Method("no self", NoSelf(), [{"alpha": 0.1}, {"alpha": 1e6}])
-ranks = Method("ranks", RandomMean(), [{"rank": 2}, {"rank": 3}])
 shares = Method("shrunken mean", ShrunkenMean(), [{"share": share} for share in (0.0, 1.0, 2.0)])
-unknown_share = Method("shrunken mean", ShrunkenMean(), [{"shares": 1.0}])
-sklearns_grid = Method("shrunken mean", ShrunkenMean(), {"share": [0.5, 1.0]})  # type: ignore[arg-type]
 taken = Method("cosine", ClassScores())
 number = 7

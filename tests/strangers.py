@@ -25,7 +25,17 @@ from rmopt.core.psd import PSDTangent
 from rmopt.costs import BilinearSum, LogDetTriplet, Loss, TripletSum, hinge, squared
 from rmopt.manifolds import ArrayManifold, FixedRankEmbedded, PositiveDefinite, PSDFixedRank
 from rmopt.retractions import Additive, SecondOrder, SecondOrderPSD
-from rmopt.solvers import SGD, Constant, CoordinateDescent, FromDraw, Sampler, Solver, StepSize, Uniform
+from rmopt.solvers import (
+    SGD,
+    Constant,
+    CoordinateDescent,
+    FromDraw,
+    Momentum,
+    Sampler,
+    Solver,
+    StepSize,
+    Uniform,
+)
 
 Array = np.ndarray
 RNG = np.random.default_rng(0)
@@ -74,7 +84,7 @@ def _by_blocks(step_size: float, **options: Any) -> CoordinateDescent:
 def compositions() -> dict[str, Composition]:
     """Return one composition for every compiled engine."""
     left, right = RNG.standard_normal((40, 9)), RNG.standard_normal((40, 7))
-    wide, targets = RNG.standard_normal((30, 128)) / 12.0, RNG.standard_normal(40)
+    targets = RNG.standard_normal(40)
     labels = RNG.random((30, 7)) < 0.3
     triplets = RNG.integers(40, size=(60, 3))
     general, pairs = FixedRankEmbedded(9, 7, 3), BilinearSum(left, right, squared, targets)
@@ -83,7 +93,7 @@ def compositions() -> dict[str, Composition]:
         "bilinear": Composition(general, pairs, SecondOrder()),
         "triplets": Composition(FixedRankEmbedded(9, 9, 2), TripletSum(left, left, hinge, triplets), SecondOrder()),
         "batch": Composition(general, pairs, SecondOrder(), options=(("batch_size", 2),)),
-        "blocked": Composition(FixedRankEmbedded(128, 128, 2), BilinearSum(wide, wide, squared), SecondOrder()),
+        "remembers": Composition(general, pairs, SecondOrder(), options=(("rule", Momentum()),)),
         "psd": Composition(PSDFixedRank(9, 3), BilinearSum(left, left, squared, targets), SecondOrderPSD()),
         "ranking": Composition(ranked, LabelRanking(left[:30], labels), SecondOrder()),
         "warp": Composition(
@@ -248,7 +258,7 @@ class Tempered(Loss):
 huber = Loss("huber", _huber_value, _huber_slope)
 pinball = Loss("pinball", lambda z, y: max(0.9 * (y - z), 0.1 * (z - y)), lambda z, y: -0.9 if z < y else 0.1)
 tempered = Tempered("tempered", _huber_value, _huber_slope)
-tempered_hinge = Tempered(*(getattr(hinge, name) for name in ("name", "value", "slope", "curvature", "code")))
+tempered_hinge = Tempered(*(getattr(hinge, name) for name in ("name", "value", "slope", "curvature")))
 
 
 # Functions that are no loss, and what is said of them.
@@ -454,9 +464,9 @@ class Loose(StepSize):
 
 
 WRONG_STEP_SIZES: dict[str, tuple[Callable[[Array], Any], str]] = {
-    "one number": (lambda t: 0.1, r"one number per step"),
-    "negative": (lambda t: np.full(len(t), -0.1), r"finite and not negative"),
-    "nan": (lambda t: np.where(t == 5, np.nan, 0.1), r"returned nan at step 5"),
+    "one number": (lambda t: 0.1, r"one finite number"),
+    "negative": (lambda t: np.full(len(t), -0.1), r"one finite number"),
+    "nan": (lambda t: np.where(t == 5, np.nan, 0.1), r"one finite number"),
 }
 
 SAMPLERS: dict[str, Any] = {

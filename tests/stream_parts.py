@@ -49,19 +49,19 @@ def formatted(kind: str, tmp_path: Path, data: tuple[np.ndarray, np.ndarray]) ->
             Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
             path.unlink()
     if kind in ("npz", "csv"):
-        binary = tmp_path / "binary"
-        stream(folder, n_features=64, batch_size=211).save(binary)
-        if kind == "npz":
-            return binary, {}
-        (tmp_path / "tables").mkdir()
-        for path in sorted(binary.iterdir()):
-            [(rows, labels)] = stream(path)
-            table = np.column_stack([labels, rows.toarray()])
-            head = ",".join(["label", *map(str, range(64))])
-            np.savetxt(
-                tmp_path / "tables" / f"{path.stem}.csv", table, "%.17g", ",", header=head, comments=""
-            )
-        return tmp_path / "tables", {}
+        tables = tmp_path / "tables"
+        tables.mkdir()
+        for number, (rows, labels) in enumerate(stream(folder, n_features=64, batch_size=211)):
+            if kind == "npz":
+                names = ("data", "indices", "indptr", "shape")
+                np.savez(
+                    tables / f"{number}.npz", y=labels, **{f"X_{name}": getattr(rows, name) for name in names}
+                )
+            else:
+                table = np.column_stack([labels, rows.toarray()])
+                head = ",".join(["label", *map(str, range(64))])
+                np.savetxt(tables / f"{number}.csv", table, "%.17g", ",", header=head, comments="")
+        return tables, {}
     if kind == "labels":
         for number, path in enumerate(sorted(folder.iterdir())):
             lines = path.read_text().splitlines()

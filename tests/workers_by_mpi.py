@@ -28,7 +28,7 @@ def learned(steps: int, world: Any = None, path: Path | None = None) -> Any:
         targets = np.sign(np.einsum("ij,jk,ik->i", left, truth, right))
         costs[worker] = BilinearSum(left, right, targets=targets)
     problem = Problem(FixedRankEmbedded(20, 20, 2), Shards(costs))
-    solver = Parallel(SGD(0.01, max_iter=steps), WORKERS, every=500, outer_step=1.5, world=world)
+    solver = Parallel(SGD(0.01, max_iter=steps), WORKERS, every=500, world=world)
     saving = None if path is None else Checkpoint(path, every_steps=100)
     return solver.run(problem, random_state=0, checkpoint=saving)
 

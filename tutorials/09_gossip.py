@@ -166,8 +166,7 @@ print(f"R² with 2 shared features {scores[0]:.3f}, with 11 {scores[1]:.3f}")
 # ----------------
 #
 # With `MPIWorld` each process holds the data of its own agents, and an exchange is one 100 × 3 matrix in each
-# direction. The points are those of one process, to the bit. From the command line the same is `mpiexec -n 6
-# rmopt run completion --agents mpi`; MPI comes with `pip install "rmopt[mpi]"`.
+# direction. The points are those of one process, to the bit. MPI comes with `pip install "rmopt[mpi]"`.
 
 import shutil
 import subprocess

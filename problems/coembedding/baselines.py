@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -37,16 +37,14 @@ _classifier = bounded(estimator_with, "predict", "LinearSVC()")
 
 
 @dataclass(eq=False, repr=False)
-class Guarded(ClassifierMixin, Estimator):
+class Guarded(ClassifierMixin, BaseEstimator):
     """A binary classifier that also learns from labels that are all equal: it repeats them."""
 
-    estimator: Annotated[Any, _classifier]
+    estimator: Any
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the classifier, or a constant."""
-        check_parameters(self, self._parameters)
-        X = passed_on(self, X)
         self.classes_ = np.unique(y)
         single = len(self.classes_) == 1
         model = DummyClassifier(strategy="most_frequent") if single else clone(self.estimator)
@@ -55,14 +53,13 @@ class Guarded(ClassifierMixin, Estimator):
 
     def predict(self, X: Any) -> Array:
         """Return the predicted labels."""
-        return self.fitted_.predict(passed_on(self, X, reset=False))
+        return self.fitted_.predict(X)
 
     def decision_function(self, X: Any) -> Array:
         """Return the classifier's scores, or those of a constant: far from 0 for 1, below for 0."""
-        X = passed_on(self, X, reset=False)
         if len(self.classes_) > 1:
             return self.fitted_.decision_function(X)
-        return np.where(self.fitted_.predict(X) > 0, 1.0, -1.0)
+        return np.where(self.predict(X) > 0, 1.0, -1.0)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.coembedding import kernels
-from problems.validation import array_of, table_of_labels, table_of_numbers
+from problems.validation import array_of, table_of_labels, table_of_numbers, two_columns
 from rmopt.core import BlockDiagonal, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, integer, one_of, sequence
+from rmopt.core.arguments import array, numbers, one_of
 from rmopt.costs import LOSSES, EmbeddedCost, Grid, Pairs, PairwiseDistance
 
 # Losses that are convex in the scores and smooth, as certificates and trust regions need them.
@@ -169,34 +169,28 @@ class LinkPrediction(PairwiseDistance):
     smooth_slope = False
 
     def __init__(self, X: Any, pairs: Any, linked: Any) -> None:
-        X, pairs, linked = table_of_numbers("X", X), array_of("pairs", pairs), array_of("linked", linked)
-        if pairs.ndim != 2 or pairs.shape[1:] != (2,) or linked.shape != (len(pairs),):
-            raise InvalidInputError(
-                f"pairs must have two columns and linked one number for each row, got shapes {pairs.shape}, "
-                f"{linked.shape}."
-            )
-        if (pairs[:, 0] == pairs[:, 1]).any() or not np.isin(linked, (0, 1)).all():
+        X, (left, right) = table_of_numbers("X", X), two_columns("pairs", pairs)
+        linked = numbers("linked", array_of("linked", linked), left.shape)
+        if np.any(left == right) or not np.isin(linked, (0, 1)).all():
             raise InvalidInputError("a pair needs two different objects, and linked must hold only 0 and 1.")
-        n = X.shape[0]
-        self.linked = linked.astype(bool)
-        self.n_pairs = len(pairs)
-        threshold = np.full(self.n_pairs, n)
+        n, self.linked = X.shape[0], linked.astype(bool)
+        # No object is the threshold.
+        Pairs(left, right, n)
+        threshold = np.full(len(left), n)
         # Distances of the pairs, then those of the left and of the right objects to the threshold.
-        left = np.concatenate([pairs[:, 0], *pairs.T])
-        right = np.concatenate([pairs[:, 1], threshold, threshold])
-        Pairs(pairs[:, 0], pairs[:, 1], n)
+        ends = np.concatenate([left, left, right]), np.concatenate([right, threshold, threshold])
         features = BlockDiagonal([X.shape, (1, 1)], {0: X, 1: np.ones((1, 1))})
-        super().__init__(features, Pairs(left, right, n + 1))
+        super().__init__(features, Pairs(*ends, n + 1))
         self.lower_bound = float(self.linked.sum() * np.log(2.0))
 
     def _margins(self, distances: Array) -> tuple[Array, Array, Array]:
         """Return d − t(x) and d − t(y) of the links, and ½ t(x) + ½ t(y) − d of the others."""
-        d, t, s = distances.reshape(3, self.n_pairs)
+        d, t, s = distances.reshape(3, -1)
         return (d - t)[self.linked], (d - s)[self.linked], (0.5 * (t + s) - d)[~self.linked]
 
     def _returned(self, first: Array, second: Array, others: Array) -> Array:
         """Return the adjoint of `_margins`."""
-        out = np.zeros((3, self.n_pairs))
+        out = np.zeros((3, len(self.linked)))
         out[0, self.linked], out[1, self.linked], out[2, self.linked] = first + second, -first, -second
         out[0, ~self.linked], out[1, ~self.linked], out[2, ~self.linked] = -others, 0.5 * others, 0.5 * others
         return out.ravel()
@@ -249,19 +243,16 @@ class TagRanking(PairwiseDistance):
 
     def __init__(self, triples: Any, counts: tuple[int, int, int] | None = None) -> None:
         triples = array("triples", triples)
-        if triples.ndim != 2 or triples.shape[1:] != (3,) or not len(triples):
+        whole = triples.dtype.kind in "iu" and triples.shape[1:] == (3,) and triples.size
+        if not whole or triples.min() < 0:
             raise InvalidInputError(
-                f"triples must be a table of user, item and tag, got shape {triples.shape}."
+                "triples must be a table of integers from 0, numbers of user, item and tag, got "
+                f"{triples.dtype} of shape {triples.shape}."
             )
-        if not np.issubdtype(triples.dtype, np.integer) or triples.min() < 0:
-            raise InvalidInputError("triples must hold integers from 0: numbers of users, items and tags.")
-        least = triples.max(axis=0) + 1
-        wanted = least if counts is None else sequence("counts", counts)
-        self.counts = tuple(integer("counts", n, 1) for n in wanted)
-        if len(self.counts) != 3 or (np.array(self.counts) < least).any():
-            raise InvalidInputError(
-                f"counts = {counts} must be at least {tuple(least.tolist())}, as the triples say."
-            )
+        least = tuple((triples.max(axis=0) + 1).tolist())
+        self.counts = least if counts is None else tuple(counts)
+        if len(self.counts) != 3 or np.any(np.less(self.counts, least)):
+            raise InvalidInputError(f"counts = {counts} must be at least {least}, as the triples say.")
         triples = np.unique(triples.astype(np.int64), axis=0)
         self.posts, sizes = np.unique(triples[:, :2], axis=0, return_counts=True)
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -276,13 +267,20 @@ class TagRanking(PairwiseDistance):
         super().__init__(sp.eye_array(n + n_tags, format="csr"), Grid(range(n), range(n, n + n_tags)))
 
     def loss(self, distances: Array) -> tuple[float, Array]:
-        return kernels.ranking_loss(distances, *self._posts())
+        return kernels.ranking_loss(distances, row_odds(distances), *self._posts())
 
     def curvature(self, distances: Array, change: Array) -> Array:
-        return kernels.ranking_curvature(distances, *self._posts(), np.ascontiguousarray(change))
+        odds = row_odds(distances)
+        return kernels.ranking_curvature(distances, odds, *self._posts(), np.ascontiguousarray(change))
 
     def _posts(self) -> tuple[Array, int, Array, Array]:
         return self.posts, self.counts[0], self.starts, self.tags
+
+
+def row_odds(distances: Array) -> tuple[Array, Array, Array]:
+    """Return exp(least − d) for the entries of each row, the least entries, and how far the largest are above."""
+    least = distances.min(axis=1)
+    return np.exp(least[:, None] - distances), least, distances.max(axis=1) - least
 
 
 class MetricRegression(EmbeddedCost):

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring, get_scorer
-from sklearn.utils.multiclass import type_of_target, unique_labels
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from problems.coembedding.cost import SMOOTH, MultilabelCoembedding, OneVsRestCoembedding
@@ -29,13 +29,13 @@ from problems.validation import (
     seen,
     thread_count,
 )
-from rmopt.core import InvalidInputError, Problem, PSDPoint, RmoptError
+from rmopt.core import InvalidInputError, Problem, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, check_parameters, flag, number, one_of, optional, sequence, shown
 from rmopt.costs import ConvexCost, Trace
 from rmopt.errors import warn
 from rmopt.manifolds import PSDFactors, PSDFixedRank
-from rmopt.solvers import LBFGS, CertifiedResult, Growth, RankIncremental, Recorder
+from rmopt.solvers import LBFGS, CertifiedResult, RankIncremental, Recorder
 from rmopt.solvers.threads import one_blas_thread
 
 # The paper's weights, and larger ones, which standardised rows of length 1 need.
@@ -89,12 +89,6 @@ gap = bounded(number, least=0)
 weight = bounded(number, least=1e-100)
 
 
-def _growth(name: str, value: Any) -> Any:
-    if isinstance(value, type):
-        raise InvalidInputError(f"{name} = {value.__name__} is a class; give {value.__name__}().")
-    return RankIncremental(value).growth
-
-
 @dataclass(eq=False, repr=False)
 class Certified(Estimator):
     """An estimator whose parameters say how its convex cost is minimised, and whose attributes say how well.
@@ -103,14 +97,13 @@ class Certified(Estimator):
     """
 
     _: KW_ONLY
-    growth: Annotated[Growth | None, _growth] = None
     max_rank: Annotated[int | None, optional(kept_count)] = None
     tol: Annotated[float, gap] = 1e-4
     verbose: Annotated[bool, flag] = False
 
     def solver(self) -> RankIncremental:
         """Return the solver that the parameters describe."""
-        return RankIncremental(self.growth, tol=self.tol, max_rank=self.max_rank)
+        return RankIncremental(tol=self.tol, max_rank=self.max_rank)
 
     def _minimised(self, loss: ConvexCost, beta: float) -> Any:
         """Return the factor that minimises loss + β trace, shape (p, rank); keep what certifies it."""
@@ -148,33 +141,18 @@ class CertifiedEmbedder(Embedder, Certified):
     n_features_in_: int
     threshold_embedding_: np.ndarray
 
-    def _embedded(self, X: Any) -> np.ndarray:
-        return product(seen(self, X), self.components_.T)
-
     def transform(self, X: Any) -> np.ndarray:
         """Return the embeddings of rows, shape (n_samples, rank)."""
         return self._embedded(X)
 
+    def _embedded(self, X: Any) -> np.ndarray:
+        # Not the transform, which may be told to return a frame.
+        return product(seen(self, X), self.components_.T)
+
 
 SOFTMAX = "softmax"
-# On the paths of a cross-validation.
-PATH_TOL, PATH_ROUNDS = 1e-2, 5
-
-
-def _scored(scorer: Callable[..., Any], model: Any, X: Any, y: Array) -> float:
-    """Return the score of a model, or say what is wrong with somebody's scorer."""
-    try:
-        found = float(scorer(model, X, y))
-        if not np.isfinite(found):
-            raise ValueError(found)
-    except RmoptError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"scoring = {shown(scorer)} gave no score ({error}); a scorer is called with a fitted model, X and y, "
-            "and returns a finite number."
-        ) from error
-    return found
+# On the paths of a cross-validation, where models need only be good enough to be compared.
+PATH_TOL, PATH_ROUNDS, PATH_ITERATIONS = 1e-2, 5, 200
 
 
 def _scoring(name: str, value: Any) -> Any:
@@ -193,8 +171,6 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     beta : float
         Weight of the trace: larger ones give smaller ranks. The loss is a sum over the samples: for a tenth of them
         take a tenth. Where it is too large the model is empty, of rank 0, and `fit` warns.
-    growth : Growth, optional
-        ``Doubling(64)`` unless given.
     max_rank : int, optional
         Where the rank stops to grow.
     tol : float
@@ -277,11 +253,10 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         X, Y = admit(self, X, given, multi_output=True)
         in_range(X)
         if not self._single:
-            table = np.asarray(Y.toarray() if sp.issparse(Y) else Y)
-            self.classes_ = np.arange(table.shape[1])
-            return X, table
+            self.classes_ = np.arange(Y.shape[1])
+            return X, Y.toarray() if sp.issparse(Y) else Y
         Y = column_or_1d(Y, warn=True)
-        self.classes_ = unique_labels(Y)
+        self.classes_ = np.unique(Y)
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 f"CoembeddingClassifier needs 2 classes or more, got 1 class: {self.classes_}."
@@ -358,8 +333,6 @@ def coembedding_path(
     >>> small.beta, large.beta, small.rank_ >= large.rank_
     (5.0, 30.0, True)
     """
-    if "beta" in options:
-        raise InvalidInputError("beta is one of betas; leave it out.")
     model = CoembeddingClassifier(**options)
     check_parameters(model, model._parameters)
     return model._path(X, Y, checked_betas(betas), model.solver(), tell=True)
@@ -372,12 +345,10 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     Parameters
     ----------
     betas : sequence of float
-    growth, max_rank : optional
+    max_rank, verbose, loss : optional
         As in `CoembeddingClassifier`.
     tol : float
         Relative gap of the model with the chosen weight.
-    verbose, loss : optional
-        As in `CoembeddingClassifier`.
     cv : int, splitter, iterable or None
         Folds; shuffled with a fixed seed for a number. None: 5.
     scoring : str, callable or None
@@ -385,9 +356,6 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         `score`.
     n_jobs : int or None
         Threads, one for a fold.
-    path_iterations : int
-        Iterations of L-BFGS in each of at most five rounds on the paths, where models need only be good enough to
-        be compared.
 
     Attributes
     ----------
@@ -420,7 +388,6 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     cv: Annotated[Any, folds_named] = 5
     scoring: Annotated[str | Callable[..., float] | None, _scoring] = "f1_micro"
     n_jobs: Annotated[int | None, optional(thread_count)] = None
-    path_iterations: Annotated[int, kept_count] = 200
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any, groups: Any = None) -> Self:
@@ -437,19 +404,13 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         betas, scorer = checked_betas(self.betas), check_scoring(self, self.scoring)
         X, table = self._checked(X, Y)
         given = np.asarray(in_order("Y", Y)) if self._single else table
-        tol = max(self.tol, PATH_TOL)
-        rough = RankIncremental(
-            self.growth,
-            inner=LBFGS(20, max_iter=self.path_iterations),
-            tol=tol,
-            max_rank=self.max_rank,
-            max_iter=PATH_ROUNDS,
-        )
+        tol, inner = max(self.tol, PATH_TOL), LBFGS(20, max_iter=PATH_ITERATIONS)
+        rough = RankIncremental(inner=inner, tol=tol, max_rank=self.max_rank, max_iter=PATH_ROUNDS)
 
         def scores(train: Array, test: Array) -> list[float]:
-            one = CoembeddingClassifier(loss=self.loss, growth=self.growth, max_rank=self.max_rank, tol=tol)
-            models = one._path(X[train], given[train], betas, rough)
-            return [_scored(scorer, model, X[test], given[test]) for model in models]
+            alike = CoembeddingClassifier(loss=self.loss, max_rank=self.max_rank, tol=tol)
+            models = alike._path(X[train], given[train], betas, rough)
+            return [number("the score", scorer(model, X[test], given[test])) for model in models]
 
         folds = folds_of(self.cv, X, given, groups)
         if len(folds) < 2:

@@ -13,7 +13,7 @@ from problems.coembedding.cost import (
     TagRanking,
 )
 from rmopt.checks.catalogue import Instance
-from rmopt.core import Manifold, Problem, Retraction
+from rmopt.core import Problem
 from rmopt.costs import EmbeddedCost, Trace
 from rmopt.manifolds import PolarPSD, PSDFixedRank
 from rmopt.retractions import PSD_RETRACTIONS
@@ -21,19 +21,14 @@ from rmopt.retractions import PSD_RETRACTIONS
 
 def instances() -> list[Instance]:
     """Return every cost plus a trace, on both geometries of positive semidefinite matrices."""
-    made = []
+    found = []
     for name, cost in convex_costs().items():
-        p = cost.shape[0]
-        embedded, polar = PSDFixedRank(p, 3), PolarPSD(p, 2)
-        problems: list[tuple[Manifold, list[Retraction]]] = [
-            (embedded, list(PSD_RETRACTIONS.values())),
-            (polar, [polar.default_retraction]),
-        ]
-        for manifold, retractions in problems:
-            kind = type(manifold).__name__.lower()
-            problem = Problem(manifold, cost + Trace(0.3))
-            made.append(Instance(f"coembedding-{name}-{kind}", manifold, retractions, {name: problem}))
-    return made
+        manifolds = PSDFixedRank(cost.shape[0], 3), PolarPSD(cost.shape[0], 2)
+        for manifold, retractions in zip(manifolds, (list(PSD_RETRACTIONS.values()), None), strict=True):
+            problems = {name: Problem(manifold, cost + Trace(0.3))}
+            kind = f"coembedding-{name}-{type(manifold).__name__.lower()}"
+            found.append(Instance(kind, manifold, retractions or [manifold.default_retraction], problems))
+    return found
 
 
 def convex_costs() -> dict[str, EmbeddedCost]:

@@ -127,28 +127,15 @@ def odds_bends(scale, odds, step, steps, moved):
 
 
 @njit(cache=True, nogil=True)
-def row_odds(distances):
-    """Return exp(least − d) for the entries of each row, the least entries, and how far the largest are above."""
-    n, m = distances.shape
-    odds, least, spread = np.empty((n, m)), np.empty(n), np.empty(n)
-    for i in range(n):
-        least[i] = distances[i].min()
-        spread[i] = distances[i].max() - least[i]
-        for j in range(m):
-            odds[i, j] = np.exp(least[i] - distances[i, j])
-    return odds, least, spread
-
-
-@njit(cache=True, nogil=True)
-def ranking_loss(distances, posts, n_users, starts, tags):
+def ranking_loss(distances, of_rows, posts, n_users, starts, tags):
     """Add up ln(1 + exp(d(y) − d(ȳ))) over the tags y of each post and the others ȳ; return the sum and its slopes.
 
     Post p is of user posts[p, 0] and item posts[p, 1] and has tags[starts[p] : starts[p + 1]]; d is the sum of the
-    user's and the item's row of the distances.
+    user's and the item's row of the distances. `of_rows` is what `row_odds` of `cost` returns.
     """
     n_tags = distances.shape[1]
     slopes, total = np.zeros(distances.shape), 0.0
-    single, least, spread = row_odds(distances)
+    single, least, spread = of_rows
     odds, moved = np.empty(n_tags), np.empty(n_tags)
     for p in range(posts.shape[0]):
         user, item = posts[p, 0], n_users + posts[p, 1]
@@ -185,11 +172,11 @@ def ranking_loss(distances, posts, n_users, starts, tags):
 
 
 @njit(cache=True, nogil=True)
-def ranking_curvature(distances, posts, n_users, starts, tags, change):
+def ranking_curvature(distances, of_rows, posts, n_users, starts, tags, change):
     """Return the change of the slopes of `ranking_loss` along a change of the distances."""
     n_tags = distances.shape[1]
     bent = np.zeros(distances.shape)
-    single, least, spread = row_odds(distances)
+    single, least, spread = of_rows
     steps, odds, moved = np.empty(n_tags), np.empty(n_tags), np.empty(n_tags)
     for p in range(posts.shape[0]):
         user, item = posts[p, 0], n_users + posts[p, 1]

@@ -19,22 +19,23 @@ from problems.rows import check_learned, finite, in_range
 from problems.validation import (
     Estimator,
     admit,
-    array_of,
     check_columns,
     column_of_names,
     count,
     kept_count,
-    one_each,
     positions,
     seedable,
+    table_of_numbers,
+    two_columns,
 )
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, check_parameters, number, shown
-from rmopt.core.matrices import sound
+from rmopt.core.arguments import bounded, check_parameters, number, numbers
 from rmopt.core.streams import seed_of
-from rmopt.errors import warn
 from rmopt.solvers.threads import one_blas_thread
+
+# Pairs without a link that are drawn for each link of a graph.
+NEGATIVES = 2
 
 
 @dataclass(eq=False, repr=False)
@@ -47,12 +48,10 @@ class LinkPredictor(CertifiedEmbedder):
     ----------
     beta : float
         Weight of the trace; the loss is a sum over pairs, so that more of them bear a larger one.
-    growth, max_rank, tol, verbose : optional
+    max_rank, tol, verbose : optional
         As in `CoembeddingClassifier`.
-    negatives : float
-        Pairs without a link that are drawn for each link where `fit` gets a graph.
     random_state : int, RandomState or None
-        Of the drawn pairs.
+        Of the pairs without a link that are drawn where `fit` gets a graph, two for each link.
 
     Attributes
     ----------
@@ -80,7 +79,6 @@ class LinkPredictor(CertifiedEmbedder):
 
     beta: Annotated[float, weight] = 1.0
     _: KW_ONLY
-    negatives: Annotated[float, bounded(number, above=0)] = 2.0
     random_state: Annotated[Any, seedable] = None
 
     @one_blas_thread()
@@ -103,44 +101,33 @@ class LinkPredictor(CertifiedEmbedder):
         return self
 
     def _drawn(self, graph: Any, n: int) -> tuple[Array, Array]:
-        """Return all links of a graph, and as many random pairs without a link as wanted."""
-        graph = sound("links", graph) if sp.issparse(graph) else array_of("links", graph)
-        given = sp.csr_array(graph) if graph.dtype.kind in "biuf" and graph.shape == (n, n) else None
-        # Of NaN this is not so either.
-        table = None
-        if given is not None and 0 <= given.data.min(initial=0) <= given.data.max(initial=0) < np.inf:
-            table = given.astype(bool)
-        if table is None or (table != table.T).nnz:
+        """Return all links of a graph, and random pairs without a link."""
+        table = sp.csr_array(table_of_numbers("links", graph))
+        if table.shape != (n, n) or table.data.min(initial=0.0) < 0.0 or ((table > 0) != (table > 0).T).nnz:
             raise InvalidInputError(
-                f"links must be a symmetric {n} × {n} table of numbers from 0, all finite, or a tuple (pairs, "
-                f"linked); got {graph.dtype} of shape {graph.shape}."
+                f"links must be a symmetric {n} × {n} table of numbers from 0, or a tuple (pairs, linked); got "
+                f"shape {table.shape}."
             )
-        table.eliminate_zeros()
-        upper = sp.triu(table, 1).tocoo()
-        there = set((upper.row.astype(np.int64) * n + upper.col).tolist())
-        if not there or len(there) == n * (n - 1) // 2:
+        upper = sp.triu(table > 0, 1).tocoo()
+        there, possible = np.unique(upper.row.astype(np.int64) * n + upper.col), n * (n - 1) // 2
+        if not 0 < len(there) < possible:
             raise InvalidInputError(
                 "links must have some pairs with a link and some without; a graph has both."
             )
         rng = np.random.default_rng(seed_of(self.random_state))
-        wanted = min(round(self.negatives * len(there)), n * (n - 1) // 2 - len(there))
-        drawn: set[int] = set()
-        while len(drawn) < wanted:
+        wanted = min(NEGATIVES * len(there), possible - len(there))
+        others = np.empty(0, dtype=np.int64)
+        while len(others) < wanted:
             i, j = np.sort(rng.integers(n, size=(2, 2 * wanted)), axis=0)
-            for key in (i * n + j)[i < j].tolist():
-                if key not in there and len(drawn) < wanted:
-                    drawn.add(key)
-        keys = np.array(sorted(there) + sorted(drawn))
+            others = np.setdiff1d(np.append(others, (i * n + j)[i < j]), there)
+        keys = np.append(there, rng.permutation(others)[:wanted])
         return np.column_stack(np.divmod(keys, n)), np.arange(len(keys)) < len(there)
 
     def decision_function(self, X: Any, pairs: Any) -> Array:
         """Return min(t(x), t(y)) − d(x, y) for pairs of rows of X, shape (n_pairs,); positive for a link."""
-        Z, pairs = self._embedded(X), array_of("pairs", pairs)
-        if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
-            raise InvalidInputError(f"pairs must be integers with two columns, got shape {pairs.shape}.")
-        if len(pairs) and not (pairs.min() >= 0 and pairs.max() < len(Z)):
-            raise InvalidInputError(f"pairs must name rows of X, from 0 to {len(Z) - 1}.")
-        x, y = pairs.T
+        Z, (x, y) = self._embedded(X), two_columns("pairs", pairs)
+        if not all(side.dtype.kind in "iu" and np.isin(side, np.arange(len(Z))).all() for side in (x, y)):
+            raise InvalidInputError(f"pairs must be numbers of rows of X, from 0 to {len(Z) - 1}.")
         with np.errstate(all="ignore"):
             thresholds = ((Z - self.threshold_embedding_) ** 2).sum(axis=1)
             return finite(np.minimum(thresholds[x], thresholds[y]) - ((Z[x] - Z[y]) ** 2).sum(axis=1))
@@ -151,13 +138,8 @@ class LinkPredictor(CertifiedEmbedder):
 
     def score(self, X: Any, linked: Any, pairs: Any) -> float:
         """Return the area under the receiver operating characteristic of the scores of pairs."""
-        scores, linked = self.decision_function(X, pairs), one_each("linked", linked)
-        both = np.isin(linked, (0, 1)).all() and np.isin((0, 1), linked).all()
-        if linked.shape != scores.shape or not both:
-            raise InvalidInputError(
-                f"linked must hold 0 and 1, both, one for each of {len(scores)} pairs, got shape {linked.shape}."
-            )
-        return float(roc_auc_score(linked, scores))
+        scores = self.decision_function(X, pairs)
+        return float(roc_auc_score(numbers("linked", linked, scores.shape), scores))
 
 
 def posts_f1(pairs: Array, tags: Array, predict: Callable[[Array], Array]) -> float:
@@ -171,17 +153,6 @@ def posts_f1(pairs: Array, tags: Array, predict: Callable[[Array], Array]) -> fl
         recall.append(hits / len(true))
     p, r = float(np.mean(precision)), float(np.mean(recall))
     return 2.0 * p * r / (p + r) if p + r > 0.0 else 0.0
-
-
-def _pairs(X: Any) -> tuple[Array, Array]:
-    """Return the columns of users and items; those of a frame have types of their own."""
-    if hasattr(X, "columns") and len(X.columns) == len(set(X.columns)) == 2:
-        users, items = (array_of("X", X[name]) for name in X.columns)
-        return users, items
-    X = array_of("X", X)
-    if X.ndim != 2 or X.shape[1] != 2:
-        raise InvalidInputError(f"X must have two columns (user, item), got shape {X.shape}.")
-    return X[:, 0], X[:, 1]
 
 
 @dataclass(eq=False, repr=False)
@@ -214,15 +185,13 @@ class TagModel(Estimator):
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(X, "columns"):
             self.feature_names_in_ = np.array(list(X.columns), dtype=object)
-        users, items = _pairs(X)
-        # As it was given: of a list numpy would make text.
-        if array_of("y", y).shape != users.shape or not len(users):
-            raise InvalidInputError(f"y must have one tag for each of the {len(users)} rows of X.")
         columns = []
-        for what, column in (("users", users), ("items", items), ("tags", y)):
-            known, numbers = np.unique(column_of_names(what, column), return_inverse=True)
-            setattr(self, f"{what}_", known)
-            columns.append(numbers.ravel())
+        for name, column in zip(("users", "items", "tags"), (*two_columns("X", X), y), strict=True):
+            known, places = np.unique(column_of_names(name, column), return_inverse=True)
+            setattr(self, f"{name}_", known)
+            columns.append(places)
+        if len(columns[2]) != len(columns[0]) or not len(columns[0]):
+            raise InvalidInputError(f"y must have one tag for each of the {len(columns[0])} rows of X.")
         self.n_features_in_ = 2
         self.learn(np.column_stack(columns), (len(self.users_), len(self.items_), len(self.tags_)))
         return self
@@ -235,7 +204,7 @@ class TagModel(Estimator):
         """Return the numbers of users and items."""
         check_is_fitted(self, "tags_")
         check_columns(self, X)
-        users, items = _pairs(X)
+        users, items = two_columns("X", X)
         return positions("user", self.users_, users), positions("item", self.items_, items)
 
     def _best(self, scores: Array) -> Array:
@@ -251,16 +220,10 @@ class TagModel(Estimator):
 
         Precision and recall are averaged over the posts, and F1 is their harmonic mean.
         """
-        numbers, y = np.column_stack(self._numbered(X)), column_of_names("tags", y)
-        if y.shape != (len(numbers),) or not len(y):
-            raise InvalidInputError(
-                f"y must have one tag for each row, at least one, got shapes {numbers.shape}, {y.shape}."
-            )
-        if set(y.tolist()).isdisjoint(self.tags_.tolist()):
-            warn(
-                f"fit saw none of the tags in y, so that the score is 0: {shown(y)} beside {shown(self.tags_)}."
-            )
-        return posts_f1(numbers, y, lambda pairs: self._best(self.scores(*pairs.T)))
+        posts, y = np.column_stack(self._numbered(X)), column_of_names("tags", y)
+        if y.shape != (len(posts),) or not len(y):
+            raise InvalidInputError(f"y must have one tag for each of {len(posts)} rows, and at least one.")
+        return posts_f1(posts, y, lambda pairs: self._best(self.scores(*pairs.T)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -283,7 +246,7 @@ class TagRecommender(Certified, TagModel):
         warns.
     n_tags : int
         How many tags `predict` names.
-    growth, max_rank, tol, verbose : optional
+    max_rank, tol, verbose : optional
         As in `CoembeddingClassifier`.
 
     Attributes

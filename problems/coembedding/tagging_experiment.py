@@ -17,19 +17,18 @@ from typer import Option
 from problems import options
 from problems.coembedding.cost import TagRanking
 from problems.coembedding.estimators import checked_betas, minimise
-from problems.coembedding.experiment import draw_curves
 from problems.coembedding.links import PairwiseInteractionTags, TagModel, TagRecommender, posts_f1
-from problems.comparison import Difference, Experiment, Row, averaged, crossed, grown, near
+from problems.comparison import Difference, Experiment, Row, averaged, best_over_folds, crossed, near
 from problems.data import TagBundle
 from problems.methods import Cell, Method, Settings, rows_of
-from rmopt.core import DivergedError, InvalidInputError
+from problems.palette import Panel, draw_panels
+from rmopt.core import DivergedError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import number
 from rmopt.experiments import Claim
 from rmopt.solvers import OneByOne, RankIncremental, Recorder
 
 METHODS: dict[str, Method] = {
-    "ila": Method("ILA", TagRecommender()),
+    "ila": Method("ILA", TagRecommender(tol=1e-2)),
     "pitf": Method(
         "Pairwise interactions", PairwiseInteractionTags(),
         crossed(penalty=(5e-4, 5e-3, 5e-2), n_epochs=(50, 200, 800)),
@@ -51,9 +50,7 @@ class Tagging(Experiment):
 
     data: Annotated[options.Data, TagBundle] = "toy-tags"
     betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.1,1,10,100"
-    columns: Annotated[int, Option(help="Columns of the first round.")] = 4
-    tol: Annotated[float, Option(help="Relative gap to the global minimum.")] = 1e-2
-    rank: Annotated[int, Option(help="Rank of pairwise interactions.")] = 64
+    rank: Annotated[int, Option(min=1, help="Rank of pairwise interactions.")] = 64
     seeds: options.Seeds = 3
     methods: Annotated[str, options.methods_option(METHODS)] = ",".join(METHODS)
     select: Annotated[
@@ -69,7 +66,7 @@ class Tagging(Experiment):
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
     headings: ClassVar = {
-        "f1": "F1, top 5", "sem": "±", "best_f1": "best F1", "best_rank": "at rank",
+        "f1": "F1, top 5", "sem": "±",
         "near_rank": "within 1 % at rank", "gap": "rel. gap", "train_seconds": "train s",
     }  # fmt: skip
     toy: ClassVar = (
@@ -78,61 +75,49 @@ class Tagging(Experiment):
     )
 
     def check(self) -> None:
-        self.weights = checked_betas(options.positive_numbers(self.betas, "--betas"))
-        options.check_options(vars(self), columns=1, seeds=1, rank=1)
-        number("--tol", self.tol, above=0)
+        betas = checked_betas(options.positive_numbers(self.betas, "--betas"))
+        for name, kind in self.chosen.items():
+            if isinstance(kind.estimator, TagRecommender):
+                self.chosen[name] = replace(kind, grid=crossed(beta=betas))
 
     def settings(self) -> list[Settings]:
         made: list[Settings] = []
         for name, kind in self.chosen.items():
-            one = {"method": name, "code": kind.code, "rank": self.rank * kind.ranked, "beta": 0.0}
-            if not isinstance(kind.estimator, TagRecommender):
-                made.append(one)
-                continue
-            self.chosen[name] = replace(kind, grid=crossed(beta=self.weights))
-            one |= {"columns": self.columns, "tol": self.tol}
-            told = [{"beta": beta, "parameters": {"beta": beta}} for beta in self.weights]
-            made += [one | choice for choice in (told if self.select == "none" else [{}])]
+            one = {"method": name, "code": kind.code, "rank": self.rank * kind.ranked}
+            each = isinstance(kind.estimator, TagRecommender) and self.select == "none"
+            made += [one | point | {"parameters": point} for point in kind.grid] if each else [one]
         return made
 
     def header(self) -> str:
         bundle, (users, items, tags) = self.bundle, self.bundle.counts
-        return (
-            f"{bundle.name} ({bundle.source}): {users} users, {items} items, {tags} tags, {len(bundle.triples):,} "
-            f"triples in {bundle.posts().max() + 1:,} posts; {self.splits}"
-        )
+        about = f"{users} users, {items} items, {tags} tags, {bundle.posts().max() + 1:,} posts"
+        return f"{bundle.name} ({bundle.source}): {about}; {self.splits}"
 
     def label(self, one: Settings) -> str:
-        beta, width = one["beta"], one["rank"]
-        return (
-            self.chosen[one["method"]].label + f", β = {beta:g}" * bool(beta) + f", k = {width}" * bool(width)
-        )
+        signs = {"β": one.get("beta"), "k": one["rank"]}
+        more = [f"{sign} = {value:g}" for sign, value in signs.items() if value]
+        return ", ".join([self.chosen[one["method"]].label, *more])
 
     def choose(self, one: Settings) -> Cell:
         test = self.bundle.held_out(one["seed"])
-        held = self.bundle.held_out(one["seed"], test)
+        held, kind = self.bundle.held_out(one["seed"], test), self.chosen[one["method"]]
 
-        def scores(points: Sequence[Settings]) -> Array:
-            found = [self.trained(one | {"parameters": point}, test, held)["f1"] for point in points]
-            return np.array([-np.inf if f1 is None else f1 for f1 in found])
+        def score(point: Settings, held: Array) -> float:
+            return float(self.trained(one | {"parameters": point}, test, held)["f1"])
 
-        kind = self.chosen[one["method"]]
-        points, f1 = grown(
-            kind.grid, scores, lambda f1: np.flatnonzero(f1 == f1.max()),
-            lambda what: self.run.say(f"{kind.label}: {what}"),
-        )  # fmt: skip
-        return {"parameters": points[int(f1.argmax())]}
+        return {"parameters": best_over_folds(self.run, self.label(one), kind.grid, score, [held])}
 
     def measured(self, one: Settings) -> Cell:
         test = self.bundle.held_out(one["seed"])
-        return self.trained(one, test, test)
+        try:
+            return self.trained(one, test, test)
+        except DivergedError:
+            return dict.fromkeys(("f1", "rank", "gap", "seconds")) | {"curve": []}
 
     def trained(self, one: Settings, test: Array, held: Array) -> Cell:
         """Return the F1 of a model, and of a co-embedding what was seen while its rank grew."""
-        bundle, model = (
-            self.bundle,
-            self.chosen[one["method"]].made(one["parameters"], rank=one["rank"], random_state=one["seed"]),
-        )
+        bundle = self.bundle
+        model = self.chosen[one["method"]].made(one["parameters"], rank=one["rank"], random_state=one["seed"])
         train, held_out = bundle.triples[~test & ~held], bundle.triples[held]
         if isinstance(model, TagModel):
             # Names are numbers already; users and items of the held-out posts may have no other post.
@@ -140,96 +125,69 @@ class Tagging(Experiment):
         begun = perf_counter()
         with threadpool_limits(1, user_api="blas"):
             if isinstance(model, TagRecommender):
-                return self._embedded(model, one, train, held_out)
-            try:
-                if isinstance(model, TagModel):
-                    model.learn(train, bundle.counts)
-                else:
-                    model.fit(train[:, :2], train[:, 2])
-            except DivergedError:
-                return dict.fromkeys(("f1", "rank", "gap", "seconds")) | {"curve": []}
-            seconds = perf_counter() - begun
+                return self.watched(model, train, held_out)
+            if isinstance(model, TagModel):
+                model.learn(train, bundle.counts)
+            else:
+                model.fit(train[:, :2], train[:, 2])
+        seconds = perf_counter() - begun
 
-        def best(pairs: Any) -> Any:
-            found = rows_of("predict(pairs)", model.predict(pairs), len(pairs))[:, :TOP]
-            if (found != np.round(found)).any() or found.min() < 0 or found.max() >= bundle.counts[2]:
-                raise InvalidInputError(
-                    f"predict(pairs) must hold numbers of tags, from 0 to {bundle.counts[2] - 1}, the best first."
-                )
-            return found
+        def best(pairs: Array) -> Any:
+            return rows_of("predict(pairs)", model.predict(pairs), len(pairs))[:, :TOP]
 
         f1 = posts_f1(held_out[:, :2], held_out[:, 2], best)
         return {"f1": f1, "rank": one["rank"] or None, "gap": None, "seconds": seconds, "curve": []}
 
-    def _embedded(self, model: TagRecommender, one: Settings, train: Array, held: Array) -> Cell:
+    def watched(self, model: TagRecommender, train: Array, held: Array) -> Cell:
+        """Return the F1 of a co-embedding, and what was seen after each round: rank, objective and F1."""
+        counts = self.bundle.counts
+
         def f1_at(point: Any) -> float:
-            model.embed(point.factor(), self.bundle.counts)
+            model.embed(point.factor(), counts)
             return model.score(held[:, :2], held[:, 2])
 
-        solver = RankIncremental(OneByOne(one["columns"]), tol=one["tol"])
-        cost, begun = TagRanking(train, self.bundle.counts), perf_counter()
+        cost, begun = TagRanking(train, counts), perf_counter()
+        solver = RankIncremental(OneByOne(4), tol=model.tol)
         result = minimise(cost, model.beta, solver, recorder=Recorder({"f1": f1_at}, at=()))
-        seconds, names = perf_counter() - begun, ("rank", "objective", "gap", "f1", "seconds")
-        curve = [{name: row[name] for name in names} for row in result.history]
-        best = max(curve, key=lambda row: row["f1"])
-        enough = (1.0 + NEAR) * curve[-1]["objective"]
+        seconds = perf_counter() - begun
+        curve = [(row["rank"], row["objective"], row["f1"]) for row in result.history]
+        _, last, f1 = curve[-1]
         return {
-            "f1": curve[-1]["f1"], "rank": result.point.rank, "gap": result.certificate.relative_gap,
-            "seconds": seconds, "curve": curve, "best_f1": best["f1"], "best_rank": best["rank"],
-            "near_rank": next(row["rank"] for row in curve if row["objective"] <= enough),
+            "f1": f1, "rank": result.point.rank, "gap": result.certificate.relative_gap, "seconds": seconds,
+            "curve": curve,
+            "near_rank": next(rank for rank, objective, _ in curve if objective <= (1.0 + NEAR) * last),
         }  # fmt: skip
 
     def row(self, row: Row) -> Cell:
         if not row.cells[0]["curve"]:
             return averaged(row.cells, f1="sem", rank=None)
-        watched = dict.fromkeys(("rank", "best_f1", "best_rank", "near_rank"))
-        return averaged(row.cells, f1="sem", **watched) | {"gap": max(cell["gap"] for cell in row.cells)}
+        gap = max(cell["gap"] for cell in row.cells)
+        return averaged(row.cells, f1="sem", rank=None, near_rank=None) | {"gap": gap}
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        ours, others = (
-            [row for row in rows if bool(row.cells[0]["curve"]) is embeds] for embeds in (True, False)
-        )
+        ours = [row for row in rows if row.cells[0]["curve"]]
         if not ours:
             return []
         ranks = {row.label: (row.mean("near_rank"), row.mean("rank")) for row in ours}
-        made = [
-            Claim(
-                "local minima approach the global one at half of the optimal rank or less",
-                # An empty model approaches nothing.
-                all(close <= 0.5 * last > 0.0 for close, last in ranks.values()),
-                "within 1 % at rank "
-                + ", ".join(f"{close:.0f} of {last:.0f} ({label})" for label, (close, last) in ranks.items()),
-            )
-        ]
-        order = [last for _, last in ranks.values()]
-        if len(order) > 1:
-            falls = bool((np.diff(order) <= 0).all())
-            made.append(
-                Claim("the optimal rank falls as β grows", falls, ", ".join(f"{last:.0f}" for last in order))
-            )
-        # The best of several on the test posts would be chosen by them.
-        best, single = ours[0], len(ours) == 1
-        for row in others:
-            gap = Difference.of(best.cells, row.cells, "f1")
-            claim, needs = (
-                f"F1 is near to that of {row.label} (within {NEAR_F1:g})",
-                "one β, or --select first",
-            )
-            made.append(near(claim, {"by split": (gap, NEAR_F1)} if single else {}, best.label, needs))
+        # An empty model approaches nothing.
+        near_half = all(close <= 0.5 * last > 0.0 for close, last in ranks.values())
+        numbers = ", ".join(f"{close:.0f} of {last:.0f} ({label})" for label, (close, last) in ranks.items())
+        claim = "local minima approach the global one at half of the optimal rank or less"
+        made = [Claim(claim, near_half, f"within 1 % at rank {numbers}")]
+        if len(ours) > 1:
+            falls = bool((np.diff([last for _, last in ranks.values()]) <= 0).all())
+            made.append(Claim("the optimal rank falls as β grows", falls, numbers))
+        for row in (row for row in rows if row not in ours):
+            # The best of several on the test posts would be chosen by them.
+            gaps = {"": (Difference.of(ours[0].cells, row.cells, "f1"), NEAR_F1)} if len(ours) == 1 else {}
+            claim = f"F1 is near to that of {row.label} (within {NEAR_F1:g})"
+            made.append(near(claim, gaps, ours[0].label, "one β, or --select first"))
         return made
 
     def draw(self, rows: Sequence[Row]) -> None:
-        curves = {row.label: row.cells[0]["curve"] for row in rows if row.cells[0]["curve"]}
+        curves = {row.label: row.cells[0]["curve"][1:] for row in rows if row.cells[0]["curve"][1:]}
+        f1 = {label: [(rank, value) for rank, _, value in curve] for label, curve in curves.items()}
+        cost = {label: [(rank, value) for rank, value, _ in curve] for label, curve in curves.items()}
+        panels = [Panel("rank", "F1 of the five best tags (test)", f1), Panel("rank", "objective", cost, "y")]
         if curves:
-            panels = {
-                "F1 of the five best tags (test)": {
-                    label: [(seen["rank"], seen["f1"]) for seen in curve[1:]]
-                    for label, curve in curves.items()
-                },
-                "objective / last objective": {
-                    label: [(seen["rank"], seen["objective"] / curve[-1]["objective"]) for seen in curve[1:]]
-                    for label, curve in curves.items()
-                },
-            }
-            title = f"{self.bundle.name}, first split"
-            self.run.draw("ranks.png", draw_curves, panels, "rank", "", title, size=(9.0, 4.0))
+            self.run.draw("ranks.png", draw_panels, panels, self.bundle.name, size=(9.0, 4.0))

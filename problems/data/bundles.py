@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
+from joblib import hash as digest
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from pandas.api.types import infer_dtype
+from scipy.sparse import csr_array, issparse
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
+from sklearn.utils import check_array, check_consistent_length
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, integer, number, shown
+from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError
 
 __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "stratified"]
@@ -21,16 +26,6 @@ __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", 
 
 # What is known of data beside them.
 NOT_DATA = ("name", "source", "notes", "split_said", "times")
-
-
-def _canonical(part: Any) -> Any:
-    if issparse(part):
-        part = part.tocsr(copy=True)
-        part.sort_indices()
-        return part.shape, part.data, part.indices, part.indptr
-    if isinstance(part, list | tuple) and not isinstance(next(iter(part), ""), str):
-        return [_canonical(one) for one in part]
-    return np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +38,6 @@ class Bundle:
         The registered name or that of the file, and what was read.
     notes : tuple of str
         What was noticed when it was read.
-
-    Raises
-    ------
-    InvalidInputError
-        When a part is not as the subclass describes it.
     """
 
     name: str
@@ -57,20 +47,22 @@ class Bundle:
     holds: ClassVar[str]
 
     def __post_init__(self) -> None:
-        if flaw := self._flaw():
-            raise InvalidInputError(f"the data {self.name!r} (from {self.source}) cannot be used: {flaw}.")
+        try:
+            self._check()
+        except ValueError as error:
+            told = f"the data {self.name!r} (from {self.source}) cannot be used"
+            raise InvalidInputError(f"{told}: {str(error).rstrip('.')}.") from None
 
     def fingerprint(self) -> str:
         """Return what the data are, from wherever they were read."""
-        # scipy notes in a sparse matrix whether it is sorted, and sorts it in place.
-        parts = {name: _canonical(part) for name, part in vars(self).items() if name not in NOT_DATA}
-        from joblib import hash as digest
-
+        parts = {name: part for name, part in vars(self).items() if name not in NOT_DATA}
+        for name in {name for name, part in parts.items() if issparse(part)}:
+            parts[name] = [getattr(parts[name], piece) for piece in ("shape", "data", "indices", "indptr")]
         return str(digest((type(self).__name__, parts)))
 
     @abstractmethod
-    def _flaw(self) -> str | None:
-        """Return what is wrong, or None."""
+    def _check(self) -> None:
+        """Bring the parts into their form; raise a `ValueError` that says what is wrong."""
 
     @abstractmethod
     def summary(self) -> dict[str, Any]:
@@ -78,7 +70,16 @@ class Bundle:
 
     def odd(self) -> list[str]:
         """Return what can be used and may not be meant, a sentence each."""
-        return list(self.notes)
+        return [*self.notes, *(f"{what}: {count:,}." for what, count in self._oddities().items() if count)]
+
+    def _oddities(self) -> dict[str, int]:
+        """Return how many of what may not be meant there are."""
+        return {}
+
+    def _check_names(self, what: str, count: int) -> None:
+        """Refuse names that are not as many as what they name."""
+        if (names := getattr(self, what)) is not None and len(names) != count:
+            raise ValueError(f"{what} must be {count}, got {len(names)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,18 +96,16 @@ class Samples(Bundle):
             "samples": n, "features": m, "density": round(stored / (n * m), 6), "sparse": issparse(self.X),
         }  # fmt: skip
 
-    def odd(self) -> list[str]:
-        high, low = self.X.max(axis=0), self.X.min(axis=0)
-        high, low = (one.toarray().ravel() if issparse(one) else one for one in (high, low))
-        return super().odd() + some("feature", "constant", high == low, self.feature_names)
+    def _oddities(self) -> dict[str, int]:
+        ends = self.X.max(axis=0), self.X.min(axis=0)
+        high, low = (part.toarray() if issparse(part) else part for part in ends)
+        return {"Features that are constant": int((high == low).sum())}
 
-    def _flaw_of_names(self, **counts: int) -> str | None:
-        """Return which names are not as many as what they name: features, and what `counts` has."""
-        for what, count in {"features": self.X.shape[1], **counts}.items():
-            names = getattr(self, "class_names" if what == "classes" else f"{what[:-1]}_names")
-            if names is not None and len(names) != count:
-                return f"it has {count} {what} and {len(names)} names of them"
-        return None
+    def _check(self) -> None:
+        X: Any = canonical(self.X) if issparse(self.X) else self.X
+        X = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name="X")
+        object.__setattr__(self, "X", X)
+        self._check_names("feature_names", X.shape[1])
 
 
 class Split(Samples):
@@ -119,13 +118,13 @@ class Split(Samples):
         """True for the training samples, shape (n_samples,)."""
         return ~self.test
 
-    def _flaw_of_split(self, **counts: int) -> str | None:
-        n, test = self.X.shape[0], self.test
-        if not isinstance(test, np.ndarray) or test.shape != (n,) or test.dtype != np.bool_:
-            return f"test must be a bool array of shape ({n},)"
-        if test.all() or not test.any():
-            return f"{int(test.sum()):,} of its {n:,} samples are held out; both parts need some: say test=COLUMN"
-        return self._flaw_of_names(**counts)
+    def _check(self) -> None:
+        super()._check()
+        n, held_out = self.X.shape[0], int(np.sum(self.test))
+        if np.shape(self.test) != (n,) or np.asarray(self.test).dtype != np.bool_:
+            raise ValueError(f"test must be a bool array of shape ({n},)")
+        if held_out in (0, n):
+            raise ValueError(f"{held_out:,} of {n:,} samples are held out; both parts need some: test=COLUMN")
 
     def summary(self) -> dict[str, Any]:
         return super().summary() | {"held out": int(self.test.sum())}
@@ -138,20 +137,15 @@ class ClassBundle(Split):
     Attributes
     ----------
     X : ndarray or csr_array, shape (n_samples, n_features)
-        Finite float64; a sparse X is canonical CSR (sorted, no duplicates) with int32 indices.
+        Finite float64; a sparse X becomes canonical CSR (sorted, no duplicates) with int32 indices.
     y : ndarray of int64, shape (n_samples,)
         Labels 0 .. n_classes - 1, at least two of them, every one with a sample.
     test : ndarray of bool, shape (n_samples,)
         True for the held-out samples; neither part is empty.
     split_said : bool
         Whether somebody said which they are; experiments draw others unless told ``--seeds 0``.
-    feature_names, class_names, sample_names : tuple of str, optional
-        What columns, labels and rows stand for.
-
-    Raises
-    ------
-    InvalidInputError
-        When a part is not as described above.
+    feature_names, class_names : tuple of str, optional
+        What columns and labels stand for.
 
     Examples
     --------
@@ -170,16 +164,14 @@ class ClassBundle(Split):
     test: NDArray[np.bool_]
     split_said: bool = field(default=False, kw_only=True)
     class_names: tuple[str, ...] | None = field(default=None, kw_only=True)
-    sample_names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def summary(self) -> dict[str, Any]:
         sizes = np.bincount(self.y)
         return super().summary() | {"classes": self.n_classes, "class sizes": spread(sizes)}
 
-    def odd(self) -> list[str]:
-        lonely = np.bincount(self.y) == 1
-        how = "of one sample, which no split can hold out"
-        return super().odd() + some("class", how, lonely, self.class_names)
+    def _oddities(self) -> dict[str, int]:
+        lonely = int((np.bincount(self.y) == 1).sum())
+        return super()._oddities() | {"Classes of one sample, which no split can hold out": lonely}
 
     @property
     def n_classes(self) -> int:
@@ -189,7 +181,7 @@ class ClassBundle(Split):
     def resplit(self, seed: int, test_fraction: float = 0.35) -> Self:
         """Return the same samples with a new random split that keeps the class proportions.
 
-        Text is prepared (`problems.data.text.prepare_text`) after this, never before: its terms and weights
+        Text is prepared (`problems.data.text.informative_unit_rows`) after this, never before: its terms and weights
         come from the training part. The LORETA paper's five 65/35 splits are seeds 0 .. 4.
 
         Parameters
@@ -207,22 +199,16 @@ class ClassBundle(Split):
         share = number("test_fraction", test_fraction, above=0, below=1)
         return replace(self, test=stratified(self.y, share, integer("seed", seed)))
 
-    def _flaw(self) -> str | None:
-        X, y, sparse = self.X, self.y, issparse(self.X)
-        if not (X.format == "csr" if sparse else isinstance(X, np.ndarray)) or X.ndim != 2:
-            return f"X must be a two-dimensional ndarray or csr_array, got {type(X).__name__}"
-        if X.dtype != np.float64 or 0 in X.shape or not np.isfinite(X.data if sparse else X).all():
-            return f"X must be finite float64 and not empty, got {X.dtype} of shape {X.shape}"
-        if sparse and not (X.has_canonical_format and X.indices.dtype == np.int32):
-            return "a sparse X must be canonical CSR with int32 indices; call X.sum_duplicates()"
-        n_samples = X.shape[0]
-        if not isinstance(y, np.ndarray) or y.shape != (n_samples,) or y.dtype != np.int64:
-            return f"y must be an int64 array of shape ({n_samples},)"
-        if y.min() < 0 or y.max() >= n_samples or not np.bincount(y).all():
-            return "the labels y must be 0 .. n_classes - 1, each with at least one sample"
+    def _check(self) -> None:
+        super()._check()
+        y, n = self.y, self.X.shape[0]
+        if np.shape(y) != (n,) or y.dtype != np.int64:
+            raise ValueError(f"y must be an int64 array of shape ({n},)")
+        if y.min() < 0 or y.max() >= n or not np.bincount(y).all():
+            raise ValueError("the labels y must be 0 .. n_classes - 1, each with at least one sample")
         if not y.any():
-            return "all samples have one label; at least two classes are needed"
-        return self._flaw_of_split(classes=self.n_classes, samples=n_samples)
+            raise ValueError("all samples have one label; at least two classes are needed")
+        self._check_names("class_names", self.n_classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,11 +226,6 @@ class MultilabelBundle(Split):
         Whether somebody said which they are; experiments draw others unless told ``--seeds 0``.
     feature_names, label_names : tuple of str, optional
         What columns stand for.
-
-    Raises
-    ------
-    InvalidInputError
-        When a part is not as described above.
     """
 
     holds = "samples with several labels"
@@ -257,24 +238,18 @@ class MultilabelBundle(Split):
         n_labels, count = self.Y.shape[1], self.Y.nnz / self.Y.shape[0]
         return super().summary() | {"labels": n_labels, "labels a sample": round(count, 3)}
 
-    def odd(self) -> list[str]:
-        counts, bare = self.Y.sum(axis=0), int((self.Y.sum(axis=1) == 0).sum())
-        said = super().odd() + some("label", "without a sample", counts == 0, self.label_names)
-        return said + ([f"{bare:,} sample{'s have' if bare > 1 else ' has'} no label."] if bare else [])
+    def _oddities(self) -> dict[str, int]:
+        unused, bare = (int((self.Y.sum(axis=axis) == 0).sum()) for axis in (0, 1))
+        return super()._oddities() | {"Labels without a sample": unused, "Samples without a label": bare}
 
-    def _flaw(self) -> str | None:
-        n_samples = self.X.shape[0]
-        values = self.X.data if issparse(self.X) else self.X
-        if self.X.ndim != 2 or 0 in self.X.shape or not np.isfinite(values).all():
-            return "X must be a table of finite numbers"
-        if not issparse(self.Y) or self.Y.format != "csr":
-            return f"Y must be a csr_array, got {type(self.Y).__name__}"
-        if self.Y.shape[0] != n_samples or self.Y.shape[1] < 2:
-            return f"Y must have {n_samples} rows and at least 2 labels, got shape {self.Y.shape}"
-        others = self.Y.data[(self.Y.data != 0) & (self.Y.data != 1)]
-        if others.size:
-            return f"Y must hold ones and zeros, and {others[0]:g} is among them"
-        return self._flaw_of_split(labels=self.Y.shape[1])
+    def _check(self) -> None:
+        super()._check()
+        object.__setattr__(self, "Y", canonical(self.Y))
+        if self.Y.shape[0] != self.X.shape[0] or self.Y.shape[1] < 2:
+            raise ValueError(f"Y must have the rows of X and at least 2 labels, got shape {self.Y.shape}")
+        if not np.isin(self.Y.data, (0, 1)).all():
+            raise ValueError("Y must hold ones and zeros")
+        self._check_names("label_names", self.Y.shape[1])
 
     def resplit(self, seed: int) -> Self:
         """Return the same samples with a new random split, the parts as large as they are."""
@@ -291,7 +266,6 @@ class MultilabelBundle(Split):
         """Return the samples scaled: by tf-idf, standardised, or divided by the largest; then rows to unit length.
 
         By tf-idf where a sparse X holds counts, divided where it holds other numbers, of which zeros stay zeros.
-
         Weights, means and deviations are those of the training part.
 
         Parameters
@@ -299,11 +273,19 @@ class MultilabelBundle(Split):
         unit_rows : bool
             Scale rows to unit length; those of counts are in any case.
         """
-        from sklearn.preprocessing import Normalizer
-
         X = scaling(self.X).fit(self.X[self.train]).transform(self.X)
         unit = unit_rows or holds_counts(self.X)
         return replace(self, X=Normalizer().fit_transform(X) if unit else X)
+
+
+def canonical(X: Any) -> csr_array:
+    """Return a table as canonical CSR of float64 with indices of 32 bits; the argument is left as it is."""
+    rows = csr_array(sound("the table", X), dtype=np.float64)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    rows.indices, rows.indptr = (part.astype(np.int32, copy=False) for part in (rows.indices, rows.indptr))
+    return rows
 
 
 def holds_counts(X: Any) -> bool:
@@ -313,9 +295,6 @@ def holds_counts(X: Any) -> bool:
 
 def scaling(X: Any) -> Any:
     """Return what weights counts, or makes other features alike in size; it is to be fitted."""
-    from sklearn.feature_extraction.text import TfidfTransformer
-    from sklearn.preprocessing import MaxAbsScaler, StandardScaler
-
     if not issparse(X):
         return StandardScaler()
     return TfidfTransformer() if holds_counts(X) else MaxAbsScaler()
@@ -323,14 +302,13 @@ def scaling(X: Any) -> Any:
 
 def names_of(what: str, names: Any) -> Array:
     """Return names of rows in an array of their own: text, or numbers that keep their type."""
-    found = array(what, names)
-    if found.dtype.kind not in "biufU":
+    known = array(what, names)
+    if known.dtype.kind not in "biufU":
         # Objects, and pandas' and numpy's other text.
-        kinds = {str if isinstance(name, str) else type(name) for name in found.tolist()}
-        found = np.array([str(name) for name in found.tolist()] if kinds == {str} else found.tolist())
-        if len(kinds) != 1 or found.dtype.kind not in "biuU":
-            raise InvalidInputError(f"{what} must all be text, or all whole numbers, got {shown(names)}.")
-    return found.copy()
+        if infer_dtype(known.astype(object), skipna=False) not in ("string", "integer"):
+            raise ValueError(f"{what} must all be text, or all whole numbers, got {shown(names)}")
+        known = np.array(known.tolist())
+    return known.copy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,12 +358,6 @@ class Ratings(Bundle):
     column_names: NDArray[Any] | None = field(default=None, kw_only=True)
     times: NDArray[Any] | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        for what in ("row_names", "column_names"):
-            if getattr(self, what) is not None:
-                object.__setattr__(self, what, names_of(what, getattr(self, what)))
-        super().__post_init__()
-
     def summary(self) -> dict[str, Any]:
         (m, n), known = self.shape, len(self.values)
         low, high = float(self.values.min()), float(self.values.max())
@@ -395,37 +367,32 @@ class Ratings(Bundle):
         }  # fmt: skip
 
     def odd(self) -> list[str]:
-        said = super().odd()
-        if self.values.min() == self.values.max():
-            said.append(
-                f"All entries are {self.values[0]:g}: who has what is for --model implicit, ImplicitALS."
-            )
-        for what, numbers, size in zip(("row", "column"), (self.rows, self.columns), self.shape, strict=True):
-            few = int((np.bincount(numbers, minlength=size) < 2).sum())
-            if few:
-                said.append(f"{few:,} of {size:,} {what}s have fewer than two entries.")
-        return said
+        same = "All entries are the same: who has what is for --model implicit, ImplicitALS."
+        return super().odd() + [same] * bool(self.values.min() == self.values.max())
 
-    def _flaw(self) -> str | None:
-        lengths, (low, high) = {len(self.rows), len(self.columns), len(self.values)}, self.limits
-        if self.times is not None and np.shape(self.times) != np.shape(self.values):
-            return f"times must have one for each of {len(self.values):,} values, got {shown(self.times)}"
-        numbers = (self.rows, self.shape[0]), (self.columns, self.shape[1])
-        if len(lengths) != 1 or 0 in lengths or not np.isfinite(self.values).all():
-            return "rows, columns and values must be equally many finite numbers, and at least one"
-        if any(found.min() < 0 or found.max() >= size for found, size in numbers):
-            return f"they name rows or columns outside of {self.shape}"
-        if self.values.min() < low or self.values.max() > high:
-            return f"values run from {self.values.min():g} to {self.values.max():g}, outside of {low:g} to {high:g}"
-        cells = np.sort(self.rows.astype(np.int64) * self.shape[1] + self.columns)
-        again = int((cells[1:] == cells[:-1]).sum())
-        if again:
-            return f"{again:,} entries come twice; keep one of each row and column"
+    def _oddities(self) -> dict[str, int]:
+        rows, columns = (int((np.unique_counts(part).counts < 2).sum()) for part in (self.rows, self.columns))
+        return {"Rows with a single entry": rows, "Columns with a single entry": columns}
+
+    def _check(self) -> None:
+        (m, n), values, (low, high) = self.shape, self.values, self.limits
+        check_consistent_length(self.rows, self.columns, values, self.times)
+        if not len(values) or not np.isfinite(values).all():
+            raise ValueError("values must be finite numbers, and at least one")
+        outside = (
+            self.rows.min() < 0 or self.columns.min() < 0 or self.rows.max() >= m or self.columns.max() >= n
+        )
+        if outside or len(np.unique(self.rows.astype(np.int64) * n + self.columns)) < len(values):
+            raise ValueError(f"rows and columns must lie within {self.shape}, and no entry come twice")
+        if values.min() < low or values.max() > high:
+            raise ValueError(
+                f"values lie from {values.min():g} to {values.max():g}, outside of {low:g} to {high:g}"
+            )
         for what, size in zip(("row_names", "column_names"), self.shape, strict=True):
-            names = getattr(self, what)
-            if names is not None and (names.shape != (size,) or len(np.unique(names)) != size):
-                return f"{what} must be {size:,} different names, one for each"
-        return None
+            if (names := getattr(self, what)) is not None:
+                object.__setattr__(self, what, names_of(what, names))
+                if len(np.unique(getattr(self, what))) != size or len(names) != size:
+                    raise ValueError(f"{what} must be {size:,} different names, one for each")
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
         """Return which entries a random split holds out.
@@ -464,33 +431,26 @@ class TaskBundle(Samples):
     y : array, shape (N,)
     task : int array, shape (N,)
         0 .. n_tasks − 1, each with at least two examples.
-    feature_names, task_names : tuple of str, optional
-        What columns and tasks stand for.
-
-    Raises
-    ------
-    InvalidInputError
-        When the parts do not belong together, a number is not finite, or a task has fewer than two examples.
+    feature_names : tuple of str, optional
+        What columns stand for.
     """
 
     holds = "related regressions"
     X: NDArray[np.float64]
     y: NDArray[np.float64]
     task: NDArray[np.int64]
-    task_names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def summary(self) -> dict[str, Any]:
         about = {"tasks": int(self.task.max()) + 1, "samples a task": spread(np.bincount(self.task))}
         return super().summary() | about | {"target": f"{self.y.min():g} to {self.y.max():g}"}
 
-    def _flaw(self) -> str | None:
-        if self.X.ndim != 2 or not len(self.X) == len(self.y) == len(self.task) or len(self.y) == 0:
-            return "X, y and task must have one row per example"
-        if not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
-            return "X or y holds NaN or infinity"
+    def _check(self) -> None:
+        super()._check()
+        check_consistent_length(self.X, self.y, self.task)
+        if not np.isfinite(self.y).all():
+            raise ValueError("y holds NaN or infinity")
         if not 0 <= self.task.min() <= self.task.max() < len(self.y) or np.bincount(self.task).min() < 2:
-            return "each task needs at least two examples"
-        return self._flaw_of_names(tasks=int(self.task.max()) + 1)
+            raise ValueError("each task needs at least two examples")
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
         """Return which examples a random split holds out: this share, rounded, of each task.
@@ -512,13 +472,6 @@ class TagBundle(Bundle):
     triples : int array, shape (N, 3)
         Numbers of user, item and tag, each from 0 without holes; no triple twice.
     tag_names : tuple of str
-    user_names, item_names : array, optional
-        What the numbers stand for.
-
-    Raises
-    ------
-    InvalidInputError
-        When the parts are not as described.
 
     Examples
     --------
@@ -533,25 +486,20 @@ class TagBundle(Bundle):
     holds = "tags that users gave to items"
     triples: NDArray[np.int64]
     tag_names: tuple[str, ...]
-    user_names: NDArray[Any] | None = field(default=None, kw_only=True)
-    item_names: NDArray[Any] | None = field(default=None, kw_only=True)
 
     def summary(self) -> dict[str, Any]:
         users, items, tags = self.counts
         posts = int(self.posts().max()) + 1
         return {"users": users, "items": items, "tags": tags, "posts": posts, "triples": len(self.triples)}
 
-    def _flaw(self) -> str | None:
-        triples = self.triples
-        if triples.ndim != 2 or triples.shape[1:] != (3,) or not len(triples):
-            return f"triples must be a table with 3 columns and at least one row, got shape {triples.shape}"
-        if any(len(np.unique(column)) != column.max() + 1 or column.min() < 0 for column in triples.T):
-            return "users, items and tags must be numbered from 0 without holes"
-        if len(np.unique(triples, axis=0)) != len(triples):
-            return "a triple occurs twice"
-        if len(self.tag_names) != triples[:, 2].max() + 1:
-            return f"there are {triples[:, 2].max() + 1} tags and {len(self.tag_names)} names"
-        return None
+    def _check(self) -> None:
+        if self.triples.ndim != 2 or self.triples.shape[1] != 3 or not len(self.triples):
+            raise ValueError(f"triples must be a table with 3 columns, not empty, got {self.triples.shape}")
+        if any(len(np.unique(one)) != one.max() + 1 or one.min() < 0 for one in self.triples.T):
+            raise ValueError("users, items and tags must be numbered from 0 without holes")
+        if len(np.unique(self.triples, axis=0)) != len(self.triples):
+            raise ValueError("a triple occurs twice")
+        self._check_names("tag_names", self.counts[2])
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -589,18 +537,3 @@ def stratified(groups: NDArray[np.int64], share: float, seed: int, spared: int =
 def spread(sizes: Array) -> str:
     """Return the least and the largest of some sizes."""
     return f"{sizes.min():,} to {sizes.max():,}"
-
-
-def first_of(names: Sequence[Any]) -> str:
-    """Return the first few names with commas between."""
-    return f"{', '.join(map(str, names[:6]))}{', …' * (len(names) > 6)}"
-
-
-def some(what: str, how: str, odd: Array, known: Sequence[str] | None) -> list[str]:
-    """Return a sentence that counts what is odd and names the first few, or none."""
-    names = [str(number) if known is None else known[number] for number in np.flatnonzero(odd).tolist()]
-    if not names:
-        return []
-    more = f"{len(names):,} {what}{'es' if what.endswith('s') else 's'} are"
-    many = more if len(names) > 1 else f"1 {what} is"
-    return [f"{many} {how}: {', '.join(names[:5])}{', …' * (len(names) > 5)}."]

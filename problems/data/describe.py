@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from contextlib import suppress
-from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -14,13 +12,12 @@ from problems.data.bundles import Bundle, ClassBundle, MultilabelBundle, Ratings
 from problems.data.chunks import SUFFIXES
 from problems.data.files import suffix_of
 from problems.data.registry import load, own_table
-from problems.data.tables import Table, bundle_of, names_in
+from problems.data.tables import Table, bundle_of
 from rmopt.errors import InvalidInputError
 
-MANY = 50
-# So many features the experiment "metric" selects; of measurements below 0 none, and then three matrices of features
-# by features are in memory.
-SELECTED = 100
+# Columns that are described; and features that the experiment "metric" selects: of measurements below 0 none, and
+# then three matrices of features by features are in memory.
+MANY, SELECTED = 50, 100
 
 
 def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
@@ -39,54 +36,35 @@ def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
         ``name``, ``source``, ``holds``, ``columns``, ``summary``, ``odd``, ``experiments`` (commands by name, fits
         first), and ``problem``: why it cannot be used, or None.
     """
-    columns: list[dict[str, Any]] = []
-    found: dict[str, Any] = {"holds": None, "summary": {}, "experiments": {}}
-    problem = None
+    found: dict[str, Any] = {"holds": None, "columns": [], "summary": {}, "experiments": {}, "problem": None}
+    known = entry_points(group="rmopt.datasets").names
+    if what in known:
+        return found | _of_bundle(load(what, data_home), what)
+    table, said = own_table(what, {}, known)
+    found |= {"name": table.name, "source": table.source, "columns": _columns(table), "odd": table.notes}
     try:
-        known = {entry.name for entry in entry_points(group="rmopt.datasets")}
-        if what in known:
-            bundle: Bundle = load(what, data_home)
-        else:
-            table, said = own_table(what, {}, known)
-            columns = _columns(table)
-            found |= {"name": table.name, "source": table.source, "odd": table.notes}
-            bundle = _bundle(table, said)
-        found |= {
-            "name": bundle.name, "source": bundle.source, "holds": bundle.holds, "summary": bundle.summary(),
-            "odd": bundle.odd(), "experiments": _takers(bundle, what),
-        }  # fmt: skip
+        return found | _of_bundle(bundle_of(table, said, Bundle), what)
     except InvalidInputError as error:
-        if not columns:
-            raise
-        problem = str(error)
-    return found | {"columns": columns, "problem": problem}
+        return found | {"problem": str(error)}
 
 
-def _bundle(table: Table, said: dict[str, Any]) -> Bundle:
-    """Return what a table holds; where that is not clear, the ratings for which its columns are taken by place."""
-    try:
-        return bundle_of(table, said, Bundle)
-    except InvalidInputError:
-        with suppress(InvalidInputError):
-            return bundle_of(table, said, Ratings)
-        raise
+def _of_bundle(bundle: Bundle, what: str) -> dict[str, Any]:
+    return {
+        "name": bundle.name, "source": bundle.source, "holds": bundle.holds, "summary": bundle.summary(),
+        "odd": bundle.odd(), "experiments": _takers(bundle, what),
+    }  # fmt: skip
 
 
 def _columns(table: Table) -> list[dict[str, Any]]:
     """Return the names of columns, what they hold, and how many values are missing; of many columns the first."""
     found = []
-    for name in table.frame.columns[:MANY]:
-        numbers, missing = table.numbers(name)
-        there = table.frame[name][~missing] if numbers is None else numbers[~missing]
-        different = len(set(there.tolist()))
-        if numbers is not None and not missing.any() and not (there % 1).any():
-            # They may be names: 007 and 7 are two; what is noticed then is of those that are.
-            different = len(names_in(replace(table, notes=[]), name)[0])
-        span = f"{there.min():g} to {there.max():g}" if len(there) and numbers is not None else "numbers"
-        holds = "text" if numbers is None else span
-        first = str(next(iter(table.frame[name][~missing].tolist()), ""))[:30]
+    for name, column in table.frame.iloc[:, :MANY].items():
+        numbers, missing = table.numbers(str(name))
+        there, known = column[~missing], numbers[~missing]
+        span = f"{known.min():g} to {known.max():g}" if len(known) else "nothing"
         found.append({
-            "name": name, "holds": holds, "different": different, "missing": int(missing.sum()), "first": first
+            "name": name, "holds": "text" if (known != known).any() else span, "different": there.nunique(),
+            "missing": int(missing.sum()), "first": str(next(iter(there), ""))[:30],
         })  # fmt: skip
     if (more := len(table.frame.columns) - MANY) > 0:
         found.append({"name": f"… {more} more"} | dict.fromkeys(list(found[0])[1:]))
@@ -97,12 +75,11 @@ def _takers(bundle: Any, what: str) -> dict[str, str]:
     """Return the commands that take a bundle, by name: those that fit a model to a file first, then experiments."""
     quoted, found = shlex.quote(what), dict[str, str]()
     constant = isinstance(bundle, Ratings) and bool(bundle.values.min() == bundle.values.max())
+    fits: dict[type, str] = {ClassBundle: "similarity", MultilabelBundle: "ranking"}
     if isinstance(bundle, Ratings):
         found["fit completion"] = f"rmopt fit completion {quoted}{' --model implicit' * constant}"
-    elif Path(what).is_dir() or suffix_of(Path(what)) in SUFFIXES:
-        fits: dict[type, str] = {ClassBundle: "similarity", MultilabelBundle: "ranking"}
-        if name := fits.get(type(bundle)):
-            found[f"fit {name}"] = f"rmopt fit {name} {quoted}"
+    elif type(bundle) in fits and (Path(what).is_dir() or suffix_of(Path(what)) in SUFFIXES):
+        found[f"fit {fits[type(bundle)]}"] = f"rmopt fit {fits[type(bundle)]} {quoted}"
     # An experiment predicts ratings; `odd` says what learns from constant ones.
     entries = () if constant else entry_points(group="rmopt.experiments")
     for entry in sorted(entries, key=lambda entry: entry.name):
@@ -113,11 +90,10 @@ def _takers(bundle: Any, what: str) -> dict[str, str]:
         kinds = getattr(hints.get("data"), "__metadata__", ())
         if any(isinstance(kind, type) and isinstance(bundle, kind) for kind in kinds):
             found[entry.name] = f"rmopt run {entry.name} --data {quoted}"
-    wide = "metric" in found and bundle.X.shape[1] > SELECTED and bundle.X.min() < 0
-    if wide and 24 * bundle.X.shape[1] ** 2 > memory():
-        del found["metric"]
-    elif wide:
+    if "metric" in found and bundle.X.shape[1] > SELECTED and bundle.X.min() < 0:
         found["metric"] += " --features 0"
+        if 24 * bundle.X.shape[1] ** 2 > memory():
+            del found["metric"]
     return found
 
 
@@ -136,7 +112,7 @@ def listing(data_home: Path | None = None) -> list[dict[str, str]]:
     """
     found = []
     for entry in sorted(entry_points(group="rmopt.datasets"), key=lambda entry: entry.name):
-        there, origin = "", ""
+        origin, there = "", ""
         try:
             source = getattr(entry.load(), "source", None)
         except Exception as error:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import scipy
 from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import CountVectorizer
 
-from problems.data.bundles import ClassBundle, MultilabelBundle, stratified
-from problems.data.registry import Source, loader
+from problems.data.bundles import ClassBundle, MultilabelBundle, canonical, stratified
+from problems.data.registry import Source
 
 __all__ = ["Document", "scipy_docs", "scipy_documents", "scipy_parameters"]
 
@@ -26,7 +26,7 @@ RAREST = 10
 # From the heading of the parameters to the next one.
 HEADING = re.compile(r"^Parameters\n-+\n.*?(?=^\w+\n-+\n|\Z)", re.MULTILINE | re.DOTALL)
 # Not scipy's own words: code that others wrote, and an interface that repeats another.
-LEFT_OUT = ("_lib", "fftpack", "_external")
+LEFT_OUT = ("_lib", "fftpack", "_external", "tests")
 TEST_FRACTION, SPLIT_SEED = 0.35, 0
 
 
@@ -50,56 +50,37 @@ class Document:
     parameters: tuple[str, ...] = ()
 
 
-def scipy_documents() -> list[Document]:
+@cache
+def scipy_documents() -> tuple[Document, ...]:
     """Return the docstrings of scipy's public functions and classes that have 50 words or more, each once.
 
-    They are read from the source files, so that nothing is imported.
+    They are read from the source files, which takes seconds, once.
     """
-    found: dict[str, Document] = {}
-    for one in _docstrings():
-        found.setdefault(one.text, one)
-    counts = Counter(one.subpackage for one in found.values())
-    return [one for one in found.values() if counts[one.subpackage] >= FEWEST]
-
-
-@cache
-def _docstrings() -> tuple[Document, ...]:
-    """Return every docstring that is long enough; to parse all of scipy takes seconds, once."""
-    found = []
-    package = importlib.util.find_spec("scipy")
-    (root,) = map(Path, (package and package.submodule_search_locations) or ())
+    found, root = dict[str, Document](), Path(scipy.__file__).parent
     for file in sorted(root.rglob("*.py")):
         subpackage, *inner = file.relative_to(root).parts
-        if not inner or subpackage in LEFT_OUT or "tests" in inner:
+        if not inner or {subpackage, *inner} & {*LEFT_OUT}:
             continue
         for node in ast.walk(ast.parse(file.read_bytes())):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-                text = ast.get_docstring(node) or ""
-                if len(text.split()) >= SHORTEST:
-                    name = f"scipy.{subpackage}.{node.name}"
-                    found.append(Document(name, subpackage, text, _parameters(node)))
-    return tuple(found)
-
-
-def _parameters(node: ast.FunctionDef | ast.ClassDef) -> tuple[str, ...]:
-    if isinstance(node, ast.ClassDef):
-        return ()
-    given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-    return tuple(one.arg for one in given if one.arg not in ("self", "cls"))
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("_"):
+                continue
+            text, parameters = ast.get_docstring(node) or "", list[ast.arg]()
+            if isinstance(node, ast.FunctionDef):
+                parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            names = tuple(one.arg for one in parameters if one.arg not in ("self", "cls"))
+            if len(text.split()) >= SHORTEST:
+                found.setdefault(text, Document(f"scipy.{subpackage}.{node.name}", subpackage, text, names))
+    counts = Counter(document.subpackage for document in found.values())
+    return tuple(document for document in found.values() if counts[document.subpackage] >= FEWEST)
 
 
 def _word_counts(texts: list[str]) -> csr_array:
     """Count words of two letters or more in at least two texts, without English stop words."""
-    from sklearn.feature_extraction.text import CountVectorizer
-
     counts = CountVectorizer(stop_words="english", min_df=2, token_pattern="[a-zA-Z]{2,}")
-    X = csr_array(counts.fit_transform(texts), dtype=np.float64)
-    X.sum_duplicates()
-    X.indices, X.indptr = (part.astype(np.int32) for part in (X.indices, X.indptr))
-    return X
+    return canonical(counts.fit_transform(texts))
 
 
-@loader(Source(origin="scipy"))
+@Source("scipy")
 def scipy_docs() -> ClassBundle:
     """Load the words of scipy's documentation: about 1600 functions and classes of 13 subpackages, 6000 terms.
 
@@ -107,12 +88,13 @@ def scipy_docs() -> ClassBundle:
     once with a fixed seed.
     """
     documents = scipy_documents()
-    _, y = np.unique([one.subpackage for one in documents], return_inverse=True)
-    X, test = _word_counts([one.text for one in documents]), stratified(y, TEST_FRACTION, SPLIT_SEED)
-    return ClassBundle("scipy-docs", f"scipy {version('scipy')}", X, y.astype(np.int64), test)
+    _, y = np.unique([document.subpackage for document in documents], return_inverse=True)
+    X = _word_counts([document.text for document in documents])
+    test = stratified(y, TEST_FRACTION, SPLIT_SEED)
+    return ClassBundle("scipy-docs", f"scipy {scipy.__version__}", X, y.astype(np.int64), test)
 
 
-@loader(Source(origin="scipy"))
+@Source("scipy")
 def scipy_parameters() -> MultilabelBundle:
     """Load what scipy's functions do, and as labels how their parameters are called: about 1200 functions, 100 names.
 
@@ -125,6 +107,5 @@ def scipy_parameters() -> MultilabelBundle:
     kept, texts = np.flatnonzero(Y.any(axis=1)), list(documents)
     X = _word_counts([texts[number] for number in kept])
     test = np.random.default_rng(SPLIT_SEED).random(len(kept)) < TEST_FRACTION
-    return MultilabelBundle(
-        "scipy-parameters", f"scipy {version('scipy')}", X, csr_array(Y[kept]), test, label_names=tuple(names)
-    )
+    source, labels = f"scipy {scipy.__version__}", tuple(names)
+    return MultilabelBundle("scipy-parameters", source, X, csr_array(Y[kept]), test, label_names=labels)

@@ -1,9 +1,8 @@
 """Data sets by name: how they are registered, loaded, and where their files lie."""
 
-import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
@@ -12,9 +11,11 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, TypeVar
 
+import pooch
+
 from problems.data.bundles import Bundle
-from problems.data.files import read_file, read_frame, texts_of
-from problems.data.tables import Table, bundle_of, texts_and_classes
+from problems.data.files import read_file, read_frame, text_files, texts_of
+from problems.data.tables import KINDS, Table, bundle_of, chosen, roles_of
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
@@ -22,8 +23,7 @@ from rmopt.files import reading
 __all__ = ["data_folder", "load", "read_texts"]
 
 B = TypeVar("B", bound=Bundle)
-
-HOME = "Parameters\n----------\ndata_home : path, optional\n    The folder of the file, see `data_folder`."
+CHECKSUMS = Path(__file__).with_name("checksums.txt")
 
 
 def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle, **columns: Any) -> B:  # type: ignore[assignment]
@@ -77,11 +77,9 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
             kinds = "a name, a path, a frame or a dict of columns"
             raise InvalidInputError(f"data must be {kinds}, got {type(data).__name__}.")
         return bundle_of(read_frame(data), columns, kind)
-    known = {entry.name: entry for entry in entry_points(group="rmopt.datasets")}
-    name, said = str(data), dict(columns)
+    known, name = {entry.name: entry for entry in entry_points(group="rmopt.datasets")}, str(data)
     if name not in known or isinstance(data, os.PathLike):
-        table, said = own_table(name, said, known)
-        return bundle_of(table, said, kind)
+        return bundle_of(*own_table(name, dict(columns), known), kind)
     if columns:
         raise InvalidInputError(f"the data set {name!r} has no columns to name; leave out {list(columns)}.")
     try:
@@ -89,21 +87,18 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
     except (ImportError, AttributeError) as error:
         why = f"cannot be imported from {known[name].value} ({error}); repair or uninstall it"
         raise InvalidInputError(f"the data set {name!r} {why}.") from error
-    bundle = read(data_home)
-    if not isinstance(bundle, kind):
-        raise InvalidInputError(
-            f"the data set {name!r} gave a {type(bundle).__name__}, not a {kind.__name__}."
-        )
+    if not isinstance(bundle := read(data_home), kind):
+        kinds = f"{type(bundle).__name__}, not a {kind.__name__}"
+        raise InvalidInputError(f"the data set {name!r} gave a {kinds}.")
     return bundle
 
 
 def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> tuple[Table, dict[str, Any]]:
     """Read the file that a text names, and return what its columns are said to mean, in the text or beside it."""
     try:
-        whole = Path(text).exists()
+        name, _, about = (text, "", "") if Path(text).exists() else text.partition("::")
     except OSError as error:
         raise InvalidInputError(f"{shown(text)} is no name of a file ({error.strerror}); check it.") from None
-    name, _, about = (text, "", "") if whole else text.partition("::")
     # A comma in the name of a column is not followed by a word and =.
     for part in filter(None, re.split(r",(?=\s*\w+=)", about)):
         role, sign, column = part.partition("=")
@@ -114,15 +109,11 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
     if not path.exists() and about and name in known:
         raise InvalidInputError(f"the data set {name!r} has no columns to name; leave out ::{about}.")
     if not path.exists():
-        close = get_close_matches(name, known, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        sets = ", ".join(sorted(known)) or "none; install rmopt with pip to register its own"
-        raise InvalidInputError(
-            f"there is no data set {name!r}, nor a file or folder of that name in {Path.cwd()}; known data sets: "
-            f"{sets}.{hint}"
-        )
-    options = {option: str(said.pop(option)) for option in ("header", "encoding") if option in said}
-    return read_file(path, **options), said
+        hint = "".join(f" Did you mean {close!r}?" for close in get_close_matches(name, known, n=1))
+        sets = f"known data sets: {', '.join(sorted(known))}.{hint}"
+        where = f"nor a file or folder in {Path.cwd()}"
+        raise InvalidInputError(f"there is no data set {name!r}, {where}; {sets}")
+    return read_file(path, **{key: said.pop(key) for key in ("header", "encoding") if key in said}), said
 
 
 def read_texts(path: Path | str, encoding: str = "utf-8") -> tuple[list[str], list[str], list[str]]:
@@ -161,9 +152,13 @@ def read_texts(path: Path | str, encoding: str = "utf-8") -> tuple[list[str], li
     (['See you at noon.', 'Win a prize!'], ['ham', 'spam'], ['ham/1.txt', 'spam/1.txt'])
     """
     if Path(path).is_dir():
-        return texts_of(Path(path), encoding)
+        return texts_of(text_files(Path(path))[0], encoding)
     table, said = own_table(str(path), {} if encoding == "utf-8" else {"encoding": encoding})
-    texts, classes = texts_and_classes(table, said)
+    roles = roles_of(table, KINDS[-1], {role: chosen(table, role, name) for role, name in said.items()}) or {}
+    if "text" not in roles:
+        wanted = f"a column of texts and one of labels, as {table.name}::text=COLUMN,label=COLUMN"
+        raise InvalidInputError(f"{path} must have {wanted}, and has {table.listed()}; say which.")
+    texts, classes = (table.frame[roles[role][0]].astype(str).tolist() for role in ("text", "label"))
     return texts, classes, [str(number) for number in range(1, len(texts) + 1)]
 
 
@@ -181,37 +176,40 @@ def data_folder(data_home: Path | str | None = None) -> Path:
     InvalidInputError
         When the argument or the variable names something that is not a folder.
     """
-    environment = os.environ.get("RMOPT_DATA_HOME")
-    for name, given in (("data_home", data_home), ("RMOPT_DATA_HOME", environment or None)):
-        if given is not None:
-            folder = Path(given).expanduser()
+    for name, path in (
+        ("data_home", data_home),
+        ("RMOPT_DATA_HOME", os.environ.get("RMOPT_DATA_HOME") or None),
+    ):
+        if path is not None:
+            folder = Path(path).expanduser()
             if not folder.is_dir():
-                raise InvalidInputError(f"{name} {str(given)!r} is not an existing folder; create it first.")
+                raise InvalidInputError(f"{name} {str(path)!r} is not an existing folder; create it first.")
             return folder
-    import pooch
-
     return Path(pooch.os_cache("rmopt"))
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from.
+    """Where a data set comes from; a decorator that makes a loader, which takes the data folder, of a reader.
 
     Attributes
     ----------
-    files : tuple of str
-        In the data folder; the first that is there is read, and with none nothing needs to be.
     origin : str
         The address of the public source, or what the data are made of.
-    downloads : tuple of (str, str)
-        Addresses and checksums, which pooch compares, of what makes the last of the files.
+    files : tuple of str
+        In the data folder; the first that is there is read. With none the reader takes no path.
+    downloads : list of str
+        Addresses of what makes the last of the files; pooch compares them with ``checksums.txt``.
+    fetch : callable, optional
+        Makes the data where no file is there.
     advice : str
         How to bring the files, where they cannot be fetched.
     """
 
+    origin: str
     files: tuple[str, ...] = ()
-    origin: str = ""
-    downloads: tuple[tuple[str, str], ...] = ()
+    downloads: Sequence[str] = ()
+    fetch: Callable[[], Any] | None = None
     advice: str = ""
 
     def there(self, data_home: Path | str | None = None) -> Path | None:
@@ -219,57 +217,36 @@ class Source:
         folder = data_folder(data_home)
         return next((folder / file for file in self.files if (folder / file).is_file()), None)
 
-    def fetch(self, folder: Path) -> Path:
+    def downloaded(self, folder: Path) -> Path:
         """Download, compare and unpack; return the file to read."""
-        import pooch
-
-        for address, digest in self.downloads:
+        checksums = dict(line.split() for line in CHECKSUMS.read_text().splitlines()[1:])
+        for address in self.downloads:
             unpack = pooch.Unzip([self.files[-1]], extract_dir=".") if address.endswith(".zip") else None
-            pooch.retrieve(address, digest, address.rpartition("/")[2], folder, unpack)
+            name = address.rpartition("/")[2]
+            pooch.retrieve(address, checksums[name], name, folder, unpack)
         return folder / self.files[-1]
 
-
-def loader(
-    source: Source, fetch: Callable[[Path], Any] | None = None
-) -> Callable[[Callable[..., B]], Callable[..., B]]:
-    """Make a loader, which takes the data folder, of a function that reads a file, or of one that needs none.
-
-    Where no file of the source is there, `fetch` makes the data, or it is downloaded as the source says.
-    """
-    files = source.files
-    elsewhere = (
-        f"or pass as --data-home (or set RMOPT_DATA_HOME to) a folder that holds {' or '.join(files)}."
-    )
-
-    def made(read: Callable[..., B]) -> Callable[..., B]:
+    def __call__(self, read: Callable[..., B]) -> Callable[..., B]:
         @wraps(read)
         def load_it(data_home: Path | str | None = None) -> B:
-            if not files:
-                if data_home is not None:
-                    data_folder(data_home)
+            path, folder = self.there(data_home), data_folder(data_home)
+            if not self.files:
                 return read()
-            path, folder = source.there(data_home), data_folder(data_home)
-            if path is None and fetch is None and not source.downloads:
-                raise StorageError(f"{files[0]} is not in {folder}; {source.advice}, {elsewhere}")
-            try:
-                if path is None and fetch is not None:
-                    return fetch(folder)
-                path = path or source.fetch(folder)
-            # pooch raises a ValueError where a checksum differs.
-            except (OSError, ValueError) as error:
-                raise StorageError(
-                    f"the data of {source.origin} could not be fetched ({shorten(str(error), 160)}); connect to the "
-                    f"network once, {elsewhere}"
-                ) from error
+            if path is None:
+                cure = f"or pass as --data-home (or set RMOPT_DATA_HOME to) a folder with {' or '.join(self.files)}"
+                if self.advice:
+                    raise StorageError(f"{self.files[0]} is not in {folder}; {self.advice}, {cure}.")
+                try:
+                    if self.fetch is not None:
+                        return self.fetch()
+                    path = self.downloaded(folder)
+                # pooch raises a ValueError where a checksum differs.
+                except (OSError, ValueError) as error:
+                    why = f"could not be fetched ({shorten(str(error), 160)}); connect to the network once"
+                    raise StorageError(f"the data of {self.origin} {why}, {cure}.") from error
             with reading(path):
                 return read(path)
 
-        about, *after = re.split(
-            r"\n\n(?=References\n|Examples\n)", inspect.cleandoc(read.__doc__ or ""), maxsplit=1
-        )
-        load_it.__doc__ = "\n\n".join([about, HOME, *after]) + "\n"
-        vars(load_it)["source"] = source
-        vars(load_it).pop("__wrapped__")
+        del load_it.__wrapped__
+        vars(load_it)["source"] = self
         return load_it
-
-    return made

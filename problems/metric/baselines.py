@@ -12,11 +12,11 @@ from scipy.sparse.linalg import LinearOperator
 from problems.metric import kernels
 from problems.metric.estimators import MahalanobisMetric, TripletLearner
 from problems.online import Lego
-from problems.rows import finite, in_range, natural_size
-from problems.validation import admit, begin, in_order, kept_count, labelled, package, seedable, step_rule
-from rmopt.core import InvalidInputError, MissingCapabilityError, Problem
+from problems.rows import in_range, natural_size
+from problems.validation import admit, in_order, kept_count, step_rule
+from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, number, one_of, optional
+from rmopt.core.arguments import bounded, number, optional
 from rmopt.core.matrices import as_rows
 from rmopt.costs import LogDetTriplet, TripletSum
 from rmopt.costs.log_det import DENSE_SHARE
@@ -27,9 +27,6 @@ from rmopt.solvers import ShuffledEpochs
 
 # Iterations of HDSL between two looks at the diagonal of the gradient, and features that one tries.
 RENEW_EVERY, N_CANDIDATES = 25, 10
-METRIC_LEARN = "metric_learn", "metric-learn", "leave these methods out: LMNN, ITML and SCML"
-# The names of metric-learn's classes.
-OUTSIDE = {"lmnn": "LMNN", "itml": "ITML_Supervised", "scml": "SCML_Supervised"}
 
 
 class EuclideanMetric(MahalanobisMetric):
@@ -305,26 +302,3 @@ class HdslMetric(TripletLearner):
 def candidates(d: int, max_iter: int, seed: int) -> Array:
     """Return the features that HDSL seeks i among: one row an iteration."""
     return np.random.default_rng(seed).integers(d, size=(max_iter, min(N_CANDIDATES, d)))
-
-
-@dataclass(eq=False, repr=False)
-class OutsideMetric(MahalanobisMetric):
-    """LMNN, ITML or SCML of the package metric-learn, where it is installed, learned from the classes."""
-
-    name: Annotated[str, bounded(one_of, OUTSIDE)] = "lmnn"
-    _: KW_ONLY
-    random_state: Annotated[Any, seedable] = None
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from class labels."""
-        seed = begin(self)
-        X, y = labelled(self, X, y)
-        learner = getattr(package(*METRIC_LEARN), OUTSIDE[self.name])(random_state=seed % 2**32)
-        try:
-            learner.fit(X.toarray() if hasattr(X, "toarray") else X, y)
-        except TypeError as error:
-            raise MissingCapabilityError(
-                f"metric-learn does not run with this scikit-learn ({error}); install one that it supports."
-            ) from error
-        self.mahalanobis_, self.components_ = finite(learner.get_mahalanobis_matrix()), learner.components_
-        return self

@@ -30,7 +30,7 @@ from problems.validation import (
 )
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, bounded, flag, named, number, one_of, optional, shown
+from rmopt.core.arguments import array, bounded, flag, named, number, one_of, optional
 from rmopt.core.matrices import as_rows
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import LogDetTriplet
@@ -42,7 +42,7 @@ from rmopt.solvers import CoordinateDescent, Recorder, Sampler
 from rmopt.solvers.threads import one_blas_thread
 
 TRIPLETS_PER_ROW = 20
-TRIPLETS, INITS = ("random", "neighbors"), ("scaled", "identity")
+TRIPLETS = ("random", "neighbors")
 # Of rows of length 1.
 BETA = 1e-5
 
@@ -81,10 +81,6 @@ class MahalanobisMetric(Embedder, Estimator):
             moved = product(pairs[:, 0].astype(float) - pairs[:, 1], self.components_.T)
             return finite(np.linalg.norm(moved, axis=1))
 
-    def pair_score(self, pairs: Any) -> Array:
-        """Return minus the learned distance of each pair: higher means more similar."""
-        return -self.pair_distance(pairs)
-
     def get_mahalanobis_matrix(self) -> Array:
         """Return a copy of W, of shape (n_features, n_features)."""
         check_is_fitted(self, "components_")
@@ -102,8 +98,6 @@ class TripletLearner(MahalanobisMetric):
     n_triplets: Annotated[int | None, optional(kept_count)]
     triplets: Annotated[str, bounded(one_of, TRIPLETS)] = "random"
     random_state: Annotated[Any, seedable]
-    # How often `fit` draws triplets and learns.
-    n_rounds = 1
     n_iter_: int
 
     @abstractmethod
@@ -129,14 +123,9 @@ class TripletLearner(MahalanobisMetric):
         seed = begin(self)
         X, y = labelled(self, X, y, ensure_min_samples=3)
         count = TRIPLETS_PER_ROW * len(y) if self.n_triplets is None else int(self.n_triplets)
-        rng, sampler = generator(seed, Stream.TRIPLETS), self.sampler(X, y)
+        triplets = self.sampler(X, y).draw(generator(seed, Stream.TRIPLETS), 0, count)
         self.classes_ = np.unique(y)
-        self._finish(X, sampler.draw(rng, 0, count), seed)
-        for _ in range(1, self.n_rounds):
-            done, nearer = self.n_iter_, NeighborTriplets(product(near_zero(X), self.components_.T), y)
-            self._finish(X, nearer.draw(rng, 0, count), seed, start=self.mahalanobis_)
-            self.n_iter_ += done
-        return self
+        return self._finish(X, triplets, seed)
 
     def sampler(self, X: Any, y: Any) -> Sampler:
         """Return what draws the triplets of `fit`."""
@@ -208,18 +197,12 @@ class CometMetric(TripletLearner):
     triplets : {"random", "neighbors"}
         Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
         neighbours.
-    n_rounds : int
-        How often `fit` draws triplets of near rows and learns: what is near is after the first time told by the
-        metric that was learned, from which the next round goes on. Each has the whole budget. It pays where the
-        Euclidean distance is a poor guide to neighbours; choose it by cross-validation.
     step_size : StepSize, float, callable or None
         None: an exact line search. See `rmopt.solvers.CoordinateDescent`.
     order : {"shuffled", "uniform", "cyclic", "gauss-southwell"}
         Which row and column moves; the paper draws uniformly.
     retraction : {"additive", "schur-exponential", "affine-exponential", "second-order"} or Retraction
         The curve that a step follows.
-    init : {"scaled", "identity"}
-        "scaled": the best multiple of the identity.
     tol : float
         Stop when the optimality residual is at most this after a pass.
     engine : {"auto", "compiled", "reference"}
@@ -279,37 +262,24 @@ class CometMetric(TripletLearner):
     compare: Annotated[str, bounded(one_of, SCORES)] = "similarity"
     n_triplets: int | None = None
     triplets: str = "random"
-    n_rounds: Annotated[int, kept_count] = 1
     step_size: Annotated[Any, optional(step_rule, searches=True)] = None
     order: Annotated[str, bounded(named, CoordinateDescent.orders, Sampler)] = "shuffled"
     retraction: Annotated[Any, bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction)] = "additive"
-    init: Annotated[str, bounded(one_of, INITS)] = "scaled"
     tol: Annotated[float, bounded(number, least=0)] = 1e-4
     engine: Annotated[str, engine_name] = "auto"
     checkpoint: Annotated[Path | str | None, file_path] = None
     random_state: Any = None
     verbose: Annotated[bool, flag] = False
 
-    def sampler(self, X: Any, y: Any) -> Sampler:
-        if self.n_rounds != 1 and (self.triplets != "neighbors" or self.checkpoint is not None):
-            raise InvalidInputError(
-                f"n_rounds = {shown(self.n_rounds)} draws near rows anew: it needs triplets = 'neighbors', and no "
-                "checkpoint, which holds one round."
-            )
-        return super().sampler(X, y)
-
-    def learn(
-        self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None, start: Array | None = None
-    ) -> Array:
+    def learn(self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None) -> Array:
         problem = self.problem(X, triplets)
-        if recorder is None:
-            recorder = Recorder(progress=self.verbose, description="COMET")
+        cost: Any = problem.cost
         # The start is as large as W: no name holds it while the solver runs.
         result = self.solver().run(
             problem,
-            self._start(problem.cost) if start is None else start,
+            cost.best_multiple_of_identity(),
             random_state=seed,
-            recorder=recorder,
+            recorder=recorder or Recorder(progress=self.verbose, description="COMET"),
             checkpoint=checkpoint_of(self, X=X, triplets=triplets),
         )
         self.n_iter_, self.history_, self.stopped_by_ = result.steps, result.history, result.stopped_by
@@ -326,9 +296,6 @@ class CometMetric(TripletLearner):
         loss = loss_named("loss", self.loss)
         cost = LogDetTriplet(X, triplets, loss, kappa=float(self.kappa), score=self.compare, **scaled)
         return Problem(PositiveDefinite(cost.n_blocks), cost)
-
-    def _start(self, cost: Any) -> Array:
-        return cost.best_multiple_of_identity() if self.init == "scaled" else np.eye(cost.n_blocks)
 
     def solver(self) -> CoordinateDescent:
         """Return the solver."""

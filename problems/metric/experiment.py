@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from time import perf_counter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer
 from typer import Option
 
 from problems import options
@@ -26,33 +24,27 @@ from problems.comparison import (
     Kept,
     Row,
     above,
-    averaged,
     band,
     crossed,
     split,
 )  # fmt: skip
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
-from problems.evaluation import ScoreBlock, evaluate_retrieval, matrix_scores
+from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.baselines import METRIC_LEARN, OUTSIDE, OutsideMetric
 from problems.metric.estimators import TRIPLETS, MahalanobisMetric, TripletLearner, factor
-from problems.palette import draw_band, finish, line, style
-from problems.validation import package
-from rmopt.core import DivergedError, InvalidInputError
+from problems.palette import Panel, draw_panels
+from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, numbers
 from rmopt.core.streams import Stream, generator
 from rmopt.experiments import Claim
 from rmopt.solvers import Recorder
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 TEST_FRACTION = 0.2
 # What methods are selected by, and what convergence is watched by.
-DEPTH, DEEPEST = 10, 50
+DEPTH = 10
 # Enough test rows for a curve; tables measure all.
 MOST_QUERIES = 2000
 # Neighbours whose classes are counted.
@@ -70,41 +62,20 @@ class Trainee(BaseEstimator):
         drawn = generator(self.seed, Stream.TRIPLETS_OF_SPLITS)
         return self.metric.sampler(X, y).draw(drawn, 0, self.n_triplets)
 
-    def fit(self, X: Any, y: Array) -> Self:
+    def fit(self, X: Any, y: Array, recorder: Recorder | None = None) -> Self:
         self.rows_, self.classes_of_rows_ = X, y
-        if getattr(self.metric, "n_rounds", 1) > 1:
-            # Later rounds draw triplets of their own.
-            self.metric.set_params(n_triplets=self.n_triplets).fit(X, y)
-        elif isinstance(self.metric, TripletLearner):
-            self.metric.fit_triplets(X, self.triplets(X, y))
+        metric: Any = self.metric
+        if recorder is not None:
+            metric._finish(X, self.triplets(X, y), self.seed, recorder=recorder)
+        elif isinstance(metric, TripletLearner):
+            metric.fit_triplets(X, self.triplets(X, y))
         else:
-            self.metric.fit(X, y)
+            metric.fit(X, y)
         return self
 
     def set_params(self, **parameters: Any) -> Self:
         self.metric.set_params(**parameters)
         return self
-
-    def watched(self, part: SimpleNamespace, by_distance: bool) -> list[dict[str, Any]]:
-        """Fit COMET, and return what was measured after each pass, with the training time without measuring."""
-        metric: Any = self.metric
-        drawn, d = self.triplets(part.X, part.y), part.X.shape[1]
-        some = np.random.default_rng(self.seed).permutation(len(part.y_test))[:MOST_QUERIES]
-        X, y, cost = part.X_test[some], part.y_test[some], metric.problem(part.X, drawn).cost
-
-        def measure(W: Array) -> dict[str, float]:
-            scores = matrix_scores(W, X, distance=by_distance)
-            precision = evaluate_retrieval(scores, y, ks=(1, DEPTH)).precision_at
-            return {
-                "precision_at_1": precision[1],
-                "precision_at_10": precision[DEPTH],
-                "cost": cost.value(W),
-            }
-
-        at = [d * (number + 1) for number in range(int(np.ceil(metric.n_epochs)))]
-        recorder = Recorder({"test": measure}, at=at)
-        metric._finish(part.X, drawn, self.seed, recorder=recorder)
-        return recorder.rows
 
 
 def as_array(X: Any) -> Array:
@@ -116,70 +87,39 @@ def as_array(X: Any) -> Array:
 MEASURED_BY = ("get_mahalanobis_matrix", "transform")
 
 
-def scores_of(metric: Any, X: Any, rank_by: str) -> ScoreBlock:
-    """Return the scores of rows by "similarity", qᵀWp, or by "distance", minus (q - p)ᵀW(q - p).
-
-    A metric without a matrix W is one of embeddings, ``transform(X)``.
-    """
+def form(metric: Any, X: Any) -> tuple[Array, Any]:
+    """Return W and rows of a metric: its matrix and the rows of X, or the identity and embeddings of them."""
     if hasattr(metric, "get_mahalanobis_matrix"):
         shape = X.shape[1], X.shape[1]
-        W, rows = numbers("get_mahalanobis_matrix()", metric.get_mahalanobis_matrix(), shape), X
-    else:
-        rows = rows_of("transform(X)", metric.transform(X), X.shape[0])
-        W = np.eye(rows.shape[1])
-    return matrix_scores(W, rows, distance=rank_by == "distance")
+        return numbers("get_mahalanobis_matrix()", metric.get_mahalanobis_matrix(), shape), X
+    rows = rows_of("transform(X)", metric.transform(X), X.shape[0])
+    return np.eye(rows.shape[1]), rows
 
 
-def embedded(metric: Any, X: Any) -> Array:
-    """Return rows where the Euclidean distance is the metric: by its matrix W where it has one."""
-    if not hasattr(metric, "get_mahalanobis_matrix"):
-        return rows_of("transform(X)", metric.transform(X), X.shape[0])
-    W = np.asarray(metric.get_mahalanobis_matrix())
-    W = 0.5 * (W + W.T) if (W != W.T).any() else W
-    values = np.linalg.eigvalsh(W)
-    if values[0] < -1e-8 * max(values[-1], 0.0):
-        raise InvalidInputError(
-            f"get_mahalanobis_matrix() has the eigenvalue {values[0]:.2g}, and no distance; it must be positive "
-            "semidefinite for votes of neighbours."
-        )
-    return np.asarray(X @ factor(W).T)
+def precision(metric: Any, W: Array, rows: Any, y: Array, ks: Sequence[int] = (DEPTH,)) -> Any:
+    """Return how rows rank one another: by the distance of W, or as the method's cost speaks by qᵀWp."""
+    distance = getattr(metric, "ranks_by", "distance") == "distance"
+    return evaluate_retrieval(matrix_scores(W, rows, distance=distance), y, ks=ks)
 
 
 def neighbour_votes(metric: Any, X: Any, y: Array, X_test: Any, y_test: Array) -> float:
     """Return the share of test rows whose class most of their nearest training rows have."""
-    voters = KNeighborsClassifier(VOTERS, algorithm="brute").fit(embedded(metric, X), y)
-    return float(voters.score(embedded(metric, X_test), y_test))
-
-
-def _votes(fitted: Trainee, X: Any, y: Array) -> float:
-    return neighbour_votes(fitted.metric, fitted.rows_, fitted.classes_of_rows_, X, y)
-
-
-def _precision(rank_by: str, fitted: Trainee, X: Any, y: Array) -> float:
-    return evaluate_retrieval(scores_of(fitted.metric, X, rank_by), y, ks=(DEPTH,)).precision_at[DEPTH]
+    (W, rows), (_, tests) = form(metric, X), form(metric, X_test)
+    L = factor(W)
+    voters = KNeighborsClassifier(VOTERS, algorithm="brute").fit(np.asarray(rows @ L.T), y)
+    return float(voters.score(np.asarray(tests @ L.T), y_test))
 
 
 ARRAYS = FunctionTransformer(as_array, accept_sparse=True)
 COMET_GRID = crossed(alpha=(1e-6, 1e-5, 1e-4, 3e-4), beta=(1e-7, 1e-6, 1e-5))
-ALPHAS = (1e-6, 1e-5, 1e-4, 1e-3)
-NEIGHBOURS: Settings = {"compare": "distance", "triplets": "neighbors", "tol": 0.0}
 
 METHODS: dict[str, Method] = {
     "euclidean": Method("Euclidean", EuclideanMetric()),
-    **{
-        name: Method(label, CometMetric(loss=loss, tol=0.0), COMET_GRID)
-        for name, label, loss in (("comet", "COMET", "logistic"), ("comet-hinge", "COMET, hinge", "hinge"))
-    },
-    "comet-sparse": Method(
-        "COMET, sparse", CometMetric(sparsity=1e-5, tol=0.0),
-        crossed(alpha=(1e-4,), beta=(1e-5,), sparsity=(1e-6, 1e-5, 1e-4)),
-    ),
+    "comet": Method("COMET", CometMetric(tol=0.0), COMET_GRID),
+    "comet-hinge": Method("COMET, hinge", CometMetric(loss="hinge", tol=0.0), COMET_GRID),
     "comet-distance": Method(
-        "COMET, distance", CometMetric(**NEIGHBOURS), crossed(triplets=TRIPLETS, alpha=ALPHAS, beta=(1e-7, 1e-5)),
-    ),
-    "comet-rounds": Method(
-        "COMET, distance, rounds", CometMetric(n_rounds=3, **NEIGHBOURS),
-        crossed(n_rounds=(1, 3, 6), alpha=ALPHAS, beta=(1e-7,)),
+        "COMET, distance", CometMetric(compare="distance", triplets="neighbors", tol=0.0),
+        crossed(triplets=TRIPLETS, alpha=(1e-6, 1e-5, 1e-4, 1e-3), beta=(1e-7, 1e-5)),
     ),
     "lego": Method(
         "LEGO", LegoMetric(),
@@ -192,18 +132,12 @@ METHODS: dict[str, Method] = {
         crossed(lineardiscriminantanalysis__shrinkage=(1e-3, 1e-2, 0.1, 0.3, 0.6, 0.9)),
     ),
     "nca": Method("NCA", make_pipeline(ARRAYS, NeighborhoodComponentsAnalysis(max_iter=30))),
-    **{name: Method(name.upper(), OutsideMetric(name), [{}]) for name in OUTSIDE},
 }  # fmt: skip
-OURS = ("comet", "comet-hinge", "comet-sparse", "comet-distance")
+OURS = ("comet", "comet-hinge", "comet-distance")
 
 
-def precision_at(k: int, cell: Cell) -> float | None:
-    """Return the precision among the first k, None where a model diverged or fewer rows are ranked."""
-    return cell["precision"][k - 1] if cell["precision"] and k <= len(cell["precision"]) else None
-
-
-# Figure 2 has every k up to 50.
-DEPTHS = (1, 5, 10, 20, 50)
+# Figure 2 has every k up to the last of them.
+DEPTHS = (1, 10, 50)
 EARLIEST, LATEST = 6, 8
 # A precision has settled that is within this share of the last one.
 LEVEL = 0.005
@@ -215,35 +149,29 @@ def metric_claims(rows: Sequence[Row]) -> list[Claim]:
     claims = []
     for row in rows if ours else ():
         if row["method"] not in OURS:
-            depths = [k for k in DEPTHS if k <= len(ours[0].cells[0]["precision"])]
             gaps = {
-                f"P@{k}": Difference.of(ours[0].cells, row.cells, partial(precision_at, k)) for k in depths
-            }
+                f"P@{k}": Difference.of(ours[0].cells, row.cells, name)
+                for k in DEPTHS if ours[0].cells[0][name := f"precision_at_{k}"] is not None
+            }  # fmt: skip
             claims.append(above(f"{ours[0].label} is above {row.label}", gaps, row.label))
-    for distance in (row for row in ours if row["method"] == "comet-distance"):
-        for row in (row for row in rows if row is not distance):
-            gap = Difference.of(distance.cells, row.cells, "votes")
-            claim = f"{distance.label} is above {row.label} in votes of neighbours"
-            claims.append(above(claim, {"": gap}, row.label))
+    for ours_ in (row for row in ours if row["method"] == "comet-distance"):
+        for row in (row for row in rows if row is not ours_):
+            gaps = {"": Difference.of(ours_.cells, row.cells, "votes")}
+            claims.append(
+                above(f"{ours_.label} is above {row.label} in votes of neighbours", gaps, row.label)
+            )
     # The others are not watched after each pass, or ours and not the paper's.
     return claims + [_settles(row) for row in ours if row["method"] in ("comet", "comet-hinge")]
 
 
 def _settles(row: Row) -> Claim:
     claim = f"the precision of {row.label} settles within {EARLIEST} to {LATEST} passes"
-    curves = np.array([cell["curve"] for cell in row.cells])
-    passes = curves[0, :, 0]
-    if passes[-1] < 2 * LATEST:
+    mean, spread = band(np.array([cell["curve"] for cell in row.cells])[:, :, 2])
+    if len(mean) < 2 * LATEST:
         return Claim(claim, None, f"needs --passes {2 * LATEST}")
-    mean, spread = band(curves[:, :, 2])
-    near = np.abs(mean - mean[-1]) <= np.maximum(spread[-1], LEVEL * mean[-1])
-    first = passes[len(near) - int(np.argmin(near[::-1]))] if not near.all() else passes[0]
-    at = {number: float(mean[np.searchsorted(passes, number)]) for number in (EARLIEST, LATEST)}
-    return Claim(
-        claim, bool(first <= LATEST),
-        f"P@10 {at[EARLIEST]:.3f} after {EARLIEST}, {at[LATEST]:.3f} after {LATEST}, {mean[-1]:.3f} after "
-        f"{passes[-1]:g}; from pass {first:g} on within {LEVEL:.1%} or one s.e.m. of the end",
-    )  # fmt: skip
+    near = np.abs(mean[LATEST - 1 :] - mean[-1]) <= np.maximum(spread[-1], LEVEL * mean[-1])
+    shown = ", ".join(f"{mean[passes - 1]:.3f} after {passes}" for passes in (EARLIEST, LATEST, len(mean)))
+    return Claim(claim, bool(near.all()), f"P@10 {shown}")
 
 
 @dataclass(kw_only=True)
@@ -259,193 +187,102 @@ class Metric(Experiment):
     seeds: options.SeedsOrPublished = 3
     methods: Annotated[str, options.methods_option(METHODS)] = "euclidean,comet,comet-hinge,lego,boost,hdsl"
     select: options.Select = "none"
-    features: Annotated[int, Option(help="Features to keep, by information gain; 0: all.")] = 100
-    rows: Annotated[int, Option(help="Rows to keep, with the shares of the classes; 0: all.")] = 0
+    features: Annotated[int, Option(min=0, help="Features to keep, by information gain; 0: all.")] = 100
+    rows: Annotated[int, Option(min=0, help="Rows to keep, with the shares of the classes; 0: all.")] = 0
     scaling: Annotated[
-        Literal["unit", "raw", "standard"],
-        Option(
-            help="Rows of length 1 (counts by tf-idf); of arrays also raw or standard, over their mean length."
-        ),
+        Literal["unit", "raw"], Option(help="Rows of length 1, or arrays over their mean length.")
     ] = "unit"
-    components: Annotated[int, Option(help="Principal components to keep, of the training part; 0: all.")] = 0
-    triplets: Annotated[int, Option(help="Training triplets, the same for all methods; 0: 20 a row.")] = 0
+    triplets: Annotated[int, Option(min=0, help="Training triplets for all methods; 0: 20 a row.")] = 0
     passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0
     select_by: Annotated[
-        Literal["precision", "votes"],
-        Option(help="What it maximises: precision at 10, or votes of the nearest training rows."),
+        Literal["precision", "votes"], Option(help="Precision at 10, or votes of the nearest training rows.")
     ] = "precision"
-    rank_by: Annotated[
-        Literal["auto", "similarity", "distance"],
-        Option(
-            help="How test rows are ranked; auto: as cross-validation chooses, or without it as a method's cost."
-        ),
-    ] = "auto"
-
     name: ClassVar = "metric"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    common: ClassVar = ("features", "triplets", "passes", "scaling", "components", "select_by", "rank_by")
+    common: ClassVar = ("features", "triplets", "passes", "scaling", "select_by")
     claims: ClassVar = staticmethod(metric_claims)
     headings: ClassVar = {
         "votes": "kNN", "votes_sem": "±", "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
         "sem_at_10": "±", "precision_at_50": "P@50", "train_seconds": "train s",
     }  # fmt: skip
-    toy: ClassVar = (
-        "Where a claim fails here: parameters are not chosen unless --select first says so, and a hundred words of "
-        "scipy's documentation are easy for all metrics; the paper's figures are of images."
-    )
+    toy: ClassVar = "Where a claim fails here: a hundred words are easy for all; try --select first."
 
     def check(self) -> None:
-        options.check_options(vars(self), features=0, rows=0, components=0, triplets=0)
+        self.columns = {"precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10", "precision_at_50": None}
+        self.columns |= {"votes": "votes_sem", "map": None}
         number("--passes", self.passes, above=0)
-        # Those that vote are the nearest: among models that are chosen so, ranks are by distance too.
-        rankings = ("similarity", "distance") if self.select_by == "precision" else ("distance",)
-        rankings = rankings if self.rank_by == "auto" else (self.rank_by,)
-        self.ways = {
-            way: _votes if self.select_by == "votes" else partial(_precision, way) for way in rankings
-        }
-        if any(isinstance(one.estimator, OutsideMetric) for one in self.chosen.values()):
-            package(*METRIC_LEARN)
 
     def settings(self) -> Iterator[Settings]:
-        for what, most in zip(("rows", "features"), self.bundle.X.shape, strict=True):
-            if getattr(self, what) > most:
-                self.run.say(f"--{what} is {most}: {self.bundle.name} has no more.")
-        bundle = self.bundle = _thinned(self.bundle, self.rows)
-        # Without more features than there are, all are kept.
-        self.features = self.features if self.features < bundle.X.shape[1] else 0
-        how = self.published, self.features, self.scaling, self.components
-        self.kept = Kept(partial(_parts, bundle, *how), 8)
+        self.bundle = _thinned(self.bundle, self.rows)
+        self.kept = Kept(partial(_parts, self.bundle, self.published, self.features, self.scaling), 8)
         self.count = self.triplets or 20 * len(self.kept(self.run.seed).y)
         for name, kind in self.chosen.items():
             yield {"method": name, "code": kind.code}
 
-    def header(self) -> str:
-        part, bundle = self.kept(self.run.seed), self.bundle
-        return (
-            f"{bundle.name} ({bundle.source}): "
-            f"{len(part.y):,} training, {len(part.y_test):,} test rows, {part.X.shape[1]:,} features, "
-            f"{bundle.n_classes} classes, {self.count:,} triplets; {self.splits}"
-        )
-
-    def data_of(self, one: Settings) -> SimpleNamespace:
-        return self.kept(one["seed"])
+    def score(self, fitted: Trainee, X: Any, y: Array) -> float:
+        if self.select_by == "votes":
+            return neighbour_votes(fitted.metric, fitted.rows_, fitted.classes_of_rows_, X, y)
+        return float(precision(fitted.metric, *form(fitted.metric, X), y).precision_at[DEPTH])
 
     def model(self, one: Settings) -> Trainee:
         kind, about = self.chosen[one["method"]], {"random_state": one["seed"]}
         about |= {"n_epochs": self.passes} if isinstance(kind.estimator, CometMetric) else {}
         return Trainee(kind.made(one["parameters"], **about), self.count, one["seed"])
 
-    def ranking(self, one: Settings) -> str:
-        """Return how test rows are ranked: as it was chosen or asked for, or as the method's cost speaks."""
-        usual = getattr(self.chosen[one["method"]].estimator, "ranks_by", "distance")
-        return str(one.get("way", usual if self.rank_by == "auto" else self.rank_by))
+    def recorder(self, model: Any, part: SimpleNamespace, seed: int) -> Recorder | None:
+        some = np.random.default_rng(seed).permutation(len(part.y_test))[:MOST_QUERIES]
+        X, y, metric = part.X_test[some], part.y_test[some], model.metric
+        if not isinstance(metric, CometMetric):
+            return None
+        passes = range(1, int(np.ceil(metric.n_epochs)) + 1)
+        return Recorder(
+            {"value": lambda W: precision(metric, W, X, y).precision_at[DEPTH]},
+            at=[X.shape[1] * number for number in passes],
+        )
 
-    def used(self, row: Row) -> list[Settings]:
-        return [{"parameters": one["parameters"], "rank_by": self.ranking(one)} for one in row.models]
-
-    def measured(self, one: Settings) -> Cell:
-        part, trainee, rank_by = self.data_of(one), self.model(one), self.ranking(one)
-        X, y, X_test, y_test = part.X, part.y, part.X_test, part.y_test
-        curve, begun = [], perf_counter()
-        try:
-            if isinstance(trainee.metric, CometMetric) and trainee.metric.n_rounds == 1:
-                rows = trainee.watched(part, rank_by == "distance")
-                names = "precision_at_1", "precision_at_10", "cost"
-                curve = [[row["step"] / X.shape[1], *(row[name] for name in names)] for row in rows]
-                seconds = float(rows[-1]["seconds"])
-            else:
-                trainee.fit(X, y)
-                seconds = perf_counter() - begun
-        except DivergedError:
-            return dict.fromkeys(("precision", "map", "votes", "seconds")) | {"curve": []}
-        ks = range(1, min(DEEPEST, len(y_test) - 1) + 1)
-        found = evaluate_retrieval(scores_of(trainee.metric, X_test, rank_by), y_test, ks=ks)
-        votes = neighbour_votes(trainee.metric, X, y, X_test, y_test)
-        self.keep(one, trainee.metric)
-        return {
-            "precision": list(found.precision_at.values()), "map": found.map, "votes": votes, "seconds": seconds,
-            "curve": curve,
+    def measure(self, model: Any, part: SimpleNamespace) -> Cell:
+        X, y, metric = part.X_test, part.y_test, model.metric
+        found = precision(metric, *form(metric, X), y, range(1, min(DEPTHS[-1], len(y) - 1) + 1))
+        return {f"precision_at_{k}": found.precision_at.get(k) for k in DEPTHS} | {
+            "precision": list(found.precision_at.values()), "map": found.map,
+            "votes": neighbour_votes(metric, part.X, part.y, X, y),
         }  # fmt: skip
 
-    def row(self, row: Row) -> Cell:
-        errors = {1: "sem_at_1", DEPTH: f"sem_at_{DEPTH}", DEEPEST: None}
-        cells = [cell | {f"precision_at_{k}": precision_at(k, cell) for k in errors} for cell in row.cells]
-        measures = {f"precision_at_{k}": error for k, error in errors.items()}
-        return averaged(cells, **measures, votes="votes_sem", map=None)
+    def keep(self, one: Settings, model: Any) -> None:
+        super().keep(one, model.metric)
 
     def draw(self, rows: Sequence[Row]) -> None:
-        rows = [row for row in rows if row.whole]
-        self.run.draw("precision.png", draw_precision, rows, self.bundle.name, size=(6.4, 4.4))
-        if watched := [row for row in rows if row.cells[0]["curve"]]:
-            self.run.draw("convergence.png", draw_convergence, watched, self.bundle.name, size=(9.0, 4.0))
+        depths, passes = {}, {}
+        for row in (row for row in rows if row.whole):
+            mean, error = band(np.array([cell["precision"] for cell in row.cells]))
+            depths[row.label] = list(zip(range(1, len(mean) + 1), mean, error, strict=True))
+            if row.cells[0]["curve"]:
+                passes[row.label] = row.curve(0)
+        panels = [Panel("k, number of neighbours", "precision at top k (test)", depths)]
+        panels += [Panel("coordinate steps", f"precision at {DEPTH}", passes)] if passes else []
+        self.run.draw("precision.png", draw_panels, panels, self.bundle.name, size=(9.0, 4.6))
 
 
-def _parts(
-    bundle: ClassBundle, published: bool, features: int, scaling: str, components: int, seed: int
-) -> SimpleNamespace:
+def _parts(bundle: ClassBundle, published: bool, features: int, scaling: str, seed: int) -> SimpleNamespace:
     """Return a split with rows as methods see them; what scales them is that of the training part."""
     bundle = bundle if published else bundle.resplit(seed, TEST_FRACTION)
+    # Without more features than there are, all are kept.
+    features = features if features < bundle.X.shape[1] else 0
     if scaling == "unit":
-        bundle = informative_unit_rows(bundle, features)
-        if bundle.X.shape[1] == 1:
-            raise InvalidInputError(
-                "rows of length 1 keep the sign of a single feature alone; take more features, or of an array "
-                "--scaling raw with --features 0."
-            )
-    elif issparse(bundle.X) or features:
+        return split(informative_unit_rows(bundle, features))
+    if issparse(bundle.X) or features:
         raise InvalidInputError(
-            f"--scaling {scaling} is for arrays, with --features 0; take unit for sparse tables."
+            "--scaling raw is for arrays, with --features 0; take unit for sparse tables."
         )
-    else:
-        scaled = bundle.X
-        if scaling == "standard":
-            scaled = StandardScaler().fit(scaled[bundle.train]).transform(scaled)
-        bundle = replace(bundle, X=scaled / np.linalg.norm(scaled[bundle.train], axis=1).mean())
-    if components:
-        # Of a sparse table all components are not to be had.
-        most = min(int(bundle.train.sum()), bundle.X.shape[1]) - issparse(bundle.X)
-        if components > most:
-            raise InvalidInputError(
-                f"--components {components} is more than features and training rows allow; take at most {most}."
-            )
-        found = PCA(components, random_state=0).fit(bundle.X[bundle.train])
-        bundle = replace(bundle, X=np.ascontiguousarray(found.transform(bundle.X)), feature_names=None)
-    return split(bundle)
+    return split(replace(bundle, X=bundle.X / np.linalg.norm(bundle.X[bundle.train], axis=1).mean()))
 
 
 def _thinned(bundle: ClassBundle, rows: int) -> ClassBundle:
     """Return the bundle with about this many rows, drawn with a fixed seed from every class."""
-    if rows == 0 or rows >= len(bundle.y):
+    if not 0 < rows < len(bundle.y):
         return bundle
-    kept = np.flatnonzero(bundle.resplit(0, rows / len(bundle.y)).test)
+    kept = bundle.resplit(0, rows / len(bundle.y)).test
     test = bundle.test[kept]
-    test = test if test.any() and not test.all() else np.arange(len(kept)) % 5 == 4
+    test = test if 0 < test.sum() < len(test) else np.arange(len(test)) % 5 == 4
     return replace(bundle, X=bundle.X[kept], y=bundle.y[kept], test=test)
-
-
-def draw_precision(figure: Figure, rows: Sequence[Row], title: str) -> None:
-    """Draw precision among the first k against k, with its standard error."""
-    figure.set_layout_engine("constrained")
-    axes = figure.subplots()
-    for place, row in enumerate(rows):
-        curves = np.array([cell["precision"] for cell in row.cells])
-        draw_band(axes, np.arange(1, curves.shape[1] + 1), curves, row.label, **line(place))
-    finish(axes, "k, number of neighbours", "precision at top k (test)", title)
-
-
-def draw_convergence(figure: Figure, rows: Sequence[Row], title: str) -> None:
-    """Draw precision and cost of COMET against coordinate steps over features."""
-    figure.set_layout_engine("constrained")
-    left, right = figure.subplots(1, 2)
-    for place, row in enumerate(rows):
-        curves = np.array([cell["curve"] for cell in row.cells])
-        passes = curves[0, :, 0]
-        for column, depth in ((1, 1), (2, 10)):
-            look = style(2 * place + column - 1)
-            draw_band(left, passes, curves[:, :, column], f"{row.label}, P@{depth}", **look)
-        relative = curves[:, :, 3] / np.abs(curves[:, :1, 3])
-        draw_band(right, passes, relative, row.label, **line(2 * place + 1))
-    finish(left, "coordinate steps / features", "precision (test)")
-    finish(right, "coordinate steps / features", "cost, relative to the start")
-    figure.suptitle(title)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +14,7 @@ from scipy.linalg import solve
 from sklearn.base import BaseEstimator
 from sklearn.datasets import dump_svmlight_file
 
-from problems.online import FactorEngine, OnlineEngine, OnlineSolver
+from problems.online import OnlineEngine, OnlineSolver, factors_of, point_of_factors
 from problems.ranking import kernels
 from problems.ranking.cost import LabelRanking
 from rmopt.core import InvalidInputError, Problem
@@ -28,74 +24,56 @@ from rmopt.engines.bilinear import rows_of
 
 
 @dataclass(frozen=True)
-class PassiveAggressiveEngine(FactorEngine):
-    """Passive–aggressive steps on balanced factors, one row a step."""
-
-    cost: LabelRanking
-
-    def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        rows = np.ascontiguousarray(schedule.ravel(), dtype=np.int64)
-        return kernels.passive_aggressive(
-            arrays["A"], arrays["B"], *rows_of(self.cost.X, self.cost.Y), rows, etas, moves
-        )
-
-
-@dataclass(frozen=True)
-class FullRankEngine(OnlineEngine):
-    """Steps on all L × n numbers, one row a step.
+class Mirror:
+    """Full matrices W and what moves in their place, features × labels, with the lengths of its rows.
 
     Attributes
     ----------
-    cost : LabelRanking
     exponent : float
         2: W itself moves. Above: what moves is the dual matrix of the group norm, see `GroupPerceptron`.
     """
 
-    cost: LabelRanking
     exponent: float = 2.0
 
     def arrays_of(self, point: Array) -> dict[str, Array]:
-        """Return the dual matrix of W, features × labels, and the lengths of its rows."""
-        theta = np.ascontiguousarray(point.T)
-        if self.exponent != 2.0:
-            # The inverse of the mirror map is that of the dual exponent.
-            theta = _mirrored(theta, np.linalg.norm(theta, axis=1), self.exponent / (self.exponent - 1.0))
+        """Return the dual matrix of W, and the lengths of its rows."""
+        theta = np.array(point.T, order="C")
+        # The inverse of the mirror map is that of the dual exponent.
+        theta = _mirrored(theta, np.linalg.norm(theta, axis=1), self.exponent / (self.exponent - 1.0))
         return {"theta": theta, "norms": np.linalg.norm(theta, axis=1)}
 
     def point_of(self, arrays: dict[str, Array]) -> Array:
         """Return W, labels × features."""
-        if self.exponent == 2.0:
-            return np.array(arrays["theta"].T, order="C")
-        return np.ascontiguousarray(_mirrored(arrays["theta"], arrays["norms"], self.exponent).T)
-
-    def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        rows = np.ascontiguousarray(schedule.ravel(), dtype=np.int64)
-        method = kernels.MATRIX if self.exponent == 2.0 else kernels.GROUP
-        data = rows_of(self.cost.X, self.cost.Y)
-        return kernels.full_rank(
-            method, self.exponent, arrays["theta"], arrays["norms"], *data, rows, etas, moves
-        )
+        return np.array(_mirrored(arrays["theta"], arrays["norms"], self.exponent).T, order="C")
 
 
 def _mirrored(theta: Array, norms: Array, exponent: float) -> Array:
     """Return rows (‖θ_j‖ / ‖θ‖)^(p − 2) θ_j, where ‖θ‖ is the p-norm of the row lengths, and 0 for rows of 0."""
+    if exponent == 2.0:
+        return theta
     whole = np.sum(norms**exponent) ** (1.0 / exponent)
     lengths = norms / whole if whole > 0 else norms
     weights = np.where(lengths > 0, np.power(np.where(lengths > 0, lengths, 1.0), exponent - 2.0), 0.0)
     return theta * weights[:, None]
 
 
-class _RankingSolver(OnlineSolver):
-    def _cost(self, problem: Problem) -> LabelRanking:
+class RankingSolver(OnlineSolver):
+    """Common ground: steps on the rows of a `LabelRanking`, by a compiled loop."""
+
+    def engine(self, problem: Problem) -> Engine:
         # The loops stand for what the cost computes, and know nothing of what a subclass makes of it.
         if type(problem.cost) is not LabelRanking:
             raise InvalidInputError(
                 f"{type(self).__name__} is defined for LabelRanking, got {type(problem.cost).__name__}."
             )
-        return problem.cost
+        return self.ranking_engine(problem.cost)
+
+    @abstractmethod
+    def ranking_engine(self, cost: LabelRanking) -> Engine:
+        """Return the engine for a checked cost."""
 
 
-class PassiveAggressive(_RankingSolver):
+class PassiveAggressive(RankingSolver):
     """Iterative passive–aggressive steps on the factors of W = A Bᵀ (§7.2.4, 1); `step_size` is the bound C.
 
     For each row A moves given B, then B given the new A; the violated labels are those before both.
@@ -115,11 +93,15 @@ class PassiveAggressive(_RankingSolver):
     True
     """
 
-    def engine(self, problem: Problem) -> Engine:
-        return PassiveAggressiveEngine(self._cost(problem))
+    def ranking_engine(self, cost: LabelRanking) -> Engine:
+        def loop(arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
+            data, rows = rows_of(cost.X, cost.Y), np.ascontiguousarray(schedule.ravel(), dtype=np.int64)
+            return kernels.passive_aggressive(arrays["A"], arrays["B"], *data, rows, etas, moves)
+
+        return OnlineEngine(cost, factors_of, point_of_factors, loop)
 
 
-class MatrixPerceptron(_RankingSolver):
+class MatrixPerceptron(RankingSolver):
     """The subgradient is subtracted from a full matrix that starts at zero (§7.2.4, 2).
 
     Runs on `Euclidean(L, n)`; the `step_size` sets the size of W against the margin of 1.
@@ -140,11 +122,23 @@ class MatrixPerceptron(_RankingSolver):
            [-0.5, -0.5, -0.5, -0.5,  0.5,  0.5,  0.5,  0.5]])
     """
 
-    def engine(self, problem: Problem) -> Engine:
-        return FullRankEngine(self._cost(problem))
+    def ranking_engine(self, cost: LabelRanking) -> Engine:
+        mirror = self.mirror(cost)
+        method = kernels.MATRIX if mirror.exponent == 2.0 else kernels.GROUP
+
+        def loop(arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
+            data, rows = rows_of(cost.X, cost.Y), np.ascontiguousarray(schedule.ravel(), dtype=np.int64)
+            matrices = arrays["theta"], arrays["norms"]
+            return kernels.full_rank(method, mirror.exponent, *matrices, *data, rows, etas, moves)
+
+        return OnlineEngine(cost, mirror.arrays_of, mirror.point_of, loop)
+
+    def mirror(self, cost: LabelRanking) -> Mirror:
+        """Return what moves in the place of W: W itself."""
+        return Mirror()
 
 
-class GroupPerceptron(_RankingSolver):
+class GroupPerceptron(MatrixPerceptron):
     """Online mirror descent with a group norm, the weights of a feature for all labels being a group (§7.2.4, 3).
 
     The (2,1)-norm has no strongly convex mirror map; as in Kakade, Shalev-Shwartz and Tewari (2012) its place is
@@ -168,9 +162,9 @@ class GroupPerceptron(_RankingSolver):
     True
     """
 
-    def engine(self, problem: Problem) -> Engine:
-        cost = self._cost(problem)
-        return FullRankEngine(cost, exponent=max(2.0, 2.0 * float(np.log(cost.shape[1]))))
+    def mirror(self, cost: LabelRanking) -> Mirror:
+        """Return what moves in the place of W: the dual matrix of the group norm."""
+        return Mirror(max(2.0, 2.0 * float(np.log(cost.shape[1]))))
 
 
 class RidgeScores(BaseEstimator):
@@ -193,44 +187,11 @@ class RidgeScores(BaseEstimator):
         return np.asarray(X @ self.coef_ + self.intercept_)
 
 
-@contextmanager
-def silenced() -> Iterator[None]:
-    """Let nothing be printed, by compiled code either, which knows nothing of `sys.stdout`."""
-    sys.stdout.flush()
-    with ExitStack() as then, Path(os.devnull).open("wb") as nowhere:
-        for descriptor in (1, 2):
-            kept = os.dup(descriptor)
-            then.callback(os.close, kept)
-            then.callback(os.dup2, kept, descriptor)
-            os.dup2(nowhere.fileno(), descriptor)
-        yield
+class OmikujiTrees(BaseEstimator):
+    """Omikuji's partitioned label trees (Parabel: Prabhu et al. 2018) with its defaults: three trees, hinge loss.
 
-
-class LabelTrees(BaseEstimator, ABC):
-    """A tool that finds the best labels by trees of labels; the others have the score 0.
-
-    Attributes
-    ----------
-    package : str
-        What must be installed.
+    Labels that the trees do not find have the score 0.
     """
-
-    package: ClassVar[str]
-
-    def decision_function(self, X: Any) -> Array:
-        scores = np.zeros((X.shape[0], self.n_labels_))
-        for row, found in enumerate(self.found(sp.csr_matrix(X))):
-            for label, score in found:
-                scores[row, label] = score
-        return scores
-
-    @abstractmethod
-    def found(self, X: sp.csr_matrix) -> Iterable[Iterable[tuple[int, float]]]:
-        """Return for each row labels and their scores."""
-
-
-class OmikujiTrees(LabelTrees):
-    """Omikuji's partitioned label trees (Parabel: Prabhu et al. 2018) with its defaults: three trees, hinge loss."""
 
     package = "omikuji"
 
@@ -245,31 +206,10 @@ class OmikujiTrees(LabelTrees):
             self.model_ = omikuji.Model.train_on_data(str(whole))
         return self
 
-    def found(self, X: sp.csr_matrix) -> Iterable[Iterable[tuple[int, float]]]:
-        pairs = (list(zip(row.indices.tolist(), row.data.tolist(), strict=True)) for row in X)
-        return (self.model_.predict(row, top_k=self.n_labels_) for row in pairs)
-
-
-class NapkinTrees(LabelTrees):
-    """NapkinXC's probabilistic label trees (Jasinska-Kobus et al. 2020) with its defaults."""
-
-    package = "napkinxc"
-
-    def __init__(self, random_state: int = 0) -> None:
-        self.random_state = random_state
-
-    def fit(self, X: Any, Y: Any) -> Self:
-        from napkinxc.models import PLT
-
-        self.n_labels_, truth = Y.shape[1], sp.csr_array(Y)
-        labels = [own.tolist() for own in np.split(truth.indices, truth.indptr[1:-1])]
-        # The model is kept in files.
-        self.folder_ = TemporaryDirectory()
-        self.model_ = PLT(self.folder_.name, seed=self.random_state)
-        with silenced():
-            self.model_.fit(sp.csr_matrix(X), labels)
-        return self
-
-    def found(self, X: sp.csr_matrix) -> Iterable[Iterable[tuple[int, float]]]:
-        with silenced():
-            return self.model_.predict_proba(X, top_k=self.n_labels_)
+    def decision_function(self, X: Any) -> Array:
+        scores = np.zeros((X.shape[0], self.n_labels_))
+        for number, row in enumerate(sp.csr_matrix(X)):
+            pairs = list(zip(row.indices.tolist(), row.data.tolist(), strict=True))
+            for label, score in self.model_.predict(pairs, top_k=self.n_labels_):
+                scores[number, label] = score
+        return scores

@@ -14,7 +14,7 @@ from problems.ranking.kernels import turn_to_residuals
 from problems.validation import label_array
 from rmopt.core import Factored, FiniteSum, InvalidInputError, LowRankPoint
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, optional
+from rmopt.core.arguments import numbers
 from rmopt.core.matrices import as_rows, sound
 from rmopt.core.streams import Stream, generator
 from rmopt.linalg import tall_qr
@@ -219,18 +219,15 @@ def indicators(Y: Any, n_rows: int) -> sp.csr_array:
             f"Y must have one row for each of the {n_rows} rows of X and a column for each of at least 2 labels, "
             f"got shape {table.shape}."
         )
-    if not sp.issparse(table):
-        if table.dtype.kind not in "biuf":
-            raise InvalidInputError(f"Y must hold zeros and ones, got {table.dtype}.")
-        table = sp.csr_array(table.astype(float))
-    others = table.data[(table.data != 0) & (table.data != 1)]
-    if others.size:
-        raise InvalidInputError(f"Y must hold zeros and ones, and {others[0]:g} is among them.")
-    table.eliminate_zeros()
+    table = table if sp.issparse(table) else sp.csr_array(numbers("Y", table))
     table.sum_duplicates()
-    ones = np.ones(table.nnz)
+    table.eliminate_zeros()
+    if not (table.data == 1).all():
+        raise InvalidInputError(
+            f"Y must hold zeros and ones, and {table.data[table.data != 1][0]:g} is among them."
+        )
     return sp.csr_array(
-        (ones, table.indices.astype(np.int32), table.indptr.astype(np.int32)), shape=table.shape
+        (table.data, table.indices.astype(np.int32), table.indptr.astype(np.int32)), shape=table.shape
     )
 
 
@@ -249,9 +246,6 @@ class LogisticLabels(RowBatches):
     dropout : float
         The share of the words of a row that are left out, anew in each batch, the others being larger for it; from 0
         to below 1.
-    n_negatives : int or None
-        Labels that a batch draws among those that are true for none of its rows, each standing for as many as are
-        not drawn for it; None: all of them.
 
     Raises
     ------
@@ -271,10 +265,9 @@ class LogisticLabels(RowBatches):
 
     remedy = "take Euclidean(n_features + n_labels, rank + 1)"
 
-    def __init__(self, X: Any, Y: Any, dropout: float = 0.0, n_negatives: int | None = None) -> None:
+    def __init__(self, X: Any, Y: Any, dropout: float = 0.0) -> None:
         super().__init__(X, dropout)
         self.Y = indicators(Y, self.rows.shape[0])
-        self.n_negatives = optional(integer, 1)("n_negatives", n_negatives)
 
     @property
     def n_terms(self) -> int:
@@ -293,31 +286,17 @@ class LogisticLabels(RowBatches):
         return sum((slopes(*block) for block in self._blocks(point)), np.zeros(point.shape))
 
     def row_gradient(self, point: Array, terms: Array) -> tuple[Array, Array]:
-        X, features, numbers, rng = self.batch(terms)
+        X, features, numbers = self.batch(terms)
         X = columns_that_occur(X, features)
         X.data /= 1.0 - self.dropout
-        Y = self.Y[numbers]
-        labels, weights = self._labels(Y, rng)
-        n = self.rows.shape[1]
-        gradient = slopes(point[features], point[n + labels], X, Y[:, labels], weights)
-        return np.concatenate([features, n + labels]), gradient
+        labels = np.arange(self.rows.shape[1], len(point))
+        return np.concatenate([features, labels]), slopes(point[features], point[labels], X, self.Y[numbers])
 
     def _blocks(self, point: Array) -> Iterator[tuple[Array, Array, sp.csr_array, sp.csr_array]]:
         """Give the embeddings of features and of labels, with some rows after others."""
         A, B = np.split(point, [self.rows.shape[1]])
         for start in range(0, self.n_terms, BLOCK):
             yield A, B, self.rows[start : start + BLOCK], self.Y[start : start + BLOCK]
-
-    def _labels(self, Y: sp.csr_array, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Return the labels that a batch looks at, and for how many each stands."""
-        true = np.zeros(Y.shape[1], dtype=bool)
-        true[Y.indices] = True
-        others = np.flatnonzero(~true)
-        if self.n_negatives is None or self.n_negatives >= len(others):
-            return np.arange(Y.shape[1]), np.ones(Y.shape[1])
-        drawn = rng.choice(others, self.n_negatives, replace=False, shuffle=False)
-        labels = np.concatenate([np.flatnonzero(true), drawn])
-        return labels, np.where(true[labels], 1.0, len(others) / self.n_negatives)
 
 
 def embedded(X: Any, A: Array) -> Array:
@@ -327,12 +306,11 @@ def embedded(X: Any, A: Array) -> Array:
     return Z
 
 
-def slopes(A: Array, B: Array, X: Any, Y: sp.csr_array, weights: Array | float = 1.0) -> Array:
-    """Return the gradient of the loss with respect to A and, below, to B, each label having a weight."""
+def slopes(A: Array, B: Array, X: Any, Y: sp.csr_array) -> Array:
+    """Return the gradient of the loss with respect to A and, below, to B."""
     Z = embedded(X, A)
     residual = Z @ B.T
     turn_to_residuals(residual, Y.indptr, Y.indices)
-    residual *= weights
     back = residual @ B
     back[:, -1] = 0.0
     return np.vstack([X.T @ back, residual.T @ Z])

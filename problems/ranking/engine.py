@@ -9,7 +9,6 @@ import numpy as np
 
 from problems.ranking import kernels
 from problems.ranking.cost import LabelRanking, WarpRanking
-from rmopt.core import Problem, Retraction
 from rmopt.core.ambient import Array
 from rmopt.engines import GaugedEngine, GaugedState, register
 from rmopt.engines.base import Supports
@@ -44,11 +43,6 @@ class RankingEngine(GaugedEngine):
     manifold: FixedRankEmbedded
     cost: LabelRanking
     _rows: tuple[Rows, Rows] = field(init=False, repr=False)
-
-    @classmethod
-    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        """Return why there are no compiled steps of so many rows, or None (see `Engine.refuses`)."""
-        return None if how == 1 else f"a step looks at {how} rows, and the compiled kernel at one"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_rows", rows_of(self.cost.X, self.cost.Y))

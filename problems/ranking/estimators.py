@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
 from problems.batches import SeededEpochs, run_batches, share_left_out
-from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
+from problems.loreta import Loreta, loreta_solver, with_workers
 from problems.ranking.cost import (
     LabelRanking,
     LogisticLabels,
@@ -43,9 +43,8 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, check_parameters, flag, instance, integer, number, one_of, optional
 from rmopt.core.matrices import as_rows
 from rmopt.core.world import ONE_PROCESS, World
-from rmopt.errors import warn
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers import Recorder, Sampler, ShuffledEpochs
+from rmopt.solvers import Sampler, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
 
 SAMPLINGS: dict[str, type[LabelRanking]] = {"exact": LabelRanking, "warp": WarpRanking}
@@ -129,18 +128,16 @@ def _truncated(manifold: FixedRankEmbedded, left: list[Array], rows: Any) -> Low
 
 
 @dataclass(frozen=True)
-class LabelScores(SavedMatrix):
+class LabelScores:
     """The scores W x of all labels for an example x.
 
     Attributes
     ----------
     point : LowRankPoint or array
         W, of shape (n_labels, n_features).
-    about : dict
-        JSON-able parameters that are saved with it.
     """
 
-    kind = "label ranking"
+    point: Any
 
     def __call__(self, X: Any) -> Array:
         """Return the scores of all labels, shape (len(X), n_labels)."""
@@ -212,10 +209,9 @@ class LoretaLabelRanker(Loreta):
     [2, 2, 2, 2, 2]
     """
 
-    _model = LabelScores
-    _kept = (*Loreta._kept, "n_labels_", "top_k_", "_rows_and_labels")
-    _seen = (*Loreta._seen, "label_names_in_", "_rows_and_labels")
-    _counts = Loreta._counts | {"top_k": "top_k_"}
+    _model, _rows = LabelScores, "labels"
+    _optional: ClassVar = {**Saved._optional, "_rows_and_labels": (2,)}
+    _numbers: ClassVar = {**Loreta._numbers, "n_labels_": integer, "top_k_": integer}
 
     rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
@@ -242,8 +238,7 @@ class LoretaLabelRanker(Loreta):
         seed = begin(self)
         afresh = not self._continues()
         truth, parts = self._parts(X, Y, self.n_epochs, seed, afresh)
-        recorder = Recorder(progress=self.verbose, description="LORETA")
-        self._run(*parts, seed, afresh, recorder, X=parts[1].cost.X, Y=truth)
+        self._run(*parts, seed, afresh, X=parts[1].cost.X, Y=truth)
         self._note_labels(truth, afresh=True)
         return self
 
@@ -258,7 +253,7 @@ class LoretaLabelRanker(Loreta):
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
         """
-        self._learn_part(X, Y, self._check_part(), Recorder(progress=self.verbose, description="LORETA"))
+        self._learn_part(X, Y, self._check_part())
         return self
 
     def fit_stream(self, chunks: Any, *, world: World | None = None) -> Self:
@@ -278,7 +273,7 @@ class LoretaLabelRanker(Loreta):
         """
         return self._follow(chunks, world)
 
-    def _learn_part(self, X: Any, Y: Any, seed: int, recorder: Recorder, world: World = ONE_PROCESS) -> None:
+    def _learn_part(self, X: Any, Y: Any, seed: int, world: World = ONE_PROCESS) -> None:
         """Learn from a part of the data by one pass over it, in all processes together."""
         first = not self._has_learned()
         if not first:
@@ -287,7 +282,7 @@ class LoretaLabelRanker(Loreta):
         more = 0 if first else truth.shape[1] - self.n_labels_
         # Before the steps: where Ctrl-C ends them, the model has the new labels.
         self._note_labels(truth, first, world)
-        self._learn_chunk(*parts, seed, recorder, more)
+        self._learn_chunk(*parts, seed, more)
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of all labels, shape (n_samples, n_labels)."""
@@ -327,12 +322,6 @@ class LoretaLabelRanker(Loreta):
         instance("point", point, LowRankPoint, "a LowRankPoint: scores of labels are not symmetric")
         return super()._shape_of(point)
 
-    @classmethod
-    def load(cls, path: Path | str) -> Self:
-        estimator = super().load(path)
-        estimator.n_labels_ = estimator.model_.point.shape[0]
-        return estimator
-
     def _parts(
         self,
         X: Any,
@@ -365,19 +354,12 @@ class LoretaLabelRanker(Loreta):
         usual = max(1, min(100, 2 * min(n_labels, n, n_labels if grows else X.shape[0]) // 3))
         # Labels that come later do not change it.
         rank = int(self.rank or (usual if afresh else self._known_rank()))
-        if self.rank is None and n_labels > known and 2 * rank < usual:
-            warn(
-                f"rank = None became {rank} with the labels of the first part of the data, less than half of what it "
-                "would be with those that came since; give a rank, or let that part be larger (batch_size, "
-                "shuffle_buffer)."
-            )
         if grows and afresh and n_labels < rank <= n:
             raise InvalidInputError(
                 f"rank = {rank} is larger than the number of labels so far, {n_labels}, and the first part of the "
                 "data decides it; let that part be larger (batch_size, shuffle_buffer), give Y one column for each "
                 "label that may come, or take a smaller rank."
             )
-        check_size((n_labels, n), rank, truth)
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
         unit, step_size = natural_size(cost.X, 1.0, 0.5, world), self.step_size
@@ -417,9 +399,6 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
     dropout : float or None
         The share of words that is left out of a row, anew each time; from 0 to below 1. None: 0.15 where fewer than a
         tenth of the entries of X are not zero, as with words, and otherwise 0.
-    n_negatives : int or None
-        Labels that a batch draws among those that none of its rows has; None: all of them, which costs more where
-        there are more than some thousands.
     threshold : float
         The probability above which `predict` gives a label, between 0 and 1.
     batch_size : int
@@ -475,14 +454,11 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
     (2, 3)
     >>> bool(model.score(X[300:], Y[300:]) > 0.9)
     True
-    >>> model.top(X[300:302], 2).shape
-    (2, 2)
     """
 
     rank: Annotated[int, kept_count] = 100
     _: KW_ONLY
     dropout: Annotated[float | None, optional(number, least=0, below=1)] = None
-    n_negatives: Annotated[int | None, optional(integer, 1)] = None
     threshold: Annotated[float, bounded(number, above=0, below=1)] = 0.5
     batch_size: Annotated[int, kept_count] = 256
     n_epochs: Annotated[int | None, optional(kept_count)] = None
@@ -517,7 +493,7 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
         scale = np.sqrt(natural_size(X, 1.0, 1))
         X = X * scale
         rank = min(int(self.rank), n, n_labels)
-        cost = LogisticLabels(X, truth, share_left_out(X, self.dropout, WORDS), self.n_negatives)
+        cost = LogisticLabels(X, truth, share_left_out(X, self.dropout, WORDS))
         result = run_batches(self, cost, first_step(X, truth, rank, seed), seed, LEAST_STEPS, X=X, Y=truth)
         A, B = np.split(result.point, [n])
         longest, ones = float(abs(X).sum(axis=1).max()), np.ones((1, 1))
@@ -549,10 +525,6 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
         """Return indicators of the labels that are more probable than the threshold, shape (n_samples, n_labels)."""
         check_parameters(self, self._parameters)
         return (self.predict_proba(X) > self.threshold).astype(int)
-
-    def top(self, X: Any, k: int) -> Array:
-        """Return the numbers of the k most probable labels of each row, the first one first, shape (n_samples, k)."""
-        return best_labels(self.decision_function(X), integer("k", k, 1, self.n_labels_))
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""

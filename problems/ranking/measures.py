@@ -68,9 +68,7 @@ def best_labels(scores: Array, k: int) -> Array:
     return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
 
-def precision_at(
-    scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5), *, n_jobs: int | None = None
-) -> dict[int, float]:
+def precision_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, float]:
     """Return for each k the mean share, over all rows, of true labels among the k best-scored ones.
 
     Rows without true labels count, as in the extreme classification repository; of equal scores those of the first
@@ -83,8 +81,6 @@ def precision_at(
         1 where a label is true, and 0 elsewhere.
     ks : sequence of int
         From 1 to L.
-    n_jobs : int, optional
-        Threads, -1 for all cores; the result is the same for any number.
 
     Raises
     ------
@@ -98,13 +94,11 @@ def precision_at(
     >>> precision_at(np.array([[3.0, 2.0, 1.0]]), [[1, 0, 1]], (1, 2))
     {1: 1.0, 2: 0.5}
     """
-    hits, _, _, ks = _hits(scores, Y, ks, n_jobs)
+    hits, _, _, ks = _hits(scores, Y, ks)
     return {k: float(hits[:, :k].mean()) for k in ks}
 
 
-def ndcg_at(
-    scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5), *, n_jobs: int | None = None
-) -> dict[int, float]:
+def ndcg_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, float]:
     """Return for each k the mean normalised discounted cumulative gain of the k best-scored labels.
 
     A true label at position r gains 1 / log2(r + 1); the sum is divided by that of the best order. Rows without true
@@ -117,8 +111,6 @@ def ndcg_at(
         1 where a label is true, and 0 elsewhere.
     ks : sequence of int
         From 1 to L.
-    n_jobs : int, optional
-        Threads, -1 for all cores; the result is the same for any number.
 
     Examples
     --------
@@ -128,15 +120,12 @@ def ndcg_at(
     >>> {k: round(value, 3) for k, value in found.items()}
     {1: 1.0, 2: 0.613, 3: 0.92}
     """
-    hits, truth, _, ks = _hits(scores, Y, ks, n_jobs)
+    hits, truth, _, ks = _hits(scores, Y, ks)
     gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2))
-    counts = np.minimum(truth.sum(axis=1), hits.shape[1])
-    best = np.concatenate([[0.0], np.cumsum(gains)])
-    found = {}
-    for k in ks:
-        ideal = best[np.minimum(counts, k)]
-        found[k] = float(np.mean(hits[:, :k] @ gains[:k] / np.where(ideal > 0.0, ideal, 1.0)))
-    return found
+    ideal = np.append(0.0, np.cumsum(gains))
+    counts = truth.sum(axis=1)
+    best = {k: np.maximum(ideal[np.minimum(counts, k)], ideal[1]) for k in ks}
+    return {k: float(np.mean(hits[:, :k] @ gains[:k] / best[k])) for k in ks}
 
 
 def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
@@ -166,14 +155,14 @@ def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
         raise InvalidInputError(
             f"Y must have at least 3 rows to say how rare labels are, got {table.shape[0]}."
         )
-    counts = np.asarray(table.sum(axis=0)).ravel()
     a, b = number("a", a, least=0), number("b", b, above=0)
+    counts = np.asarray(table.sum(axis=0)).ravel()
     factor = (np.log(table.shape[0]) - 1.0) * (b + 1.0) ** a
     return np.asarray(1.0 / (1.0 + factor * (counts + b) ** -a))
 
 
 def propensity_scored_precision_at(
-    scores: Array, Y: Any, propensities: Array, ks: Sequence[int] = (1, 3, 5), *, n_jobs: int | None = None
+    scores: Array, Y: Any, propensities: Array, ks: Sequence[int] = (1, 3, 5)
 ) -> dict[int, float]:
     """Return for each k the precision where rare labels weigh more, as a share of the best that is possible.
 
@@ -188,8 +177,6 @@ def propensity_scored_precision_at(
         See `propensities`.
     ks : sequence of int
         From 1 to L.
-    n_jobs : int, optional
-        Threads, -1 for all cores; the result is the same for any number.
 
     Raises
     ------
@@ -205,7 +192,7 @@ def propensity_scored_precision_at(
     >>> {k: round(value, 3) for k, value in found.items()}
     {1: 0.25, 2: 0.2}
     """
-    hits, truth, best_ones, ks = _hits(scores, Y, ks, n_jobs)
+    hits, truth, best_ones, ks = _hits(scores, Y, ks)
     if not truth.any():
         raise InvalidInputError("no row of Y has a true label; nothing can be found.")
     chances = numbers("propensities", propensities, (truth.shape[1],))
@@ -217,14 +204,11 @@ def propensity_scored_precision_at(
     return {k: float(found[:, :k].sum() / best[:, :k].sum()) for k in ks}
 
 
-def _hits(
-    scores: Array, Y: Any, ks: Sequence[int], n_jobs: int | None
-) -> tuple[Array, Array, Array, list[int]]:
+def _hits(scores: Array, Y: Any, ks: Sequence[int]) -> tuple[Array, Array, Array, list[int]]:
     """Return whether the labels that are scored best in each row are true, all truth, these labels, and ks."""
     truth, scores = _checked(scores, Y)
     ks = [integer("each of ks", k, 1, truth.shape[1]) for k in sequence("ks", ks)]
-    most = max(ks, default=1)
-    best = np.concatenate(by_rows(lambda rows: best_labels(scores[rows], most), len(scores), BLOCK, n_jobs))
+    best = best_labels(scores, max(ks, default=1))
     return np.take_along_axis(truth, best, axis=1), truth, best, ks
 
 

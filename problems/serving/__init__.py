@@ -1,7 +1,6 @@
 """Learned similarities where they are used: exact and approximate search, and a page for the browser."""
 
-from problems.serving.exchange import to_onnx
 from problems.serving.index import Searchable, SimilarityIndex, top_k
 from problems.serving.web import Found, Searcher, TextSearch, make_app
 
-__all__ = ["Found", "Searchable", "Searcher", "SimilarityIndex", "TextSearch", "make_app", "to_onnx", "top_k"]
+__all__ = ["Found", "Searchable", "Searcher", "SimilarityIndex", "TextSearch", "make_app", "top_k"]

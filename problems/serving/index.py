@@ -1,4 +1,4 @@
-"""Exact search of the largest inner products, and the embeddings of documents, in memory or in a file."""
+"""Search of the largest inner products, exact or in a graph, and the documents that are searched."""
 
 from __future__ import annotations
 
@@ -14,23 +14,18 @@ from scipy.sparse import csr_array
 
 from problems.kernels import keep_largest
 from problems.rows import product, unit_rows
-from problems.serving.graphs import GRAPHS, Graph, Search
-from problems.validation import check_columns, column_of_names, table_of_numbers
+from problems.validation import check_columns, column_of_names, package, table_of_numbers
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, flag, instance, integer, numbers, one_of, sequence
+from rmopt.core.arguments import instance, integer, numbers, one_of, sequence
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading, write_atomically
 
-# Queries that go through the items together: their scores of a block of items stay in the processor's cache.
-QUERIES = 64
-# Up to so many are put in their places one by one, beyond that sorted.
-FEW = 1000
+# Queries that go through the items together, and items whose scores are there at a time.
+QUERIES, ITEMS = 64, 8192
 FILE, FORMAT = "index.joblib", 2
 
 
-def top_k(
-    queries: Any, items: Array, k: int = 10, *, exclude: Any = None, mask: Any = None, block_size: int = 8192
-) -> tuple[Array, Array]:
+def top_k(queries: Any, items: Array, k: int = 10, *, exclude: Any = None) -> tuple[Array, Array]:
     """Return the k items that have the largest inner products with each query.
 
     The items are read in blocks, once for every 64 queries. Beyond the result it needs memory for a block of scores.
@@ -44,10 +39,6 @@ def top_k(
         At most n_items.
     exclude : sequence of sequences of int, optional
         For each query the numbers of items that it must not get.
-    mask : bool array, shape (n_items,), optional
-        Which items may be found; all by default.
-    block_size : int
-        Items that are read at a time.
 
     Returns
     -------
@@ -80,59 +71,38 @@ def top_k(
             "items must be a table of float32 or float64, and queries one with as many columns, got "
             f"{items.dtype} of shape {items.shape} and queries of shape {rows.shape}."
         )
-    k, block_size = integer("k", k, 1, len(items)), integer("block_size", block_size, 1)
-    hidden = np.zeros(len(items), bool) if mask is None else ~array("mask", mask)
-    if hidden.dtype != bool or hidden.shape != (len(items),):
-        raise InvalidInputError(f"mask must be {len(items)} booleans, one for each item.")
+    k = integer("k", k, 1, len(items))
     asked, refused = excluded_pairs(exclude, len(rows), len(items))
     best = np.full((len(rows), k), -np.inf, dtype=items.dtype)
     found = np.full((len(rows), k), -1, dtype=np.int64)
     for start in range(0, len(rows), QUERIES):
         part = slice(start, start + QUERIES)
-        for first in range(0, len(items), block_size):
-            block = np.asarray(items[first : first + block_size])
+        for first in range(0, len(items), ITEMS):
             with np.errstate(all="ignore"):
-                scores = rows[part] @ block.T
-            scores[:, hidden[first : first + block_size]] = -np.inf
-            here = (asked // QUERIES == start // QUERIES) & (refused // block_size == first // block_size)
+                scores = rows[part] @ items[first : first + ITEMS].T
+            here = (asked // QUERIES == start // QUERIES) & (refused // ITEMS == first // ITEMS)
             scores[asked[here] - start, refused[here] - first] = -np.inf
-            _keep_largest(scores, first, best[part], found[part])
+            keep_largest(scores, first, best[part], found[part])
     if not np.isfinite(best).all():
         finite = np.isfinite(best).sum(axis=1)
         raise InvalidInputError(
-            f"query {finite.argmin()} has only {finite.min()} items with a finite score that mask and exclude leave, "
-            f"and k = {k}; ask for fewer, or look for NaN and infinity in the items."
+            f"query {finite.argmin()} has only {finite.min()} items with a finite score that exclude leaves, and k = "
+            f"{k}; ask for fewer, or look for NaN and infinity in the items."
         )
     return best, found
 
 
-def _keep_largest(scores: Array, first: int, best: Array, found: Array) -> None:
-    """Put into `best` the scores of a block that are larger, and the numbers of their items into `found`."""
-    if best.shape[1] <= FEW:
-        keep_largest(scores, first, best, found)
-        return
-    both = np.hstack([best, scores])
-    order = np.argsort(-both, axis=1, kind="stable")[:, : best.shape[1]]
-    places = np.broadcast_to(first + np.arange(scores.shape[1]), scores.shape)
-    found[:] = np.take_along_axis(np.hstack([found, places]), order, axis=1)
-    best[:] = np.take_along_axis(both, order, axis=1)
-
-
 def excluded_pairs(exclude: Any, n_queries: int, n_items: int) -> tuple[Array, Array]:
     """Return numbers of queries, rising, and of items that these must not get."""
-    lists = (
-        [sequence("each of exclude", items) for items in sequence("exclude", exclude)]
-        if exclude is not None
-        else []
-    )
-    if exclude is not None and len(lists) != n_queries:
+    lists = [()] * n_queries if exclude is None else list(sequence("exclude", exclude))
+    if len(lists) != n_queries:
         raise InvalidInputError(
             f"exclude must have a sequence of item numbers for each of {n_queries} queries."
         )
-    items = np.array([item for items in lists for item in items])
+    items = np.array([item for part in lists for item in sequence("each of exclude", part)])
     if items.size and (items.dtype.kind not in "iu" or items.min() < 0 or items.max() >= n_items):
         raise InvalidInputError(f"exclude must hold numbers of items, 0 to {n_items - 1}.")
-    return np.repeat(np.arange(len(lists)), [len(items) for items in lists]), items.astype(np.int64)
+    return np.repeat(np.arange(n_queries), [len(part) for part in lists]), items.astype(np.int64)
 
 
 @dataclass(eq=False)
@@ -156,8 +126,8 @@ class SimilarityIndex:
         What made features of texts: a fitted vectorizer of scikit-learn or a pipeline, needed by `rmopt serve`.
     feature_names_in_ : sequence of str, optional
         Of the columns of frames, which queries must have in this order.
-    search : callable, optional
-        Takes embeddings of queries and k and gives numbers of documents; made by `to_index`. None: exact.
+    graph : hnswlib.Index, optional
+        Of near neighbours, made by `to_index`. None: exact.
 
     References
     ----------
@@ -188,35 +158,24 @@ class SimilarityIndex:
     texts: Any = field(default=None, repr=False)
     vectorizer: Any = None
     feature_names_in_: Any = None
-    search: Search | None = None
+    graph: Any = None
 
     def __post_init__(self) -> None:
-        self.query_map = table_of_numbers("query_map", self.query_map, sparse=False)
-        self.document_map = table_of_numbers("document_map", self.document_map, sparse=False)
-        kind, (n, *rank), shape = self.embeddings.dtype, self.embeddings.shape, self.query_map.shape
-        if kind != np.float32 or self.document_map.shape != shape or [*shape[1:]] != rank:
+        kind, (n, *rank), shape = self.embeddings.dtype, self.embeddings.shape, np.shape(self.query_map)
+        if kind != np.float32 or np.shape(self.document_map) != shape or [*shape[1:]] != rank:
             raise InvalidInputError(
                 f"embeddings must be a table of float32, got {kind} of shape {self.embeddings.shape}, and query_map "
-                f"and document_map have shape (n_features, rank), got {shape} and {self.document_map.shape}."
+                f"and document_map have shape (n_features, rank), got {shape} and {np.shape(self.document_map)}."
             )
-        self.normalize = flag("normalize", self.normalize)
         self.names = range(n) if self.names is None else column_of_names("names", self.names).tolist()
-        if not all(isinstance(name, str | int | float) for name in self.names):
-            raise InvalidInputError("names must be strings or numbers; turn them into strings.")
-        if self.texts is not None:
-            self.texts = [instance("each of texts", text, str, "a string") for text in self.texts]
+        self.texts = None if self.texts is None else list(self.texts)
         if len(self.names) != n or (self.texts is not None and len(self.texts) != n):
             raise InvalidInputError(f"names and texts must be {n}, one for each document.")
-        # A vectorizer of other features is refused now and not at the first query.
-        if self.vectorizer is not None and self.vectorizer.transform([""]).shape[1] != len(self.query_map):
-            raise InvalidInputError(
-                f"vectorizer gives other features than the {len(self.query_map)} that the model was fitted to."
-            )
 
     def __len__(self) -> int:
         return len(self.embeddings)
 
-    def query(self, X: Any, k: int = 10, *, exclude: Any = None, mask: Any = None) -> tuple[Array, Array]:
+    def query(self, X: Any, k: int = 10, *, exclude: Any = None) -> tuple[Array, Array]:
         """Return the documents of the largest scores for each query.
 
         Parameters
@@ -227,8 +186,6 @@ class SimilarityIndex:
             At most as many as there are documents.
         exclude : sequence of sequences of int, optional
             For each query the row numbers of documents that it must not get, such as itself.
-        mask : bool array, shape (n_documents,), optional
-            Which documents may be found, by the exact index alone.
 
         Returns
         -------
@@ -250,27 +207,24 @@ class SimilarityIndex:
                 f"{empty[0]}: their scores are 0, and the order says nothing.",
                 stacklevel=2,
             )
-        if self.search is None:
-            return top_k(Z, self.embeddings, k, exclude=exclude, mask=mask)
-        if mask is not None:
-            raise InvalidInputError("mask is for the exact index; search with to_index('exact').")
+        if self.graph is None:
+            return top_k(Z, self.embeddings, k, exclude=exclude)
         asked, refused = excluded_pairs(exclude, len(Z), len(self))
-        k = integer("k", k, 1, len(self))
-        met = self.search(Z, min(k + int(np.bincount(asked, minlength=1).max()), len(self)))
+        more = min(integer("k", k, 1, len(self)) + int(np.bincount(asked, minlength=1).max()), len(self))
+        try:
+            met = self.graph.knn_query(Z, more)[0].astype(np.int64)
+        except RuntimeError:
+            raise InvalidInputError(
+                f"the graph met fewer than {more} documents; raise ef or M, or lower k."
+            ) from None
         scores = np.einsum("qd,qkd->qk", Z, self.embeddings[met])
-        hidden = np.isin(met + len(self) * np.arange(len(Z))[:, None], refused + len(self) * asked)
-        scores[hidden | (met < 0)] = -np.inf
+        scores[np.isin(met + len(self) * np.arange(len(Z))[:, None], refused + len(self) * asked)] = -np.inf
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        scores, met = (np.take_along_axis(values, order, axis=1) for values in (scores, met))
-        if not np.isfinite(scores).all():
-            raise InvalidInputError(f"the graph met fewer than k = {k} documents; raise ef or M, or lower k.")
-        return scores, met
+        return np.take_along_axis(scores, order, axis=1), np.take_along_axis(met, order, axis=1)
 
-    def most_similar(
-        self, X: Any, k: int = 10, *, exclude: Any = None, mask: Any = None
-    ) -> list[list[tuple[Any, float]]]:
+    def most_similar(self, X: Any, k: int = 10, *, exclude: Any = None) -> list[list[tuple[Any, float]]]:
         """Return what `query` does as pairs of a name and a score, a list for each query; arguments as there."""
-        scores, indices = (values.tolist() for values in self.query(X, k, exclude=exclude, mask=mask))
+        scores, indices = (values.tolist() for values in self.query(X, k, exclude=exclude))
         return [
             [(self.names[row], score) for row, score in zip(*pair, strict=True)]
             for pair in zip(indices, scores, strict=True)
@@ -290,60 +244,63 @@ class SimilarityIndex:
         sparse array, shape (n_documents, n_features)
             Rows sum to the scores.
         """
-        rows = csr_array(self._rows(documents))
-        of_term = product(self._embedded(x, self.query_map), self.document_map.T)
-        if len(of_term) != 1:
-            raise InvalidInputError(f"x must be one query, got {len(of_term)} rows.")
+        rows, (of_term,) = (
+            csr_array(self._rows(documents)),
+            self._embedded(x, self.query_map) @ self.document_map.T,
+        )
         if self.normalize:
             rows = csr_array(rows / unit_rows(product(rows, self.document_map))[1])
-        return csr_array(rows * of_term[0])
+        return csr_array(rows * of_term)
 
-    def to_index(self, kind: str = "exact", **graph: Any) -> Self:
+    def to_index(
+        self, kind: str = "exact", *, M: int = 28, ef_construction: int = 150, ef: int = 400
+    ) -> Self:
         """Return an index of the same documents that is searched in another way.
 
         Parameters
         ----------
-        kind : {"exact", "hnswlib", "faiss", "usearch"}
-            "exact" looks at every document. The others make a graph with the package of that name, which takes
-            minutes for a million documents and is not saved, and find most of the best in a fraction of the time.
-        **graph : int
-            ``M`` (28), ``ef_construction`` (150) and ``ef`` (400): the size of the graph, and the candidates that
-            are kept while it is made and searched (`problems.serving.graphs.Graph`).
+        kind : {"exact", "hnswlib"}
+            "exact" looks at every document. "hnswlib" makes a graph of near neighbours with the package of that name,
+            which takes minutes for a million documents and is not saved, and finds most of the best in a fraction of
+            the time. The inner product itself steers the walk (Morozov and Babenko, NeurIPS 2018).
+        M : int
+            Neighbours of a document in the graph.
+        ef_construction : int
+            Candidates that are kept while a document looks for its neighbours.
+        ef : int
+            Candidates that are kept for a query: more find more of the best, in more time.
         """
-        for name in graph:
-            one_of("option", name, Graph._parameters if kind != "exact" else ())
-        if one_of("kind", kind, ("exact", *GRAPHS)) == "exact":
-            return replace(self, search=None)
-        return replace(self, search=GRAPHS[kind](np.ascontiguousarray(self.embeddings), Graph(**graph)))
+        if one_of("kind", kind, ("exact", "hnswlib")) == "exact":
+            return replace(self, graph=None)
+        graph = package("hnswlib").Index(space="ip", dim=self.embeddings.shape[1])
+        M, ef_construction = integer("M", M, 2, 1000), integer("ef_construction", ef_construction, 1)
+        graph.init_index(max_elements=len(self), M=M, ef_construction=ef_construction, random_seed=0)
+        graph.add_items(np.ascontiguousarray(self.embeddings))
+        graph.set_ef(integer("ef", ef, 1))
+        return replace(self, graph=graph)
 
     def save(self, folder: Path | str) -> None:
         """Write the index with joblib into a folder, which is made where it is absent; graphs are not kept."""
-        stored = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "search"}
+        stored = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "graph"}
         write_atomically(Path(folder, FILE), lambda stream: joblib.dump({"format": FORMAT} | stored, stream))
 
     @classmethod
-    def load(cls, folder: Path | str, *, mmap: bool = True) -> Self:
-        """Read what `save` wrote.
+    def load(cls, folder: Path | str) -> Self:
+        """Read what `save` wrote; the embeddings stay in their file, of which a search reads what it needs.
 
         joblib runs code that the file names: load folders that you trust.
-
-        Parameters
-        ----------
-        folder : path
-        mmap : bool
-            Leave the embeddings in their file and let the system read what a search needs.
         """
-        file, mode = Path(folder, FILE), "r" if flag("mmap", mmap) else None
+        file = Path(folder, FILE)
         with reading(file):
-            stored = joblib.load(file, mmap_mode=mode)
+            stored = joblib.load(file, mmap_mode="r")
             if stored.pop("format") != FORMAT:
                 raise StorageError(f"{file} is of another version of rmopt; make the index again.")
             return cls(**stored)
 
     def _rows(self, X: Any) -> Any:
         # Columns of text come as arrays and as series too.
-        texts = [X] if isinstance(X, str) else list(X) if len(getattr(X, "shape", ())) == 1 else X
-        if isinstance(texts, list | tuple) and texts and all(isinstance(text, str) for text in texts):
+        texts = [X] if isinstance(X, str) else list(X) if getattr(X, "ndim", 1) == 1 else []
+        if texts and all(isinstance(text, str) for text in texts):
             if self.vectorizer is None:
                 raise InvalidInputError(
                     "X is text, and the index has no vectorizer; make it with model.index(X, names, vectorizer=…), "

@@ -18,10 +18,8 @@ from problems.validation import package
 from rmopt.core.arguments import instance, integer
 from rmopt.errors import InvalidInputError
 
-# Results of a query: by default, and at most; terms that say why a document was found.
-RESULTS, MOST_RESULTS, REASONS = 10, 100, 6
-# Characters of a query, and of a text that is shown; parts of an address.
-LONGEST_QUERY, EXCERPT, MOST_FIELDS = 5000, 240, 100
+# Results of a query: by default, and at most; terms that say why a document was found; characters of its text.
+RESULTS, MOST_RESULTS, REASONS, EXCERPT = 10, 100, 6, 240
 # A page that is open elsewhere in the browser cannot read the answers by a name of its own for this machine.
 HERE = ("localhost", "127.0.0.1", "[::1]")
 HEADERS = {
@@ -85,16 +83,7 @@ class Searcher(ABC):
 
 def whole_number(name: str, text: str, least: int, most: int) -> int:
     """Return the number that a field of an address holds."""
-    return integer(
-        name, int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text, least, most
-    )
-
-
-def _asked(search: Searcher, fields: Any) -> Found:
-    k = whole_number("k", fields.get("k", str(RESULTS)), 1, MOST_RESULTS)
-    if len(fields.multi_items()) > MOST_FIELDS or len(fields.get("q", "")) > LONGEST_QUERY:
-        raise InvalidInputError(f"give at most {MOST_FIELDS} fields, and {LONGEST_QUERY} characters for q.")
-    return search.find(fields, k)
+    return integer(name, int(text) if text.isdecimal() and len(text) < 19 else text, least, most)
 
 
 def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) -> Any:
@@ -144,27 +133,26 @@ def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) 
     from starlette.routing import Route
 
     pages = Path(__file__).parent / "pages"
-    environment = Environment(loader=FileSystemLoader(pages), autoescape=True)
-    template = environment.get_template("page.html", globals={"longest": LONGEST_QUERY})
+    template = Environment(loader=FileSystemLoader(pages), autoescape=True).get_template("page.html")
     search = TextSearch(searched) if isinstance(searched, SimilarityIndex) else searched
     instance(
         "searched", search, Searcher, "a SimilarityIndex, or a Searcher: problems.subspace.ItemSearch(model)"
     )
 
     def answer(request: Any) -> Response:
+        fields = request.query_params
         try:
-            found, status = _asked(search, request.query_params), 200
+            k = whole_number("k", fields.get("k", str(RESULTS)), 1, MOST_RESULTS)
+            found, status = search.find(fields, k), 200
         except InvalidInputError as error:
             found, status = Found("", message=str(error)), 400
         if request.url.path == "/":
             content, kind = template.render(found=found, search=search, title=title), "text/html"
         else:
-            results = [
-                {key: value for key, value in result.items() if key != "links"} for result in found.results
-            ]
-            told = {"query": found.query, "results": results, "message": found.message}
+            results = [{key: result[key] for key in result if key != "links"} for result in found.results]
+            reply = {"query": found.query, "results": results, "message": found.message}
             # Numbers may be those of numpy.
-            content, kind = json.dumps(told, default=methodcaller("item")), "application/json"
+            content, kind = json.dumps(reply, default=methodcaller("item")), "application/json"
         # Texts may hold halves of characters.
         return Response(content.encode(errors="replace"), status, HEADERS, kind)
 
@@ -207,45 +195,36 @@ class TextSearch(Searcher):
 
     def find(self, fields: Any, k: int) -> Found:
         if "like" not in fields:
-            query = fields.get("q", "")
-            return Found(query, *self._nearest(query, k, []))
+            return self._nearest(fields.get("q", ""), k)
         row = whole_number("like", fields["like"], 0, len(self.index) - 1)
-        results, message = self._nearest(self.index.texts[row], k, [row])
-        return Found("", results, message or f"Similar to {self.index.names[row]}:")
+        found = self._nearest(self.index.texts[row], k, row)
+        return Found("", found.results, found.message or f"Similar to {self.index.names[row]}:")
 
-    def _nearest(self, query: str, k: int, hidden: list[int]) -> tuple[list[dict[str, Any]], str]:
+    def _nearest(self, query: str, k: int, *hidden: int) -> Found:
         """Return the texts that are most similar to a text, or why there are none."""
         index, x = self.index, csr_array(self.index.vectorizer.transform([query]))
         if not x.nnz:
-            return [], "No word of this is known to the model." if query.strip() else ""
+            return Found(query, message="No word of this is known to the model." if query.strip() else "")
         k = min(k, len(index) - len(hidden))
         if k < 1:
-            return [], "There is no other document."
+            return Found(query, message="There is no other document.")
         scores, rows = (values[0].tolist() for values in index.query(x, k, exclude=[hidden]))
-        texts = [index.texts[row] for row in rows]
-        reasons = self._reasons(x, texts)
-        return [
-            {
-                "row": row, "name": index.names[row], "score": score,
-                "text": excerpt(text), "why": why, "links": {"similar": [("like", row)]},
-            }
-            for row, score, text, why in zip(rows, scores, texts, reasons, strict=True)
-        ], ""  # fmt: skip
+        results = [
+            {"row": row, "name": index.names[row], "score": score, "text": excerpt(index.texts[row]),
+             "why": self._reasons(x, index.texts[row]), "links": {"similar": [("like", row)]}}
+            for row, score in zip(rows, scores, strict=True)
+        ]  # fmt: skip
+        return Found(query, results)
 
-    def _reasons(self, x: csr_array, texts: list[str]) -> list[list[dict[str, Any]]]:
-        """Return the terms that add most to the score of each text, and whether the query has them too."""
+    def _reasons(self, x: csr_array, text: str) -> list[dict[str, Any]]:
+        """Return the terms that add most to the score of a text, and whether the query has them too."""
         if self._terms is None:
-            return [[] for _ in texts]
-        parts = self.index.contributions(x, self.index.vectorizer.transform(texts))
-        asked, reasons = set(x.indices.tolist()), []
-        for row in range(len(texts)):
-            values, columns = (
-                array[slice(*parts.indptr[row : row + 2])] for array in (parts.data, parts.indices)
-            )
-            best = [place for place in np.argsort(-values, kind="stable")[:REASONS] if values[place] > 0.0]
-            reasons.append([
-                {"term": str(self._terms[columns[place]]), "contribution": float(values[place]),
-                 "shared": int(columns[place]) in asked}
-                for place in best
-            ])  # fmt: skip
-        return reasons
+            return []
+        parts = self.index.contributions(x, self.index.vectorizer.transform([text]))
+        best = [
+            place for place in np.argsort(-parts.data, kind="stable")[:REASONS] if parts.data[place] > 0.0
+        ]
+        return [
+            {"term": str(self._terms[column]), "contribution": value, "shared": column in x.indices}
+            for column, value in zip(parts.indices[best].tolist(), parts.data[best].tolist(), strict=True)
+        ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from problems.online import FactorEngine, TripletSolver, rows_and_terms
+from problems.online import OnlineEngine, TripletSolver, factors_of, point_of_factors, rows_and_terms
 from problems.similarity import kernels
 from rmopt.core import PSDPoint
 from rmopt.core.ambient import Array
@@ -15,37 +15,23 @@ from rmopt.engines.base import Engine
 from rmopt.linalg import symmetric
 
 
-@dataclass(frozen=True)
-class GeneralFactors(FactorEngine):
-    """Steps on A and B of W = A Bᵀ.
-
-    Attributes
-    ----------
-    method : int
-        `FACTORED` or `PASSIVE_AGGRESSIVE` of `problems.similarity.kernels`.
-    cost : TripletSum
-    """
+class FactorSolver(TripletSolver):
+    """Steps on the factors of W = A Bᵀ, by one of the methods of `problems.similarity.kernels`."""
 
     method: int
-    cost: TripletSum
 
-    def run(self, arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-        A, B = arrays["A"], arrays.get("B", arrays["A"])
-        return kernels.run(self.method, A, B, *rows_and_terms(self.cost, schedule, etas), moves)
+    def triplet_engine(self, cost: TripletSum) -> Engine:
+        def loop(arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
+            A, B = arrays["A"], arrays.get("B", arrays["A"])
+            return kernels.run(self.method, A, B, *rows_and_terms(cost, schedule, etas), moves)
 
+        return OnlineEngine(cost, self.arrays_of, self.point_of, loop)
 
-class SymmetricFactor(GeneralFactors):
-    """Steps on A of W = A Aᵀ."""
-
-    def arrays_of(self, point: PSDPoint) -> dict[str, Array]:  # type: ignore[override]
-        return {"A": np.ascontiguousarray(point.factor())}
-
-    def point_of(self, arrays: dict[str, Array]) -> PSDPoint:  # type: ignore[override]
-        Q, triangle = np.linalg.qr(arrays["A"])
-        return PSDPoint(Q, symmetric(triangle @ triangle.T))
+    arrays_of: Any = staticmethod(factors_of)
+    point_of: Any = staticmethod(point_of_factors)
 
 
-class FactoredGradientDescent(TripletSolver):
+class FactoredGradientDescent(FactorSolver):
     """Simultaneous gradient steps on A and B (§7.1.4, 1; Bai et al. 2009).
 
     Examples
@@ -65,11 +51,10 @@ class FactoredGradientDescent(TripletSolver):
     True
     """
 
-    def triplet_engine(self, cost: TripletSum) -> Engine:
-        return GeneralFactors(kernels.FACTORED, cost)
+    method = kernels.FACTORED
 
 
-class PassiveAggressive(TripletSolver):
+class PassiveAggressive(FactorSolver):
     """Iterative passive–aggressive steps on A and B (§7.1.4, 3).
 
     For each triplet A moves given B, then B given the new A; `step_size` is the bound C.
@@ -91,11 +76,10 @@ class PassiveAggressive(TripletSolver):
     True
     """
 
-    def triplet_engine(self, cost: TripletSum) -> Engine:
-        return GeneralFactors(kernels.PASSIVE_AGGRESSIVE, cost)
+    method = kernels.PASSIVE_AGGRESSIVE
 
 
-class PSDGradientDescent(TripletSolver):
+class PSDGradientDescent(FactorSolver):
     """Gradient steps on A of W = A Aᵀ, which is Riemannian descent in the flat metric (§7.1.4, 2).
 
     Runs on `PSDFixedRank` in O(nnz·k) a step.
@@ -117,7 +101,15 @@ class PSDGradientDescent(TripletSolver):
     True
     """
 
-    one_space = True
+    one_space, method = True, kernels.FACTORED
 
-    def triplet_engine(self, cost: TripletSum) -> Engine:
-        return SymmetricFactor(kernels.FACTORED, cost)
+    @staticmethod
+    def arrays_of(point: PSDPoint) -> dict[str, Array]:
+        """Return A."""
+        return {"A": np.ascontiguousarray(point.factor())}
+
+    @staticmethod
+    def point_of(arrays: dict[str, Array]) -> PSDPoint:
+        """Return A Aᵀ."""
+        Q, triangle = np.linalg.qr(arrays["A"])
+        return PSDPoint(Q, symmetric(triangle @ triangle.T))

@@ -38,22 +38,15 @@ class ContrastiveSum(RowBatches):
         self.temperature = number("temperature", temperature, above=0)
 
     def value(self, point: Array) -> float:
-        raise InvalidInputError("this cost is a stream of batches; `batch_value` gives the loss of one.")
+        raise InvalidInputError("this cost is a stream of batches, and has no value.")
 
     def gradient(self, point: Array) -> Any:
-        raise InvalidInputError("this cost is a stream of batches; `term_gradient` gives that of one.")
-
-    def batch_value(self, point: Array, terms: Array) -> float:
-        """Return the mean loss of a batch."""
-        X, _, documents, _ = self.batch(terms)
-        Z, _ = unit_rows(X @ point)
-        scores, positive, weights = self._scores(Z, documents)
-        top = scores.max(axis=1, keepdims=True)
-        log_sums = top + np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
-        return float((weights * positive * np.where(positive, log_sums - scores, 0.0)).sum() / len(Z))
+        raise InvalidInputError(
+            "this cost is a stream of batches; `term_gradient` gives the gradient of one."
+        )
 
     def row_gradient(self, point: Array, terms: Array) -> tuple[Array, Array]:
-        X, rows, documents, _ = self.batch(terms)
+        X, rows, documents = self.batch(terms)
         X = columns_that_occur(X, rows)
         Z, lengths = unit_rows(X @ point[rows])
         scores, positive, weights = self._scores(Z, documents)

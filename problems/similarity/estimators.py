@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from problems.batches import run_batches, share_left_out
 from problems.evaluation import bilinear_scores, evaluate_retrieval
-from problems.loreta import Loreta, SavedMatrix, check_size, loreta_solver, with_workers
+from problems.loreta import Loreta, loreta_solver, with_workers
 from problems.rows import natural_size, product, unit_rows
 from problems.saving import Saved
 from problems.serving.index import Searchable
@@ -25,6 +25,7 @@ from problems.validation import (
     begin,
     count,
     file_path,
+    joined_classes,
     kept_count,
     labelled,
     seedable,
@@ -42,7 +43,7 @@ from rmopt.errors import warn
 from rmopt.kernels.lifted import SymmetricFactors
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import SecondOrder, SecondOrderPSD
-from rmopt.solvers import Recorder, Sampler, ScheduledSolver, ShuffledEpochs, World
+from rmopt.solvers import Sampler, ScheduledSolver, ShuffledEpochs, World
 from rmopt.solvers.threads import one_blas_thread
 
 INITS = ("identity", "gaussian")
@@ -61,70 +62,22 @@ def initial_point(
     return replace(point, S=unit * point.S)
 
 
-def warn_of_identity(point: LowRankPoint | PSDPoint) -> None:
-    """Warn where most of the ones of the "identity" start are left, as where their features are 0 in all rows.
-
-    Row and column of W are still those of the identity: the same number on all diagonals, and the length of both.
-    Of a single number that is always so.
-    """
-    k, symmetric = point.rank, isinstance(point, PSDPoint)
-    U, V = (point.Q,) * 2 if symmetric else (point.U, point.V)  # type: ignore[union-attr]
-    left, right = U[:k] @ point.S, V[:k] @ point.S.T
-    diagonal, rows, columns = (
-        (one * other).sum(axis=1) for one, other in ((left, V[:k]), (left,) * 2, (right,) * 2)
-    )
-    unit = np.median(diagonal)
-    off = np.abs([diagonal / unit, rows / unit**2, columns / unit**2] - np.ones((3, 1)))
-    left = int((off.max(axis=0) < 1e-9).sum())
-    if 2 * left > k and point.shape[0] > 1:
-        warn(
-            f"{left} of the {k} directions of the model are those of init = 'identity' still: no step moved them. "
-            f"Where their features, of the first {k}, are 0 in all rows, as hashed words and pixels can be, give "
-            "init = 'gaussian', or put frequent features first."
-        )
-
-
 @dataclass(frozen=True)
-class BilinearSimilarity(SavedMatrix):
+class BilinearSimilarity:
     """The similarity qᵀ W d of a query and a document.
 
     Attributes
     ----------
-    point : LowRankPoint, PSDPoint or array
+    point : LowRankPoint or PSDPoint
         W, of shape (n_features, n_features).
-    about : dict
-        JSON-able parameters that are saved with it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.similarity.estimators import BilinearSimilarity
-    >>> similarity = BilinearSimilarity(np.diag([1.0, 2.0, 0.0]))
-    >>> similarity.similarity([[1.0, 1.0, 1.0]], np.eye(3)).tolist()
-    [[1.0, 2.0, 0.0]]
     """
 
-    kind = "similarity"
-    columns = "n"
+    point: Any
 
     @cached_property
     def factors(self) -> tuple[Array, Array]:
-        """A and B with W = A Bᵀ; AᵀA = BᵀB where W has a rank, and B = I where it is an array."""
-        if isinstance(self.point, np.ndarray):
-            return self.point, np.eye(self.point.shape[1])
+        """A and B with W = A Bᵀ and AᵀA = BᵀB."""
         return self.point.balanced_factors()
-
-    def embed_queries(self, X: Any) -> Array:
-        """Return X A, shape (len(X), rank)."""
-        return np.asarray(X @ self.factors[0])
-
-    def embed_documents(self, X: Any) -> Array:
-        """Return X B, shape (len(X), rank)."""
-        return np.asarray(X @ self.factors[1])
-
-    def similarity(self, queries: Any, documents: Any) -> Array:
-        """Return the scores of all pairs, shape (len(queries), len(documents))."""
-        return self.embed_queries(queries) @ self.embed_documents(documents).T
 
 
 @dataclass(eq=False, repr=False)
@@ -170,14 +123,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         importance and learns nothing where the first ones are 0 in all rows, as hashed words and the edges of
         pictures are; "gaussian": a random point. Both are divided by the mean of ‖x‖², so that the scale of the
         data changes no score.
-    early_stopping : bool
-        Keep a part of the data for validation and stop when its mean average precision no longer rises.
-    validation_fraction : float
-        The share of rows kept for validation.
-    n_iter_no_change : int
-        Number of measurements (20 in a full run) without improvement after which to stop.
-    tol : float
-        The least rise of mean average precision that counts as an improvement.
 
     Attributes
     ----------
@@ -188,8 +133,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     n_features_in_ : int
     n_iter_, n_updates_ : int
         Steps done by each worker, and how many steps of all moved the point.
-    history_ : list of dict
-        Measurements of early stopping.
 
     See Also
     --------
@@ -212,8 +155,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     """
 
     _model = BilinearSimilarity
-    _kept = (*Loreta._kept, "classes_")
-    _seen = (*Loreta._seen, "classes_")
+    _optional: ClassVar = {**Saved._optional, "classes_": ("classes",)}
 
     rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
@@ -221,10 +163,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     max_iter: Annotated[int, count] = 100_000
     loss: Annotated[Any, loss_named] = "hinge"
     init: Annotated[str, bounded(one_of, INITS)] = "identity"
-    early_stopping: Annotated[bool, flag] = False
-    validation_fraction: Annotated[float, bounded(number, above=0, below=1)] = 0.1
-    n_iter_no_change: Annotated[int, bounded(integer, 1)] = 5
-    tol: Annotated[float, bounded(number, least=0)] = 1e-3
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from class labels: rows of one class are similar.
@@ -236,10 +174,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """
         seed = begin(self)
         X, y = labelled(self, X, y, reset=not self._continues(), ensure_min_samples=3)
-        self.classes_, held_out, data = np.unique(y), None, {"X": X, "y": y}
-        if self.early_stopping:
-            X, y, *held_out = self._hold_out(X, y, seed)
-        return self._learn(X, ClassTriplets(y), seed, held_out, **data)
+        self.classes_ = np.unique(y)
+        return self._learn(X, ClassTriplets(y), seed, X=X, y=y)
 
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
         """Learn from given triplets, in shuffled epochs, for `max_iter` steps.
@@ -250,7 +186,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         triplets : int array, shape (T, 3)
             Row numbers in X: query, positive, negative.
         """
-        self._keep_all_rows()
         seed = begin(self)
         X = admit(self, X, reset=not self._continues())
         self.__dict__.pop("classes_", None)
@@ -267,9 +202,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         max_iter : int, optional
             Number of steps on this batch; ten per row unless given.
         """
-        self._keep_all_rows()
         steps = None if max_iter is None else count("max_iter", max_iter)
-        self._learn_part(X, y, self._check_part(), Recorder(progress=self.verbose), steps)
+        self._learn_part(X, y, self._check_part(), steps)
         return self
 
     def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0, world: World | None = None) -> Self:
@@ -291,12 +225,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             before those of others it begins them again, so they must be such as can be iterated again. With
             `checkpoint` each process writes files of its own.
         """
-        self._keep_all_rows()
         share = number("steps_per_row", steps_per_row, above=0)
-        self._follow(chunks, world, steps_per_row=share)
-        if self.init == "identity":
-            warn_of_identity(self.model_.point)
-        return self
+        return self._follow(chunks, world, steps_per_row=share)
 
     def similarity(self, queries: Any, documents: Any) -> Array:
         """Return the scores of all pairs, shape (n_queries, n_documents)."""
@@ -316,7 +246,9 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     def score(self, X: Any, y: Any) -> float:
         """Return the mean average precision when each row in turn is the query and ranks the others."""
         check_is_fitted(self, "model_")
-        return _map_of(self.model_, *labelled(self, X, y, reset=False), n_jobs=self.n_jobs)
+        X, y = labelled(self, X, y, reset=False)
+        scores = bilinear_scores(*(product(X, factor) for factor in self.model_.factors))
+        return evaluate_retrieval(scores, y, ks=(), n_jobs=self.n_jobs).map
 
     @classmethod
     def _shape_of(cls, point: Any) -> dict[str, Any]:
@@ -349,7 +281,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         X: Any,
         y: Any,
         seed: int,
-        recorder: Recorder,
         steps: int | None = None,
         steps_per_row: float = 10.0,
         world: World = ONE_PROCESS,
@@ -359,12 +290,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         X, y = labelled(self, X, y, reset=first, ensure_min_samples=3 if first else 1)
         if steps is None:
             steps = max(1, round(steps_per_row * int(world.total(X.shape[0]))))
-        labels = np.unique(np.concatenate(world.everywhere(np.unique(y))))
-        before = labels if first else getattr(self, "classes_", labels)
-        if (before.dtype.kind in "biuf") != (labels.dtype.kind in "biuf"):
-            raise InvalidInputError(
-                f"y holds labels of type {labels.dtype}, and earlier ones were {before.dtype}; give one type."
-            )
+        known = [] if first or not hasattr(self, "classes_") else [self.classes_]
+        labels = joined_classes([*known, *world.everywhere(np.unique(y))])
         try:
             triplets = ClassTriplets(y)
         except InvalidInputError as error:
@@ -375,26 +302,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             self._check_shape()
         rank = None if first else self._known_rank()
         solver, problem, start = self._parts(X, triplets, steps, seed, world, rank)
-        self.classes_ = np.union1d(before, labels)
-        self._learn_chunk(solver, problem, start, seed, recorder)
-        self.history_ = list[dict[str, Any]]()
-
-    def _keep_all_rows(self) -> None:
-        if self.early_stopping:
-            raise InvalidInputError(
-                "early_stopping = True is for fit, which holds out rows of the classes; set it to False."
-            )
-
-    def _hold_out(self, X: Any, y: Array, seed: int) -> tuple[Any, Array, Any, Array]:
-        rng = np.random.default_rng(np.random.RandomState(seed % 2**32).randint(2**31))
-        held = rng.random(len(y)) < self.validation_fraction
-        if max(np.unique(y[held], return_counts=True)[1], default=0) < 2 or len(np.unique(y[~held])) < 2:
-            raise InvalidInputError(
-                f"early stopping holds out {held.sum()} of {len(y)} rows; it needs two rows of one class there, and "
-                f"two classes in the rest: change validation_fraction = {self.validation_fraction} or set "
-                "early_stopping = False."
-            )
-        return X[~held], y[~held], X[held], y[held]
+        self.classes_ = labels
+        self._learn_chunk(solver, problem, start, seed)
 
     def _parts(
         self,
@@ -408,7 +317,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         """Return what learns, from what, and what makes the start."""
         n = X.shape[1]
         rank = rank or self.rank or min(30, max(1, n // 2))
-        check_size((n,) if self.psd else (n, n), rank)
         manifold = PSDFixedRank(n, rank) if self.psd else FixedRankEmbedded(n, n, rank)
         cost = TripletSum(X, X, loss_named("loss", self.loss))
         problem = Problem(manifold, cost)
@@ -426,36 +334,19 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         solver = with_workers(alone, self.n_jobs, world)
         return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
 
-    def _learn(
-        self, rows: Any, sampler: Sampler, seed: int, held_out: list[Any] | None = None, **data: Any
-    ) -> Self:
-        afresh = not self._continues()
+    def _learn(self, rows: Any, sampler: Sampler, seed: int, **data: Any) -> Self:
         solver, problem, start = self._parts(rows, sampler, self.max_iter, seed)
-        recorder, stop = Recorder(progress=self.verbose), None
-        if held_out is not None:
-            done = 0 if afresh else self.n_iter_
-            recorder = Recorder(
-                {"map": lambda point: _map_of(BilinearSimilarity(point), *held_out)},
-                at=done + np.linspace(0, solver.max_iter, 21)[1:].astype(int),
-                progress=self.verbose,
+        manifold: Any = problem.manifold
+        rank = manifold.rank
+        empty = rank - int((abs(rows[:, :rank]).sum(axis=0) > 0).sum())
+        if self.init == "identity" and 2 * empty > rank:
+            warn(
+                f"{empty} of the first {rank} features, with which init = 'identity' begins, are 0 in all rows, as "
+                "hashed words and pixels can be: no step moves these directions. Give init = 'gaussian', or put "
+                "frequent features first."
             )
-            stop = self._no_longer_rises
-        self.history_ = self._run(solver, problem, start, seed, afresh, recorder, stop, **data).history
-        if self.init == "identity":
-            warn_of_identity(self.model_.point)
+        self._run(solver, problem, start, seed, not self._continues(), **data)
         return self
-
-    def _no_longer_rises(self, rows: list[dict[str, Any]]) -> str | None:
-        values = [row["map"] for row in rows]
-        recent = int(self.n_iter_no_change)
-        if len(values) > recent and max(values[-recent:]) < max(values[:-recent]) + self.tol:
-            return f"no rise of the validation mAP by {self.tol} in {recent} measurements"
-        return None
-
-
-def _map_of(model: BilinearSimilarity, X: Any, y: Array, n_jobs: int | None = None) -> float:
-    queries, documents = (product(X, factor) for factor in model.factors)
-    return evaluate_retrieval(bilinear_scores(queries, documents), y, ks=(), n_jobs=n_jobs).map
 
 
 @dataclass(eq=False, repr=False)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from problems.subspace.completer import PointCompletion, unit_of
+from problems.subspace.completer import PointCompletion
 from problems.subspace.cost import KnownEntries, columns_of, pieces_of
 from problems.subspace.kernels import regress_piece, weigh_piece
 from problems.threads import WORTH_THREADS, in_pieces
@@ -33,6 +33,10 @@ STILL = 0.02
 LARGEST_CONFIDENCE = 1e12
 # Of effects alone, before steps on single entries.
 SWEEPS = 15
+
+
+# Returns the factors of each column of a side given those of its rows, and what each costs.
+Solve = Callable[["Side", Array], tuple[Array, Array]]
 
 
 class Regressed(NamedTuple):
@@ -77,14 +81,12 @@ class Side:
             )
 
 
-def standardised(values: Array) -> tuple[Array, float, float]:
-    """Return values of mean 0 and standard deviation 1 (zeros where all are alike), the mean and the deviation."""
-    unit = unit_of(values)
-    values = values / unit
-    mean, deviation = float(values.mean()), float(values.std())
+def standardised(table: KnownEntries) -> tuple[KnownEntries, float, float]:
+    """Return entries of mean 0 and standard deviation 1 (zeros where all are alike), the mean and the deviation."""
+    mean, deviation = float(table.data.mean()), float(table.data.std())
     if deviation <= 1e-14 * abs(mean):
-        return np.zeros_like(values), mean * unit, 0.0
-    return (values - mean) / deviation, mean * unit, deviation * unit
+        return table.with_values(np.zeros(table.nnz)), mean, 0.0
+    return table.with_values((table.data - mean) / deviation), mean, deviation
 
 
 @dataclass(frozen=True)
@@ -101,38 +103,41 @@ class Penalty:
     def __call__(self, side: Side, factors: Array) -> float:
         return float(self.scales(side) @ np.einsum("ij,ij->i", factors, factors))
 
-    def regressed(self, side: Side, features: Array) -> Regressed:
-        """Return the regression of each row or column on features of the others."""
+    def regressed(self, side: Side, features: Array) -> tuple[Array, Array]:
+        """Return the regression of each row or column on features of the others, and the squared residuals."""
         d = features.shape[1]
         zeros = np.zeros((len(side.counts), d))
-        return side.regress(features, np.eye(d), zeros, 1.0, zeros, self.scales(side))
+        found = side.regress(features, np.eye(d), zeros, 1.0, zeros, self.scales(side))
+        return found.means, found.squares
 
 
-def settled(fall: float, cost: float, tol: float, W: Array, before: Array) -> bool:
-    """Return whether a sweep gained a share of the cost below `tol`, and left factors as long as they were.
-
-    Near 0, where they start, the cost hardly falls while they grow or shrink by large factors.
-    """
-    new, old = np.linalg.norm(W), np.linalg.norm(before)
-    return fall <= tol * cost and abs(new - old) <= STILL * old
+def regressed_on(model: PointCompletion, table: KnownEntries, penalty: Penalty) -> tuple[Array, Array]:
+    """Return the factors and the effects of columns, regressed on the rows of a model."""
+    features = np.column_stack([model.row_effects_, model.components_])
+    W, _ = penalty.regressed(Side(table, table.data - model.mean_), features)
+    return W[:, 1:], W[:, 0]
 
 
 def alternated(
-    table: KnownEntries, values: Array, penalty: Penalty, W: Array, max_iter: int, tol: float
+    table: KnownEntries, solve: Solve, penalty: Penalty, W: Array, max_iter: int, tol: float, first: int = 0
 ) -> tuple[Array, Array, float, int]:
-    """Regress rows and columns in turns, from factors W of the columns, until they are `settled`.
+    """Solve for rows and columns in turns, from factors W of the columns, until they are settled.
 
-    Returns the factors of rows and columns of standardised entries, effects first; the cost, and sweeps.
+    They are where a sweep gains a share of the cost below `tol` and leaves factors, from the `first` one on, as long
+    as they were: near 0, where they start, the cost hardly falls while they grow or shrink by large factors. `solve`
+    returns the factors of each column of a side, and what each costs without its penalty. Returns the factors of rows
+    and columns, the cost, and the number of sweeps.
     """
-    by_rows = sp.csr_array(KnownEntries((values, table.indices, table.indptr), shape=table.shape))
-    rows, columns = Side(by_rows, by_rows.data), Side(table, values)
+    by_rows = sp.csr_array(table)
+    rows, columns = Side(by_rows, by_rows.data), Side(table, table.data)
     cost = np.inf
     for sweep in range(1, max_iter + 1):
-        U = penalty.regressed(rows, W).means
-        found = penalty.regressed(columns, U)
-        W, last, before = found.means, W, cost
-        cost = float(found.squares.sum() + penalty(rows, U) + penalty(columns, W))
-        if settled(before - cost, cost, tol, W[:, 1:], last[:, 1:]) or sweep == max_iter:
+        U, _ = solve(rows, W)
+        before, length = cost, np.linalg.norm(W[:, first:])
+        W, costs = solve(columns, U)
+        cost = float(costs.sum() + penalty(rows, U) + penalty(columns, W))
+        still = abs(np.linalg.norm(W[:, first:]) - length) <= STILL * length
+        if sweep == max_iter or (still and before - cost <= tol * cost):
             break
     return U, W, cost, sweep
 
@@ -203,24 +208,21 @@ class BiasedALS(PointCompletion):
     max_iter: Annotated[int, bounded(integer, 1)] = 15
     tol: Annotated[float, bounded(number, least=0)] = 1e-4
 
-    _arrays: ClassVar = {**PointCompletion._arrays, "_rows": (float, ("m", None))}
-    _numbers: ClassVar = {**PointCompletion._numbers, "_unit": number, "cost_": number, "n_iter_": integer}
+    _numbers: ClassVar = {**PointCompletion._numbers, "cost_": number, "n_iter_": integer}
 
-    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
-        values, self.mean_, self._unit = standardised(table.data)
+    def _learn(self, table: KnownEntries, seed: int) -> None:
+        entries, self.mean_, unit = standardised(table)
         W = START * generator(seed, Stream.START).standard_normal((table.shape[1], self.rank + 1))
         W[:, 0] = 0.0
+        penalty = Penalty(self.lam, self.count_power)
         U, W, self.cost_, self.n_iter_ = alternated(
-            table, values, Penalty(self.lam, self.count_power), W, self.max_iter, self.tol
+            entries, penalty.regressed, penalty, W, self.max_iter, self.tol, 1
         )
-        self._rows = U
-        self.components_, self.row_effects_ = np.ascontiguousarray(U[:, 1:]), self._unit * U[:, 0]
-        self.weights_, self.column_effects_ = self._unit * W[:, 1:], self._unit * W[:, 0]
+        self.components_, self.row_effects_ = U[:, 1:].copy(), unit * U[:, 0]
+        self.weights_, self.column_effects_ = unit * W[:, 1:], unit * W[:, 0]
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
-        values = (table.data - self.mean_) / (self._unit or 1.0)
-        W = self._unit * Penalty(self.lam, self.count_power).regressed(Side(table, values), self._rows).means
-        return W[:, 1:], W[:, 0]
+        return regressed_on(self, table, Penalty(self.lam, self.count_power))
 
 
 @dataclass(eq=False, repr=False)
@@ -299,28 +301,19 @@ class ImplicitALS(PointCompletion):
     _rates: ClassVar = False
     _numbers: ClassVar = {**PointCompletion._numbers, "cost_": number, "n_iter_": integer}
 
-    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
-        columns = self._side(table)
-        by_rows = sp.csr_array(table)
-        rows = Side(by_rows, by_rows.data)
-        m, n = table.shape
-        self.weights_ = START * generator(seed, Stream.START).standard_normal((n, self.rank))
-        cost, penalty = np.inf, Penalty(self.lam, self.count_power)
-        for sweep in range(self.max_iter):
-            last = self.weights_
-            self.components_, _ = self._weighed(rows, last)
-            self.weights_, known = self._weighed(columns, self.components_)
-            U, W, before = self.components_, self.weights_, cost
-            everywhere = float(np.sum((U.T @ U) * (W.T @ W)))
-            cost = float(known.sum() + everywhere + penalty(rows, U) + penalty(columns, W))
-            self.n_iter_ = sweep + 1
-            if settled(before - cost, cost, self.tol, W, last):
-                break
-        self.cost_, self.mean_ = cost, 0.0
-        self.row_effects_, self.column_effects_ = np.zeros(m), np.zeros(n)
+    def _learn(self, table: KnownEntries, seed: int) -> None:
+        self._check_confidences(table)
+        W = START * generator(seed, Stream.START).standard_normal((table.shape[1], self.rank))
+        penalty = Penalty(self.lam, self.count_power)
+        self.components_, self.weights_, self.cost_, self.n_iter_ = alternated(
+            table, self._weighed, penalty, W, self.max_iter, self.tol
+        )
+        self.mean_ = 0.0
+        self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
-        return self._weighed(self._side(table), self.components_)[0], np.zeros(table.shape[1])
+        self._check_confidences(table)
+        return self._weighed(Side(table, table.data), self.components_)[0], np.zeros(table.shape[1])
 
     def score(self, ratings: Any, y: Any = None) -> float:
         """Return the nDCG of ten recommendations to pairs, or to a bundle, by `ranked`: higher is better."""
@@ -332,7 +325,7 @@ class ImplicitALS(PointCompletion):
     def _liked(self) -> float:
         return 1.0
 
-    def _side(self, table: KnownEntries) -> Side:
+    def _check_confidences(self, table: KnownEntries) -> None:
         least, most = float(table.data.min()), float(table.data.max())
         if least < 0.0 or most == 0.0 or not self.alpha * most <= LARGEST_CONFIDENCE:
             raise InvalidInputError(
@@ -340,18 +333,15 @@ class ImplicitALS(PointCompletion):
                 f"of them above, up to {LARGEST_CONFIDENCE / self.alpha:g}. Leave out what was disliked; of large "
                 "counts take numpy.log1p."
             )
-        return Side(table, table.data)
 
     def _weighed(self, side: Side, features: Array) -> tuple[Array, Array]:
-        """Return the factors of each column of a side, and its cost as `weigh_piece` says."""
+        """Return the factors of each column of a side, and what each costs over all rows."""
         n, d = len(side.counts), features.shape[1]
-        found, costs = np.empty((n, d)), np.empty(n)
-        scales = Penalty(self.lam, self.count_power).scales(side)
-        given = side.known, features, features.T @ features, scales, float(self.alpha)
-
-        cure = "a smaller rank or a smaller alpha"
-        side.each(lambda *columns: weigh_piece(*given, *columns, found, costs), d, cure)
-        return found, costs
+        factors, costs = np.empty((n, d)), np.empty(n)
+        gram, scales = features.T @ features, Penalty(self.lam, self.count_power).scales(side)
+        given = side.known, features, gram, scales, float(self.alpha)
+        side.each(lambda *columns: weigh_piece(*given, *columns, factors, costs), d, "a smaller alpha")
+        return factors, costs + np.einsum("ij,ij->i", factors @ gram, factors)
 
 
 @dataclass(eq=False, repr=False)
@@ -380,8 +370,8 @@ class ScaledSGDCompletion(PointCompletion):
 
     Attributes
     ----------
-    components_, weights_, mean_
-        U, W and the mean; `row_effects_` and `column_effects_` are 0, for they are part of U and W.
+    components_, weights_, mean_, row_effects_, column_effects_
+        As of `BiasedALS`: what U and W have in common with all of the other side is in the effects.
     known_, row_names_, column_names_
         As of `RTRMC`.
 
@@ -412,52 +402,45 @@ class ScaledSGDCompletion(PointCompletion):
     step_size: Annotated[float, bounded(number, above=0)] = 3.0
     n_epochs: Annotated[int, bounded(integer, 1)] = 20
 
-    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
-        values, self.mean_, unit = standardised(table.data)
+    def _learn(self, table: KnownEntries, seed: int) -> None:
+        entries, self.mean_, unit = standardised(table)
         # The effects of rows and columns alone, of which a few sweeps find enough.
+        penalty = Penalty(self.lam, 1.0)
         row_effects, column_effects, *_ = alternated(
-            table, values, Penalty(self.lam, 1.0), np.zeros((table.shape[1], 1)), SWEEPS, 1e-4
+            entries, penalty.regressed, penalty, np.zeros((table.shape[1], 1)), SWEEPS, 1e-4, 1
         )
         width, rng = min(self.rank + 2, *table.shape), generator(seed, Stream.START)
         U, W = (START * rng.standard_normal((size, width)) for size in table.shape)
         U[:, :2], W[:, :2] = np.insert(row_effects, 1, 1.0, axis=1), np.insert(column_effects, 0, 1.0, axis=1)
         m, n = table.shape
-        cost = BilinearSum(_units(table.indices, m), _units(columns_of(table), n), squared, values)
+        cost = BilinearSum(_units(table.indices, m), _units(columns_of(table), n), squared, entries.data)
         problem = Problem(BoundedRank(m, n, width), OnFactors(cost))
         solver = ScaledSGD(Cosine(self.step_size, self.n_epochs), n_epochs=self.n_epochs, penalty=self.lam)
         start = Parts([U.astype(np.float32), W.astype(np.float32)])
         U, W = solver.run(problem, start, random_state=seed).point
-        self.components_, self.weights_ = U.astype(float), unit * W.astype(float)
-        self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
-        for factors, counts in self._counted(table):
-            # What has no entry stays where it began, at random.
-            factors[counts == 0] = np.average(factors, axis=0, weights=counts)
-
-    def _counted(self, known: Any) -> list[tuple[Array, Array]]:
-        """Return the factors of rows and of columns, each with the numbers of their known entries."""
-        rows, columns = np.bincount(known.indices, minlength=known.shape[0]), np.diff(known.indptr)
-        return [(self.components_, rows), (self.weights_, columns[: len(self.weights_)])]
-
-    def _unknown_factors(self) -> tuple[Array, Array]:
-        # Effects are part of U and W: the effect of a column is the mean there over the rows of all entries.
-        U, W = (np.average(factors, axis=0, weights=counts) for factors, counts in self._counted(self.known_))
-        return U, W
-
-    def _factors(self) -> tuple[Array, Array]:
-        # What is left without effects has means of 0 over rows and over columns.
-        U, W = (
-            np.where(counts[:, None] > 0, factors - factors[counts > 0].mean(axis=0), 0.0)
-            for factors, counts in self._counted(self.known_)
+        # The mean over entries of the factors of the other side makes an effect; the rest has no part of it.
+        (U, u), (W, w) = (
+            _centred(factors.astype(float), counts)
+            for factors, counts in ((U, np.bincount(table.indices, minlength=m)), (W, np.diff(table.indptr)))
         )
-        return U, W
+        self.components_, self.weights_ = U, unit * W
+        self.row_effects_, self.column_effects_ = unit * (U @ w), unit * (W @ u)
+        self.mean_ += unit * float(u @ w)
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
-        weights = np.tile(self._unknown_factors()[1], (table.shape[1], 1))
-        for j in np.flatnonzero(np.diff(table.indptr)):
-            here = slice(*table.indptr[j : j + 2])
-            U, values = self.components_[table.indices[here]], table.data[here] - self.mean_
-            weights[j] = np.linalg.solve(U.T @ U + len(U) * self.lam * np.eye(U.shape[1]), U.T @ values)
-        return weights, np.zeros(len(weights))
+        return regressed_on(self, table, Penalty(self.lam, 1.0))
+
+    def _factors(self) -> tuple[Array, Array]:
+        # What is left without effects has means of 0 over rows and over columns, each counted once.
+        factors = self.components_, self.weights_
+        U, W = (_centred(part, part.any(axis=1))[0] for part in factors)
+        return U, W
+
+
+def _centred(factors: Array, counts: Any) -> tuple[Array, Array]:
+    """Return factors less their mean, weighted by counts, and the mean; what has no entry is like the mean."""
+    mean = np.average(factors, axis=0, weights=counts)
+    return np.where(counts[:, None] > 0, factors - mean, 0.0), mean
 
 
 def _units(numbers: Array, size: int) -> sp.csr_array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -23,6 +23,8 @@ from rmopt.costs import GossipCost
 from rmopt.linalg import gram_functions
 from rmopt.solvers import Solver
 
+# ε of `alt_min`, relative to the mean squared singular value after the first iteration.
+SMOOTHING = 1e-8
 # How to have these packages.
 BENCH = '"rmopt[bench]"', "leave them out"
 
@@ -33,7 +35,6 @@ def alt_min(
     *,
     tol: float = 1e-8,
     max_iter: int = 2000,
-    smoothing: float = 1e-8,
 ) -> tuple[Array, list[float]]:
     """Minimise ½ Σ_t ‖X_t a_t − y_t‖² + λ ‖A‖₊² over all a_t, where ‖A‖₊ is the trace norm, a little smoothed.
 
@@ -51,8 +52,6 @@ def alt_min(
     tol : float
         Stop when the objective changes by less than this, relative.
     max_iter : int
-    smoothing : float
-        ε, relative to the mean squared singular value after the first iteration.
 
     Returns
     -------
@@ -77,23 +76,20 @@ def alt_min(
     (True, True)
     """
     lam, max_iter = number("lam", lam, above=0), integer("max_iter", max_iter, 1)
-    TaskGroup(tasks, "")
+    TaskGroup(tasks)
     grams = np.array([X.T @ X for X, _ in tasks])
     rights = np.array([X.T @ y for X, y in tasks])
     squares = sum(float(y @ y) for _, y in tasks)
     m = grams.shape[1]
-    root, eps = np.eye(m) / np.sqrt(m), None
+    root, eps = np.eye(m) / np.sqrt(m), 0.0
     history: list[float] = []
     for _ in range(max_iter):
         # a = D^½ b with (D^½ XᵀX D^½ + 2λ I) b = D^½ Xᵀy: no inverse of D, which loses rank.
         b = np.linalg.solve(root @ grams @ root + 2.0 * lam * np.eye(m), (rights @ root)[..., None])[..., 0]
         A = root @ b.T
         spectrum, U = np.linalg.eigh(A @ A.T)
-        eps = smoothing * float(np.mean(spectrum)) if eps is None else eps
+        eps = eps or SMOOTHING * float(np.mean(spectrum)) or np.finfo(float).tiny
         sigma = np.sqrt(np.maximum(spectrum, 0.0) + eps)
-        if not sigma.any():
-            # No label depends on any feature.
-            return A, [*history, 0.5 * squares]
         root = (U * np.sqrt(sigma / sigma.sum())) @ U.T
         fit = 0.5 * (np.einsum("jt,tjk,kt->", A, grams, A) - 2.0 * np.sum(rights.T * A) + squares)
         history.append(float(fit + lam * sigma.sum() ** 2))
@@ -167,21 +163,17 @@ class DLMaFit(Solver):
         return cost
 
     def begin(self, work: GossipCost, point: Parts) -> LMaFitState:
-        parts = _parts(work)
-        pairs = zip(parts, point, strict=True)
-        found = [_renewed(part, X, np.zeros((X.shape[1], part.shape[1]))) for part, X in pairs]
-        shares = np.array([share for share, _ in found])
-        return LMaFitState(shares, shares, [Y for _, Y in found])
+        zeros = [np.zeros((X.shape[1], part.shape[1])) for part, X in zip(_parts(work), point, strict=True)]
+        shares, factors = _renewed_all(work, point, zeros)
+        return LMaFitState(shares, shares, factors)
 
     def advance(self, work: GossipCost, state: LMaFitState, steps: int) -> LMaFitState:
         """Do some steps."""
-        parts = _parts(work)
         tracked, shares, factors = state.tracked, state.shares, state.factors
         for _ in range(steps):
-            found = [_renewed(part, _basis(S), Y) for part, S, Y in zip(parts, tracked, factors, strict=True)]
-            renewed = np.array([share for share, _ in found])
+            renewed, factors = _renewed_all(work, map(_basis, tracked), factors)
             tracked = np.einsum("ij,jab->iab", work.graph.averaging, tracked) + renewed - shares
-            shares, factors = renewed, [Y for _, Y in found]
+            shares = renewed
         return LMaFitState(tracked, shares, factors, state.steps + steps)
 
     def point(self, work: GossipCost, state: LMaFitState) -> Parts:
@@ -194,13 +186,18 @@ def _parts(cost: GossipCost) -> list[Any]:
     return [tasks.parts[agent] for agent in range(cost.graph.n)]
 
 
+def _renewed_all(cost: GossipCost, bases: Iterable[Array], factors: list[Array]) -> tuple[Array, list[Array]]:
+    """Return Z Yᵀ and Y of all agents after one step of each."""
+    shares, renewed = zip(*map(_renewed, _parts(cost), bases, factors), strict=True)
+    return np.array(shares), list(renewed)
+
+
 def _renewed(part: Any, X: Array, Y: Array) -> tuple[Array, Array]:
     """Return Z Yᵀ and Y after one step of an agent from its basis and its last factor."""
     columns = columns_of(part)
 
     def gaps(factor: Array) -> Any:
-        values = part.data - predictions(X, factor.T, part.indices, columns)
-        return type(part)((values, part.indices, part.indptr), shape=part.shape)
+        return part.with_values(part.data - predictions(X, factor.T, part.indices, columns))
 
     Y = Y + (gaps(Y).T @ X).T
     return X @ (Y @ Y.T) + gaps(Y) @ Y.T, Y
@@ -220,28 +217,23 @@ class Peer(BaseEstimator):
 
     def fit(self, pairs: Any, values: Any) -> Self:
         """Fit the model to values at pairs, shape (N, 2)."""
-        rows, columns = checked_pairs(pairs, None, None)
+        rows, columns = checked_pairs(pairs)
         values = np.asarray(values, dtype=float)
         self.mean_, self.shape_ = float(values.mean()), (int(rows.max()) + 1, int(columns.max()) + 1)
-        self._learn(rows, columns, values)
+        self.predicted_ = self._learned(rows, columns, values)
         return self
 
     def predict(self, pairs: Any) -> Array:
         """Return predictions at pairs, shape (N,)."""
-        rows, columns = checked_pairs(pairs, None, None)
+        rows, columns = checked_pairs(pairs)
         known = (rows < self.shape_[0]) & (columns < self.shape_[1])
         found = np.full(len(rows), self.mean_)
-        if known.any():
-            found[known] = self._values(rows[known], columns[known])
+        found[known] = self.predicted_(rows[known], columns[known])
         return np.where(np.isfinite(found), found, self.mean_)
 
     @abstractmethod
-    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        """Set the fitted attributes."""
-
-    @abstractmethod
-    def _values(self, rows: Array, columns: Array) -> Array:
-        """Return predictions; NaN where there is none."""
+    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
+        """Return a function that predicts pairs; NaN where it cannot."""
 
 
 @dataclass(eq=False, repr=False)
@@ -250,12 +242,9 @@ class Biases(Peer):
 
     lam: float = 5.0
 
-    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        pairs = np.column_stack([rows, columns])
-        self.model_ = BiasedALS(0, lam=self.lam, count_power=0.0, random_state=0).fit(pairs, values)
-
-    def _values(self, rows: Array, columns: Array) -> Array:
-        return self.model_.predict(rows, columns)
+    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
+        model = BiasedALS(0, lam=self.lam, count_power=0.0, random_state=0)
+        return model.fit(np.column_stack([rows, columns]), values).predict
 
 
 @dataclass(eq=False, repr=False)
@@ -267,15 +256,13 @@ class CMFRec(Peer):
     lam: float = 10.0
     max_iter: int = 25
 
-    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        self.model_ = package("cmfrec", *BENCH).CMF(
+    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
+        model = package("cmfrec", *BENCH).CMF(
             k=self.rank, lambda_=self.lam, niter=self.max_iter, use_cg=False, nthreads=1, verbose=False,
             random_state=seed_of(self.random_state),
         )  # fmt: skip
-        self.model_.fit(sp.coo_matrix((values, (rows, columns)), shape=self.shape_))
-
-    def _values(self, rows: Array, columns: Array) -> Array:
-        return np.asarray(self.model_.predict(rows, columns), dtype=float)
+        model.fit(sp.coo_matrix((values, (rows, columns)), shape=self.shape_))
+        return model.predict
 
 
 @dataclass(eq=False, repr=False)
@@ -286,52 +273,17 @@ class MyFM(Peer):
     random_state: int = 0
     n_samples: int = 100
     burn_in: int = 10
-    implicit: bool = False
 
-    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        self.model_ = package("myfm", *BENCH).MyFMRegressor(
-            rank=self.rank, random_seed=seed_of(self.random_state)
-        )
-        known = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=self.shape_)
-        self.tables_ = [self._one_hot(known), self._one_hot(known.T.tocsr())]
-        groups = [size for table in (known, known.T) for size in table.shape[: 1 + self.implicit]]
-        self.model_.fit(
-            None, values, X_rel=self._related(rows, columns), n_iter=self.burn_in + self.n_samples,
-            n_kept_samples=self.n_samples, group_shapes=groups,
+    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
+        myfm = package("myfm", *BENCH)
+        tables = [sp.csr_matrix(sp.eye_array(size)) for size in self.shape_]
+
+        def blocks(*sides: Array) -> list[Any]:
+            return [myfm.RelationBlock(side, table) for side, table in zip(sides, tables, strict=True)]
+
+        model = myfm.MyFMRegressor(rank=self.rank, random_seed=seed_of(self.random_state))
+        model.fit(
+            None, values, X_rel=blocks(rows, columns), n_iter=self.burn_in + self.n_samples,
+            n_kept_samples=self.n_samples, group_shapes=list(self.shape_),
         )  # fmt: skip
-
-    def _values(self, rows: Array, columns: Array) -> Array:
-        return np.asarray(self.model_.predict(None, X_rel=self._related(rows, columns)))
-
-    def _one_hot(self, known: sp.csr_array) -> sp.csr_matrix:
-        """Return which row it is, and in squares that add up to 1 what it knows."""
-        parts = [sp.eye_array(known.shape[0])]
-        if self.implicit:
-            counts = np.maximum(np.diff(known.indptr), 1)
-            parts.append(sp.diags_array(1.0 / np.sqrt(counts)) @ known)
-        return sp.csr_matrix(sp.hstack(parts))
-
-    def _related(self, rows: Array, columns: Array) -> list[Any]:
-        block = package("myfm", *BENCH).RelationBlock
-        return [block(which, table) for which, table in zip((rows, columns), self.tables_, strict=True)]
-
-
-@dataclass(eq=False, repr=False)
-class LibMF(Peer):
-    """LIBMF: stochastic gradient descent with a penalty by counts (Chin et al. 2015); its `predict` is not used."""
-
-    rank: int = 10
-    lam: float = 0.05
-    max_iter: int = 30
-
-    def _learn(self, rows: Array, columns: Array, values: Array) -> None:
-        model = package("libmf.mf", *BENCH).MF(
-            k=self.rank, nr_iters=self.max_iter, lambda_p2=self.lam, lambda_q2=self.lam, lambda_p1=0.0,
-            lambda_q1=0.0, nr_threads=1, quiet=True,
-        )  # fmt: skip
-        model.fit(np.column_stack([rows, columns, values - self.mean_]))
-        self.factors_ = model.p_factors(), model.q_factors()
-
-    def _values(self, rows: Array, columns: Array) -> Array:
-        P, Q = self.factors_
-        return self.mean_ + np.einsum("ij,ij->i", P[rows], Q[columns])
+        return lambda rows, columns: model.predict(None, X_rel=blocks(rows, columns))

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
-from problems.data import Ratings
-from problems.rows import in_range
 from problems.subspace.als import Regressed, Side, standardised
 from problems.subspace.completer import CompletionModel
 from problems.subspace.cost import KnownEntries
 from problems.subspace.kernels import add_sampled, draw_links
-from problems.validation import positions, table_of_numbers
-from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, flag, integer, number, shown
-from rmopt.core.streams import Stream, generator, seed_number
+from rmopt.core.arguments import bounded, flag, integer, number
+from rmopt.core.streams import Stream, generator
 
 # Of the normal-Wishart prior: how many rows its mean 0 counts for; its degrees of freedom are d and its scale I.
 MEAN_WEIGHT = 2.0
@@ -41,6 +36,13 @@ class FactorPrior(NamedTuple):
     shift: Any = 0.0
 
 
+def known_flags(table: sp.csc_array) -> sp.csr_array:
+    """Return which rows each column knows as its features, scaled so that their squares add up to 1."""
+    counts = np.diff(table.indptr)
+    values = np.repeat(1.0 / np.sqrt(np.maximum(counts, 1)), counts)
+    return sp.csr_array((values, table.indices, table.indptr), shape=table.shape[::-1])
+
+
 class Links:
     """How the factors of rows depend on a table of features: shift = F B.
 
@@ -59,6 +61,8 @@ class Links:
 
     def draw(self, apart: Array, precision: Array, rng: np.random.Generator) -> None:
         """Draw B and λ, given the precision of the factors and `apart`: factors − shift − mean, kept up to date."""
+        if not len(self.weights):
+            return
         numbers: Any = rng.standard_normal(self.weights.shape)
         noise = solve_triangular(np.linalg.cholesky(precision), numbers.T, lower=True, trans="T").T
         draw_links(self.known, apart, self.weights, self.strength, np.ascontiguousarray(noise))
@@ -70,29 +74,35 @@ class Sample(NamedTuple):
     """One sweep's sample.
 
     The last row and the last column have no known entry: they are draws for any row and column that nobody has seen.
-    `column_means` are the means of the columns given all else, of which `column_prior`, `column_links` and `alpha`
-    are part.
+    `column_means` are the means of the columns given all else, of which what follows is part.
     """
 
     rows: Array
     columns: Array
     column_means: Array
-    column_prior: FactorPrior
-    column_links: list[Array]
     alpha: float
+    prior_mean: Array
+    prior_precision: Array
+    links: Array
 
 
-def drawn_prior(factors: Array, rng: np.random.Generator, links: Sequence[Links] = ()) -> FactorPrior:
+# What is kept of each sample, and the attribute that holds it.
+KEPT = {
+    "rows": "row_samples_", "columns": "column_samples_", "column_means": "column_means_",
+    "alpha": "noise_precisions_", "prior_mean": "column_prior_means_",
+    "prior_precision": "column_prior_precisions_", "links": "column_links_",
+}  # fmt: skip
+
+
+def drawn_prior(factors: Array, links: Links, rng: np.random.Generator) -> FactorPrior:
     """Draw mean and precision given factors without their shift, shape (n, d), from the normal-Wishart posterior."""
     n, d = factors.shape
     average = factors.mean(axis=0)
     apart, weight = factors - average, MEAN_WEIGHT + n
     scale = np.eye(d) + apart.T @ apart + (MEAN_WEIGHT * n / weight) * np.outer(average, average)
-    freedom = d + n
-    for link in links:
-        # Each row of B tells of the precision as a row of factors does.
-        scale += link.strength * link.weights.T @ link.weights
-        freedom += len(link.weights)
+    # Each row of B tells of the precision as a row of factors does.
+    scale += links.strength * links.weights.T @ links.weights
+    freedom = d + n + len(links.weights)
     # Bartlett's decomposition: with scale⁻¹ = C Cᵀ the precision is (C T)(C T)ᵀ.
     triangle = np.tril(rng.standard_normal((d, d)), -1)
     np.fill_diagonal(triangle, np.sqrt(rng.chisquare(freedom - np.arange(d))))
@@ -115,6 +125,7 @@ class GibbsSampler:
     Where rows have features f_i, the mean of a row is μ + Bᵀ f_i as in Macau (Simm et al. 2017), and the rows of B
     are normal with mean 0 and precision λ Λ, with Λ the precision of the factors and λ with a gamma prior. The rows
     of B are drawn in turn, each from its distribution given all else, where Macau solves a system for all of them.
+    With `implicit` the features of a row are the columns that it knows, and those of a column its rows.
 
     Attributes
     ----------
@@ -123,25 +134,22 @@ class GibbsSampler:
     rows, columns : array, shape (m + 1, rank + 1) and (n + 1, rank + 1)
         The last ones have no known entry.
     row_prior, column_prior : FactorPrior
-    row_links, column_links : list of Links
+    row_links, column_links : Links
     alpha : float
     """
 
     def __init__(
-        self,
-        table: KnownEntries,
-        rank: int,
-        rng: np.random.Generator,
-        row_features: Sequence[Any] = (),
-        column_features: Sequence[Any] = (),
+        self, table: KnownEntries, rank: int, rng: np.random.Generator, implicit: bool = False
     ) -> None:
         transposed = sp.csr_array(table)
         self.by_rows, self.by_columns = Side(transposed, transposed.data, 1), Side(table, table.data, 1)
         self.rng, self.alpha = rng, 1.0
+        self.row_links, self.column_links = (
+            Links(known_flags(side) if implicit else sp.csr_array((side.shape[1], 0)), rank + 1)
+            for side in (sp.csc_array(table.T), table)
+        )
         start = FactorPrior(np.zeros(rank + 1), START_PRECISION * np.eye(rank + 1))
         self.row_prior = self.column_prior = start
-        self.row_links = [Links(features, rank + 1) for features in row_features]
-        self.column_links = [Links(features, rank + 1) for features in column_features]
         self.rows = np.zeros((table.shape[0] + 1, rank + 1))
         self.columns = START * rng.standard_normal((table.shape[1] + 1, rank + 1))
         self.columns[:, 0] = 0.0
@@ -149,42 +157,38 @@ class GibbsSampler:
     def sweep(self) -> Sample:
         """Draw all once, and return the sample."""
         rng = self.rng
-        self.rows = drawn(self.by_rows, self.columns, self.row_prior, self.alpha, rng).drawn
+        self.rows = regressed(self.by_rows, self.columns, self.row_prior, self.alpha, rng).drawn
         self.row_prior = _linked_prior(self.rows, self.row_prior, self.row_links, rng)
-        prior, alpha = self.column_prior, self.alpha
-        links = [link.weights.copy() for link in self.column_links]
-        found = drawn(self.by_columns, self.rows, prior, alpha, rng)
-        self.columns = found.drawn
-        self.column_prior = _linked_prior(self.columns, prior, self.column_links, rng)
+        self.columns, means, squares = regressed(
+            self.by_columns, self.rows, self.column_prior, self.alpha, rng
+        )
+        mean, precision, _ = self.column_prior
+        links = self.column_links.weights.copy()
+        sample = Sample(self.rows, self.columns, means, self.alpha, mean, precision, links)
+        self.column_prior = _linked_prior(self.columns, self.column_prior, self.column_links, rng)
         shape = GAMMA_SHAPE + len(self.by_columns.known[2]) / 2.0
-        self.alpha = float(rng.gamma(shape) / (GAMMA_RATE + found.squares.sum() / 2.0))
-        return Sample(self.rows, self.columns, found.means, prior, links, alpha)
+        self.alpha = float(rng.gamma(shape) / (GAMMA_RATE + squares.sum() / 2.0))
+        return sample
 
 
-def _linked_prior(
-    factors: Array, prior: FactorPrior, links: Sequence[Links], rng: np.random.Generator
-) -> FactorPrior:
+def _linked_prior(factors: Array, prior: FactorPrior, links: Links, rng: np.random.Generator) -> FactorPrior:
     """Draw links, mean and precision given factors, the last of which has no features."""
-    if not links:
-        return drawn_prior(factors[:-1], rng)
     apart = (factors - prior.mean - prior.shift)[:-1]
-    for link in links:
-        link.draw(apart, prior.precision, rng)
+    links.draw(apart, prior.precision, rng)
     apart += prior.mean
     shift = np.zeros_like(factors)
     shift[:-1] = factors[:-1] - apart
-    return drawn_prior(apart, rng, links)._replace(shift=shift)
+    return drawn_prior(apart, links, rng)._replace(shift=shift)
 
 
-def drawn(
-    side: Side, features: Array, prior: FactorPrior, alpha: float, rng: np.random.Generator
+def regressed(
+    side: Side, features: Array, prior: FactorPrior, alpha: float, rng: np.random.Generator | None = None
 ) -> Regressed:
-    """Draw the factors of each column of a side, given those of its rows."""
+    """Draw the factors of each column of a side, given those of its rows; without `rng` there are means alone."""
     n, d = len(side.counts), len(prior.mean)
-    pull = np.empty((n, d))
-    pull[:] = (prior.mean + prior.shift) @ prior.precision
-    noise = rng.standard_normal((n, d))
-    return side.regress(features, prior.precision, pull, alpha, noise, np.ones(n))
+    pull = np.broadcast_to((prior.mean + prior.shift) @ prior.precision, (n, d))
+    noise = np.zeros((n, d)) if rng is None else rng.standard_normal((n, d))
+    return side.regress(features, prior.precision, np.ascontiguousarray(pull), alpha, noise, np.ones(n))
 
 
 @dataclass(eq=False, repr=False)
@@ -197,9 +201,9 @@ class BayesianCompletion(CompletionModel):
     else in the sample. This has the same mean as the samples themselves and a smaller variance (Rao and Blackwell):
     few samples will do. They are kept in single precision, 4 · n_samples · (rank + 1) · (m + 2 n) bytes.
 
-    Features of rows and of columns, given to `fit`, move the means of their factors and effects by a linear map that
-    is sampled too (Macau; Simm et al. 2017). With ``implicit=True`` which columns a row knows are features of it, as
-    in SVD++ (Koren 2008), and which rows a column knows: who rates a film says something of it, whatever the rating.
+    With ``implicit=True`` which columns a row knows are features of it, as in SVD++ (Koren 2008), and which rows a
+    column knows: who rates a film says something of it, whatever the rating. They move the mean of its factors
+    and its effect by a linear map that is sampled too, as in Macau (Simm et al. 2017).
 
     Parameters
     ----------
@@ -212,8 +216,6 @@ class BayesianCompletion(CompletionModel):
         How many samples are kept.
     burn_in : int
         Sweeps before the first one that is kept.
-    thinning : int
-        Of so many sweeps one is kept.
     implicit : bool
         Which entries are known says something of rows and columns. A sweep takes twice the time then.
 
@@ -225,11 +227,9 @@ class BayesianCompletion(CompletionModel):
     noise_precisions_ : array, shape (n_samples,)
         α, for entries of standard deviation 1.
     column_prior_means_, column_prior_precisions_ : array, shape (n_samples, rank + 1) and with another rank + 1
-        Of the columns, without features, in each sample.
-    column_links_ : array, shape (n_samples, q, rank + 1)
-        What features of columns add to effects and factors; with ``implicit=True`` there is one more for each row.
-    n_row_features_, n_column_features_ : int
-        How many `fit` got, p and q, or 0.
+        Of the columns in each sample.
+    column_links_ : array, shape (n_samples, m or 0, rank + 1)
+        What each known row adds to effects and factors of a column, with ``implicit=True``.
     mean_, scale_ : float
         Of the known entries, whose standard deviation is `scale_`.
     known_, row_names_, column_names_
@@ -259,13 +259,9 @@ class BayesianCompletion(CompletionModel):
     (True, True)
     """
 
-    # What scikit-learn's metadata routing hands on, unless asked otherwise.
-    __metadata_request__fit: ClassVar = {"shape": True, "row_features": True, "column_features": True}
-
     _: KW_ONLY
     n_samples: Annotated[int, bounded(integer, 1)] = 100
     burn_in: Annotated[int, bounded(integer, 0)] = 10
-    thinning: Annotated[int, bounded(integer, 1)] = 1
     implicit: Annotated[bool, flag] = False
 
     _arrays: ClassVar = {
@@ -278,159 +274,27 @@ class BayesianCompletion(CompletionModel):
         "column_prior_precisions_": (float, ("samples", "d", "d")),
         "column_links_": (np.float32, ("samples", "q", "d")),
     }
-    _numbers: ClassVar = {
-        **CompletionModel._numbers, "mean_": number, "scale_": number, "_seed": seed_number,
-        "n_row_features_": integer, "n_column_features_": integer,
-    }  # fmt: skip
+    _numbers: ClassVar = {**CompletionModel._numbers, "mean_": number, "scale_": number}
 
-    def fit(
-        self,
-        ratings: Any,
-        y: Any = None,
-        *,
-        shape: tuple[int, int] | None = None,
-        row_features: Any = None,
-        column_features: Any = None,
-    ) -> Self:
-        """Complete a matrix.
-
-        Parameters
-        ----------
-        ratings, y, shape : as in `RTRMC.fit`
-        row_features : array or sparse array, shape (m, p), optional
-            Numbers of about the same size; zeros where nothing is known of a row. A row may have features and no
-            entry. In the order of the rows: of a bundle with names that of its `row_names`, which `load` sorts; rows
-            of a pandas frame whose index holds these names are found by them.
-        column_features : array or sparse array, shape (n, q), optional
-            As `row_features`.
-
-        Raises
-        ------
-        InvalidInputError
-            For parameters, ratings or features that cannot be used; see `RTRMC.fit`.
-        """
-        if isinstance(ratings, Ratings):
-            row_features = _by_names("row_features", row_features, ratings.row_names)
-            column_features = _by_names("column_features", column_features, ratings.column_names)
-        return self._fitted(ratings, y, shape, row_features, column_features)
-
-    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
-        m, n = table.shape
-        self._seed = seed
-        of_rows, of_columns = (
-            [] if found is None else [_checked_features(name, found, size)]
-            for name, found, size in zip(("row_features", "column_features"), features, (m, n), strict=True)
-        )
-        widths = [sum(table.shape[1] for table in side) for side in (of_rows, of_columns)]
-        self.n_row_features_, self.n_column_features_ = widths
-        if self.implicit:
-            known = sp.csr_array(table)
-            of_rows.append(_flags(known.indptr, known.indices, n))
-            of_columns.append(_flags(table.indptr, table.indices, m))
-        values, self.mean_, self.scale_ = standardised(table.data)
-        entries = KnownEntries((values, table.indices, table.indptr), shape=table.shape)
-        sampler = GibbsSampler(entries, self.rank, generator(seed, Stream.INNER), of_rows, of_columns)
-        samples, d, q = self.n_samples, self.rank + 1, sum(found.shape[1] for found in of_columns)
-        self.row_samples_ = np.empty((samples, m + 1, d), np.float32)
-        self.column_samples_ = np.empty((samples, n + 1, d), np.float32)
-        self.column_means_ = np.empty((samples, n + 1, d), np.float32)
-        self.column_links_ = np.empty((samples, q, d), np.float32)
-        self.column_prior_means_ = np.empty((samples, d))
-        self.column_prior_precisions_ = np.empty((samples, d, d))
-        self.noise_precisions_ = np.empty(samples)
+    def _learn(self, table: KnownEntries, seed: int) -> None:
+        entries, self.mean_, self.scale_ = standardised(table)
+        sampler = GibbsSampler(entries, self.rank, generator(seed, Stream.INNER), self.implicit)
         for _ in range(self.burn_in):
             sampler.sweep()
-        for s in range(samples):
-            for _ in range(self.thinning):
-                sample = sampler.sweep()
-            self.row_samples_[s], self.column_samples_[s] = sample.rows, sample.columns
-            self.column_means_[s], self.noise_precisions_[s] = sample.column_means, sample.alpha
-            self.column_prior_means_[s] = sample.column_prior.mean
-            self.column_prior_precisions_[s] = sample.column_prior.precision
-            self.column_links_[s] = np.concatenate([np.empty((0, d)), *sample.column_links])
+        for s in range(self.n_samples):
+            sample = sampler.sweep()
+            for part, name in KEPT.items():
+                value = getattr(sample, part)
+                if s == 0:
+                    setattr(self, name, np.empty((self.n_samples, *np.shape(value)), self._arrays[name][0]))
+                getattr(self, name)[s] = value
         _weigh_unseen(sampler.by_rows.counts, self.row_samples_)
         _weigh_unseen(sampler.by_columns.counts, self.column_samples_, self.column_means_)
 
-    def fold_in(self, pairs: Any, values: Any, names: Any = None, *, features: Any = None) -> Self:
-        """Return a new model that has further columns, drawn given the rows; the model itself does not change.
-
-        Parameters
-        ----------
-        pairs, values, names : as in `RTRMC.fold_in`
-        features : array or sparse array, shape (new columns, q), optional
-            Needed where `fit` got `column_features`; in the order of `names`, or a pandas frame with these as index.
-
-        Returns
-        -------
-        estimator
-            A copy that knows the old and the new columns.
-
-        Raises
-        ------
-        InvalidInputError
-            When a row is new, a column is not, or there are not names and features for each column as in `fit`.
-        """
-        return self._folded(pairs, values, names, _by_names("features", features, names))
-
-    def predict(
-        self, rows: Any, columns: Any = None, *, names: bool | None = None, return_std: bool = False
-    ) -> Any:
-        """Return the entries at pairs of a row and a column, within `limits_`.
-
-        Parameters
-        ----------
-        rows, columns, names : as in `RTRMC.predict`
-        return_std : bool
-            Return standard deviations too: of an entry that will be observed, its noise included.
-
-        Returns
-        -------
-        values : array, shape (N,)
-        std : array, shape (N,)
-            Where ``return_std``.
-
-        Raises
-        ------
-        InvalidInputError
-            When they are neither names nor integers, or outside of the matrix unless ``handle_unknown="mean"``.
-        """
-        rows, columns = self._places(rows, columns, names)
-        values = self._within(self._values(rows, columns))
-        if not return_std:
-            return values
-        return values, self._std(rows, columns)
-
     def _std(self, rows: Array, columns: Array) -> Array:
-        """Return standard deviations of entries that will be observed."""
         mean, square = self._moments(rows, columns, self.column_samples_)
         variance = np.maximum(square - mean**2, 0.0) + np.mean(1.0 / self.noise_precisions_)
         return self.scale_ * np.sqrt(variance)
-
-    def recommend(self, column: Any, n: int = 10, *, return_std: bool = False) -> list[Any]:
-        """Return the rows with the highest predictions in a column, without those that are known there.
-
-        Parameters
-        ----------
-        column, n : as in `RTRMC.recommend`
-        return_std : bool
-            Give the standard deviation too: of an entry that will be observed, its noise included.
-
-        Returns
-        -------
-        list of (name, float) or (name, float, float)
-            For several columns a list of such lists.
-
-        Raises
-        ------
-        InvalidInputError
-            When `fit` did not see the column.
-        """
-        return self._listed(column, n, self._best_with_std if return_std else self._best)
-
-    def _best_with_std(self, column: int, n: int) -> list[tuple[Any, float, float]]:
-        rows, values = self._best_rows(column, n)
-        std = self._std(rows, np.full_like(rows, column))
-        return list(zip(self.row_names_[rows].tolist(), values.tolist(), std.tolist(), strict=True))
 
     def _values(self, rows: Array, columns: Array) -> Array:
         return self.mean_ + self.scale_ * self._moments(rows, columns, self.column_means_)[0]
@@ -446,49 +310,27 @@ class BayesianCompletion(CompletionModel):
         m, n = self.known_.shape
         rows, columns = self.row_samples_[:, :m, 1:], self.column_means_[:, :n, 1:]
         # Draws of the prior are like no other row.
-        known = (np.bincount(self.known_.indices, minlength=m) > 0) | (self.n_row_features_ > 0)
+        known = np.bincount(self.known_.indices, minlength=m) > 0
         return known[:, None] * rows.swapaxes(0, 1).reshape(m, -1), columns.swapaxes(0, 1).reshape(n, -1)
 
-    def _append(self, table: KnownEntries, *features: Any) -> None:
-        m, added = table.shape
+    def _in_new_column(self, table: KnownEntries) -> Array:
         side = Side(table, (table.data - self.mean_) / (self.scale_ or 1.0))
-        if (features[0] is None) != (self.n_column_features_ == 0):
-            raise InvalidInputError(
-                "features must be given where fit got column_features, and only there, to fold_in; fit got "
-                f"{self.n_column_features_ or 'none'}{' for each column' if self.n_column_features_ else ''}."
-            )
-        tables = [sp.csr_array((added, 0))]
-        if features[0] is not None:
-            tables.append(_checked_features("features", features[0], added, self.n_column_features_))
-        if self.column_links_.shape[1] > self.n_column_features_:
-            tables.append(_flags(table.indptr, table.indices, m))
-        together = sp.csr_array(sp.hstack(tables))
-        before = self.column_samples_.shape[1] - 1
-        # Of what was learned: parameters may have been changed since.
-        shape = len(self.column_links_), added, self.row_samples_.shape[2]
-        samples, means = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.float32)
-        for s, links in enumerate(self.column_links_):
-            # Columns that come later have other numbers.
-            rng = generator(self._seed, Stream.INNER, s, before)
-            shift = together @ links.astype(float)
+        flags = known_flags(table)[:, : self.column_links_.shape[1]]
+        scores = np.zeros(table.shape[0])
+        for s, rows in enumerate(self.row_samples_.astype(float)):
+            shift = flags @ self.column_links_[s].astype(float)
             prior = FactorPrior(self.column_prior_means_[s], self.column_prior_precisions_[s], shift)
-            found = drawn(side, self.row_samples_[s].astype(float), prior, self.noise_precisions_[s], rng)
-            samples[s], means[s] = found.drawn, found.means
-        # The last column stays the one of which nothing is known.
-        self.column_samples_, self.column_means_ = (
-            np.concatenate([old[:, :-1], new, old[:, -1:]], axis=1)
-            for old, new in ((self.column_samples_, samples), (self.column_means_, means))
-        )
+            (x,) = regressed(side, rows, prior, self.noise_precisions_[s]).means
+            scores += rows[:-1, 0] + x[0] + rows[:-1, 1:] @ x[1:]
+        return self.mean_ + self.scale_ * scores / len(self.row_samples_)
 
     def _restore(self, arrays: dict[str, Array]) -> None:
         super()._restore(arrays)
         m, n = self.known_.shape
-        sizes = self.row_samples_.shape[1], self.column_samples_.shape[1], self.column_links_.shape[1]
-        if sizes != (m + 1, n + 1, self.n_column_features_ + m * self.implicit):
+        sizes = [array.shape[1] for array in (self.row_samples_, self.column_samples_, self.column_links_)]
+        if sizes != [m + 1, n + 1, m * self.implicit]:
             raise ValueError("its samples are of another matrix")
-        if not (
-            self.noise_precisions_.min(initial=1.0) > 0.0 and len(self.noise_precisions_) == self.n_samples
-        ):
+        if len(self.noise_precisions_) != self.n_samples or not np.all(self.noise_precisions_ > 0.0):
             raise ValueError("it has no precision of the noise for each sample")
 
 
@@ -497,40 +339,3 @@ def _weigh_unseen(counts: Array, *samples: Array) -> None:
     weights = np.float32(counts / counts.sum() - (counts > 0) / np.count_nonzero(counts))
     for some in samples:
         some[:, -1] += weights @ some
-
-
-def _flags(indptr: Array, indices: Array, size: int) -> sp.csr_array:
-    """Return what each row knows as features, which are scaled so that their squares add up to 1."""
-    counts = np.diff(indptr)
-    values = np.repeat(1.0 / np.sqrt(np.maximum(counts, 1)), counts)
-    return sp.csr_array((values, indices, indptr), shape=(len(counts), size))
-
-
-def _by_names(what: str, features: Any, names: Any) -> Any:
-    """Return features in the order of names, where they are a frame of pandas with an index of its own."""
-    if names is None or not hasattr(features, "iloc"):
-        return features
-    index, wanted = features.index, np.asarray(names)
-    if index.is_unique and set(wanted.tolist()) <= set(index.tolist()):
-        return features.iloc[positions(what, index, wanted)]
-    # By place, as in an array.
-    if type(index).__name__ == "RangeIndex":
-        return features
-    missing = [name for name in wanted.tolist() if name not in set(index.tolist())]
-    flaw = f"lacks {shown(missing[0])}" if missing else "has names twice"
-    raise InvalidInputError(
-        f"the index of {what} {flaw}; give one row for each name, as {what}.reindex(names, fill_value=0) does, or an "
-        "array in the order of the names."
-    )
-
-
-def _checked_features(name: str, features: Any, rows: int, columns: int | None = None) -> sp.csr_array:
-    """Return a table of features with as many rows as there are to have them."""
-    found = sp.csr_array(in_range(table_of_numbers(name, features), name))
-    wanted = rows, found.shape[1] if columns is None else columns
-    if found.shape != wanted:
-        raise InvalidInputError(
-            f"{name} have shape {found.shape}, and must have {wanted}: a row for each row or column of the matrix, "
-            "with zeros where nothing is known of it."
-        )
-    return found

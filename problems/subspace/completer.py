@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -15,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from problems.data import Ratings
 from problems.saving import Saved
 from problems.subspace.cost import KnownEntries, columns_of, predictions
-from problems.subspace.pairs import checked_pairs, table_of
-from problems.validation import Estimator, begin, column_of_names, joined_names, positions, seedable
-from rmopt.core import InvalidInputError
+from problems.subspace.pairs import table_of, values_of
+from problems.validation import Estimator, begin, positions, seedable, two_columns
+from rmopt.core import InvalidInputError, MissingCapabilityError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, bounded, flag, integer, number, one_of, optional, sequence, shown
 from rmopt.core.matrices import sound
@@ -57,25 +56,32 @@ def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: 
             "leave out those below 0, and what else was disliked."
         )
     discounts = 1.0 / np.log2(np.arange(2.0, n + 2.0))
-    found = []
+    measures = []
     for column in range(held_out.shape[1]):
         span = slice(held_out.indptr[column], held_out.indptr[column + 1])
-        seen = known.indices[known.indptr[column] : known.indptr[column + 1]]
+        seen = _known_rows(known, column)
         wanted = np.setdiff1d(held_out.indices[span][held_out.data[span] != 0.0], seen)
-        if len(wanted) == 0:
-            continue
-        values = np.array(scores(column), dtype=float)
-        values[seen] = -np.inf
-        best = np.argsort(-values, kind="stable")[: min(n, len(values) - len(seen))]
-        hits = np.isin(best, wanted)
-        gain = hits @ discounts[: len(best)] / discounts[: len(wanted)].sum()
-        found.append((hits.sum() / n, hits.sum() / len(wanted), gain))
-    if not found:
+        if len(wanted):
+            hits = np.isin(best_rows(scores(column), seen, n), wanted)
+            gain = hits @ discounts[: len(hits)] / discounts[: len(wanted)].sum()
+            measures.append((hits.sum() / n, hits.sum() / len(wanted), gain))
+    if not measures:
         raise InvalidInputError(
             "nothing is held out: all entries are 0, or were seen by fit; give others that should be recommended."
         )
-    precision, recall, ndcg = np.mean(found, axis=0).tolist()
-    return Ranked(precision, recall, ndcg, len(found))
+    precision, recall, ndcg = np.mean(measures, axis=0).tolist()
+    return Ranked(precision, recall, ndcg, len(measures))
+
+
+def best_rows(scores: Array, seen: Array, n: int) -> Array:
+    """Return the n rows with the highest scores, the highest first, without those that were seen."""
+    scores = np.array(scores, dtype=float)
+    scores[seen] = -np.inf
+    return np.argsort(-scores, kind="stable")[: min(n, len(scores) - len(seen))].astype(np.int32)
+
+
+def _known_rows(known: sp.csc_array, column: int) -> Array:
+    return known.indices[known.indptr[column] : known.indptr[column + 1]]
 
 
 def _limits(name: str, value: Any) -> tuple[float, float]:
@@ -88,11 +94,12 @@ def _limits(name: str, value: Any) -> tuple[float, float]:
 
 @dataclass(eq=False, repr=False)
 class CompletionModel(Saved, Estimator):
-    """A matrix that is completed from known entries; a subclass says how, in `_learn`, `_values` and `_solved`.
+    """A matrix that is completed from known entries; a subclass says how.
 
     Known entries are given as a sparse matrix or a bundle, ``fit(ratings)``, or as pairs of a row and a column with a
     value for each, ``fit(pairs, values)``. scikit-learn's cross-validation and searches split the pairs (see
-    `EntryKFold` and `TimeSplit`).
+    `EntryKFold` and `TimeSplit`). After a fit to a bundle with names rows and columns are asked for by their names,
+    and by their numbers otherwise.
     """
 
     # What scikit-learn's metadata routing hands on, unless asked otherwise.
@@ -100,11 +107,9 @@ class CompletionModel(Saved, Estimator):
 
     _arrays: ClassVar[Layout] = {"known_indptr": (int, (None,)), "known_indices": (int, (None,))}
     _names: ClassVar = {"row_names_": ("m",), "column_names_": ("n",)}
-    _numbers: ClassVar = {**Saved._numbers, "_named": flag, "_scale": optional(_limits)}
+    _numbers: ClassVar = {**Saved._numbers, "_named": flag}
     # Whether entries are what is predicted, and so have one scale with predictions.
     _rates: ClassVar[bool] = True
-    # Whether somebody was told that whole numbers count.
-    _told = False
 
     rank: Annotated[int, bounded(integer, 1)] = 10
     _: KW_ONLY
@@ -113,8 +118,8 @@ class CompletionModel(Saved, Estimator):
     random_state: Annotated[Any, seedable] = None
 
     @abstractmethod
-    def _learn(self, table: KnownEntries, seed: int, *features: Any) -> None:
-        """Learn from known entries, and set the fitted attributes; features are what a subclass's `fit` takes."""
+    def _learn(self, table: KnownEntries, seed: int) -> None:
+        """Learn from known entries, and set the fitted attributes."""
 
     @abstractmethod
     def _values(self, rows: Array, columns: Array) -> Array:
@@ -125,8 +130,8 @@ class CompletionModel(Saved, Estimator):
         """Return U and W: rows and columns that fit saw, whose products are predictions less all effects."""
 
     @abstractmethod
-    def _append(self, table: KnownEntries, *features: Any) -> None:
-        """Add columns with known entries to the fitted attributes, without a change of others."""
+    def _in_new_column(self, table: KnownEntries) -> Array:
+        """Return predictions of all rows in one column with these entries, which `fit` did not see."""
 
     def fit(self, ratings: Any, y: Any = None, *, shape: tuple[int, int] | None = None) -> Self:
         """Complete a matrix.
@@ -135,7 +140,7 @@ class CompletionModel(Saved, Estimator):
         ----------
         ratings : sparse array, shape (m, n), or int array, shape (N, 2), or Ratings
             The known entries; stored zeros are known. Or pairs of a row and a column. Or a bundle of `problems.data`,
-            whose names `recommend` knows.
+            whose names the model asks for from then on.
         y : array, shape (N,), optional
             The values at the pairs.
         shape : (int, int), optional
@@ -147,21 +152,15 @@ class CompletionModel(Saved, Estimator):
         InvalidInputError
             For parameters or ratings that cannot be used.
         """
-        return self._fitted(ratings, y, shape)
-
-    def _fitted(self, ratings: Any, y: Any, shape: Any, *features: Any) -> Self:
-        """Do what a public `fit` that calls this is asked to."""
         seed = begin(self)
         table = table_of(ratings, y, shape)
-        low, high = ratings.limits if isinstance(ratings, Ratings) and self._rates else (0.0, 0.0)
-        self._scale = (low, high) if low < high else None
         self._check_scale(table)
         if self.rank >= min(table.shape):
             raise InvalidInputError(
                 f"rank = {self.rank} must be an integer from 1 to below the sides of the matrix, {table.shape}."
             )
         with one_blas_thread():
-            self._learn(table, seed, *features)
+            self._learn(table, seed)
         self.n_features_in_ = table.shape[1] if y is None else 2
         self.known_ = sp.csc_array(
             (np.ones(table.nnz, bool), table.indices, table.indptr), table.shape, copy=True
@@ -171,166 +170,78 @@ class CompletionModel(Saved, Estimator):
             np.arange(size) if names is None else names
             for size, names in zip(table.shape, bundle, strict=True)
         )
-        self._named = bundle[0] is not None
-        self.__dict__.pop("_told", None)
-        self._learned_with = self.get_params(deep=False)
+        self._named = any(names is not None for names in bundle)
         return self
 
-    @property
-    def limits_(self) -> tuple[float, float] | None:
-        """`limits`, or unless given those of the bundle that `fit` got; to these predictions are clipped."""
-        return getattr(self, "_scale", None) if self.limits is None else self.limits
-
     def _check_scale(self, table: KnownEntries) -> None:
-        """Refuse entries outside of the limits."""
-        limits, least, most = self.limits_, float(table.data.min()), float(table.data.max())
-        if self._rates and limits is not None and not limits[0] <= least <= most <= limits[1]:
+        """Refuse entries outside of the limits, and those whose squares of squares are no numbers."""
+        sizable("ratings", table.data)
+        least, most = float(table.data.min()), float(table.data.max())
+        low, high = (least, most) if self.limits is None or not self._rates else self.limits
+        if not low <= least <= most <= high:
             raise InvalidInputError(
-                f"values run from {least:g} to {most:g}, and limits are {limits[0]:g} and {limits[1]:g}; correct the "
-                "values, or fit with limits=(lowest, highest)."
+                f"values run from {least:g} to {most:g}, and limits are {low:g} and {high:g}; correct the values, or "
+                "fit with limits=(lowest, highest)."
             )
 
-    def predict(self, rows: Any, columns: Any = None, *, names: bool | None = None) -> Array:
-        """Return the entries at pairs of a row and a column, within `limits_`.
+    def predict(self, rows: Any, columns: Any = None, *, return_std: bool = False) -> Any:
+        """Return the entries at pairs of a row and a column, within `limits`.
 
         Parameters
         ----------
         rows, columns : int or str, or array of them, shape (N,)
-            Numbers of rows and columns, or their names where `fit` got a bundle with names that are text. One of
-            them may be a single one: ``predict(5, range(n))``. Without `columns` the rows are pairs, shape (N, 2).
-        names : bool, optional
-            Whether whole numbers are names, as they are for `recommend`, or else count rows and columns from 0. They
-            count unless told; where all of them, with `columns`, could be names as well, a warning says so once.
-
-        Raises
-        ------
-        InvalidInputError
-            When they are neither names nor integers, or outside of the matrix unless ``handle_unknown="mean"``.
-        """
-        return self._within(self._values(*self._places(rows, columns, names)))
-
-    def _places(self, rows: Any, columns: Any, names: bool | None = False) -> tuple[Array, Array]:
-        """Return pairs of a row and a column; m and n stand for those that `fit` did not see."""
-        check_is_fitted(self, "known_")
-        m, n = self.known_.shape
-        unsaid = names is None and columns is not None
-        rows, columns = self._numbered(rows, columns, optional(flag)("names", names) or False)
-        if unsaid:
-            self._warn_of_numbers_as_names(rows, columns)
-        if one_of("handle_unknown", self.handle_unknown, UNKNOWN) == "error":
-            return checked_pairs(rows, columns, (m, n))
-        rows, columns = checked_pairs(rows, columns, None)
-        unknown = int(np.sum((rows >= m) | (columns >= n)))
-        if unknown:
-            warn(
-                f"{unknown} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, "
-                "with what is known of the other one. New columns with entries can be added by fold_in."
-            )
-        return np.minimum(rows, m), np.minimum(columns, n)
-
-    def _warn_of_numbers_as_names(self, *numbers: Array) -> None:
-        """Warn, once for a fit, where numbers that count are all names as well, and of other rows or columns."""
-        known = zip(("rows", "columns"), numbers, (self.row_names_, self.column_names_), strict=True)
-        sides = [
-            (what, names, given.dtype.kind in "iu" and bool(np.isin(given, names).all()))
-            for what, given, names in known
-            if names.dtype.kind in "iu" and not np.array_equal(names, np.arange(len(names)))
-        ]
-        if sides and not self._told and all(could_be for *_, could_be in sides):
-            self._told = True
-            what, names, _ = sides[0]
-            warn(
-                f"the names of {what} are whole numbers, such as {names[-1]}, and predict counts {what} from 0; say "
-                "names=True to give names, as recommend takes them, or names=False."
-            )
-
-    def _numbered(self, rows: Any, columns: Any, named: bool) -> tuple[Any, Any]:
-        """Return pairs with numbers in place of names: of text, or where `named` of whole numbers too."""
-        if columns is None:
-            pairs = array("pairs", rows)
-            if not (named or pairs.dtype.kind in "UO") or pairs.shape[1:] != (2,):
-                return pairs, None
-            # Each side by itself: one may be numbers.
-            rows, columns = np.asarray(rows, dtype=object).T.tolist()
-        sides = ("rows", rows, self.row_names_), ("columns", columns, self.column_names_)
-        found = []
-        for what, given, known in sides:
-            names = array(what, given)
-            names = array(what, names.tolist()) if names.dtype.kind == "O" else names
-            # Text is never a number, also where names are.
-            if named or names.dtype.kind == "U":
-                other = None if self.handle_unknown == "error" else len(known)
-                places = positions(what, known, names.ravel(), other)
-                names = places.reshape(names.shape)
-            found.append(names)
-        return found[0], found[1]
-
-    def _within(self, found: Array) -> Array:
-        return found if self.limits_ is None else np.clip(found, *self.limits_)
-
-    def fold_in(self, pairs: Any, values: Any, names: Any = None) -> Self:
-        """Return a new model that has further columns, solved given the rows; the model itself does not change.
-
-        Where columns are users, these are users who came later.
-
-        Parameters
-        ----------
-        pairs : int array, shape (N, 2)
-            Rows that `fit` saw, and new columns, numbered from n on.
-        values : array, shape (N,)
-        names : array, optional
-            Of the new columns, as many as there are numbers from n to the last new one; needed where `fit` got names.
+            Names where `fit` got a bundle with names, else numbers. One of them may be a single one:
+            ``predict(5, range(n))``. Without `columns` the rows are pairs, shape (N, 2).
+        return_std : bool
+            Return standard deviations too, of entries that will be observed, noise included; a `BayesianCompletion`
+            knows them.
 
         Returns
         -------
-        estimator
-            A copy that knows the old and the new columns.
+        values : array, shape (N,)
+        std : array, shape (N,)
+            Where ``return_std``.
 
         Raises
         ------
         InvalidInputError
-            When a row is new, a column is not, or there is not one name for each column.
+            When `fit` did not see one of them, unless ``handle_unknown="mean"``.
         """
-        return self._folded(pairs, values, names)
+        pairs = self._pairs(rows, columns)
+        values = self._within(self._values(*pairs))
+        return (values, self._std(*pairs)) if return_std else values
 
-    def _folded(self, pairs: Any, values: Any, names: Any, *features: Any) -> Self:
-        check_is_fitted(self, "known_")
-        m, n = self.known_.shape
-        rows, columns = checked_pairs(pairs, None, (m, 2**31))
-        if not columns.min(initial=n) >= n:
-            raise InvalidInputError(
-                f"column {columns.min()} was there in fit; number new columns from {n} on, or fit again with all "
-                "entries."
-            )
-        table = table_of(
-            np.column_stack([rows, columns - n]), values, (m, int(columns.max(initial=n)) - n + 1)
+    def _std(self, rows: Array, columns: Array) -> Array:
+        """Return standard deviations of entries that will be observed."""
+        raise MissingCapabilityError(
+            f"{type(self).__name__} has no standard deviations; take a BayesianCompletion."
         )
-        added = table.shape[1]
-        if names is None and not np.array_equal(self.column_names_, np.arange(n)):
-            raise InvalidInputError(f"fit got names of columns; give names to {added} new ones.")
-        names = np.arange(n, n + added) if names is None else column_of_names("names", names)
-        together = [*self.column_names_.tolist(), *names.tolist()]
-        if len(names) != added or len(set(together)) != n + added:
+
+    def _pairs(self, rows: Any, columns: Any = None) -> tuple[Array, Array]:
+        """Return the numbers of pairs of names; m and n stand for those that `fit` did not see."""
+        check_is_fitted(self, "known_")
+        rows, columns = two_columns("pairs", rows) if columns is None else (rows, columns)
+        mean = one_of("handle_unknown", self.handle_unknown, UNKNOWN) == "mean"
+        rows = positions("row", self.row_names_, rows, others=mean)
+        columns = positions("column", self.column_names_, columns, others=mean)
+        if len(rows) != len(columns) and 1 not in (len(rows), len(columns)):
             raise InvalidInputError(
-                f"names must be {added} different ones that fit did not see, got {shown(names)}."
+                f"rows and columns must be equally many, or one of them a single one; got {len(rows)} and "
+                f"{len(columns)}."
             )
-        return self._extended(table, names, *features)
+        rows, columns = (np.ascontiguousarray(side) for side in np.broadcast_arrays(rows, columns))
+        m, n = self.known_.shape
+        if mean and (unseen := int(np.sum((rows == m) | (columns == n)))):
+            warn(
+                f"{unseen} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, "
+                "with what is known of the other one."
+            )
+        return rows, columns
 
-    def _extended(self, table: KnownEntries, names: Array, *features: Any) -> Self:
-        """Return a copy with further columns."""
-        self._check_scale(table)
-        model = copy(self)
-        model.column_names_ = joined_names("names", self.column_names_, names)
-        known = sp.csc_array((np.ones(table.nnz, bool), table.indices, table.indptr), table.shape)
-        model.known_ = sp.csc_array(sp.hstack([self.known_, known]))
-        given = self.get_params(deep=False)
-        # With what the rows were learned with: parameters may have been changed since.
-        model.set_params(**self._learned_with)
-        with one_blas_thread():
-            model._append(table, *features)
-        return model.set_params(**given)
+    def _within(self, values: Array) -> Array:
+        return values if self.limits is None else np.clip(values, *self.limits)
 
-    def recommend(self, column: Any, n: int = 10) -> list[Any]:
+    def recommend(self, column: Any, n: int = 10, *, return_std: bool = False) -> list[Any]:
         """Return the rows with the highest predictions in a column, without those that are known there.
 
         Where rows are items and columns users, these are the items that a user may like best.
@@ -341,10 +252,12 @@ class CompletionModel(Saved, Estimator):
             Its name where `fit` got a bundle with names, else its number.
         n : int
             How many; fewer where fewer are not known.
+        return_std : bool
+            Give standard deviations too, as `predict` does.
 
         Returns
         -------
-        list of (name, float)
+        list of (name, float) or (name, float, float)
             Rows, by their names or numbers, and predictions, the highest first. For several columns a list of such
             lists.
 
@@ -353,7 +266,27 @@ class CompletionModel(Saved, Estimator):
         InvalidInputError
             When `fit` did not see the column.
         """
-        return self._listed(column, n, self._best)
+        check_is_fitted(self, "known_")
+        n, places = integer("n", n, 1), positions("column", self.column_names_, column)
+        lists = [self._best(place, n, return_std) for place in places.tolist()]
+        return lists if np.ndim(column) else lists[0]
+
+    def _best(self, column: int, n: int, return_std: bool = False) -> list[Any]:
+        """Return the best rows that are not known in the column with a number."""
+        scores = self._scores(column)
+        rows = best_rows(scores, _known_rows(self.known_, column), n)
+        std = [self._std(rows, np.full_like(rows, column))] if return_std else []
+        return self._listed(rows, scores[rows], *std)
+
+    def _listed(self, rows: Array, scores: Array, *more: Array) -> list[Any]:
+        """Return names of rows with their predictions, which are in the order before they were clipped."""
+        parts = self.row_names_[rows], self._within(scores), *more
+        return list(zip(*(part.tolist() for part in parts), strict=True))
+
+    def _scores(self, column: int) -> Array:
+        """Return the predictions of all rows in the column with a number."""
+        rows = np.arange(self.known_.shape[0], dtype=np.int32)
+        return self._values(rows, np.full_like(rows, column))
 
     def recommend_to_new(self, values: Any, n: int = 10) -> list[Any]:
         """Return the rows with the highest predictions for a column that `fit` did not see.
@@ -364,7 +297,7 @@ class CompletionModel(Saved, Estimator):
         ----------
         values : dict, or list
             The value of each row that is known, by its name, or its number where `fit` got no names; or a list of
-            rows that are liked: their value is the highest of `limits_`, of `ImplicitALS` it is 1.
+            rows that are liked: their value is the highest of `limits`, of `ImplicitALS` it is 1.
         n : int
             How many; fewer where fewer are not known.
 
@@ -376,37 +309,32 @@ class CompletionModel(Saved, Estimator):
         Raises
         ------
         InvalidInputError
-            When `fit` did not see a row, there is none, a value is no number or outside of `limits_`, a list is given
-            to a model without them, or `fit` got features of columns.
+            When `fit` did not see a row, there is none, a value is no number or outside of `limits`, a list is given
+            to a model without them.
         """
         check_is_fitted(self, "known_")
         n = integer("n", n, 1)
-        if hasattr(values, "to_dict"):
-            raise InvalidInputError(
-                "values are a frame or a series, of which it is not clear where the rows stand; give "
-                "series.to_dict(), with a value for each row, or a list of rows that are liked."
-            )
         if not isinstance(values, Mapping):
             values = dict.fromkeys(sequence("values", values), self._liked())
         if not values:
-            raise InvalidInputError(
-                "values must have a row at least; without one recommend to a known column."
-            )
-        rows = positions("values", self.row_names_, np.array(list(values)))
-        found = [number(f"values[{shown(name)}]", value) for name, value in values.items()]
-        table = table_of(np.column_stack([rows, np.zeros_like(rows)]), found, (len(self.row_names_), 1))
-        # Its name is not used: it is known by its place.
-        model = self._extended(table, self.column_names_[:1], None)
-        return model._best(len(self.column_names_), n)
+            raise InvalidInputError("values must have a row at least; otherwise recommend to a known column.")
+        rows = positions("row", self.row_names_, list(values))
+        pairs = np.column_stack([rows, np.zeros_like(rows)])
+        table = table_of(pairs, list(values.values()), (len(self.row_names_), 1))
+        self._check_scale(table)
+        with one_blas_thread():
+            scores = self._in_new_column(table)
+        best = best_rows(scores, rows, n)
+        return self._listed(best, scores[best])
 
     def _liked(self) -> float:
         """Return the value of a row that is liked."""
-        if self.limits_ is None:
+        if self.limits is None:
             raise InvalidInputError(
                 "a list of rows that are liked needs a model with limits=(lowest, highest), of which they get the "
                 "highest; give values as a dict, or fit with limits."
             )
-        return float(self.limits_[1])
+        return float(self.limits[1])
 
     def similar(self, row: Any, n: int = 10) -> list[tuple[Any, float]]:
         """Return the rows whose predictions in all columns are most like those of a row.
@@ -431,7 +359,7 @@ class CompletionModel(Saved, Estimator):
             When `fit` did not see the row, or learned nothing of it but effects.
         """
         check_is_fitted(self, "known_")
-        n, place = integer("n", n, 1), int(positions("row", self.row_names_, np.array([row]))[0])
+        n, (place,) = integer("n", n, 1), positions("row", self.row_names_, row)
         profiles = self._unit_profiles()
         if not profiles[place].any():
             raise InvalidInputError(
@@ -439,9 +367,8 @@ class CompletionModel(Saved, Estimator):
                 "rank above 0, and with entries of this row."
             )
         cosines = profiles @ profiles[place]
-        order = np.argsort(-cosines, kind="stable")
-        best = order[order != place][:n]
-        return [(self.row_names_[one].item(), float(cosines[one])) for one in best]
+        best = best_rows(cosines, np.array([place]), n)
+        return list(zip(self.row_names_[best].tolist(), cosines[best].tolist(), strict=True))
 
     def _unit_profiles(self) -> Array:
         """Return vectors of unit length whose inner products are the cosines between rows of U Wᵀ."""
@@ -454,36 +381,15 @@ class CompletionModel(Saved, Estimator):
         # Of a row of which nothing is known all are 0.
         return np.divide(profiles, lengths, out=np.zeros_like(profiles), where=lengths > 0.0)
 
-    def _listed(self, column: Any, n: Any, best: Callable[[int, int], list[Any]]) -> list[Any]:
-        """Return the best rows of a column, or of each of several."""
-        check_is_fitted(self, "known_")
-        n, several = integer("n", n, 1), np.ndim(column) > 0
-        columns = positions("column", self.column_names_, column if several else np.array([column]))
-        lists = [best(number, n) for number in columns.tolist()]
-        return lists if several else lists[0]
-
-    def _best(self, column: int, n: int) -> list[tuple[Any, float]]:
-        rows, values = self._best_rows(column, n)
-        return list(zip(self.row_names_[rows].tolist(), values.tolist(), strict=True))
-
-    def _best_rows(self, column: int, n: int) -> tuple[Array, Array]:
-        """Return the best rows that are not known in a column, and their predictions."""
-        rows = np.arange(self.known_.shape[0], dtype=np.int32)
-        found = self._values(rows, np.full_like(rows, column))
-        found[self.known_.indices[self.known_.indptr[column] : self.known_.indptr[column + 1]]] = -np.inf
-        # In the order before they are clipped: many may lie beyond the limits.
-        best = np.argsort(-found, kind="stable")[:n]
-        best = best[found[best] > -np.inf]
-        return best, self._within(found[best])
-
     def ranked(self, ratings: Any, y: Any = None, n: int = 10) -> Ranked:
         """Measure the recommendations for all columns by entries that were held out.
 
         Parameters
         ----------
-        ratings, y : as in `fit`
-            Held-out entries of which a list should hold many, given as in `fit`; those that `fit` saw do not count.
-            Leave out what was disliked, ratings below 4 of 5, say; numbers below 0 are refused.
+        ratings, y : as in `rmse`
+            Held-out entries of which a list should hold many; those that `fit` saw do not count, and with
+            ``handle_unknown="mean"`` neither do those of other rows and columns than `fit` saw. Leave out what was
+            disliked, ratings below 4 of 5, say; numbers below 0 are refused.
         n : int
             The length of a list.
 
@@ -495,61 +401,46 @@ class CompletionModel(Saved, Estimator):
         Raises
         ------
         InvalidInputError
-            When nothing is held out, an entry is below 0, or of other rows and columns than `fit` saw; pairs may be
-            of others where ``handle_unknown="mean"``.
+            When nothing is held out, an entry is below 0, or of a row or a column that `fit` did not see.
         """
-        table, n = self._table_like_fit(ratings, y, self.handle_unknown == "mean"), integer("n", n, 1)
-        self._places(table.indices, columns_of(table))
-        # Pairs may be of rows and columns that fit did not see.
-        known, shape = sp.csc_array(self.known_), tuple(map(max, self.known_.shape, table.shape))
-        known.resize(shape)
-        table.resize(shape)
-        rows = np.minimum(np.arange(shape[0]), self.known_.shape[0])
-
-        def scores(column: int) -> Array:
-            return self._values(rows, np.full_like(rows, min(column, self.known_.shape[1])))
-
-        return ranked_lists(scores, known, table, n)
+        rows, columns, values = self._entries(ratings, y)
+        (m, n_columns), n = self.known_.shape, integer("n", n, 1)
+        seen = (rows < m) & (columns < n_columns)
+        held_out = sp.csc_array((values[seen], (rows[seen], columns[seen])), shape=(m, n_columns))
+        return ranked_lists(self._scores, self.known_, held_out, n)
 
     def rmse(self, ratings: Any, y: Any = None) -> float:
-        """Return the root mean square error of the predictions of known entries, given as in `fit`.
+        """Return the root mean square error of the predictions of known entries.
 
-        Where `fit` got a bundle with names, the entries of another bundle are found by theirs.
+        Parameters
+        ----------
+        ratings : sparse array, shape (m, n), or Ratings, or array or list, shape (N, 2)
+            A matrix like that of `fit`; a bundle, whose entries are found by their names where `fit` got names; or
+            pairs as `predict` takes them.
+        y : array, shape (N,), optional
+            The values at the pairs.
         """
-        table = self._table_like_fit(ratings, y, self.handle_unknown == "mean")
-        gaps = self.predict(table.indices, columns_of(table), names=False) - table.data
-        unit = unit_of(gaps)
-        return float(np.sqrt(np.mean((gaps / unit) ** 2))) * unit
+        rows, columns, values = self._entries(ratings, y)
+        gaps = self._within(self._values(rows, columns)) - values
+        return float(np.sqrt(np.mean(gaps**2)))
 
-    def _table_like_fit(self, ratings: Any, y: Any, others: bool) -> KnownEntries:
-        """Return entries of the matrix that `fit` saw, or where it may be pairs of `others` too."""
+    def _entries(self, ratings: Any, y: Any) -> tuple[Array, Array, Array]:
+        """Return numbers of rows and columns, and values; see `_pairs`."""
         check_is_fitted(self, "known_")
-        shape = self.known_.shape
-        if isinstance(ratings, Ratings) and ratings.row_names is not None and self._named:
-            ratings, y = self._as_named(ratings), ratings.values
-        table = table_of(ratings, y, None if y is None or others else shape)
-        if y is None and table.shape != shape:
+        if y is not None:
+            rows, columns = self._pairs(ratings)
+            return rows, columns, values_of(y, len(rows))
+        if isinstance(ratings, Ratings) and self._named:
+            sides = (ratings.row_names, ratings.rows), (ratings.column_names, ratings.columns)
+            rows, columns = (numbers if names is None else names[numbers] for names, numbers in sides)
+            return *self._pairs(rows, columns), ratings.values
+        table = table_of(ratings, None, None)
+        if table.shape != self.known_.shape:
             raise InvalidInputError(
-                f"the ratings have shape {table.shape}, and fit saw a matrix of {shape}; the model has no other rows "
-                "and columns."
+                f"the ratings have shape {table.shape}, and fit saw a matrix of {self.known_.shape}; the model has "
+                "no other rows and columns."
             )
-        return table
-
-    def _as_named(self, ratings: Ratings) -> Array:
-        """Return pairs of the rows and the columns that have the names of those in a bundle."""
-        sides = (
-            ("row", self.row_names_, ratings.row_names, ratings.rows),
-            ("column", self.column_names_, ratings.column_names, ratings.columns),
-        )
-        found = []
-        for what, known, names, numbers in sides:
-            used, which = np.unique(numbers, return_inverse=True)
-            other = None if self.handle_unknown == "error" else len(known)
-            places = used if names is None else positions(what, known, names[used], other)
-            unseen = places == len(known)
-            places[unseen] += np.arange(unseen.sum())
-            found.append(places[which])
-        return np.column_stack(found)
+        return table.indices, columns_of(table), table.data
 
     def score(self, ratings: Any, y: Any = None) -> float:
         """Return minus the root mean square error of pairs and values, or of a bundle: higher is better.
@@ -575,7 +466,6 @@ class CompletionModel(Saved, Estimator):
     def _restore(self, arrays: dict[str, Array]) -> None:
         indptr, indices = arrays.pop("known_indptr"), arrays.pop("known_indices")
         super()._restore(arrays)
-        self._learned_with = self.get_params(deep=False)
         shape = len(self.row_names_), len(self.column_names_)
         # Not by its constructor, which reads beyond the arrays where they do not belong together.
         known = sp.csc_array(shape, dtype=bool)
@@ -620,24 +510,19 @@ class PointCompletion(CompletionModel):
     def _values(self, rows: Array, columns: Array) -> Array:
         U, W, b, c = self.components_, self.weights_, self.row_effects_, self.column_effects_
         if rows.max(initial=0) == len(U) or columns.max(initial=0) == len(W):
-            U, W = (np.vstack(pair) for pair in zip((U, W), self._unknown_factors(), strict=True))
-            b, c = np.append(b, 0.0), np.append(c, 0.0)
+            U, W, b, c = (np.concatenate([part, np.zeros_like(part[:1])]) for part in (U, W, b, c))
         return predictions(U, W, rows, columns) + (self.mean_ + b[rows] + c[columns])
-
-    def _unknown_factors(self) -> tuple[Array, Array]:
-        """Return the factors of a row and of a column of which nothing is known."""
-        return np.zeros(self.components_.shape[1]), np.zeros(self.weights_.shape[1])
 
     def _factors(self) -> tuple[Array, Array]:
         return self.components_, self.weights_
 
-    def _append(self, table: KnownEntries, *features: Any) -> None:
-        weights, effects = self._solved(table)
-        self.weights_ = np.concatenate([self.weights_, weights])
-        self.column_effects_ = np.concatenate([self.column_effects_, effects])
+    def _in_new_column(self, table: KnownEntries) -> Array:
+        (w,), (effect,) = self._solved(table)
+        return self.components_ @ w + (self.mean_ + self.row_effects_ + effect)
 
 
-def unit_of(values: Array) -> float:
-    """Return 1, or for very large or small values the power of 2 in whose units squares of squares are safe."""
+def sizable(name: str, values: Array) -> None:
+    """Refuse very large and very small values, whose squares of squares are no numbers."""
     largest = float(np.abs(values).max(initial=0.0))
-    return 1.0 if 1e-30 < largest < 1e30 or largest == 0.0 else 2.0 ** int(np.log2(largest))
+    if largest and not 1e-30 < largest < 1e30:
+        raise InvalidInputError(f"{name} run up to {largest:.1e}; divide them by such a number first.")

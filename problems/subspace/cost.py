@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -12,9 +13,10 @@ import scipy.sparse as sp
 
 from problems.subspace import kernels
 from problems.threads import in_pieces
+from problems.validation import table_of_numbers
 from rmopt.core import AgentSum, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, integer, number, sequence
+from rmopt.core.arguments import integer, number, numbers, sequence
 from rmopt.core.matrices import sound
 from rmopt.core.memo import Memo
 from rmopt.linalg import scaled_inverse
@@ -28,25 +30,34 @@ GATHERED = 200
 
 
 class OwnedData(AgentSum):
-    """A sum over agents, minimised over inner weights W; a subclass sets the attributes.
+    """A sum over agents, minimised over inner weights W.
 
-    `parts` are the data of the agents in this process, and `n_rows` is the number of rows of a point.
+    `parts` are the data of the agents in this process, each with `n_rows`, the number of rows of a point.
     """
 
     point_type = np.ndarray
 
-    parts: dict[int, Any]
-    lam: float
-    n_rows: int
-    _n_agents: int
+    def __init__(self, parts: Mapping[int, Any], n_agents: int, lam: float) -> None:
+        self.parts, self.lam, self._n_agents = dict(parts), lam, integer("n_agents", n_agents, 1)
+        sizes = {part.n_rows for part in self.parts.values()}
+        if len(sizes) != 1 or not set(self.parts) <= set(range(n_agents)):
+            raise InvalidInputError(
+                f"the agents {self.here} have data of {sorted(sizes)} rows; there must be some, all with the same "
+                f"number of rows, and agents count from 0 to {n_agents - 1}."
+            )
+        self.n_rows: int = sizes.pop()
+        self._solved = {agent: Memo() for agent in self.parts}
 
-    @property
-    def n_terms(self) -> int:
-        return self._n_agents
+    @abstractmethod
+    def _solve(self, U: Array, agent: int) -> Any:
+        """Return an agent's part at a point: `total`, `gradient`, `curvature` WᵀW, and the inner solution `W`."""
 
-    @property
-    def here(self) -> list[int]:
-        return sorted(self.parts)
+    def _at(self, point: Array, agent: int) -> Any:
+        if agent not in self.parts:
+            raise InvalidInputError(
+                f"the data of agent {agent} are not in this process; here are {self.here}."
+            )
+        return self._solved[agent].get(point, lambda U: self._solve(self._checked(U), agent))
 
     def _checked(self, point: Any) -> Array:
         """Return a point as a C-contiguous array, or refuse one with other rows than the data."""
@@ -57,12 +68,25 @@ class OwnedData(AgentSum):
             )
         return U
 
-    def _part(self, agent: int) -> Any:
-        if agent not in self.parts:
-            raise InvalidInputError(
-                f"the data of agent {agent} are not in this process; here are {self.here}."
-            )
-        return self.parts[agent]
+    @property
+    def n_terms(self) -> int:
+        return self._n_agents
+
+    @property
+    def here(self) -> list[int]:
+        return sorted(self.parts)
+
+    def agent_value(self, point: Array, agent: int) -> float:
+        return self._at(point, agent).total
+
+    def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
+        """Return the Euclidean gradient of an agent's part (m × r), and WᵀW."""
+        solved = self._at(point, agent)
+        return solved.gradient.copy(), solved.curvature.copy()
+
+    def weights(self, point: Array, agent: int) -> Array:
+        """Return the inner solution W for an agent's columns or tasks, shape (n_i, r)."""
+        return self._at(point, agent).W.copy()
 
 
 def shares_out(what: str, count: int, n_agents: int) -> list[slice]:
@@ -111,66 +135,32 @@ class MatrixCompletion(OwnedData):
     """
 
     def __init__(self, ratings: Any, n_agents: int = 1, lam: float = 0.0) -> None:
-        self.lam, self._n_agents = number("lam", lam, least=0, below=0.5), integer("n_agents", n_agents, 1)
         parts = ratings if isinstance(ratings, Mapping) else dealt(ratings, n_agents)
-        self.parts = {agent: known_entries(part) for agent, part in parts.items()}
-        if not self.parts:
-            raise InvalidInputError(
-                "ratings holds no agent; give some to each process, and start no more than those."
-            )
-        self.n_rows = next(iter(self.parts.values())).shape[0]
-        for agent, part in self.parts.items():
-            if part.shape[0] != self.n_rows or not 0 <= agent < n_agents:
-                raise InvalidInputError(
-                    f"agent {agent} has a matrix of shape {part.shape}; all need {self.n_rows} rows, and the agents "
-                    f"count from 0 to {n_agents - 1}."
-                )
-        self._solved = Memo()
-
-    # One agent
-
-    def agent_value(self, point: Array, agent: int) -> float:
-        return self._agent(point, agent).total
-
-    def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
-        """Return the Euclidean gradient of an agent's part (m × r), and WᵀW."""
-        return self.agent_value_and_gradient(point, agent)[1:]
-
-    def agent_value_and_gradient(self, point: Array, agent: int) -> tuple[float, Array, Array]:
-        solved = self._agent(point, agent, with_gradient=True)
-        return solved.total, self._gradient(solved, point), solved.curvature
-
-    def weights(self, point: Array, agent: int) -> Array:
-        """Return the inner solution W for an agent's columns, shape (n_i, r)."""
-        return self._agent(point, agent).inner[0]
+        parts = {agent: known_entries(part) for agent, part in parts.items()}
+        super().__init__(parts, n_agents, number("lam", lam, least=0, below=0.5))
+        self._all = Memo()
 
     def residual_sum(self, point: Array, agent: int) -> tuple[float, int]:
         """Return ‖P_Ω(U Wᵀ − Y)‖² of an agent, and the number of its known entries."""
-        gaps = misfits(self.parts[agent], point, self.weights(point, agent))
+        part, W = self.parts[agent], self.weights(point, agent)
+        gaps = predictions(point, W, part.indices, columns_of(part)) - part.data
         return float(gaps @ gaps), len(gaps)
 
-    def _agent(self, point: Array, agent: int, with_gradient: bool = False) -> Solved:
-        return self._solve_columns(self._part(agent), point, f"agent {agent}, ", with_gradient)
-
-    # All columns at once, for batch solvers
-
     def value(self, point: Array) -> float:
-        return self._solve(point).total
+        return self._whole_at(point).total
 
     def gradient(self, point: Array) -> Array:
-        return self.value_and_gradient(point)[1]
+        return self._whole_at(point).gradient.copy()
 
     def value_and_gradient(self, point: Array) -> tuple[float, Array]:
         """Return cost and Euclidean gradient, which come of one pass over the entries."""
-        solved = self._solve(point)
-        return solved.total, self._gradient(solved, point)
+        return self.value(point), self.gradient(point)
 
     def hessian(self, point: Array, direction: Array) -> Array:
         """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
-        solved, known = self._solve(point), self.whole.known
+        solved, known = self._whole_at(point), self.whole.known
         U, E = np.ascontiguousarray(point), np.ascontiguousarray(direction)
-        W, *_ = solved.inner
-        rates, parts = np.empty_like(W), np.zeros_like(solved.parts)
+        rates, parts = np.empty_like(solved.W), np.zeros((len(self._cuts) - 1, *U.shape))
         turned = E.T @ U
         given = known, U, turned + turned.T, self.lam
 
@@ -180,7 +170,7 @@ class MatrixCompletion(OwnedData):
         in_pieces(turn, self._cuts, self.whole.nnz * (U.shape[1] ** 2 + GATHERED))
         result = parts.sum(axis=0)
         if self.lam != 0.0:
-            cross = rates.T @ W
+            cross = rates.T @ solved.W
             result += 2.0 * self.lam * (E @ solved.curvature + U @ (cross + cross.T))
         return result
 
@@ -189,7 +179,7 @@ class MatrixCompletion(OwnedData):
 
         Where all entries are known, ξ ↦ ξ WᵀW is the Hessian of the fit alone.
         """
-        return scaled_inverse(self._solve(point).curvature, tangent)
+        return scaled_inverse(self._whole_at(point).curvature, tangent)
 
     @cached_property
     def whole(self) -> sp.csc_array:
@@ -206,61 +196,70 @@ class MatrixCompletion(OwnedData):
     def _cuts(self) -> Array:
         return pieces_of(self.whole.indptr)
 
-    def _solve(self, point: Array) -> Solved:
-        return self._solved.get(point, lambda U: self._solve_columns(self.whole, U, "", True, self._cuts))
+    def _whole_at(self, point: Array) -> Solved:
+        return self._all.get(point, lambda U: self._solve_columns(self.whole, U, "", self._cuts))
+
+    def _solve(self, U: Array, agent: int) -> Solved:
+        part = self.parts[agent]
+        ends = np.array([0, part.shape[1]])
+        return self._solve_columns(part, U, f"agent {agent}, ", ends, keep=False)
 
     def _solve_columns(
-        self, part: KnownEntries, point: Array, where: str, with_gradient: bool, cuts: Array | None = None
+        self, part: KnownEntries, point: Array, where: str, cuts: Array, keep: bool = True
     ) -> Solved:
-        """Solve columns, with cuts in pieces that run in parallel, and keep then what the Hessian needs."""
-        U, pieces, kept = self._checked(point), *((1, 0) if cuts is None else (PIECES, 1))
+        """Solve columns in pieces that run in parallel, and keep what the Hessian needs."""
+        U = self._checked(point)
         n, r = part.shape[1], U.shape[1]
-        inner = W, *_ = np.empty((n, r)), np.empty((n * kept, r, r)), np.empty(part.nnz * kept)
-        given, parts = (part.known, U, U.T @ U, self.lam), np.zeros((pieces, len(U) * with_gradient, r))
+        inner = W, *_ = np.empty((n, r)), np.empty((n * keep, r, r)), np.empty(part.nnz * keep)
+        parts = np.zeros((len(cuts) - 1, *U.shape))
+        given = part.known, U, U.T @ U, self.lam
 
         def solve(i: int, first: int, last: int) -> tuple[float, int]:
             return kernels.solve_piece(*given, first, last, inner, parts[i])
 
-        whole = np.array([0, n])
-        found = in_pieces(solve, whole if cuts is None else cuts, part.nnz * (r**2 + GATHERED))
-        totals, places = zip(*found, strict=True)
-        # A sum in the threads would be rounded by their number.
-        total, failed = float(np.sum(totals)), max(places)
-        if failed >= 0 and not np.isfinite(U).all():
-            raise InvalidInputError(f"{where}the point holds NaN or infinity; look where it comes from.")
+        totals, places = zip(*in_pieces(solve, cuts, part.nnz * (r**2 + GATHERED)), strict=True)
+        failed = max(places)
         if failed >= 0:
-            self._refuse(part, failed, r, where)
-        return Solved(total, W.T @ W, inner, parts)
-
-    def _gradient(self, solved: Solved, point: Array) -> Array:
-        G = solved.parts.sum(axis=0)
-        return G if self.lam == 0.0 else G + 2.0 * self.lam * (point @ solved.curvature)
-
-    def _refuse(self, part: sp.csc_array, column: int, rank: int, where: str) -> None:
-        known = int(part.indptr[column + 1] - part.indptr[column])
-        raise InvalidInputError(
-            f"{where}column {column} with {known} known entries has no unique solution at rank {rank} and "
-            f"lam = {self.lam:g}; choose {'lam > 0' if self.lam == 0.0 else 'a larger lam'}, a smaller rank, or "
-            "leave out columns with few entries."
-        )
+            if not np.isfinite(U).all():
+                raise InvalidInputError(f"{where}the point holds NaN or infinity; look where it comes from.")
+            known = int(part.indptr[failed + 1] - part.indptr[failed])
+            raise InvalidInputError(
+                f"{where}column {failed} with {known} known entries has no unique solution at rank {r} and "
+                f"lam = {self.lam:g}; choose a larger lam, a smaller rank, or leave out columns with few entries."
+            )
+        gradient, curvature = parts.sum(axis=0), W.T @ W
+        if self.lam != 0.0:
+            gradient += 2.0 * self.lam * (U @ curvature)
+        # A sum in the threads would be rounded by their number.
+        return Solved(float(np.sum(totals)), gradient, curvature, W, inner)
 
 
 class Solved(NamedTuple):
-    """What one pass over all columns found at a point."""
+    """What one pass over columns found at a point; `inner` is what the Hessian needs."""
 
     total: float
+    gradient: Array
     curvature: Array
+    W: Array
     inner: tuple[Array, Array, Array]
-    parts: Array
 
 
 class KnownEntries(sp.csc_array):
     """Known entries by columns, as `known_entries` makes them: they are not looked at again."""
 
     @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return int(self.shape[0])
+
+    @property
     def known(self) -> tuple[Array, Array, Array]:
         """What the kernels take."""
         return self.indptr, self.indices, self.data
+
+    def with_values(self, values: Array) -> KnownEntries:
+        """Return the same entries with other values."""
+        return KnownEntries((values, self.indices, self.indptr), shape=self.shape)
 
 
 def known_entries(ratings: Any) -> KnownEntries:
@@ -277,8 +276,6 @@ def known_entries(ratings: Any) -> KnownEntries:
             "scipy.sparse.coo_array((values, (rows, columns)), shape=shape) an array."
         )
     table = sp.coo_array(sound("ratings", ratings))
-    if table.dtype.kind not in "biuf":
-        raise InvalidInputError(f"ratings must be numbers, got entries of type {table.dtype}.")
     found = sp.csc_array(table)
     if found.nnz != table.nnz:
         raise InvalidInputError(
@@ -328,11 +325,6 @@ def predictions(U: Array, W: Array, rows: Array, columns: Array) -> Array:
     return out
 
 
-def misfits(part: sp.csc_array, U: Array, W: Array) -> Array:
-    """Return u_i · w_j − y_ij for each known entry."""
-    return predictions(U, W, part.indices, columns_of(part)) - part.data
-
-
 class MultitaskFeatures(OwnedData):
     """Σ_t min over w_t of ½ ‖X_t U w_t − y_t‖² + λ ‖w_t‖², a function of the span of U (m × r).
 
@@ -375,32 +367,11 @@ class MultitaskFeatures(OwnedData):
     def __init__(
         self, tasks: Sequence[Task] | Mapping[int, Sequence[Task]], n_agents: int = 1, lam: float = 0.0
     ) -> None:
-        self.lam, self._n_agents = number("lam", lam, least=0, most=1e150), integer("n_agents", n_agents, 1)
-        if isinstance(tasks, Mapping):
-            parts = tasks
-        else:
+        if not isinstance(tasks, Mapping):
             whole = sequence("tasks", tasks)
-            parts = dict(enumerate(whole[share] for share in shares_out("tasks", len(whole), n_agents)))
-        self.parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in parts.items()}
-        for agent in self.parts:
-            integer("the number of an agent", agent, 0, n_agents - 1)
-        widths = {part.X.shape[1] for part in self.parts.values()}
-        if len(widths) != 1:
-            raise InvalidInputError(f"the tasks have {sorted(widths)} features; all need the same number.")
-        self.n_rows = widths.pop()
-        self._solved = {agent: Memo() for agent in self.parts}
-
-    def agent_value(self, point: Array, agent: int) -> float:
-        return self._solve(point, agent).total
-
-    def agent_gradient(self, point: Array, agent: int) -> tuple[Array, Array]:
-        """Return the Euclidean gradient of an agent's part (m × r), and WᵀW."""
-        solved, group = self._solve(point, agent), self.parts[agent]
-        return group.X.T @ (solved.gaps[:, None] * solved.W[group.task]), solved.W.T @ solved.W
-
-    def weights(self, point: Array, agent: int) -> Array:
-        """Return the inner solutions w_t of an agent's tasks, shape (n_tasks, r)."""
-        return self._solve(point, agent).W.copy()
+            tasks = dict(enumerate(whole[share] for share in shares_out("tasks", len(whole), n_agents)))
+        parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in tasks.items()}
+        super().__init__(parts, n_agents, number("lam", lam, least=0, most=1e150))
 
     def hessian(self, point: Array, direction: Array) -> Array:
         """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
@@ -408,16 +379,14 @@ class MultitaskFeatures(OwnedData):
 
     def precondition(self, point: Array, tangent: Array) -> Array:
         """Return ξ (WᵀW)⁻¹ times the mean eigenvalue of WᵀW."""
-        curvature = sum(W.T @ W for W in (self.weights(point, agent) for agent in self.here))
-        return scaled_inverse(curvature, tangent)
+        return scaled_inverse(sum(self._at(point, agent).curvature for agent in self.here), tangent)
 
-    def _solve(self, point: Array, agent: int) -> Solution:
-        group = self._part(agent)
-        return self._solved[agent].get(point, lambda U: Solution(group, self._checked(U), self.lam, agent))
+    def _solve(self, U: Array, agent: int) -> Solution:
+        return Solution(self.parts[agent], U, self.lam, agent)
 
     def _turned(self, point: Array, E: Array, agent: int) -> Array:
         """Return an agent's part of the Hessian along E."""
-        group, solved = self.parts[agent], self._solve(point, agent)
+        group, solved = self.parts[agent], self._at(point, agent)
         W, V, moved = solved.W[group.task], solved.V, group.X @ E
         along = np.einsum("ij,ij->i", moved, W)
         rates = np.linalg.solve(
@@ -430,31 +399,15 @@ class MultitaskFeatures(OwnedData):
 class TaskGroup:
     """The tasks of one agent, stacked: X (D × m), y, the task of each row, and the first row of each task."""
 
-    def __init__(self, tasks: Sequence[Task], where: str) -> None:
-        tasks = [tuple(sequence(f"{where}a task", task)) for task in sequence("tasks", tasks)]
-        if any(len(task) != 2 for task in tasks):
-            raise InvalidInputError(f"{where}tasks must be pairs of examples X and labels y.")
-        if not tasks:
-            raise InvalidInputError(f"{where}there are no tasks; choose fewer agents.")
+    def __init__(self, tasks: Sequence[Task], where: str = "") -> None:
+        examples, labels = [], []
         for place, (X, y) in enumerate(tasks):
-            if np.ndim(X) != 2 or np.ndim(y) != 1 or len(X) != len(y) or len(y) == 0:
-                raise InvalidInputError(
-                    f"{where}task {place}: examples of shape {np.shape(X)} and labels of shape {np.shape(y)} do not "
-                    "belong together; each task needs one row and one label per example, and at least one."
-                )
-            if np.shape(X)[1] != np.shape(tasks[0][0])[1]:
-                raise InvalidInputError(
-                    f"{where}task {place} has {np.shape(X)[1]} features, task 0 {np.shape(tasks[0][0])[1]}."
-                )
-        X, y = (
-            np.concatenate([array("tasks", part) for part in parts]) for parts in zip(*tasks, strict=True)
-        )
-        if not all(part.dtype.kind in "iufb" and np.isfinite(part).all() for part in (X, y)):
-            raise InvalidInputError(
-                f"{where}the examples or labels hold NaN, infinity or text; clean them first."
-            )
-        self.X, self.y = X.astype(float), y.astype(float)
-        sizes = np.array([len(y) for _, y in tasks])
+            examples.append(table_of_numbers(f"{where}X of task {place}", X, sparse=False))
+            labels.append(numbers(f"{where}y of task {place}", y, (len(examples[-1]),)))
+        if len({X.shape[1] for X in examples}) != 1:
+            raise InvalidInputError(f"{where}there must be tasks, all with the same number of features.")
+        self.X, self.y, self.n_rows = np.concatenate(examples), np.concatenate(labels), examples[0].shape[1]
+        sizes = [len(y) for y in labels]
         self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         self.task = np.repeat(np.arange(len(sizes)), sizes)
 
@@ -464,7 +417,7 @@ class TaskGroup:
 
 
 class Solution:
-    """The inner solutions W of one agent at a point (n_tasks × r), V = X U, the gaps X_t U w_t − y_t and the cost."""
+    """The inner solutions W of one agent at a point (n_tasks × r), V = X U, the gaps X_t U w_t − y_t, and more."""
 
     def __init__(self, group: TaskGroup, U: Array, lam: float, agent: int) -> None:
         self.V = group.X @ U
@@ -481,3 +434,14 @@ class Solution:
         self.W = np.linalg.solve(self.systems, right[..., None])[..., 0]
         self.gaps = np.einsum("ij,ij->i", self.V, self.W[group.task]) - group.y
         self.total = float(0.5 * self.gaps @ self.gaps + lam * np.sum(self.W**2))
+        self.X, self.task = group.X, group.task
+
+    @cached_property
+    def gradient(self) -> Array:
+        """The Euclidean gradient."""
+        return self.X.T @ (self.gaps[:, None] * self.W[self.task])
+
+    @property
+    def curvature(self) -> Array:
+        """WᵀW."""
+        return self.W.T @ self.W

@@ -22,6 +22,15 @@ from rmopt.kernels import njit
 VECTOR = {"reassoc", "contract", "nsz"}
 
 
+@njit(cache=True, nogil=True)
+def _longest(indptr, first, last):
+    """Return the number of entries of the longest of some columns."""
+    longest = 0
+    for j in range(first, last):
+        longest = max(longest, indptr[j + 1] - indptr[j])
+    return longest
+
+
 @njit(cache=True, nogil=True, fastmath=VECTOR, inline="always")
 def _gathered(U, rows, begin, end, out):
     """Write the rows of U that a column knows into the columns of `out`."""
@@ -37,6 +46,15 @@ def _dot(x, y, count):
     for t in range(count):
         total += x[t] * y[t]
     return total
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR, inline="always")
+def _combined(B, w, count, out):
+    """Write the sum of rows of B with weights w."""
+    out[:count] = 0.0
+    for a in range(len(w)):
+        for t in range(count):
+            out[t] += w[a] * B[a, t]
 
 
 @njit(cache=True, nogil=True)
@@ -68,6 +86,13 @@ def _solve(L, x):
         for c in range(a):
             total -= L[a, c] * x[c]
         x[a] = total * L[a, a]
+    _solve_back(L, x)
+
+
+@njit(cache=True, nogil=True)
+def _solve_back(L, x):
+    """Overwrite x by L⁻ᵀ x."""
+    r = L.shape[0]
     for a in range(r - 1, -1, -1):
         total = x[a]
         for c in range(a + 1, r):
@@ -84,9 +109,7 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
     indptr, rows, values = known
     W, factors, residuals = inner
     r = U.shape[1]
-    longest = 0
-    for j in range(first, last):
-        longest = max(longest, indptr[j + 1] - indptr[j])
+    longest = _longest(indptr, first, last)
     B, z = np.empty((r, longest)), np.empty(longest)
     A, w = np.empty((r, r)), np.empty(r)
     keep, weight, total = factors.shape[0] > 0, 1.0 - 2.0 * lam, 0.0
@@ -94,10 +117,9 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
         begin, end = indptr[j], indptr[j + 1]
         count = end - begin
         if count == 0:
-            for a in range(r):
-                W[j, a] = 0.0
-                for b in range(r if keep else 0):
-                    factors[j, a, b] = 0.0
+            W[j] = 0.0
+            if keep:
+                factors[j] = 0.0
             continue
         y = values[begin:end]
         _gathered(U, rows, begin, end, B)
@@ -108,15 +130,8 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
         if not _factorise(A):
             return total, j
         _solve(A, w)
-        for a in range(r):
-            W[j, a] = w[a]
-            for b in range(r if keep else 0):
-                factors[j, a, b] = A[a, b]
-        for t in range(count):
-            z[t] = 0.0
-        for a in range(r):
-            for t in range(count):
-                z[t] += w[a] * B[a, t]
+        W[j] = w
+        _combined(B, w, count, z)
         square, shrink = 0.0, 0.0
         for t in range(count):
             square += (z[t] - y[t]) * (z[t] - y[t])
@@ -129,8 +144,9 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
                 for b in range(r):
                     length += w[a] * gram[a, b] * w[b]
             total += lam * (length - shrink)
-        for t in range(count if keep else 0):
-            residuals[begin + t] = z[t]
+        if keep:
+            factors[j] = A
+            residuals[begin:end] = z[:count]
         if G.shape[0] > 0:
             for t in range(count):
                 i = rows[begin + t]
@@ -145,26 +161,19 @@ def turn_piece(known, U, gram_rate, lam, first, last, inner, E, rates, H):
     indptr, rows, _ = known
     W, factors, residuals = inner
     r = U.shape[1]
-    longest = 0
-    for j in range(first, last):
-        longest = max(longest, indptr[j + 1] - indptr[j])
+    longest = _longest(indptr, first, last)
     B, C, q = np.empty((r, longest)), np.empty((r, longest)), np.empty(longest)
     x, weight = np.empty(r), 1.0 - 2.0 * lam
     for j in range(first, last):
         begin, end = indptr[j], indptr[j + 1]
         count = end - begin
         if count == 0:
-            for a in range(r):
-                rates[j, a] = 0.0
+            rates[j] = 0.0
             continue
         w, s = W[j], residuals[begin:end]
         _gathered(U, rows, begin, end, B)
         _gathered(E, rows, begin, end, C)
-        for t in range(count):
-            q[t] = 0.0
-        for a in range(r):
-            for t in range(count):
-                q[t] += w[a] * C[a, t]
+        _combined(C, w, count, q)
         for a in range(r):
             x[a] = -_dot(C[a], s, count) - weight * _dot(B[a], q, count)
             if lam != 0.0:
@@ -221,9 +230,7 @@ def regress_piece(known, features, prior, noise, first, last, drawn, means, squa
     indptr, rows, values = known
     scales, precision, pull, alpha = prior
     d = features.shape[1]
-    longest = 0
-    for j in range(first, last):
-        longest = max(longest, indptr[j + 1] - indptr[j])
+    longest = _longest(indptr, first, last)
     Z, gaps = np.empty((d, longest)), np.empty(longest)
     A, mean, x = np.empty((d, d)), np.empty(d), np.empty(d)
     Z[0] = 1.0
@@ -243,11 +250,8 @@ def regress_piece(known, features, prior, noise, first, last, drawn, means, squa
             return j
         _solve(A, mean)
         # Lᵀ (x − mean) are the random numbers, so that x − mean has the covariance A⁻¹.
-        for a in range(d - 1, -1, -1):
-            total = noise[j, a]
-            for c in range(a + 1, d):
-                total -= A[c, a] * x[c]
-            x[a] = total * A[a, a]
+        x[:] = noise[j]
+        _solve_back(A, x)
         for a in range(d):
             x[a] += mean[a]
             for t in range(count):
@@ -264,9 +268,7 @@ def weigh_piece(known, features, gram, scales, alpha, first, last, found, costs)
     """
     indptr, rows, values = known
     d = features.shape[1]
-    longest = 0
-    for j in range(first, last):
-        longest = max(longest, indptr[j + 1] - indptr[j])
+    longest = _longest(indptr, first, last)
     Z, sure = np.empty((d, longest)), np.empty(longest)
     A, x = np.empty((d, d)), np.empty(d)
     for j in range(first, last):
@@ -277,10 +279,9 @@ def weigh_piece(known, features, gram, scales, alpha, first, last, found, costs)
             sure[t] = (1.0 + extra) / root if extra > 0.0 else 0.0
             for a in range(d):
                 Z[a, t] = root * features[rows[begin + t], a]
+        A[:] = gram
         for a in range(d):
             x[a] = _dot(Z[a], sure, count)
-            for b in range(a + 1):
-                A[a, b] = gram[a, b]
             A[a, a] += scales[j]
         _add_products(Z, count, 1.0, A)
         if not _factorise(A):

@@ -9,16 +9,28 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
+from sklearn.preprocessing import StandardScaler
 
 from problems.rows import finite, in_range
 from problems.subspace.baselines import alt_min
-from problems.subspace.completer import unit_of
+from problems.subspace.completer import sizable
 from problems.subspace.cost import MultitaskFeatures
 from problems.subspace.training import GossipPlan, gossip
 from problems.validation import Estimator, admit, begin, column_of_names, positions, seedable, seen
 from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, bounded, check_parameters, flag, integer, number, one_of, optional
+from rmopt.core.arguments import (
+    array,
+    bounded,
+    check_parameters,
+    flag,
+    integer,
+    number,
+    numbers,
+    one_of,
+    optional,
+)
 from rmopt.errors import warn
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder, TrustRegions
@@ -28,44 +40,10 @@ N_AGENTS = 6
 SCALES, CENTRES = ("none", "standard"), ("none", "tasks")
 
 
-def centre_and_scale(X: Array, scale: str) -> tuple[Array, Array]:
-    """Return what to subtract from the columns of examples, and what to divide them by.
-
-    With "standard" these are their means and standard deviations; a column that is constant up to rounding, as
-    scikit-learn's StandardScaler has it, is divided by 1. With "none" columns stay as they are.
-    """
-    if scale == "none":
-        return np.zeros(X.shape[1]), np.ones(X.shape[1])
-    return X.mean(axis=0), np.where(is_constant(X), 1.0, X.std(axis=0))
-
-
 def is_constant(values: Array) -> Array:
     """Return whether values, or columns of them, are equal up to rounding."""
     eps, n, spread = np.finfo(float).eps, len(values), values.var(axis=0)
     return spread <= n * eps * spread + (n * eps * values.mean(axis=0)) ** 2
-
-
-class Prepared:
-    """The examples and labels of each task, `parts`, scaled and centred."""
-
-    def __init__(self, X: Array, y: Array, task: Array, n_tasks: int, scale: str, centre: str) -> None:
-        self.middle, self.spread = centre_and_scale(X, scale)
-        self.unit = unit_of(y)
-        y = y / self.unit
-        scaled, centred = (X - self.middle) / self.spread, centre == "tasks"
-        members = [np.flatnonzero(task == number) for number in range(n_tasks)]
-        self.means = np.array([scaled[rows].mean(axis=0) * centred for rows in members])
-        self.levels = np.array([y[rows].mean() * centred for rows in members])
-        self.parts = [
-            (scaled[rows] - mean, y[rows] - level)
-            for rows, mean, level in zip(members, self.means, self.levels, strict=True)
-        ]
-
-    def regressions(self, A: Array) -> tuple[Array, Array]:
-        """Return coefficients of features as they were given, and intercepts, for coefficients of the parts."""
-        coef = A / self.spread
-        intercept = self.levels - np.einsum("ij,ij->i", coef, self.means * self.spread + self.middle)
-        return coef * self.unit, intercept * self.unit
 
 
 class TaskRegressions(RegressorMixin, Estimator):
@@ -85,8 +63,8 @@ class TaskRegressions(RegressorMixin, Estimator):
     intercept_: Array
 
     @abstractmethod
-    def _learn(self, prepared: Prepared) -> None:
-        """Set `coef_` and `intercept_`, from examples without their means and in their scale."""
+    def _learned(self, parts: list[tuple[Array, Array]]) -> Array:
+        """Return the coefficients of each task, shape (n_tasks, m), from its examples and labels."""
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
@@ -102,8 +80,23 @@ class TaskRegressions(RegressorMixin, Estimator):
         check_parameters(self, self._parameters)
         X, y = admit(self, X, y, sparse=False, y_numeric=True, order="C")
         in_range(X)
+        sizable("y", y)
         self.tasks_, which = np.unique(self._checked_tasks(tasks, len(y)), return_inverse=True)
-        self._learn(Prepared(X, y, which, len(self.tasks_), self.scale, self.centre))
+        middle, spread = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        if self.scale == "standard":
+            scaler = StandardScaler().fit(X)
+            middle, spread = scaler.mean_, scaler.scale_
+        members = [np.flatnonzero(which == task) for task in range(len(self.tasks_))]
+        means, levels = np.tile(middle, (len(members), 1)), np.zeros(len(members))
+        if self.centre == "tasks":
+            means = np.array([X[rows].mean(axis=0) for rows in members])
+            levels = np.array([y[rows].mean() for rows in members])
+        parts = [
+            ((X[rows] - mean) / spread, y[rows] - level)
+            for rows, mean, level in zip(members, means, levels, strict=True)
+        ]
+        self.coef_ = self._learned(parts) / spread
+        self.intercept_ = levels - np.einsum("ij,ij->i", self.coef_, means)
         return self
 
     def predict(self, X: Any, tasks: Any = None) -> Array:
@@ -120,23 +113,15 @@ class TaskRegressions(RegressorMixin, Estimator):
         with np.errstate(all="ignore"):
             return finite(np.einsum("ij,ij->i", X, self.coef_[which]) + self.intercept_[which])
 
-    def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, tasks: Any = None) -> float:
         """Return 1 minus the normalised mean squared error, averaged over the tasks: higher is better."""
-        from sklearn.metrics import r2_score
-        from sklearn.utils.validation import _check_sample_weight
-
         predicted, tasks = self.predict(X, tasks), np.asarray(tasks)
-        _, y = admit(self, X, y, sparse=False, y_numeric=True, reset=False)
-        weights = _check_sample_weight(sample_weight, y)
-        with np.errstate(all="ignore"):
-            found = [
-                r2_score(y[part], predicted[part], sample_weight=weights[part])
-                for part in (tasks == name for name in np.unique(tasks))
-                if part.sum() > 1
-            ]
-            if not found:
-                raise InvalidInputError("no task has two rows, of which an R² could be told; give more rows.")
-            return float(finite(np.array(found)).mean())
+        y = numbers("y", y, predicted.shape)
+        parts = [tasks == name for name in np.unique(tasks)]
+        found = [r2_score(y[part], predicted[part]) for part in parts if part.sum() > 1]
+        if not found:
+            raise InvalidInputError("no task has two rows, of which an R² could be told; give more rows.")
+        return float(np.mean(found))
 
     @staticmethod
     def _checked_tasks(tasks: Any, count: int) -> Array:
@@ -171,11 +156,11 @@ class MultitaskSubspace(TaskRegressions):
     n_agents : int or None
         Of "gossip"; agents get consecutive tasks, as many each as can be. None: 6, or as many as there are tasks.
     rho : float or "auto"
-        Of "gossip", as all up to `clock`; see `GossipMatrixCompletion`.
+        Of "gossip", as all up to `init`; see `GossipMatrixCompletion`.
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : str, Graph or list of edges
     n_epochs, step_size, decay : float
-    clock : {"shared", "own"}
+    init : {"common", "independent"}
     scale : {"standard", "none"}
         "standard": subtract the mean of each feature over all examples, and divide by its standard deviation.
     centre : {"tasks", "none"}
@@ -197,8 +182,6 @@ class MultitaskSubspace(TaskRegressions):
         The names of the tasks, sorted.
     agents_ : Parts
         Each agent's basis; of "gossip".
-    agents_coef_, agents_intercept_ : array, shape (n_agents, n_tasks, n_features) and (n_agents, n_tasks)
-        What the regressions would be in each agent's own subspace.
 
     See Also
     --------
@@ -219,7 +202,7 @@ class MultitaskSubspace(TaskRegressions):
     """
 
     _parameters: ClassVar = {
-        name: check for name, check in GossipPlan._parameters.items() if name not in ("retraction", "init")
+        name: check for name, check in GossipPlan._parameters.items() if name != "retraction"
     }
 
     rank: Annotated[int, bounded(integer, 1)] = 5
@@ -233,40 +216,30 @@ class MultitaskSubspace(TaskRegressions):
     n_epochs: float = 200.0
     step_size: float = 1.0
     decay: float = 1.0
-    clock: str = "shared"
+    init: str = "common"
     scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
     centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
     max_iter: Annotated[int, bounded(integer, 1)] = 100
     random_state: Annotated[Any, seedable] = None
     verbose: Annotated[bool, flag] = False
 
-    def _learn(self, prepared: Prepared) -> None:
+    def _learned(self, parts: list[tuple[Array, Array]]) -> Array:
         seed, n_features = begin(self), self.n_features_in_
         if self.rank >= n_features:
-            cure = f"take 1 to {n_features - 1}" if n_features > 1 else "give 2 features or more"
-            raise InvalidInputError(
-                f"rank = {self.rank} must be below the number of features, {n_features}; {cure}."
-            )
+            raise InvalidInputError(f"rank = {self.rank} must be below the number of features, {n_features}.")
         gossips = self.solver == "gossip"
         # What agents there were in an earlier fit.
-        for name in ("agents_", "agents_coef_", "agents_intercept_"):
-            self.__dict__.pop(name, None)
-        n_agents = (self.n_agents or min(N_AGENTS, len(prepared.parts))) if gossips else 1
-        cost = MultitaskFeatures(prepared.parts, n_agents, self.lam)
-
-        def regressions(basis: Array) -> tuple[Array, Array]:
-            W = np.concatenate([cost.weights(basis, agent) for agent in cost.here])
-            return prepared.regressions(W @ basis.T)
-
+        self.__dict__.pop("agents_", None)
+        n_agents = (self.n_agents or min(N_AGENTS, len(parts))) if gossips else 1
+        cost = MultitaskFeatures(parts, n_agents, self.lam)
         if gossips:
             recorder = Recorder(progress=self.verbose, description="gossip")
-            found = gossip(cost, self.rank, GossipPlan.of(self, prepared.unit), seed, recorder=recorder)
+            found = gossip(cost, self.rank, GossipPlan.of(self), seed, recorder=recorder)
             self.components_, self.agents_ = found.mean, found.points
-            own = [regressions(basis) for basis in self.agents_]
-            self.agents_coef_, self.agents_intercept_ = (np.array(part) for part in zip(*own, strict=True))
         else:
             self.components_ = self._batch(cost, seed)
-        self.coef_, self.intercept_ = regressions(self.components_)
+        W = np.concatenate([cost.weights(self.components_, agent) for agent in cost.here])
+        return W @ self.components_.T
 
     def _batch(self, cost: MultitaskFeatures, seed: int) -> Array:
         """Return the minimiser that trust regions find from the span of ridge regressions of each task."""
@@ -307,6 +280,5 @@ class AltMin(TaskRegressions):
     scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
     centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
 
-    def _learn(self, prepared: Prepared) -> None:
-        A, _ = alt_min(prepared.parts, self.trace_lam)
-        self.coef_, self.intercept_ = prepared.regressions(A.T)
+    def _learned(self, parts: list[tuple[Array, Array]]) -> Array:
+        return alt_min(parts, self.trace_lam)[0].T

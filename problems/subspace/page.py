@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,58 +64,52 @@ class ItemSearch(Searcher):
         self._alike = model._unit_profiles()
 
     def find(self, fields: Any, k: int) -> Found:
-        last = len(self._items) - 1
-        if "like" in fields:
-            row = whole_number("like", fields["like"], 0, last)
-            return Found(
-                "", self._listed(self.model.similar(self._items[row], k)), f"Similar to {self._items[row]}:"
-            )
-        if "likes" in fields:
-            rows = [whole_number("likes", text, 0, last) for text in fields.getlist("likes")]
-            names = [self._items[row] for row in rows]
-            best = self.model.recommend_to_new(names, k)
-            return Found(
-                "", self._listed(best, rows, rows), f"For somebody who likes {', '.join(map(str, names))}:"
-            )
         text = fields.get("q", "")
-        return self._of_user(text, k) if text in self._columns else self._named(text, k)
+        chosen = [
+            whole_number("like", row, 0, len(self._items) - 1)
+            for row in fields.getlist("like") + fields.getlist("likes")
+        ]
+        names = [self._items[row] for row in chosen]
+        if "like" in fields:
+            return Found("", self._listed(self.model.similar(names[0], k)), f"Similar to {names[0]}:")
+        if chosen:
+            best = self._listed(self.model.recommend_to_new(names, k), chosen, chosen)
+            return Found("", best, f"For somebody who likes {', '.join(map(str, names))}:")
+        if text in self._columns:
+            return self._of_user(text, k)
+        names = [name for name in self._items if text.strip().casefold() in str(name).casefold()]
+        if not text.strip():
+            return Found(
+                text, message=f"{len(self._users)} users, such as {self._users[0]}, and {len(names)} items."
+            )
+        message = "Items with this name." if names else "There is neither such a user nor such an item."
+        # Short names first: what was typed is more of them.
+        names.sort(key=lambda name: len(str(name)))
+        return Found(text, self._listed([(name,) for name in names[:k]]), message)
 
     def _of_user(self, text: str, k: int) -> Found:
         column, known = self._columns[text], self.model.known_
-        how = {"return_std": True} if isinstance(self.model, BayesianCompletion) else {}
         seen = known.indices[known.indptr[column] : known.indptr[column + 1]].tolist()
-        best = self.model.recommend(self._users[column], k, **how)
-        items = f"{len(seen)} known item{'s' * (len(seen) != 1)}"
-        return Found(text, self._listed(best, seen), f"Recommended to {text}, from {items}:")
+        best = self.model.recommend(
+            self._users[column], k, return_std=isinstance(self.model, BayesianCompletion)
+        )
+        return Found(text, self._listed(best, seen), f"Recommended to {text}, from {len(seen)} known items:")
 
-    def _named(self, text: str, k: int) -> Found:
-        if not text.strip():
-            example = next(iter(self._columns), "")
-            return Found(
-                text, message=f"{len(self._users)} users, such as {example}, and {len(self._items)} items."
-            )
-        names = [name for name in self._items if text.strip().casefold() in str(name).casefold()]
-        if not names:
-            return Found(text, message="There is neither such a user nor such an item.")
-        # Short names first: what was typed is more of them.
-        names.sort(key=lambda name: len(str(name)))
-        more = f" The first {k} of {len(names)}." if len(names) > k else ""
-        return Found(text, self._listed([(name,) for name in names[:k]]), f"Items with this name.{more}")
-
-    def _listed(
-        self, best: list[Any], seen: list[int] | None = None, likes: list[int] | None = None
-    ) -> list[Any]:
+    def _listed(self, best: list[Any], seen: Sequence[int] = (), likes: Sequence[int] = ()) -> list[Any]:
         """Return items with their scores, their links, and as reasons those alike among the items that were seen."""
         results, label = [], "I like this too" if likes else "I like this"
         for name, *scores in best:
             row = self._rows[name]
-            likeness = self._alike[seen or []] @ self._alike[row]
+            links = {"similar": [("like", row)], label: [("likes", liked) for liked in (*likes, row)]}
+            result = {
+                "row": row,
+                "name": name,
+                "links": links,
+                **dict(zip(("score", "std"), scores, strict=False)),
+            }
+            likeness = self._alike[list(seen)] @ self._alike[row]
             near = [at for at in np.argsort(-likeness, kind="stable")[:REASONS] if likeness[at] > 0.0]
-            links = {"similar": [("like", row)], label: [("likes", liked) for liked in [*(likes or []), row]]}
-            result = {"row": row, "name": name, "links": links} | dict(
-                zip(("score", "std"), scores, strict=False)
-            )
-            if seen and near:
+            if near:
                 result["why"] = [
                     {"term": str(self._items[seen[at]]), "contribution": float(likeness[at]), "shared": True}
                     for at in near

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from sklearn.model_selection import BaseCrossValidator
-from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from problems.data import Ratings
 from problems.subspace.cost import KnownEntries, columns_of, known_entries
-from problems.validation import array_of, one_each
+from problems.validation import array_of, two_columns
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, shown, whole
+from rmopt.core.arguments import integer, numbers, sequence, shown
 from rmopt.core.streams import seed_of
+
+# What pandas takes dates for; text sorts by its letters, which is not the order of most dates.
+SORTED = ("integer", "floating", "datetime64", "timedelta64", "date", "period", "boolean")
 
 
 def entries(ratings: Any) -> tuple[Array, Array]:
@@ -78,7 +80,7 @@ class EntryKFold(BaseCrossValidator):
         return self.n_splits
 
     def _iter_test_masks(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Array]:
-        rows, _ = checked_pairs(X, None, None)
+        rows, _ = checked_pairs(X)
         if len(rows) < self.n_splits:
             raise InvalidInputError(f"{len(rows)} known entries are too few for {self.n_splits} folds.")
         order = np.random.default_rng(seed_of(self.random_state)).permutation(len(rows))
@@ -138,86 +140,64 @@ class TimeSplit(BaseCrossValidator):
         InvalidInputError
             When there is not one date for each entry, or there are too few different ones.
         """
-        rows, _ = checked_pairs(X, None, None)
+        rows, _ = checked_pairs(X)
         if groups is None:
             raise InvalidInputError("TimeSplit needs the date of each entry; give it as groups=dates.")
-        dates = one_each("groups", groups)
-        if dates.dtype.kind == "O":
-            dates = np.frompyfunc(_by_one_clock, 1, 1)(dates)
         try:
-            # Text sorts by its letters, which is not the order of most dates.
-            sorts = dates.dtype.kind in "biufmMO" and not any(isinstance(date, str) for date in dates.flat)
-            order = np.argsort(dates, kind="stable")
-        except TypeError:
-            sorts = False
-        if dates.shape != rows.shape or not sorts or not np.all(dates == dates):
+            dates = pd.Index(groups)
+            days = pd.factorize(dates, sort=True)[0] if dates.inferred_type in SORTED else np.empty(0)
+        except (TypeError, ValueError):
+            days = np.empty(0)
+        if days.shape != rows.shape or days.min() < 0:
             raise InvalidInputError(
                 f"groups must hold a date for each of {len(rows)} entries, as numbers or dates of numpy, pandas or "
                 f"datetime, all with a time zone or all without, got {shown(groups)}; pandas.to_datetime reads text."
             )
-        ordered, places = dates[order], np.arange(self.n_splits)
-        changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-        spare = len(changes) - self.n_splits
-        if spare < 0:
+        order = np.argsort(days, kind="stable")
+        changes = np.flatnonzero(np.diff(days[order])) + 1
+        # The last change of the date before a part of equal size ends.
+        ends = np.arange(1, self.n_splits + 1) * len(order) // (self.n_splits + 1)
+        places = np.searchsorted(changes, ends, side="right") - 1
+        if places[0] < 0 or np.any(np.diff(places) < 1):
             raise InvalidInputError(
-                f"{len(order)} entries with {len(changes) + 1} different dates are too few for {self.n_splits} "
-                "splits, which need one more; choose fewer."
+                f"{len(order)} entries with {len(changes) + 1} different dates cannot be cut into "
+                f"{self.n_splits + 1} parts; choose fewer splits."
             )
-        # The last change before a part of equal size ends, later or earlier where others need a change too.
-        before = np.searchsorted(changes, (places + 1) * len(order) // (self.n_splits + 1), side="right") - 1
-        cuts = changes[np.clip(np.maximum.accumulate(before - places), 0, spare) + places]
-        for cut, end in pairwise([*cuts, len(order)]):
+        for cut, end in pairwise([*changes[places], len(order)]):
             yield np.sort(order[:cut]), np.sort(order[cut:end])
-
-
-def _by_one_clock(date: Any) -> Any:
-    """Return a date with a zone in UTC: dates of one zone are compared by their hands, set back once a year."""
-    return date.astimezone(UTC) if isinstance(date, datetime) and date.tzinfo is not None else date
 
 
 def table_of(ratings: Any, values: Any, shape: Any) -> KnownEntries:
     """Return known entries, given as a sparse matrix, as a bundle, or as pairs and values."""
     if values is None:
-        ratings = ratings.table() if isinstance(ratings, Ratings) else ratings
         if shape is not None:
             raise InvalidInputError(f"shape = {shape} belongs to pairs and values; a matrix has its own.")
-        return known_entries(ratings)
-    sides = None
-    if shape is not None:
-        if np.shape(shape) != (2,):
-            raise InvalidInputError(f"shape = {shape!r} must be two numbers, of rows and of columns.")
-        sides = tuple(integer("shape", side, 1) for side in shape)
-    rows, columns = checked_pairs(ratings, None, sides)
-    values = column_or_1d(check_array(whole("y", values), ensure_2d=False, dtype=np.float64, input_name="y"))
-    check_consistent_length(rows, values)
-    sides = (int(rows.max()) + 1, int(columns.max()) + 1) if sides is None else sides
+        return known_entries(ratings.table() if isinstance(ratings, Ratings) else ratings)
+    rows, columns = checked_pairs(ratings)
+    values = values_of(values, len(rows))
+    least = tuple(int(side.max(initial=0)) + 1 for side in (rows, columns))
+    sides = least if shape is None else tuple(integer("shape", side, 1) for side in sequence("shape", shape))
+    if len(sides) != 2 or sides[0] < least[0] or sides[1] < least[1]:
+        raise InvalidInputError(
+            f"shape = {shape} must be two numbers, of at least {least}: the pairs go so far."
+        )
     return known_entries(sp.coo_array((values, (rows, columns)), shape=sides))
 
 
-def checked_pairs(rows: Any, columns: Any, shape: Any) -> tuple[Array, Array]:
-    """Return the rows and the columns of pairs of numbers, which lie within a shape where it is given."""
-    if columns is None:
-        pairs = array_of("pairs", rows)
-        if pairs.ndim != 2 or pairs.shape[1] != 2:
-            raise InvalidInputError(
-                f"pairs must be integers of shape (N, 2), a row and a column for each entry, got shape {pairs.shape}."
-            )
-        rows, columns = pairs.T
-    numbers = [array_of("rows", rows), array_of("columns", columns)]
-    lengths = {one.shape for one in numbers if one.ndim}
-    fit = all(one.ndim < 2 and np.issubdtype(one.dtype, np.integer) for one in numbers)
-    if len(lengths) > 1 or not fit:
+def values_of(values: Any, count: int) -> Array:
+    """Return the values of so many pairs."""
+    return numbers("y", array_of("y", values), (count,))
+
+
+def checked_pairs(pairs: Any) -> tuple[Array, Array]:
+    """Return the rows and the columns of pairs of numbers."""
+    sides = two_columns("pairs", pairs)
+    if not all(
+        side.dtype.kind in "iu" and 0 <= side.min(initial=0) <= side.max(initial=0) < 2**31 for side in sides
+    ):
         raise InvalidInputError(
-            "rows and columns must be equally many integers, or one of them a single number; got "
-            f"{' and '.join(f'{one.dtype} of shape {one.shape}' for one in numbers)}. Names are "
-            "for predict, of a model that fit a bundle with names: problems.data.load makes one."
+            f"pairs must be integers from 0, numbers of rows and of columns, got {shown(pairs)}; of names "
+            "problems.data.load makes a bundle."
         )
-    sizes = (2**31, 2**31) if shape is None else shape
-    for name, found, size in zip(("rows", "columns"), numbers, sizes, strict=True):
-        if found.size and not (found.min() >= 0 and found.max() < size):
-            raise InvalidInputError(
-                f"{name} must lie between 0 and {size - 1}, got {found.min()} to {found.max()}"
-                f"{'' if shape is None else f'; the matrix has shape {tuple(sizes)}'}."
-            )
-    rows, columns = (np.array(one, dtype=np.int32, ndmin=1) for one in np.broadcast_arrays(*numbers))
+    rows, columns = (side.astype(np.int32) for side in sides)
     return rows, columns

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections import Counter
 from dataclasses import replace
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 from typer import Argument, Option
 
@@ -21,11 +20,12 @@ from problems.subspace.als import BiasedALS, ImplicitALS
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.completer import CompletionModel, ranked_lists
 from rmopt.core import InvalidInputError
-from rmopt.core.arguments import number
 from rmopt.experiments import Outcome, Run
 from rmopt.files import write_atomically
 
 MODELS: dict[str, Any] = {"als": BiasedALS, "bayesian": BayesianCompletion, "implicit": ImplicitALS}
+# The share of the ratings that the error is measured on.
+HIDDEN = 0.1
 # Of implicit feedback.
 MEASURES = "precision", "recall", "ndcg"
 HEADINGS = {"test_rmse": "RMSE", "ndcg": "nDCG", "train_seconds": "train s"}
@@ -45,35 +45,22 @@ Rank = Annotated[
     int | None, Option(min=1, help="The rank of the model; by default 10, or what fits the data.")
 ]
 Count = Annotated[int, Option("--n", "-n", min=1, help="How many items are recommended to a user.")]
-Users = Annotated[list[str] | None, Option("--user", help="Recommend to this user alone; may be repeated.")]
-Hidden = Annotated[float, Option(help="Share of the ratings that the error is measured on.")]
 Names = Annotated[
     Path | None, Option("--names", metavar="FILE", help="Names of items, such as movies.csv: ids and titles.")
-]
-Duplicates = Annotated[
-    Literal["sum", "mean", "last"] | None,
-    Option(help="What becomes of an item that a user has several times."),
 ]
 
 
 def completion(
     run: Run, file: File, *, data_home: DataHome = None, model: Model = "als", rank: Rank = None, n: Count = 10,
-    user: Users = None, hidden: Hidden = 0.1, names: Names = None, duplicates: Duplicates = None,
+    names: Names = None,
 ) -> Outcome:  # fmt: skip
     """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
 
-    The error is that of a model that has not seen the hidden ratings; the model that is written has seen all. Below
-    it stands what users and items alone explain, or for views the most popular items.
+    The error is that of a model that has not seen a tenth of the ratings; the model that is written has seen all.
+    Below it stands what users and items alone explain, or for views the most popular items.
     """
-    number("--hidden", hidden, above=0, below=1)
-    ratings = loaded(run, file, data_home, Ratings, **({"duplicates": duplicates} if duplicates else {}))
+    ratings = loaded(run, file, data_home, Ratings)
     ratings = ratings if names is None else _titled(ratings, names)
-    users = np.arange(ratings.shape[1]) if ratings.column_names is None else ratings.column_names
-    by_text = {str(name): name for name in users.tolist()}
-    if unknown := [name for name in user or () if name not in by_text]:
-        raise InvalidInputError(
-            f"--user {unknown[0]!r} is not in {ratings.source}, which names users such as {next(iter(by_text))!r}."
-        )
     if model != "implicit" and ratings.values.min() == ratings.values.max():
         raise InvalidInputError(
             f"all ratings are {ratings.values[0]:g}: there is nothing to predict; say --model implicit, which "
@@ -82,28 +69,19 @@ def completion(
     (width,) = ranks_within(run.say, str(rank or ""), "10", min(ratings.shape) - 1)
     limits = None if model == "implicit" else ratings.limits
     estimator = MODELS[model](width, limits=limits, random_state=run.seed)
-    rows = _measured(estimator, ratings, run.seed, hidden, n)
+    rows = _measured(estimator, ratings, run.seed, n)
     fitted = estimator.fit(ratings)
     fitted.save(run.path("model.npz"))
-    chosen = [by_text[name] for name in user] if user else users.tolist()
-    how = {"return_std": True} if model == "bayesian" else {}
-    lists = fitted.recommend(chosen, n, **how)
-    text = io.StringIO(newline="")
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["user", "place", "item", "score", *(["std"] if how else [])])
-    cells = {name: _harmless(name) for name in (*chosen, *fitted.row_names_.tolist())}
-    for name, best in zip(chosen, lists, strict=True):
-        for place, (item, *scores) in enumerate(best, 1):
-            table.writerow([cells[name], place, cells[item], *map("{:.6g}".format, scores)])
-    write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.getvalue().encode()))
-    for name, best in zip(user or (), lists, strict=False):
-        wide = max((len(str(item)) for item, *_ in best), default=0)
-        run.say(
-            "\n".join([f"For {name}:", *(f"  {item!s:{wide}}  {score:.2f}" for item, score, *_ in best), ""])
-        )
-    return Outcome(
-        ratings.source, {"model": model, "rank": width, "hidden": hidden, "n": n}, rows, headings=HEADINGS
-    )
+    users = fitted.column_names_.tolist()
+    lines = [
+        (_harmless(name), place, _harmless(item), *scores)
+        for name, best in zip(users, fitted.recommend(users, n, return_std=model == "bayesian"), strict=True)
+        for place, (item, *scores) in enumerate(best, 1)
+    ]
+    table = pd.DataFrame(lines, columns=["user", "place", "item", "score", *["std"] * (model == "bayesian")])
+    text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
+    return Outcome(ratings.source, {"model": model, "rank": width, "n": n}, rows, headings=HEADINGS)
 
 
 def _harmless(name: Any) -> Any:
@@ -118,41 +96,41 @@ def _titled(ratings: Ratings, path: Path) -> Ratings:
         raise InvalidInputError(
             f"--names {path} must have two columns: the items of the ratings, and their names."
         )
-    ids, names = (table.words(column) for column in list(table.frame)[:2])
+    ids, names = (table.frame[column].astype(str).str.strip() for column in list(table.frame)[:2])
     titles, counts = dict(zip(ids, names, strict=True)), Counter(names)
     items = [str(item) for item in ratings.row_names.tolist()]
-    if not any(item in titles for item in items):
+    if titles.keys().isdisjoint(items):
         raise InvalidInputError(
             f"--names {path} has none of the items, such as {items[0]!r}; check its first column."
         )
-    # Films may share a title.
-    known = {
-        item: f"{title} ({item})" if counts[title] > 1 else title for item, title in titles.items() if title
-    }
-    return replace(ratings, row_names=np.array([known.get(item, item) for item in items]))
+
+    def called(item: str) -> str:
+        title = titles.get(item) or item
+        # Films may share a title.
+        return f"{title} ({item})" if counts[title] > 1 else title
+
+    return replace(ratings, row_names=np.array([called(item) for item in items]))
 
 
-def _measured(
-    estimator: CompletionModel, ratings: Ratings, seed: int, hidden: float, n: int
-) -> list[dict[str, Any]]:
+def _measured(estimator: CompletionModel, ratings: Ratings, seed: int, n: int) -> list[dict[str, Any]]:
     """Return the error of a model, and of the simplest one, on ratings that they have not seen."""
-    held_out = ratings.held_out(seed, hidden)
+    held_out = ratings.held_out(seed, HIDDEN)
     train, test = ratings.table(~held_out), ratings.table(held_out)
     if train.nnz == 0 or test.nnz == 0:
         raise InvalidInputError(
-            f"--hidden {hidden:g} of {len(ratings.values)} ratings leaves none to learn from, or none to measure on."
+            f"{len(ratings.values)} ratings are too few to learn from some and to measure on others."
         )
     begun = time.perf_counter()
     model = clone(estimator).fit(train)
     row = {"model": type(model).__name__, "ratings": len(ratings.values), "rank": model.rank}
-    seconds = {"train_seconds": time.perf_counter() - begun}
+    row["train_seconds"] = time.perf_counter() - begun
     if isinstance(model, ImplicitALS):
         popular = np.diff(train.tocsr().indptr).astype(float)
-        lists = [model.ranked(test, n=n), ranked_lists(lambda column: popular, train, test, n)]
-        scores = [{key: getattr(one, key) for key in MEASURES} for one in lists]
-        return [row | seconds | scores[0], {"model": "the most popular"} | scores[1]]
+        lists = model.ranked(test, n=n), ranked_lists(lambda column: popular, train, test, n)
+        ours, theirs = ({key: getattr(measures, key) for key in MEASURES} for measures in lists)
+        return [row | ours, {"model": "the most popular"} | theirs]
     biases = BiasedALS(0, lam=5.0, count_power=0.0, limits=ratings.limits, random_state=seed).fit(train)
     return [
-        row | seconds | {"test_rmse": model.rmse(test)},
+        row | {"test_rmse": model.rmse(test)},
         {"model": "users and items alone", "test_rmse": biases.rmse(test)},
     ]

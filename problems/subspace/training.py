@@ -12,11 +12,10 @@ import numpy as np
 
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, numbers, one_of, shown
+from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, numbers, one_of
 from rmopt.core.streams import Stream, generator, seed_number
 from rmopt.core.values import written
 from rmopt.costs import GossipCost, Graph, as_graph
-from rmopt.costs.graph import GRAPHS
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
 from rmopt.retractions import GRASSMANN_RETRACTIONS
 from rmopt.solvers import (
@@ -54,14 +53,6 @@ def _rho(name: str, value: Any) -> Any:
     return value if isinstance(value, str) and value == "auto" else number(name, value, least=0)
 
 
-def _graph(name: str, value: Any) -> Any:
-    if isinstance(value, str):
-        return one_of(name, value, GRAPHS)
-    wanted = f"one of {', '.join(GRAPHS)}, a Graph or a list of pairs of agents"
-    listed = isinstance(value, np.ndarray) and value.ndim > 0
-    return value if listed else instance(name, value, (Graph, list, tuple), wanted)
-
-
 @dataclass(frozen=True)
 class GossipPlan(CheckedValue):
     """How agents gossip.
@@ -80,8 +71,6 @@ class GossipPlan(CheckedValue):
         The step sizes of the last step are a / (1 + decay); in between a / (1 + b k).
     n_epochs : float
         How often each edge is expected to be taken. With a `decay`, a checkpoint of another number is refused.
-    clock : {"shared", "own"}
-        "own": each agent counts its own updates.
     retraction : str
         One of `GRASSMANN_RETRACTIONS`.
     init : {"common", "independent"}
@@ -102,19 +91,18 @@ class GossipPlan(CheckedValue):
 
     rho: Annotated[float | str, _rho] = "auto"
     variant: Annotated[str, bounded(one_of, VARIANTS)] = "stochastic"
-    graph: Annotated[Any, _graph] = "path"
+    graph: Any = "path"
     step_size: Annotated[float, bounded(number, above=0)] = 1.0
     decay: Annotated[float, bounded(number, least=0)] = 1.0
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0
-    clock: Annotated[str, bounded(one_of, Gossip.clocks)] = "shared"
     retraction: Annotated[str, bounded(one_of, GRASSMANN_RETRACTIONS)] = "exponential"
     init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
 
     @classmethod
-    def of(cls, estimator: Any, unit: float) -> GossipPlan:
-        """Return the plan that the parameters of an estimator name, whose data are divided by a unit."""
-        plan = cls(**{name: getattr(estimator, name) for name in cls._parameters if hasattr(estimator, name)})
-        return plan if plan.rho == "auto" else replace(plan, rho=float(plan.rho) / unit / unit)
+    def of(cls, estimator: Any) -> GossipPlan:
+        """Return the plan that the parameters of an estimator name."""
+        names = [name for name in cls.__dataclass_fields__ if hasattr(estimator, name)]
+        return cls(**{name: getattr(estimator, name) for name in names})
 
 
 @dataclass(frozen=True)
@@ -162,7 +150,6 @@ def gossip(
     plan: GossipPlan,
     seed: int,
     *,
-    start: Array | None = None,
     recorder: Recorder | None = None,
     checkpoint: Path | str | None = None,
     world: World | None = None,
@@ -178,8 +165,6 @@ def gossip(
     plan : GossipPlan
     seed : int
         The same in all processes.
-    start : array, optional
-        A basis at which all agents start; see `GossipPlan.init` otherwise.
     recorder : Recorder, optional
     checkpoint : path, optional
         Save there, and resume from it.
@@ -202,17 +187,10 @@ def gossip(
     with world.guard():
         instance("plan", plan, GossipPlan, "a GossipPlan")
         manifold, rng = _grassmann(tasks, rank), generator(seed_number("seed", seed), Stream.START)
-        tag = _check_alike(
-            world, tasks, checkpoint, rank=rank, seed=seed, start=start, flat=flat, **vars(plan)
-        )
-        # A budget, where no step size depends on it.
-        tag.pop("n_epochs", None)
+        _hold_alike(world, tasks, rank=rank, seed=seed, flat=flat, saved=checkpoint is not None, **vars(plan))
         n = tasks.n_terms
         graph = as_graph(plan.graph, n)
-        if start is not None:
-            numbers("start", start, manifold.shape)
-            begin = Parts([np.asarray(start)] * n)
-        elif plan.init == "independent":
+        if plan.init == "independent":
             begin = Power(manifold, n).random_point(rng)
         else:
             begin = Parts([manifold.random_point(rng)] * n)
@@ -231,15 +209,13 @@ def gossip(
         base = Euclidean(*manifold.shape) if flat else manifold
         problem = Problem(Power(base, n), GossipCost(tasks, graph, cost.rho, base))
         planned = partial(
-            Gossip, n_epochs=plan.n_epochs, **VARIANTS[plan.variant], clock=plan.clock, scales=scales,
-            retraction=None if flat else GRASSMANN_RETRACTIONS[plan.retraction], world=world,
+            Gossip, n_epochs=plan.n_epochs, **VARIANTS[plan.variant], scales=scales, world=world,
+            retraction=None if flat else GRASSMANN_RETRACTIONS[plan.retraction],
         )  # fmt: skip
         budget = planned(step_size=1.0).budget(problem)
-        # An agent's own clock counts its updates, two for each edge where it has two neighbours.
-        steps = budget if plan.clock == "shared" else plan.n_epochs * graph.degrees.mean()
-        saving = _saving(checkpoint, max(1, budget // SAVES), tag)
-        rate = plan.decay / max(1.0, steps)
-        rule = Constant(plan.step_size) if rate == 0.0 else InverseTime(plan.step_size, rate)
+        saving = _saving(checkpoint, budget)
+        rate = plan.decay / max(1.0, budget)
+        rule = InverseTime(plan.step_size, rate) if rate else Constant(plan.step_size)
         result = planned(step_size=rule).run(
             problem, begin, random_state=seed, recorder=recorder, checkpoint=saving
         )
@@ -254,7 +230,6 @@ def agree(
     seed: int,
     *,
     graph: str | Graph | Sequence[Sequence[int]] = "path",
-    messages: str = "float64",
     grow: bool = True,
     max_iter: int = 500,
     tol: float = 1e-8,
@@ -276,8 +251,6 @@ def agree(
         Of the start; the same in all processes.
     graph : str, Graph or list of edges
         Who talks to whom; a spanning tree of it is used.
-    messages : {"float64", "float32", "int8"}
-        Of gradients, each with half or a quarter of the bytes of the one before (see `rmopt.solvers.TreeSum`).
     grow : bool
         Begin with one column, and add one, turned to what is left, whenever the gradient is a hundredth as long as it
         was: weak directions are found as soon as strong ones are. All columns at once take half as many bytes where
@@ -315,13 +288,17 @@ def agree(
     grow, tol = flag("grow", grow), number("tol", tol, least=0)
     with world.guard():
         manifold = _grassmann(tasks, rank)
-        tag = _check_alike(
-            world, tasks, checkpoint, rank=rank, seed=seed, graph=graph, messages=messages, grow=grow,
-            max_iter=max_iter, tol=tol,
-        )  # fmt: skip
+        about = {
+            "graph": graph,
+            "grow": grow,
+            "max_iter": max_iter,
+            "tol": tol,
+            "saved": checkpoint is not None,
+        }
+        _hold_alike(world, tasks, rank=rank, seed=seed, **about)
         columns = manifold.random_point(generator(seed_number("seed", seed), Stream.START))
         _try_out(tasks, [columns] * tasks.n_terms, world)
-        cost, before = TreeSum(tasks, as_graph(graph, tasks.n_terms), world, messages), world.traffic
+        cost, before = TreeSum(tasks, as_graph(graph, tasks.n_terms), world), world.traffic
         point, enough, steps, updates = columns[:, :0], 0.0, 0, 0
         for k in range(1 if grow else rank, rank + 1):
             problem = Problem(Grassmann(manifold.shape[0], k), cost)
@@ -335,7 +312,7 @@ def agree(
             solver = LBFGS(memory=30, max_iter=max_iter, tol=GROWN)
             if k == rank:
                 solver = solver.with_gradient_norm(enough)
-            saving = _saving(_beside(checkpoint, k, rank), max(1, max_iter // SAVES), tag)
+            saving = _saving(_beside(checkpoint, k, rank), max_iter)
             measured = recorder if k == rank else None
             result = solver.run(problem, point, random_state=seed, recorder=measured, checkpoint=saving)
             point, steps, updates = result.point, steps + result.steps, updates + result.updates
@@ -345,18 +322,11 @@ def agree(
         return Gossiped(points, point, 0.0, 0.0, messages_sent, bytes_sent, result)
 
 
-def _check_alike(world: World, tasks: AgentSum, checkpoint: Any, **about: Any) -> dict[str, str]:
-    """Refuse processes of which one was told otherwise than the others, who would wait for each other.
-
-    Returns what a run was told, as it is written, where others or a checkpoint ask for it.
-    """
-    if world.size == 1 and checkpoint is None:
-        return {}
-    sizes = {"n_rows": tasks.n_rows, "n_agents": tasks.n_terms}  # type: ignore[attr-defined]
-    told = {name: written(one) for name, one in (sizes | about).items()}
-    world.check_alike({**told, "checkpoint": checkpoint is not None})
-    held = getattr(tasks, "__dict__", {}).items()
-    return told | {name: repr(one) for name, one in held if name[0] != "_" and type(one) in (int, float)}
+def _hold_alike(world: World, tasks: AgentSum, **about: Any) -> None:
+    """Refuse processes of which one was told otherwise than the others, who would wait for each other."""
+    if world.size > 1:
+        sizes = {"n_rows": tasks.n_rows, "n_agents": tasks.n_terms}  # type: ignore[attr-defined]
+        world.check_alike({name: written(value) for name, value in (sizes | about).items()})
 
 
 def _grassmann(tasks: AgentSum, rank: int) -> Grassmann:
@@ -376,10 +346,7 @@ def _try_out(tasks: AgentSum, begin: Parts | list[Array], world: World) -> None:
         given, (m, r) = tasks.agent_gradient(begin[agent], agent), begin[agent].shape
         who = f"agent_gradient of agent {agent}"
         if not isinstance(given, tuple) or len(given) != 2:
-            raise InvalidInputError(
-                f"{who} must return the gradient and a curvature of shape {(r, r)}, for example np.eye({r}); got "
-                f"{shown(given)}."
-            )
+            raise InvalidInputError(f"{who} must return the gradient and a curvature of shape {(r, r)}.")
         numbers(f"the first of {who}, the gradient,", dense(given[0]), (m, r))
         numbers(f"the second of {who}, the curvature,", given[1], (r, r))
 
@@ -391,9 +358,9 @@ def _beside(path: Path | str | None, k: int, rank: int) -> Path | str | None:
     return Path(path).with_name(f"{Path(path).stem}-{k}{Path(path).suffix}")
 
 
-def _saving(path: Path | str | None, every_steps: int, tag: dict[str, str]) -> Checkpoint | None:
-    """Return how a run saves its state: now and then, or with others at the same steps."""
-    return None if path is None else Checkpoint(path, tag=tag, every_steps=every_steps)
+def _saving(path: Path | str | None, steps: int) -> Checkpoint | None:
+    """Return how a run of so many steps saves its state: now and then, or with others at the same steps."""
+    return None if path is None else Checkpoint(path, every_steps=max(1, steps // SAVES))
 
 
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:

@@ -98,11 +98,9 @@ def fixed_rank_instances() -> list[Instance]:
         manifold = FixedRankEmbedded(n, m, k)
         name = f"fixed-rank-{n}x{m}-{k}"
         made.append(Instance(name, manifold, every, _all_problems(manifold), compiled=every))
-    first, batches, wide = every[:1], FixedRankEmbedded(30, 25, 5), FixedRankEmbedded(150, 140, 5)
+    first, batches = every[:1], FixedRankEmbedded(30, 25, 5)
     problem = {"triplets-logistic": _triplet_problem(batches, "logistic")}
     made.append(Instance("fixed-rank-batches", batches, first, problem, compiled=first, batch_size=4))
-    problem = {"dense-logistic": _bilinear_problem(wide, "logistic", share=1.0)}
-    made.append(Instance("fixed-rank-dense", wide, every, problem, compiled=every))
     spread = FixedRankEmbedded(11, 8, 4)
     for name, sigma, losses in (
         ("tied", [1.0, 1.0, 1.0, 1.0], []),

@@ -22,17 +22,9 @@ def fail(sentence: str, status: int = UNUSABLE_INPUT) -> NoReturn:
     raise Explained(status)
 
 
-class _Raises:
-    """What a signal does: raise, and note that it came, for an exception is lost in a callback of a compiled library.
-
-    The next piece of a run finds the note (`rmopt.solvers.interrupts`).
-    """
-
-    came = False
-
-    def __call__(self, number: int, frame: Any) -> NoReturn:
-        self.came = True
-        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+def _raises(number: int, frame: Any) -> NoReturn:
+    """Do what a signal does: raise."""
+    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
 
 @contextmanager
@@ -43,7 +35,7 @@ def signals_raise() -> Iterator[None]:
         for number in (signal.SIGINT, signal.SIGTERM):
             # Neither what is ignored, nor what was set from outside of Python and could not be set again.
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, _Raises())
+                before[number] = signal.signal(number, _raises)
     try:
         yield
     finally:

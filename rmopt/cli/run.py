@@ -22,7 +22,7 @@ from rmopt.cli.failures import fail, one_line_errors
 from rmopt.cli.registry import COMMON, EXPERIMENTS, MODELS, as_command, describe, load, registered
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.experiments import RANKS
-from rmopt.files import lock_folder, remove_abandoned, set_aside, write_json
+from rmopt.files import TEMPORARY, lock_folder, set_aside, write_json
 
 if TYPE_CHECKING:
     from rmopt.experiments import Outcome, Run
@@ -73,7 +73,8 @@ class OutputFolder:
             other = f"cannot write into {{}} ({error.strerror or error});"
             sentence = (busy if isinstance(error, BlockingIOError) else other).format(self.path)
             raise StorageError(f"--out: {sentence} choose another folder.") from error
-        remove_abandoned(self.path)
+        for abandoned in self.path.glob(f".*{TEMPORARY}"):
+            abandoned.unlink()  # of a process that was killed: nobody else writes here
 
     def __enter__(self) -> Self:
         return self

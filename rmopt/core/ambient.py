@@ -5,7 +5,7 @@ products of factors, sums, and pairs of functions. Projections use nothing but t
 n × m array is formed for a gradient that is not one already.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
@@ -27,13 +27,16 @@ class Ambient(Protocol):
     """An n × m matrix known by its actions ``G @ X`` and ``G.T @ X``."""
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Numbers of rows and columns, (n, m)."""
 
     @property
+    @abstractmethod
     def T(self) -> Any:
         """The transposed operator; the same object where that is known to be symmetric."""
 
+    @abstractmethod
     def __matmul__(self, other: Any) -> Any:
         """Return G @ other for an (m, j) array; an (n, j) array."""
 
@@ -74,25 +77,11 @@ class Vector(Linear):
         return type(self)(*map(truediv, vars(self).values(), repeat(scalar)))
 
 
-class Operator(Linear, ABC):
+class Operator(Linear, Ambient):
     """The arithmetic of ambient matrices that are no arrays: sums, differences, multiples.
 
     A subclass has `shape`, `T` and `@`. Sums and differences may mix operators, arrays and sparse arrays.
     """
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """Numbers of rows and columns, (n, m)."""
-
-    @property
-    @abstractmethod
-    def T(self) -> Any:
-        """The transposed operator."""
-
-    @abstractmethod
-    def __matmul__(self, other: Array) -> Array:
-        """Return G @ other for an (m, j) array."""
 
     def images(self, right: Array, left: Array) -> tuple[Array, Array]:
         """Return G @ right and G.T @ left; a subclass may do both at once."""
@@ -320,10 +309,7 @@ def dense(ambient: Any, like: Any = None) -> Array:
         return ambient.toarray()
     if hasattr(ambient, "__array__"):
         # One of another library, such as JAX.
-        try:
-            return np.asarray(ambient)
-        except (RuntimeError, TypeError) as error:
-            raise InvalidInputError(f"{shown(ambient)} is not an array of numbers: {error}") from error
+        return np.asarray(ambient)
     if not hasattr(ambient, "shape"):
         raise InvalidInputError(
             f"{shown(ambient)} is not an ambient matrix, for example a gradient; return an array, or an operator "

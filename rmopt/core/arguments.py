@@ -61,11 +61,7 @@ def integer(name: str, value: Any, least: int = 0, most: float = LARGEST) -> int
 
 def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """Return an array of finite real numbers, as floats, and of a shape where one is given."""
-    whole(name, value)
-    try:
-        found = np.asarray(value)
-    except ValueError:
-        found = np.empty(0, dtype=object)
+    found = array(name, value)
     real = found.dtype.kind in "biuf"
     with np.errstate(over="ignore"):
         found = found.astype(float) if real else found

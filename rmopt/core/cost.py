@@ -94,9 +94,6 @@ class Cost(ABC):
     def __sub__(self, other: Any) -> Any:
         return self + -other if isinstance(other, Cost) else NotImplemented
 
-    def __truediv__(self, weight: float) -> Any:
-        return self * (1.0 / weight) if isinstance(weight, Real) else NotImplemented
-
     def refuses(self, point_type: type) -> str | None:
         """Return in a sentence why the cost is no function of points of a class, or None."""
         if issubclass(point_type, self.point_type):
@@ -315,11 +312,6 @@ class Combined(Cost):
     def __reduce__(self) -> Any:
         # Made anew: some of its methods are made with it.
         return type(self), (self.parts,)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # By which checkpoints tell sums apart.
-        weights, costs = zip(*self.parts, strict=True)
-        return {"weights": ", ".join(map(str, weights)), "costs": costs}
 
     def __repr__(self) -> str:
         names = [text if (text := repr(cost))[:1] != "<" else type(cost).__name__ for _, cost in self.parts]

@@ -170,11 +170,7 @@ class Manifold(ABC):
 
     def retraction(self, point: Any, tangent_vector: Any) -> Any:
         """Move from a point along a tangent vector by the default retraction."""
-        self._hold_shapes(point, tangent_vector)
         return self.default_retraction(self, point, tangent_vector)
-
-    def _hold_shapes(self, *arrays: Any) -> None:  # noqa: B027
-        """Refuse what has not the shape of one point, where points are arrays of one shape."""
 
     def using(
         self, retraction: Retraction | str | None = None, transport: Transport | str | None = None
@@ -287,7 +283,7 @@ class Manifold(ABC):
 
     @property
     def knows_hessians(self) -> bool:
-        """Whether there is a `euclidean_to_riemannian_hessian` (see `HasHessian`)."""
+        """Whether there is a `euclidean_to_riemannian_hessian`."""
         return hasattr(self, "euclidean_to_riemannian_hessian")
 
     def _lacks(self, what: str, cure: str) -> MissingCapabilityError:
@@ -375,16 +371,6 @@ def checked_rank(rank: Any, shape: tuple[int, int]) -> int:
             f"rank = {rank} is out of range for {shape[0]} × {shape[1]} matrices; choose 1 to {min(shape)}."
         )
     return integer("rank", rank, 1)
-
-
-@runtime_checkable
-class HasHessian(Protocol):
-    """A manifold that turns an ambient Hessian action into the Riemannian one."""
-
-    def euclidean_to_riemannian_hessian(
-        self, point: Any, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Any
-    ) -> Any:
-        """Return the Riemannian Hessian along a tangent vector."""
 
 
 @runtime_checkable

@@ -16,23 +16,27 @@ def sound(name: str, matrix: Any) -> Any:
     """Return a matrix whose sparse structure is whole, or refuse it; what is not sparse passes as it is.
 
     Compiled loops, scipy's own among them, write where the indices say. So this stands before any conversion.
-    Refused are indices outside of the matrix, arrays of the structure with other lengths than they say, and complex
-    numbers.
+    Refused are indices outside of the matrix, arrays of the structure with other lengths than they say, and what is
+    no real number.
     """
     if not sp.issparse(matrix):
         return matrix
     if matrix.ndim != 2:
         raise InvalidInputError(f"{name} must be a matrix (2 dimensions), got shape {matrix.shape}.")
-    if matrix.dtype.kind == "c":
-        raise InvalidInputError(f"{name} must be real, got complex data; take its real part or its modulus.")
     if matrix.dtype.kind not in "biuf":
-        raise InvalidInputError(f"{name} must hold numbers, got a sparse matrix of {matrix.dtype}.")
-    flaw = _flaw(matrix if matrix.format in ("csr", "csc", "bsr") else matrix.tocoo(copy=False))
-    if flaw is not None:
+        raise InvalidInputError(f"{name} must hold real numbers, got a sparse matrix of {matrix.dtype}.")
+    try:
+        if matrix.format in ("csr", "csc", "bsr"):
+            parts = matrix.data, np.asarray(matrix.indices), np.asarray(matrix.indptr)
+            type(matrix)(parts, shape=matrix.shape).check_format(full_check=True)
+        else:
+            known = matrix.tocoo(copy=False)
+            sp.coo_array((known.data, known.coords), shape=known.shape)
+    except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"{name} is a damaged {matrix.format} matrix: {flaw}. Build it again, for example by "
+            f"{name} is a damaged {matrix.format} matrix: {str(error).rstrip('.')}. Build it again, for example by "
             "scipy.sparse.coo_array((values, (rows, columns)), shape=shape)."
-        )
+        ) from None
     return matrix
 
 
@@ -47,15 +51,16 @@ def real_matrix(name: str, matrix: Any, shape: tuple[int, int]) -> Any:
     return rows
 
 
-def as_rows(matrix: Any, name: str) -> sp.csr_array:
+def as_rows(matrix: Any, name: str, copy: bool = False) -> sp.csr_array:
     """Return a dense or sparse matrix as a CSR array: float64, int32 indices, sorted, no duplicates.
 
-    Anything that is not a matrix of finite real numbers raises an `InvalidInputError` that calls it by the name.
+    Anything that is not a matrix of finite real numbers raises an `InvalidInputError` that calls it by the name. A
+    copy shares no memory with what was given, which its owner may write into.
     """
-    return _in_csr(checked_matrix(matrix, name), name)
+    return _in_csr(checked_matrix(matrix, name, copy), name)
 
 
-def checked_matrix(matrix: Any, name: str) -> Any:
+def checked_matrix(matrix: Any, name: str, copy: bool = False) -> Any:
     """Return a matrix of finite real numbers: an array of float64 where it is full, and else as `as_rows` does."""
     if not sp.issparse(sound(name, matrix)):
         matrix = array(name, matrix)
@@ -66,22 +71,19 @@ def checked_matrix(matrix: Any, name: str) -> Any:
     if np.issubdtype(matrix.dtype, np.complexfloating):
         raise InvalidInputError(f"{name} must be real, got complex data.")
     if not sp.issparse(matrix) and np.count_nonzero(matrix) >= max(DENSE_FROM * matrix.size, 1):
-        rows = values = np.asarray(matrix, dtype=np.float64)
+        rows = values = np.array(matrix, dtype=np.float64, copy=copy or None)
     else:
-        rows = sp.csr_array(matrix, dtype=np.float64)
+        rows = sp.csr_array(matrix, dtype=np.float64, copy=copy)
         if not rows.has_canonical_format:
             rows = rows.copy()
             rows.sum_duplicates()
         values = rows.data
     if not np.isfinite(values).all():
         raise InvalidInputError(f"{name} holds NaN or infinity; remove or impute those values first.")
-    return rows if values is rows else _in_csr(rows, name)
-
-
-def in_fast_form(rows: Any) -> Any:
-    """Return a CSR array as an array where that is multiplied faster; an array is one already."""
-    is_full = sp.issparse(rows) and rows.nnz >= max(DENSE_FROM * rows.shape[0] * rows.shape[1], 1)
-    return rows.toarray() if is_full else rows
+    if values is rows:
+        return rows
+    rows = _in_csr(rows, name)
+    return rows.toarray() if rows.nnz >= max(DENSE_FROM * rows.shape[0] * rows.shape[1], 1) else rows
 
 
 def row_dots(rows: Any, others: Any) -> Any:
@@ -99,29 +101,3 @@ def _in_csr(matrix: Any, name: str) -> sp.csr_array:
         return rows
     parts = (rows.data.copy(), rows.indices.astype(np.int32), rows.indptr.astype(np.int32))
     return sp.csr_array(parts, shape=rows.shape)
-
-
-def _flaw(matrix: Any) -> str | None:
-    if matrix.format == "coo":
-        if any(len(numbers) != len(matrix.data) for numbers in matrix.coords):
-            return "its rows, columns and values are not equally many"
-        spans = zip(matrix.coords, matrix.shape, strict=True)
-        return next((found for numbers, size in spans if (found := _outside(numbers, size))), None)
-    height, width = matrix.blocksize if matrix.format == "bsr" else (1, 1)
-    sides = matrix.shape[0] // height, matrix.shape[1] // width
-    n_major, n_minor = sides[::-1] if matrix.format == "csc" else sides
-    indptr, indices = np.asarray(matrix.indptr), np.asarray(matrix.indices)
-    if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or indices.ndim != 1:
-        return f"its indptr and indices must be lists of integers, not of {indptr.dtype} and {indices.dtype}"
-    if indptr.shape != (n_major + 1,) or indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]):
-        return f"its indptr must be {n_major + 1} numbers that begin at 0 and never fall"
-    if len(indices) != len(matrix.data) or indptr[-1] > len(indices):
-        found = f"{len(indices)} indices and {len(matrix.data)} values"
-        return f"its indptr counts {indptr[-1]} entries, and it has {found}"
-    return _outside(indices[: indptr[-1]], n_minor)
-
-
-def _outside(indices: Any, size: int) -> str | None:
-    if len(indices) and not (indices.min() >= 0 and indices.max() < size):
-        return f"its indices run from {indices.min()} to {indices.max()}, and must lie in 0 … {size - 1}"
-    return None

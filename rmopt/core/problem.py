@@ -52,27 +52,19 @@ class Problem:
 
     def __post_init__(self) -> None:
         manifold, cost = self.manifold, self.cost
-        if isinstance(cost, Manifold) and not isinstance(manifold, Manifold):
-            raise InvalidInputError("the arguments of Problem are swapped: write Problem(manifold, cost).")
         if not isinstance(manifold, Manifold):
-            foreign = any(kind.__module__.startswith("pymanopt.") for kind in type(manifold).__mro__)
-            cure = (
-                "wrap it: rmopt.interop.from_pymanopt(manifold)" if foreign else "take one of rmopt.manifolds"
+            raise InvalidInputError(
+                f"manifold = {shown(manifold)} is not an rmopt manifold; write Problem(manifold, cost), with one of "
+                "rmopt.manifolds, or one of pymanopt's that is wrapped: rmopt.interop.from_pymanopt(manifold)."
             )
-            raise InvalidInputError(f"manifold = {shown(manifold)} is not an rmopt manifold; {cure}.")
         if not isinstance(cost, Cost):
-            cure = "subclass rmopt.core.Cost"
-            if isinstance(cost, type):
-                cure = f"make an object of the class: {cost.__name__}(...)"
-            elif callable(cost):
-                cure = f"make one of a function by rmopt.autograd_cost(function), or {cure}"
-            raise InvalidInputError(f"cost = {shown(cost)} is not a cost; {cure}.")
+            raise InvalidInputError(
+                f"cost = {shown(cost)} is not a cost; make one of a function by rmopt.autograd_cost(function), or an "
+                "object of a subclass of rmopt.core.Cost."
+            )
         reason = None if manifold.point_type is object else cost.refuses(manifold.point_type)
         if reason is not None:
-            wrapped = (
-                " Of factors it is one by rmopt.costs.OnFactors(cost)." if hasattr(manifold, "sizes") else ""
-            )
-            raise InvalidInputError(f"{manifold}: {reason}{wrapped}")
+            raise InvalidInputError(f"{manifold}: {reason}")
         # Where points are factors of matrices, `sizes` are those of the matrices.
         held = getattr(manifold, "sizes", getattr(manifold, "shape", None))
         scored = getattr(cost, "shape", None)
@@ -202,25 +194,24 @@ def ambient_at(
         shapes = manifold.embed_point(point).shapes  # type: ignore[attr-defined]
         blocks = diagonal_blocks(ambient, shapes)
         return BlockDiagonal(shapes, {i: _real(block, cost, what) for i, block in blocks.items()})
-    given = _real(ambient, cost, what)
-    found, wanted = getattr(given, "shape", None), tuple(manifold.embed_point(point).shape)
+    ambient = _real(ambient, cost, what)
+    found, wanted = getattr(ambient, "shape", None), tuple(manifold.embed_point(point).shape)
     if found is None or tuple(found) != wanted:
-        is_given = f"{shown(ambient)}, no array or operator" if found is None else f"of shape {tuple(found)}"
+        described = f"{shown(ambient)}, no array or operator" if found is None else f"of shape {tuple(found)}"
         raise InvalidInputError(
-            f"the {what} of {cost._name} is {is_given}, and points of {manifold} have shape {wanted}; return the "
+            f"the {what} of {cost._name} is {described}, and points of {manifold} have shape {wanted}; return the "
             "derivative by each entry of the point."
         )
-    return given
+    return ambient
 
 
 def _real(ambient: Any, cost: Cost, what: str) -> Any:
     """Return an array of our own with real numbers, or what is no array."""
     kind = getattr(getattr(ambient, "dtype", None), "kind", "f")
-    if kind == "c":
-        raise InvalidInputError(f"the {what} of {cost._name} is complex; return the real derivatives.")
-    if kind not in "fiu" or np.ma.is_masked(ambient):
-        holds = "masked numbers" if kind in "fiu" else f"of type {ambient.dtype}"
-        raise InvalidInputError(f"the {what} of {cost._name} is {holds}; return an array of floats.")
+    if kind not in "fiu":
+        raise InvalidInputError(
+            f"the {what} of {cost._name} is of type {ambient.dtype}; return an array of real numbers."
+        )
     if isinstance(ambient, BlockDiagonal):
         blocks = {i: _real(block, cost, what) for i, block in ambient.blocks.items()}
         return BlockDiagonal(ambient.shapes, blocks)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rmopt.core.ambient import Action, Actions, Array, Linear, Operator, Sum, dense
+from rmopt.core.ambient import Array, Linear, Operator, Sum, dense
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError
 from rmopt.precision import real_type
@@ -153,10 +153,9 @@ def diagonal_blocks(ambient: Any, shapes: Sequence[tuple[int, int]]) -> dict[int
             f"{shown(ambient)} is not a gradient of a point with parts of shapes {[*map(tuple, shapes)]}; give "
             f"Parts, a BlockDiagonal of these shapes, or a matrix of shape {(int(rows[-1]), int(columns[-1]))}."
         )
-    parts = [(slice(*rows[i : i + 2]), slice(*columns[i : i + 2])) for i in range(len(shapes))]
-    if isinstance(ambient, np.ndarray):
-        return {i: ambient[part] for i, part in enumerate(parts)}
-    return {i: _block(ambient, *part) for i, part in enumerate(parts)}
+    if not hasattr(ambient, "__getitem__"):
+        ambient = dense(ambient)
+    return {i: ambient[slice(*rows[i : i + 2]), slice(*columns[i : i + 2])] for i in range(len(shapes))}
 
 
 def matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
@@ -174,18 +173,3 @@ def _as_matrix(block: Any) -> Any:
     if not hasattr(block, "shape"):
         block = np.asarray(block, dtype=float)
     return block if len(block.shape) == 2 else np.reshape(block, (-1, 1))
-
-
-def _block(ambient: Any, rows: slice, columns: slice) -> Actions:
-    """Return a block of an operator of which only the actions are known."""
-
-    def action(whole: Any, into: slice, out: slice) -> Action:
-        def apply(X: Array) -> Array:
-            wide = np.zeros((whole.shape[1], X.shape[1]), real_type(X))
-            wide[into] = X
-            return (whole @ wide)[out]
-
-        return apply
-
-    shape = rows.stop - rows.start, columns.stop - columns.start
-    return Actions(shape, action(ambient, columns, rows), action(ambient.T, rows, columns))

@@ -7,19 +7,17 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
-from rmopt.core.points import arrays_of, rebuilt
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 
-# Seconds for which a process asks without a pause whether its messages have arrived; the longest pause after that;
-# and for which messages may still be under way from a process that has ended.
-BUSY, PAUSE, LATE = 1e-3, 0.05, 2.0
+# Seconds for which a process asks without a pause whether messages have arrived; and the longest pause after that.
+BUSY, PAUSE = 1e-3, 0.05
 # Another process may have this core. A sleep of no time would take 50 microseconds.
 _yield_core: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
 # Pairs of things, and how much each of the two counts for.
@@ -81,43 +79,37 @@ class World(ABC):
         """Return the agents of this process."""
         return np.flatnonzero(self.owners(n_agents) == self.rank).tolist()
 
-    def gather(self, points: Messages, n_agents: int) -> list[Array]:
-        """Return the points of all agents, in every process."""
-        known = {agent: point for part in self.everywhere(dict(points)) for agent, point in part.items()}
+    def gather(self, things: Mapping[int, Any], n_agents: int) -> list[Any]:
+        """Return the things of all agents, such as points, in every process."""
+        known = {agent: thing for part in self.everywhere(dict(things)) for agent, thing in part.items()}
         return [known[agent] for agent in range(n_agents)]
 
     def joined(self, own: Mapping[int, Any], shares: Sequence[int], join: Join) -> Any:
         """Return what the things of all agents become, joined in pairs along a tree, in every process.
 
         Agents 0 and 1, 2 and 3, …; then the first two and the next two, until one thing is left: the same pairs, in
-        the same order, however agents are spread. A process sends and receives one thing at each level of the tree.
+        the same order, however agents are spread. All processes join all pairs.
 
         Parameters
         ----------
         own : mapping from int to thing
-            Of the agents here: points or states, made of float64 arrays of the same shapes for all agents.
+            Of the agents here.
         shares : sequence of int
             For how much each agent counts.
         join : callable
             Of a list of pairs of things, and of how much each of the two counts for; returns what each pair becomes.
         """
-        n, held, span = len(shares), dict(own), 1
-        owners, template = self.owners(n), next(iter(own.values()))
-        like = np.empty(sum(part.size for part in arrays_of(template)))
+        n, span = len(shares), 1
+        things = dict(enumerate(self.gather(own, n)))
         while span < n:
-            # What the agents from `low` to before `low + span` became, and those from there on, become one.
             lows = range(0, n - span, 2 * span)
-            ways = [way for low in lows for way in _ways(owners, low, low + span, span)]
-            messages = {agent: _message(held[agent // span * span]) for agent, _ in ways if agent in own}
-            for agent, message in self.deliver(messages, ways, like, n)().items():
-                held.setdefault(agent // span * span, _thing(message, template))
-            here = [low for low in lows if low in held and low + span in held]
-            counts = [(sum(shares[at : at + span]), sum(shares[at + span : at + 2 * span])) for at in here]
-            pairs = [(held[low], held[low + span]) for low in here]
-            alone = {at: thing for at, thing in held.items() if at % (2 * span) == 0 and at + span >= n}
-            held = alone | dict(zip(here, join(pairs, counts), strict=True))
+            pairs = [(things[low], things[low + span]) for low in lows]
+            counts = [
+                (sum(shares[low : low + span]), sum(shares[low + span : low + 2 * span])) for low in lows
+            ]
+            things |= dict(zip(lows, join(pairs, counts), strict=True))
             span *= 2
-        return held[0]
+        return things[0]
 
     def total(self, numbers: Any) -> Array:
         """Return the sum of some numbers over all processes."""
@@ -156,27 +148,6 @@ class World(ABC):
                     )
 
 
-def _ways(owners: Array, low: int, high: int, span: int) -> Iterator[tuple[int, int]]:
-    """Yield from which agents to which ones the two things of a pair travel, to processes that lack one."""
-    end = min(high + span, len(owners))
-    for begin, stop, there, beyond in ((low, high, high, end), (high, end, low, high)):
-        for process in set(owners[begin:stop]) - set(owners[there:beyond]):
-            first = int(np.argmax(owners[begin:stop] == process))
-            yield there + first % (beyond - there), begin + first
-
-
-def _message(thing: Any) -> Array:
-    """Return the numbers of a thing's arrays, one after another."""
-    return np.concatenate([part.ravel() for part in arrays_of(thing)])
-
-
-def _thing(message: Array, template: Any) -> Any:
-    """Return the thing of which `_message` is made."""
-    parts = arrays_of(template)
-    numbers = np.split(message, np.cumsum([part.size for part in parts])[:-1])
-    return rebuilt(template, [own.reshape(part.shape) for own, part in zip(numbers, parts, strict=True)])
-
-
 class OneProcess(World):
     """All agents in this process.
 
@@ -204,17 +175,15 @@ class OneProcess(World):
 ONE_PROCESS = OneProcess()
 
 
-@cache
-def _own_communicators(mpi: Any) -> int:
-    """Return the key under which a communicator keeps those of its worlds."""
-    return int(mpi.Comm.Create_keyval())
+# What the worlds of a communicator send by, by its handle: there are few communicators to have.
+_DUPLICATES: dict[int, Any] = {}
 
 
 class MPIWorld(World):
     """The processes of an MPI communicator.
 
-    Where one process fails, all end, and it says why: at an error that nobody caught, at ``sys.exit``, at a signal,
-    and where it ends while others wait for it. Ctrl-C and SIGTERM also reach a process that waits.
+    Where one process fails, all end, and it says why: at an error that nobody caught, and in what solvers do also at
+    ``sys.exit`` and at a signal. Ctrl-C and SIGTERM also reach a process that waits.
 
     Parameters
     ----------
@@ -250,18 +219,13 @@ class MPIWorld(World):
         self._mpi = MPI
         given = MPI.COMM_WORLD if communicator is None else communicator
         self.rank, self.size = given.Get_rank(), given.Get_size()
-        self._others = [process for process in range(self.size) if process != self.rank]
-        # Messages of others cannot be taken for ours. There are few communicators to have, so all worlds of one share
-        # two: the second is where a process says that it ends.
-        known: Any = given.Get_attr(_own_communicators(MPI))
-        own: Any = known or (given.Dup(), given.Dup())
-        self.communicator, self._ends = own
-        if known is None:
-            given.Set_attr(_own_communicators(MPI), own)
+        if (handle := given.py2f()) not in _DUPLICATES:
+            # Messages of others cannot be taken for ours.
+            _DUPLICATES[handle] = given.Dup()
             if self.size > 1:
                 # Where one process fails outside of `guard`, the others would wait for it forever.
                 sys.excepthook = partial(self._end_all, sys.excepthook)
-                atexit.register(self._leave)
+        self.communicator = _DUPLICATES[handle]
 
     def __repr__(self) -> str:
         return f"MPIWorld({self.size} processes)"
@@ -283,7 +247,7 @@ class MPIWorld(World):
             self.sent += (1, message.nbytes)
 
         def receive() -> Messages:
-            self._wait(waiting, {int(owners[agent]) for agent in receiving})
+            self._wait(waiting)
             return {**messages, **receiving}
 
         return receive
@@ -291,47 +255,18 @@ class MPIWorld(World):
     def everywhere(self, value: Any) -> list[Any]:
         own = np.frombuffer(self._mpi.pickle.dumps(value), dtype=np.uint8)
         sizes = np.empty(self.size, dtype=np.int64)
-        self._wait([self.communicator.Iallgather(np.array([own.size]), sizes)], self._others)
+        self._wait([self.communicator.Iallgather(np.array([own.size]), sizes)])
         starts = np.cumsum(sizes) - sizes
         values = np.empty(sizes.sum(), dtype=np.uint8)
-        self._wait(
-            [self.communicator.Iallgatherv(own, [values, sizes, starts, self._mpi.BYTE])], self._others
-        )
+        self._wait([self.communicator.Iallgatherv(own, [values, sizes, starts, self._mpi.BYTE])])
         return [self._mpi.pickle.loads(part) for part in np.split(values, starts[1:])]
 
-    def _wait(self, requests: list[Any], others: Iterable[int] = ()) -> None:
-        """Wait for messages of other processes, unless one of these has ended.
-
-        MPI itself would wait in a loop that no signal reaches, and for a process that is gone.
-        """
-        begun, gone_at = time.monotonic(), 0.0
+    def _wait(self, requests: list[Any]) -> None:
+        """Wait for messages of other processes; MPI itself would wait in a loop that no signal reaches."""
+        begun = time.monotonic()
         while not self._mpi.Request.Testall(requests):
-            now = time.monotonic()
-            if now < begun + BUSY:
-                _yield_core()
-                continue
-            time.sleep(min((now - begun) / 10, PAUSE))
-            gone = next((other for other in others if self._ends.Iprobe(source=other)), None)
-            if gone is None:
-                continue
-            gone_at = gone_at or now
-            if now > gone_at + LATE:
-                raise RmoptError(
-                    f"process {gone} has ended, and process {self.rank} still waits for it; what it said comes "
-                    "before this, and where it said nothing, let all processes make the same calls."
-                )
-
-    def _leave(self) -> None:
-        """Say that this process ends, and stay until all do."""
-        if self._mpi.Is_finalized():
-            return
-        sent, received = np.zeros(1, dtype=np.uint8), np.empty((self.size, 1), dtype=np.uint8)
-        waiting = [self._ends.Isend(sent, dest=other) for other in self._others]
-        waiting += [self._ends.Irecv(received[other], source=other) for other in self._others]
-        try:
-            self._wait(waiting)
-        except BaseException:
-            self.communicator.Abort(1)
+            waited = time.monotonic() - begun
+            _yield_core() if waited < BUSY else time.sleep(min(waited / 10, PAUSE))
 
     def _end_all(self, tell: Callable[..., Any], *error: Any) -> None:
         """Tell of an error that nobody caught, and end all processes."""

@@ -1,17 +1,16 @@
 """Costs by automatic differentiation: of arrays, of the factors of W = A Bᵀ, and of the parts of products."""
 
-import importlib
 import inspect
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from operator import attrgetter
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.product import Parts
@@ -25,32 +24,16 @@ from rmopt.precision import slack
 __all__ = ["AutomaticCost", "autograd_cost", "jax_cost", "torch_cost"]
 
 
-class _OfFunction:
-    """What is made of a function, by a decorator mostly, and then stands in a module under its name."""
-
-    function: Callable[..., Any]
-
-    def __reduce__(self) -> Any:
-        # A decorated function goes by its name, as functions do: under it pickle would find what was made of it.
-        module, name = getattr(self.function, "__module__", None), getattr(self.function, "__qualname__", "<")
-        try:
-            found = _named(module, name) if module in sys.modules and "<" not in name else None
-        except AttributeError:
-            found = None
-        return (_named, (module, name)) if found is self else super().__reduce__()
-
-
-class AutomaticCost(_OfFunction, Cost):
+class AutomaticCost(Cost):
     """A cost whose derivatives are automatic, exact to rounding, and come with the value.
 
     The function takes what points are made of: an array X; the factors A (n, j) and B (m, j), for any j, of a matrix
     of one rank W = A Bᵀ, on which alone it may depend; on a product one argument for each part, which is a pair
     (A, B) where the part is such a matrix.
 
-    The derivative G by W is known by its actions: that of f([A E Y], [B X F]) with respect to E and F at 0 is G X and
-    Gᵀ Y, for it is a function of W + E Xᵀ + Y Fᵀ. Nothing is divided by singular values or their gaps, so tied
-    singular values are no special case, and no n × m array is formed unless the function does, or W is small,
-    its shorter side up to 100 and ten times the rank: then W itself with an identity matrix is the faster pair.
+    The derivative G by W is known by its actions: those of f([A 0 Y], [B X 0]) by the two factors end in G X and
+    Gᵀ Y. Nothing is divided by singular values or their gaps, so tied
+    singular values are no special case, and no n × m array is formed unless the function does.
 
     Parameters
     ----------
@@ -89,7 +72,6 @@ class AutomaticCost(_OfFunction, Cost):
             )
         self.function, self.backend = function, backend
         self.__doc__ = function.__doc__
-        self.count = _required_arguments(function)
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in vars(self).items() if key != "_known"}
@@ -103,14 +85,23 @@ class AutomaticCost(_OfFunction, Cost):
         reason = super().refuses(point_type)
         if reason is not None or issubclass(point_type, Parts):
             return reason
-        is_array, count = issubclass(point_type, np.ndarray | PSDFactor), self.count
-        if count == (1 if is_array else 2):
+        is_array = issubclass(point_type, np.ndarray | PSDFactor)
+        if self._takes(1 if is_array else 2):
             return None
-        remedy = (
-            "write a function of the point alone" if is_array else "write a function of A and B with W = A Bᵀ"
+        wanted = "the point alone" if is_array else "A and B with W = A Bᵀ"
+        return (
+            f"{self._name} does not take a point of type {point_type.__name__}; write a function of {wanted}."
         )
-        takes = "any number of arguments" if count is None else f"{count} argument{'s' * (count != 1)}"
-        return f"{self._name} takes {takes}, and a point is of type {point_type.__name__}; {remedy}."
+
+    def _takes(self, count: int) -> bool:
+        """Return whether the function can be called with a number of arguments, as far as it says so."""
+        try:
+            inspect.signature(self.function).bind(*range(count))
+        except TypeError:
+            return False
+        except ValueError:
+            pass
+        return True
 
     @property
     def _name(self) -> str:
@@ -131,11 +122,16 @@ class AutomaticCost(_OfFunction, Cost):
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
         """Return cost and gradient by one evaluation: an array, an operator, or `Parts` of both."""
         form, _ = self._taken(point)
-        arguments = forms.widened(point)
-        slopes = self._ready("slopes", form, arguments)
-        value, found = slopes(arguments)
-        gradient = self._assembled(point, form, arguments, found, lambda wide: slopes(wide)[1])
-        return self._number(value), gradient
+        leaves = forms.leaves_of(point)
+        arguments = [forms.widened(leaf) for leaf in leaves]
+        slopes = self._ready("slopes", form, _flat(arguments))
+        value, found = slopes(_flat(arguments))
+
+        def again(i: int, right: Array, left: Array) -> list[Array]:
+            pair = forms.pair_of(leaves[i], right, left)
+            return slopes(_flat([*arguments[:i], pair, *arguments[i + 1 :]]))[1]
+
+        return self._number(value), self._assembled(form, leaves, found, again)
 
     def hessian(self, point: Any, direction: Any) -> Any:
         """Return the derivative of the gradient along an ambient direction, in the gradient's form."""
@@ -144,37 +140,29 @@ class AutomaticCost(_OfFunction, Cost):
     def hessian_along(self, point: Any) -> Callable[[Any], Any]:
         """Return `hessian` at a point; what depends on the point alone is done once."""
         form, _ = self._taken(point)
-        arguments, starts = forms.widened(point), forms.starts_of(form)
-        bent = self._ready("bent", form, arguments)
+        leaves = forms.leaves_of(point)
+        arguments = [forms.widened(leaf) for leaf in leaves]
+        bent = self._ready("bent", form, _flat(arguments))
         known: list[Any] = []
 
+        plain = all(isinstance(leaf, np.ndarray) for leaf in leaves)
+
         def along(direction: Any) -> Any:
-            moves = [
-                (leaf, forms.move_of(leaf, block)) for leaf, block in forms.with_blocks(point, direction)
-            ]
-            tangent = [part for leaf, move in moves for part in forms.as_tangent(leaf, move)]
+            blocks = forms.with_blocks(point, direction)
 
-            def at(wide: list[Array]) -> list[Array]:
-                if wide is arguments and len(tangent) == len(forms.places_of(form)):
-                    if not known:
-                        known.append(bent(arguments))
-                    return known[0](tangent)
-                wide, turned = list(wide), []
-                for start, (leaf, move) in zip(starts, moves, strict=True):
-                    if forms.form_of(leaf) == forms.MATRIX:
-                        # L Rᵀ is a change of E where R stands among the columns of X.
-                        width, (left, right) = wide[start + forms.X].shape[1], move
-                        forms.look_at(
-                            wide, start, np.hstack([wide[start + forms.X], right]), wide[start + forms.Y]
-                        )
-                        move = [
-                            np.hstack([np.zeros((leaf.shape[0], width), left.dtype), left]),
-                            np.zeros_like(wide[start + forms.F]),
-                        ]
-                    turned += move
-                return bent(wide)(turned)
+            def at(bases: dict[int, tuple[Array, Array]]) -> list[Array]:
+                pairs = [
+                    forms.moved(leaf, block, *(bases.get(i) or forms.bases_of(leaf)))
+                    for i, (leaf, block) in enumerate(zip(leaves, blocks, strict=True))
+                ]
+                wide, moves = (_flat(side) for side in zip(*pairs, strict=True))
+                if not plain:
+                    return bent(wide)(moves)
+                if not known:
+                    known.append(bent(wide))
+                return known[0](moves)
 
-            return self._assembled(point, form, arguments, at(arguments), at)
+            return self._assembled(form, leaves, at({}), lambda i, *pair: at({i: pair}))
 
         return along
 
@@ -183,11 +171,8 @@ class AutomaticCost(_OfFunction, Cost):
         form, flat, known = forms.form_of(point), forms.flat_of(point), self._known
         if form not in known.probed:
             reason = self.refuses(type(point))
-            if reason is None and isinstance(point, Parts) and self.count not in (None, len(point)):
-                reason = (
-                    f"{self._name} takes {self.count} arguments, and a point has {len(point)} parts; write a "
-                    "function of one argument for each part."
-                )
+            if reason is None and isinstance(point, Parts) and not self._takes(len(point)):
+                reason = f"{self._name} must take one argument for each of the {len(point)} parts of a point."
             if reason is not None:
                 raise InvalidInputError(reason)
             self._probe(form, flat)
@@ -221,9 +206,11 @@ class AutomaticCost(_OfFunction, Cost):
         return made[kind, form]
 
     def _make(self, kind: str, form: forms.Form, backend: Backend) -> Any:
+        function = self._function_of(form)
         if kind == "value":
-            return backend.value(self._function_of(form))
-        return getattr(backend, kind)(self._function_of(form, wide=True), forms.places_of(form))
+            return backend.value(function)
+        count = sum(1 if kind == forms.ARRAY else 2 for kind in forms.kinds_in(form))
+        return getattr(backend, kind)(function, count)
 
     def _hold(self, kind: str, form: forms.Form, arguments: list[Array]) -> None:
         """Hold what was compiled against the function; where they differ, compile anew."""
@@ -234,79 +221,61 @@ class AutomaticCost(_OfFunction, Cost):
             # The library cannot do without compiling, or it is an error that the compiled one will raise.
             known.made.clear()
             return
-        found, size = _numbers(self._kept(kind, form)(arguments)), max(map(_largest, plain))
+        found = _numbers(self._kept(kind, form)(arguments))
+        sizes = [float(np.max(abs(part), initial=0.0)) for part in plain]
         limit = slack(1e-9, *arguments)
-        pairs = zip(found, plain, strict=True)
-        if any(_apart(*pair) > limit * _largest(pair[1]) + 1e-6 * limit * size for pair in pairs):
+        if not all(
+            np.allclose(part, other, rtol=0.0, atol=limit * (size + 1e-6 * max(sizes)), equal_nan=True)
+            for part, other, size in zip(found, plain, sizes, strict=True)
+        ):
             known.made.clear()
             # Perhaps it is a function within that is compiled by the user.
             self.backend.forget()
 
     def _number(self, value: Any) -> float:
         value = self.backend.plain(value)
-        if np.ndim(value) != 0:
-            shape = np.shape(value)
+        if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "fiub":
             raise InvalidInputError(
-                f"{self._name} returned an array of shape {shape}, and a cost is one number; residuals, and "
-                f"constraints of several numbers, are made by {self.backend.name}_residuals."
+                f"{self._name} returned {shown(value)}, and a cost is one real number; residuals, and constraints of "
+                f"several numbers, are made by {self.backend.name}_residuals."
             )
-        if not np.isrealobj(value) or np.asarray(value).dtype.kind not in "fiub":
-            raise InvalidInputError(f"{self._name} returned {value!r}; it must return a real number.")
         return float(value)
 
-    def _function_of(self, form: forms.Form, wide: bool = False) -> Callable[..., Any]:
-        """Return the function of a flat list of arrays: two for each matrix, or the six of `widened`."""
-        join = self.backend.beside
+    def _function_of(self, form: forms.Form) -> Callable[..., Any]:
+        """Return the function of a flat list of arrays: two for each matrix."""
 
         def part(form: forms.Form, flat: Iterator[Any]) -> Any:
             if form == forms.ARRAY:
                 return next(flat)
-            if isinstance(form, str) and not wide:
+            if isinstance(form, str):
                 return next(flat), next(flat)
-            if form == forms.WHOLE:
-                # W = W I = I W; the shorter of the two.
-                W, one = next(flat), next(flat)
-                return (W, one) if W.shape[1] == one.shape[0] else (one, W.T)
-            if form == forms.MATRIX:
-                given = [next(flat) for _ in range(6)]
-                pairs = [(given[i], given[j]) for i, j in forms.PAIRS if given[i].shape[1]]
-                return tuple(join(side) for side in zip(*pairs, strict=True))
             return tuple(part(one, flat) for one in form)
 
         def of_flat(*flat: Any) -> Any:
-            found = part(form, iter(flat))
-            return self.backend.called(self.function, *([found] if form == forms.ARRAY else found))
+            arguments = part(form, iter(flat))
+            return self.function(*([arguments] if form == forms.ARRAY else arguments))
 
         return of_flat
 
     def _assembled(
-        self,
-        point: Any,
-        form: forms.Form,
-        arguments: list[Array],
-        found: Sequence[Array],
-        again: Callable[..., Any],
+        self, form: forms.Form, leaves: list[Any], found: Sequence[Array], again: Callable[..., Any]
     ) -> Any:
-        """Return derivatives in the form of a point; `again` finds those by other blocks X and Y."""
-        made: list[Any] = []
+        """Return derivatives in the form of a point; `again` finds those for other blocks of a leaf, X and Y."""
+        parts: list[Any] = []
         place = 0
-        for start, leaf in zip(forms.starts_of(form), forms.leaves_of(point), strict=True):
-            if forms.form_of(leaf) != forms.MATRIX:
-                made.append(np.asarray(found[place]))
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, np.ndarray):
+                parts.append(np.asarray(found[place]))
                 place += 1
                 continue
+            here = slice(place, place + 2)
 
-            def act(right: Array, left: Array, start: int = start, place: int = place) -> tuple[Array, Array]:
-                wide = list(arguments)
-                forms.look_at(wide, start, right, left)
-                done = again(wide)
-                return done[place][:, : right.shape[1]], done[place + 1]
+            def act(right: Array, left: Array, i: int = i, here: slice = here) -> tuple[Array, Array]:
+                return forms.images_of(again(i, right, left)[here], right, left)
 
-            right, left = arguments[start + forms.X], arguments[start + forms.Y]
-            images = found[place][:, : right.shape[1]], found[place + 1]
-            made.append(forms.Derivative(leaf.shape, act, (right, left), images))
+            parts.append(forms.derivative(leaf, act, forms.images_of(found[here], *forms.bases_of(leaf))))
             place += 2
-        return forms.gathered(form, iter(made))
+        return forms.gathered(form, iter(parts))
 
     def _probe(self, form: forms.Form, flat: list[Array]) -> None:
         """Compare the function with wider pairs of factors of the same matrices, once."""
@@ -315,74 +284,42 @@ class AutomaticCost(_OfFunction, Cost):
         def at(arrays: Sequence[Array]) -> float:
             return self._number(function(*map(self.backend.given, arrays)))
 
-        value = at(flat)
-        if not np.isfinite(value):
-            if set(forms.kinds_in(form)) == {forms.ARRAY}:
-                return
+        value, place = at(flat), 0
+        if not np.isfinite(value) and set(forms.kinds_in(form)) != {forms.ARRAY}:
             raise InvalidInputError(f"{self._name} is {value} at the first point; start elsewhere.")
-        self.backend.check(function, flat)
-        place = 0
         for leaf in forms.kinds_in(form):
             if leaf == forms.ARRAY:
                 place += 1
                 continue
             left, right = flat[place : place + 2]
-            k = left.shape[1]
-            M = np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k
-            M = M.astype(left.dtype)
-            others = (
-                (forms.with_column(left @ M, 0.0), forms.with_column(np.linalg.solve(M, right.T).T, 1.0)),
-                (forms.with_column(left, 1.0), forms.with_column(right, 0.0)),
-                # A value near 0 may be a difference of large ones; a multiple of W shows their scale.
-                (1.5 * left, right),
+            k, ones = left.shape[1], np.ones((len(right), 1), right.dtype)
+            M = (np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k).astype(left.dtype)
+            turned = (
+                np.hstack([left @ M, 0.0 * left[:, :1]]),
+                np.hstack([np.linalg.solve(M, right.T).T, ones]),
             )
+            # A value near 0 may be a difference of large ones; a multiple of W shows their scale.
             with np.errstate(all="ignore"):
-                *same, elsewhere = (at([*flat[:place], *pair, *flat[place + 2 :]]) for pair in others)
+                other, elsewhere = (
+                    at([*flat[:place], *pair, *flat[place + 2 :]]) for pair in (turned, (1.5 * left, right))
+                )
             scale = max(abs(number) for number in (value, elsewhere) if np.isfinite(number))
-            for other in same:
-                if not abs(other - value) <= slack(1e-6, left) * scale:
-                    raise InvalidInputError(
-                        f"{self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs of "
-                        "factors of one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."
-                    )
+            if not abs(other - value) <= slack(1e-6, left) * scale:
+                raise InvalidInputError(
+                    f"{self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs of "
+                    "factors of one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."
+                )
             place += 2
 
 
-def _named(module: str, name: str) -> Any:
-    """Return the cost that a module holds under a name."""
-    return attrgetter(name)(importlib.import_module(module))
+def _flat(arguments: Iterable[Any]) -> list[Array]:
+    return list(chain.from_iterable(arguments))
 
 
 def _numbers(found: Any) -> list[Array]:
     """Return a value, or a value and slopes, as arrays."""
     value, slopes = found if isinstance(found, tuple) else (found, [])
     return [np.asarray(value, float), *slopes]
-
-
-def _largest(numbers: Array) -> float:
-    return float(np.max(abs(numbers), initial=0.0))
-
-
-def _apart(one: Array, other: Array) -> float:
-    """Return the largest difference of two arrays; NaN and infinity differ from numbers alone."""
-    same = (one == other) | (np.isnan(one) & np.isnan(other))
-    with np.errstate(all="ignore"):
-        return _largest(np.where(same, 0.0, np.nan_to_num(one - other, nan=np.inf)))
-
-
-def _required_arguments(function: Callable[..., Any]) -> int | None:
-    """Return how many arguments a function must be given; None where it takes any number."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError as error:
-        name = getattr(function, "__name__", "it")
-        raise InvalidInputError(
-            f"{name} does not say how many arguments it takes; wrap it: lambda X: {name}(X)."
-        ) from error
-    needed = [one for one in parameters if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
-    if named := [one.name for one in needed if one.kind is one.KEYWORD_ONLY]:
-        raise InvalidInputError(f"a cost is called without keywords; give {', '.join(named)} a default.")
-    return None if any(one.kind is one.VAR_POSITIONAL for one in needed) else len(needed)
 
 
 def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
@@ -430,7 +367,7 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
 def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
     """Turn a function written with ``jax.numpy`` into a cost, as `autograd_cost` does; solvers run it compiled.
 
-    It switches JAX to double precision. Data made before that are of single precision; a warning tells. Outside of
+    It switches JAX to double precision: make the data after that, or they are of single precision. Outside of
     runs the function is not compiled; once a run, what is compiled is held against the function itself.
 
     Parameters

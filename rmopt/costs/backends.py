@@ -1,24 +1,20 @@
 """Libraries of automatic differentiation behind three functions: join blocks, first and second derivatives."""
 
 import importlib
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
-from rmopt.precision import coarseness
+from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
 
 __all__ = ["AUTOGRAD", "JAX", "TORCH", "Autograd", "Backend", "Jax", "Torch"]
 
 Slopes = Callable[[Sequence[Array]], tuple[Any, list[Array]]]
 Product = Callable[[Sequence[Array]], list[Array]]
 Bent = Callable[[Sequence[Array]], Product]
-Where = tuple[int, ...]
 
 
 class Backend(ABC):
@@ -36,8 +32,6 @@ class Backend(ABC):
     """
 
     name: str
-    # How functions are to be written.
-    words: ClassVar[str] = "use its own functions in the place of numpy"
     compiles: bool = False
 
     def module(self, part: str = "") -> Any:
@@ -49,12 +43,6 @@ class Backend(ABC):
                 f"{self.name}_cost and {self.name}_residuals need {self.name}, which cannot be imported ({error}); "
                 f"install it: pip install {self.name}"
             ) from error
-
-    def check(self, function: Callable[..., Any], arrays: Sequence[Array]) -> None:  # noqa: B027
-        """Look at a function before its first use."""
-
-    def check_followed(self, value: Any, other: Any) -> None:  # noqa: B027
-        """Tell that a value was cut off from the point, where derivatives by the point and by another are taken."""
 
     def given(self, array: Array) -> Any:
         """Return an array as the library takes it; functions must not write into points."""
@@ -69,36 +57,23 @@ class Backend(ABC):
     def forget(self) -> None:  # noqa: B027
         """Throw away what was compiled anywhere in the process."""
 
-    def called(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the function's value; an error has a note on how the library wants functions to be written."""
-        try:
-            return function(*arguments)
-        except Exception as error:
-            if not isinstance(error, RmoptError):
-                error.add_note(f"{self.name} differentiates the function: {self.words}.")
-            raise
-
     def plain(self, value: Any) -> Any:
         """Return a number of the library as one of numpy; anything else as it is."""
         return value
-
-    def beside(self, blocks: Sequence[Any]) -> Any:
-        """Return matrices side by side."""
-        return self.module(".numpy").concatenate(blocks, axis=1)
 
     def value(self, function: Callable[..., Any]) -> Callable[[Sequence[Array]], Any]:
         """Return a function of the list of arguments that returns the value."""
         return lambda arrays: self.plain(function(*map(self.given, arrays)))
 
     @abstractmethod
-    def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
-        """Return a function of the list of arguments that returns value and derivatives by those at some places."""
+    def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
+        """Return a function of a list of so many arguments that returns the value and the derivatives by all."""
 
     @abstractmethod
-    def bent(self, function: Callable[..., Any], where: Where) -> Bent:
-        """Return a function of the arguments that returns the products with the second derivative there.
+    def bent(self, function: Callable[..., Any], count: int) -> Bent:
+        """Return a function of so many arguments that returns the products with the second derivative there.
 
-        These map changes of the arguments at some places to changes of the derivatives by them.
+        These map changes of the arguments to changes of the derivatives by them.
         """
 
 
@@ -112,12 +87,11 @@ class Autograd(Backend):
     """
 
     name = "autograd"
-    words = "use autograd.numpy in the place of numpy, float() and math, and do not write into arrays"
 
-    def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
+    def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
         # A tuple of arguments costs autograd a third more than one.
-        alone, tied = len(where) == 1, self._tied(function, where, tell=True)
-        differentiated = self.module().value_and_grad(tied, where[0] if alone else where)
+        alone = count == 1
+        differentiated = self.module().value_and_grad(_tied(function), 0 if alone else tuple(range(count)))
 
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
             value, found = differentiated(*arrays)
@@ -125,16 +99,20 @@ class Autograd(Backend):
 
         return call
 
-    def bent(self, function: Callable[..., Any], where: Where) -> Bent:
+    def bent(self, function: Callable[..., Any], count: int) -> Bent:
         from autograd import make_vjp
         from autograd.builtins import tuple as pack
 
         # Reverse over reverse, for not all of autograd's primitives have forward derivatives. The graph is made once
         # for a point; what it maps backwards it maps forwards too, since second derivatives are symmetric.
-        alone = len(where) == 1
-        places = where[0] if alone else where
-        inner = self.module().grad(self._tied(function, where), places)
-        gradient = self._tied(inner if alone else lambda *arguments: pack(inner(*arguments)), where)
+        alone = count == 1
+        places = 0 if alone else tuple(range(count))
+        inner = self.module().grad(_tied(function), places)
+
+        def gradient(*arguments: Any) -> Any:
+            slopes = (inner(*arguments),) if alone else inner(*arguments)
+            tied = [slope + 0.0 * argument for slope, argument in zip(slopes, arguments, strict=True)]
+            return tied[0] if alone else pack(tied)
 
         def at(arrays: Sequence[Array]) -> Product:
             back, _ = make_vjp(gradient, places)(*arrays)
@@ -142,58 +120,33 @@ class Autograd(Backend):
             def product(along: Sequence[Any]) -> list[Array]:
                 found = [back(along[0])] if alone else back(tuple(along))
                 # Some versions of autograd return double precision for single.
-                return [
-                    part.astype(arrays[i].dtype, copy=False) for i, part in zip(where, found, strict=True)
-                ]
+                return [part.astype(one.dtype, copy=False) for one, part in zip(arrays, found, strict=True)]
 
             return product
 
         return at
 
-    def check_followed(self, value: Any, other: Any) -> None:
-        from autograd.tracer import isbox
 
-        if isbox(other) and not isbox(value):
-            warnings.warn(CUT_OFF, RuntimeWarning, stacklevel=2)
+def _tied(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function; a value that depends on no argument is tied to them, where autograd would warn.
 
-    def _tied(self, function: Callable[..., Any], where: Where, tell: bool = False) -> Callable[..., Any]:
-        """Return the function; a result that depends on no argument is tied to them, where autograd would warn."""
-        from autograd.tracer import isbox
+    A number of Python's is meant to be constant: the flat part of a hinge, say. One of numpy's was cut off.
+    """
+    from autograd.tracer import isbox
 
-        def tied(*arguments: Any) -> Any:
-            value = function(*arguments)
-            if isbox(value):
-                return value
-            if tell and np.ndim(value) == 0 and isinstance(value, np.generic):
-                # A number of Python's is meant: the flat part of a hinge, say.
-                warnings.warn(CUT_OFF, RuntimeWarning, stacklevel=2)
-            if isinstance(value, (int, np.integer, np.bool_)):
-                # autograd knows no derivatives of integers.
-                value = float(value)
-            return _tie()(value, *(arguments[i] for i in where))
+    def tied(*arguments: Any) -> Any:
+        value = function(*arguments)
+        if isbox(value):
+            return value
+        if isinstance(value, np.generic):
+            warn(
+                "autograd sees no way from the point to the value of the cost, and takes the gradient for zero; "
+                "compute with autograd.numpy throughout, without copies into arrays of numpy.",
+                RuntimeWarning,
+            )
+        return value + 0.0 * sum(argument.sum() for argument in arguments)
 
-        return tied
-
-
-CUT_OFF = (
-    "autograd sees no way from the point to the value of the cost, and takes the gradient for zero; compute with "
-    "autograd.numpy throughout, without rounding, comparisons alone or copies into arrays of numpy."
-)
-
-
-@cache
-def _tie() -> Any:
-    """Return a primitive of autograd that returns its first argument, and has the others as arguments too."""
-    from autograd.extend import defvjp_argnum, primitive, vspace
-
-    tie = primitive(lambda value, *others: value)
-    defvjp_argnum(
-        tie,
-        lambda argnum, ans, args, kwargs: (
-            (lambda g: g) if argnum == 0 else (lambda g: vspace(args[argnum]).zeros())
-        ),
-    )
-    return tie
+    return tied
 
 
 class Jax(Backend):
@@ -206,10 +159,6 @@ class Jax(Backend):
     """
 
     name = "jax"
-    words = (
-        "use jax.numpy in the place of numpy, jnp.where or jax.lax.cond in the place of if, and jax.lax.fori_loop "
-        "where a count depends on the point"
-    )
 
     def __init__(self, compiles: bool = True) -> None:
         self.compiles = compiles
@@ -219,17 +168,6 @@ class Jax(Backend):
         # Gradients of single precision would end each run at 1e-4.
         super().module().config.update("jax_enable_x64", True)
         return found
-
-    def check(self, function: Callable[..., Any], arrays: Sequence[Array]) -> None:
-        """Warn where a function of double precision holds data of single, as they are before the first jax_cost."""
-        held = self.module().make_jaxpr(function)(*arrays).consts
-        single = any(getattr(data, "dtype", None) == np.float32 for data in held)
-        if single and coarseness(*arrays) == 1.0:
-            warnings.warn(
-                "the function holds data of single precision (float32), so that its values are rounded to 1e-7; make "
-                'them after jax.config.update("jax_enable_x64", True).',
-                stacklevel=2,
-            )
 
     def given(self, array: Array) -> Any:
         return self.module(".numpy").asarray(array)
@@ -251,8 +189,8 @@ class Jax(Backend):
     def plain(self, value: Any) -> Any:
         return np.asarray(value) if isinstance(value, self.module().Array) else value
 
-    def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
-        ready = self._ready(self.module().value_and_grad(function, where))
+    def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
+        ready = self._ready(self.module().value_and_grad(function, tuple(range(count))))
 
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
             value, slopes = ready(*arrays)
@@ -260,18 +198,10 @@ class Jax(Backend):
 
         return call
 
-    def bent(self, function: Callable[..., Any], where: Where) -> Bent:
+    def bent(self, function: Callable[..., Any], count: int) -> Bent:
         jax = self.module()
-        gradient = jax.grad(function, where)
-
-        def change(arrays: Sequence[Any], along: Sequence[Any]) -> Any:
-            def of_moved(*there: Any) -> Any:
-                moved = dict(zip(where, there, strict=True))
-                return gradient(*(moved.get(i, array) for i, array in enumerate(arrays)))
-
-            return jax.jvp(of_moved, [arrays[i] for i in where], list(along))[1]
-
-        ready = self._ready(change)
+        gradient = jax.grad(function, tuple(range(count)))
+        ready = self._ready(lambda arrays, along: jax.jvp(gradient, arrays, along)[1])
         return lambda arrays: lambda along: [np.asarray(part) for part in ready(list(arrays), list(along))]
 
 
@@ -285,10 +215,6 @@ class Torch(Backend):
     """
 
     name = "torch"
-    words = (
-        "use functions of torch in the place of numpy, with data of the point's precision, data.to(x.dtype); what "
-        "detach() returns would be missing in the gradient"
-    )
 
     def given(self, array: Array) -> Any:
         # A copy: tensors have no negative strides, and must not write into points.
@@ -297,22 +223,19 @@ class Torch(Backend):
     def plain(self, value: Any) -> Any:
         return value.numpy(force=True) if isinstance(value, self.module().Tensor) else value
 
-    def beside(self, blocks: Sequence[Any]) -> Any:
-        return self.module().cat(list(blocks), dim=1)
-
-    def slopes(self, function: Callable[..., Any], where: Where) -> Slopes:
+    def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
-            value, wanted = self._followed(function, arrays, where)
+            value, wanted = self._followed(function, arrays)
             return value, [self.plain(slope) for slope in self._of(value, wanted)]
 
         return call
 
-    def bent(self, function: Callable[..., Any], where: Where) -> Bent:
+    def bent(self, function: Callable[..., Any], count: int) -> Bent:
         # What is not recorded would have second derivatives of zero.
         recorded = self.module().inference_mode(False)
 
         def at(arrays: Sequence[Array]) -> Product:
-            value, wanted = self._followed(function, arrays, where)
+            value, wanted = self._followed(function, arrays)
             slopes = self._of(value, wanted, create_graph=True)
 
             def product(along: Sequence[Array]) -> list[Array]:
@@ -323,23 +246,17 @@ class Torch(Backend):
 
         return recorded(at)
 
-    def _followed(
-        self, function: Callable[..., Any], arrays: Sequence[Array], where: Where
-    ) -> tuple[Any, list[Any]]:
+    def _followed(self, function: Callable[..., Any], arrays: Sequence[Array]) -> tuple[Any, list[Any]]:
         """Return the value of a function with the graph of how it was made, and what to differentiate by."""
         with self.module().inference_mode(False):
-            tensors = [self.given(array) for array in arrays]
-            wanted = [tensors[i].requires_grad_() for i in where]
-            value = function(*tensors)
-        self.check_followed(value, wanted[0])
-        return value, wanted
-
-    def check_followed(self, value: Any, other: Any) -> None:
-        if not isinstance(value, self.module().Tensor) or other.requires_grad > value.requires_grad:
+            wanted = [self.given(array).requires_grad_() for array in arrays]
+            value = function(*wanted)
+        if not isinstance(value, self.module().Tensor) or not value.requires_grad:
             raise InvalidInputError(
                 "the function's value does not depend on its arguments, or was cut off from them by detach(), "
                 "item(), numpy() or no_grad(), and has no derivatives; compute it by operations of torch alone."
             )
+        return value, wanted
 
     def _of(self, value: Any, wanted: list[Any], **graph: bool) -> Any:
         """Return the derivatives of a number; zeros where it does not depend on a tensor."""

@@ -11,7 +11,7 @@ from rmopt.core.ambient import Array, Factored, dense
 from rmopt.core.arguments import array, numbers
 from rmopt.core.cost import FiniteSum
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.matrices import as_rows, checked_matrix, in_fast_form, row_dots
+from rmopt.core.matrices import as_rows, checked_matrix, row_dots
 from rmopt.costs.losses import MARGIN_LOSSES, Loss, as_loss, hinge
 from rmopt.errors import InvalidInputError
 
@@ -38,12 +38,9 @@ class Bilinear(FiniteSum):
 
     def _take(self, left: Any, right: Any, names: tuple[str, str]) -> None:
         """Keep copies of the rows as sums multiply them: arrays where half of the numbers or more are not zero."""
-        first = in_fast_form(of_its_own(checked_matrix(left, names[0]), left))
-        same = right is left
-        self.rows = (
-            first,
-            first if same else in_fast_form(of_its_own(checked_matrix(right, names[1]), right)),
-        )
+        first = checked_matrix(left, names[0], copy=True)
+        other = first if right is left else checked_matrix(right, names[1], copy=True)
+        self.rows = first, other
 
     @cached_property
     def left(self) -> sp.csr_array:
@@ -260,15 +257,6 @@ def scores(point: Any, left: Any, right: Any) -> Array:
     if not isinstance(point, np.ndarray):
         return np.asarray(point.bilinear(left, right))
     return row_dots(right, left @ point)
-
-
-def of_its_own(rows: Any, given: Any) -> Any:
-    """Return rows that share no memory with what they were made of, which its owner may write into."""
-    names = ("data", "indices", "indptr")
-    parts = [getattr(rows, name) for name in names] if sp.issparse(rows) else [rows]
-    theirs = {id(given), *(id(getattr(given, name, None)) for name in names)}
-    own = all(part.flags.owndata and id(part) not in theirs for part in parts)
-    return rows if own else rows.copy()
 
 
 def _taken(rows: Any, places: Array) -> Any:

@@ -8,10 +8,9 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import instance, sequence, shown
-from rmopt.core.cost import Combined, Cost, total
+from rmopt.core.cost import Cost, total
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import Parts
-from rmopt.costs.on_factors import OnFactors
 from rmopt.costs.residuals import ResidualSum, residuals_at
 from rmopt.errors import InvalidInputError
 
@@ -60,22 +59,14 @@ class ConstrainedProblem(Problem):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("equalities", "inequalities"):
-            given = getattr(self, name)
-            if isinstance(given, Cost):
-                raise InvalidInputError(f"{name} = {shown(given)} must be a list of costs; write [it].")
-            found = [
-                instance(f"{name}[{i}]", one, Cost, MADE_BY) for i, one in enumerate(sequence(name, given))
-            ]
-            object.__setattr__(self, name, tuple(found))
+            costs = enumerate(sequence(name, getattr(self, name)))
+            object.__setattr__(
+                self, name, tuple(instance(f"{name}[{i}]", cost, Cost, MADE_BY) for i, cost in costs)
+            )
         if not (self.equalities or self.inequalities):
             raise InvalidInputError("a ConstrainedProblem has one or more constraints; take Problem.")
         for constraint in (*self.equalities, *self.inequalities):
             Problem(self.manifold, constraint)
-            if not isinstance(constraint, ResidualSum) and _squares_residuals(constraint):
-                raise InvalidInputError(
-                    f"the constraint {shown(constraint)} is one number, in which residuals are squared; put sign and "
-                    "weight into the function of the residuals."
-                )
 
     @property
     def constraints(self) -> tuple[Any, ...]:
@@ -156,13 +147,6 @@ class AugmentedCost(Cost):
                     gradient = ambient_at(self.problem.manifold, point, gradient, constraint)
                 parts.append((weight, gradient))
         return total(parts)
-
-
-def _squares_residuals(cost: Cost) -> bool:
-    """Return whether a cost is a sum of squared residuals, or has one within."""
-    within = [one for _, one in cost.parts] if isinstance(cost, Combined) else []
-    within += [cost.cost] if isinstance(cost, OnFactors) else []
-    return isinstance(cost, ResidualSum) or any(map(_squares_residuals, within))
 
 
 def _values(constraint: Cost, point: Any) -> Array:

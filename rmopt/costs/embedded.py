@@ -1,6 +1,6 @@
 """Convex costs of embedded objects, Z = F Y for the rows F of a feature matrix: of inner products and distances."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Actions, Ambient, Array
-from rmopt.core.arguments import instance, integer, shown
+from rmopt.core.arguments import integer
 from rmopt.costs.convex import ConvexCost, LocalModel, Mixture
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 
@@ -135,19 +135,7 @@ class EmbeddedModel(LocalModel):
         return np.asarray(self.cost.features.T @ Z)
 
 
-class Pairing(ABC):
-    """Which objects' distances are measured."""
-
-    @abstractmethod
-    def distances(self, A: Array, B: Array) -> Array:
-        """Return ⟨aᵢ − aⱼ, bᵢ − bⱼ⟩ for every pair (i, j): squared distances when A is B."""
-
-    @abstractmethod
-    def laplacian(self, weights: Array, Z: Array) -> Array:
-        """Return Σ w (eᵢ − eⱼ)(eᵢ − eⱼ)ᵀ Z over the pairs, shape (n_objects, d)."""
-
-
-class Pairs(Pairing):
+class Pairs:
     """A list of pairs; distances have its length.
 
     Parameters
@@ -163,29 +151,27 @@ class Pairs(Pairing):
 
     def __init__(self, left: Any, right: Any, n_objects: int) -> None:
         left, right, n_objects = np.asarray(left), np.asarray(right), integer("n_objects", n_objects, 1)
-        if left.shape != right.shape or left.ndim != 1 or left.size == 0:
+        both = np.stack([left, right]) if left.shape == right.shape and left.ndim == 1 else np.empty(0)
+        if both.dtype.kind not in "iu" or not both.size or not 0 <= both.min() <= both.max() < n_objects:
             raise InvalidInputError(
-                f"pairs need two equally long lists of objects, got shapes {left.shape} and {right.shape}."
+                f"pairs need two equally long lists of integers from 0 to {n_objects - 1}: numbers of objects."
             )
-        both = np.concatenate([left, right])
-        if not np.issubdtype(both.dtype, np.integer) or both.min() < 0 or both.max() >= n_objects:
-            raise InvalidInputError(
-                f"pairs must hold integers from 0 to {n_objects - 1}: numbers of objects."
-            )
+        both = both.ravel()
         rows = np.tile(np.arange(left.size), 2)
         signs = np.repeat([1.0, -1.0], left.size)
         self.incidence = sp.csr_array((signs, (rows, both)), shape=(left.size, n_objects))
 
     def distances(self, A: Array, B: Array) -> Array:
-        """Return the distances of all pairs, shape (n_pairs,)."""
+        """Return ⟨aᵢ − aⱼ, bᵢ − bⱼ⟩ for every pair (i, j), shape (n_pairs,): squared distances when A is B."""
         apart = self.incidence @ A
         return np.einsum("ij,ij->i", apart, apart if B is A else self.incidence @ B)
 
     def laplacian(self, weights: Array, Z: Array) -> Array:
+        """Return Σ w (eᵢ − eⱼ)(eᵢ − eⱼ)ᵀ Z over the pairs, shape (n_objects, d)."""
         return self.incidence.T @ (weights[:, None] * (self.incidence @ Z))
 
 
-class Grid(Pairing):
+class Grid:
     """Every object of one range with every object of another; distances are a table.
 
     Parameters
@@ -195,23 +181,20 @@ class Grid(Pairing):
     """
 
     def __init__(self, rows: range, columns: range) -> None:
-        whole = all(
-            isinstance(one, range) and one.step == 1 and 0 <= one.start < one.stop for one in (rows, columns)
-        )
-        if not whole or max(rows.start, columns.start) < min(rows.stop, columns.stop):
+        if max(rows.start, columns.start) < min(rows.stop, columns.stop):
             raise InvalidInputError(
-                "a grid needs two ranges of objects that do not overlap, from 0 on and in steps of 1, got "
-                f"{shown(rows)}, {shown(columns)}."
+                f"a grid needs ranges of objects that do not overlap, got {rows}, {columns}."
             )
         self.rows, self.columns = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
 
     def distances(self, A: Array, B: Array) -> Array:
-        """Return the distances of all pairs, shape (n_rows, n_columns)."""
+        """Return ⟨aᵢ − cⱼ, bᵢ − dⱼ⟩ for all rows and columns, shape (n_rows, n_columns)."""
         a, c, b, d = A[self.rows], A[self.columns], B[self.rows], B[self.columns]
         crossed = 2.0 * (a @ c.T) if B is A else a @ d.T + b @ c.T
         return np.einsum("ij,ij->i", a, b)[:, None] + np.einsum("ij,ij->i", c, d) - crossed
 
     def laplacian(self, weights: Array, Z: Array) -> Array:
+        """Return Σ w (eᵢ − eⱼ)(eᵢ − eⱼ)ᵀ Z over the pairs, shape (n_objects, d)."""
         out = np.zeros_like(Z)
         a, c = Z[self.rows], Z[self.columns]
         out[self.rows] = weights.sum(axis=1)[:, None] * a - weights @ c
@@ -229,8 +212,8 @@ class PairwiseDistance(EmbeddedCost):
     ----------
     features : array, sparse array or operator, shape (n_objects, p)
         One row for each object; `BlockDiagonal` for objects of several kinds.
-    pairing : Pairing
-        `Pairs` or `Grid`.
+    pairing : Pairs or Grid
+        Which objects' distances are measured; or an own object with the methods `distances` and `laplacian`.
 
     Examples
     --------
@@ -250,13 +233,8 @@ class PairwiseDistance(EmbeddedCost):
     4.5
     """
 
-    def __init__(self, features: Any, pairing: Pairing) -> None:
-        self.features = features
-        self.pairing = instance("pairing", pairing, Pairing, "Pairs or a Grid")
-        if isinstance(pairing, Grid) and max(pairing.rows.stop, pairing.columns.stop) > features.shape[0]:
-            raise InvalidInputError(
-                f"the grid names objects beyond the {features.shape[0]} rows of features."
-            )
+    def __init__(self, features: Any, pairing: Any) -> None:
+        self.features, self.pairing = features, pairing
 
     def measure(self, A: Array, B: Array) -> Array:
         """Return the distances of all pairs."""

@@ -75,18 +75,10 @@ class GossipCost(FiniteSum):
                 f"manifold = {manifold} must be that of one agent, for example its base: GossipCost couples the "
                 "agents, and its points lie on Power(manifold, n)."
             )
-        if graph.n != tasks.n_terms:
+        if graph.n != tasks.n_terms or graph.n < 2:
             raise InvalidInputError(
-                f"{graph} does not fit the {tasks.n_terms} agents of {type(tasks).__name__}."
-            )
-        if graph.n < 2:
-            raise InvalidInputError(
-                "gossip needs at least two agents, each with a task or column; for one take a batch solver."
-            )
-        rows, wanted = getattr(tasks, "n_rows", None), getattr(manifold, "shape", (None,))[0]
-        if None not in (rows, wanted) and rows != wanted:
-            raise InvalidInputError(
-                f"{type(tasks).__name__} has {rows} rows, and points of {manifold} have {wanted}; make them agree."
+                f"{graph} does not fit the {tasks.n_terms} agents of {type(tasks).__name__}; gossip needs a graph of "
+                "all agents, of at least two."
             )
         self.tasks, self.graph, self.manifold = tasks, graph, manifold
         self.rho = number("rho", rho, least=0, most=1e150)
@@ -155,8 +147,8 @@ class GossipCost(FiniteSum):
         """Whether a tangent vector is the gradient of the function that it stands for in the space around."""
         x = self.manifold.random_point(np.random.default_rng(0))
         xi = self.manifold.random_tangent_vector(x, np.random.default_rng(1))
-        found = self.manifold.euclidean_to_riemannian_gradient(x, self.manifold.embedding(x, xi))
-        return self.manifold.norm(x, found - xi) < 1e-8
+        gradient = self.manifold.euclidean_to_riemannian_gradient(x, self.manifold.embedding(x, xi))
+        return self.manifold.norm(x, gradient - xi) < 1e-8
 
 
 def partners_of(graph: Graph, terms: Array) -> dict[int, list[int]]:

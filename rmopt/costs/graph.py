@@ -1,13 +1,14 @@
 """Who talks to whom: connected graphs of agents, and the rounds in which all can talk at once."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import instance, integer, number, one_of, shown
+from rmopt.core.arguments import array, integer, number, one_of, shown
 from rmopt.core.streams import seed_of
 from rmopt.errors import InvalidInputError
 
@@ -43,42 +44,37 @@ class Graph:
     """
 
     def __init__(self, n: int, edges: Sequence[Sequence[int]] | Array, name: str = "graph") -> None:
-        self.n, self.name = integer("n", n, 1), instance("name", name, str, "a string")
-        try:
-            found = np.asarray(edges)
-        except ValueError:
-            found = np.empty(())
-        found = np.empty((0, 2), dtype=np.int64) if found.shape in ((0,), (0, 2)) else found
-        if not np.issubdtype(found.dtype, np.integer) or found.ndim != 2 or found.shape[1] != 2:
-            raise InvalidInputError(f"the edges of a {name} must be pairs of integers, got {shown(edges)}.")
-        self.edges = np.sort(found.astype(np.int64), axis=1)
-        self._check()
-        # What was counted of them is kept.
-        self.edges.flags.writeable = False
-
-    def _check(self) -> None:
-        from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
-        edges = self.edges
-        if len(edges) and not (edges.min() >= 0 and edges.max() < self.n):
+        self.n, self.name = integer("n", n, 1), name
+        pairs = array("edges", edges)
+        pairs = np.empty((0, 2), dtype=np.int64) if pairs.size == 0 else pairs
+        if pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise InvalidInputError(f"the edges of a {name} must be pairs of integers, got {shown(edges)}.")
+        self.edges = np.sort(pairs.astype(np.int64), axis=1)
+        # What was counted of them is kept.
+        self.edges.flags.writeable = False
+        agents, apart = self.edges.ravel(), self.edges[:, 0] != self.edges[:, 1]
+        distinct = len(np.unique(self.edges, axis=0)) == len(self.edges)
+        if not (distinct and apart.all() and ((agents >= 0) & (agents < self.n)).all()):
             raise InvalidInputError(
-                f"the edges name agents from {edges.min()} to {edges.max()}, and there are {self.n}; they count "
-                "from 0."
+                f"the edges of a {name} must be pairs of different agents from 0 to {self.n - 1}, each given once."
             )
-        loops = np.flatnonzero(edges[:, 0] == edges[:, 1])
-        if loops.size:
-            raise InvalidInputError(f"edge {loops[0]} joins agent {edges[loops[0], 0]} to itself; remove it.")
-        if len(np.unique(edges, axis=0)) != len(edges):
-            raise InvalidInputError("an edge comes twice; give each pair once.")
-        links = coo_array((np.ones(len(edges)), edges.T), shape=(self.n, self.n))
-        _, places = connected_components(links, directed=False)
+        _, places = connected_components(self._links(), directed=False)
         island = np.flatnonzero(places != places[0])
         if island.size:
             raise InvalidInputError(
-                f"the {self.name} is not connected: no way leads from agent 0 to agent {island[0]} "
+                f"the {name} is not connected: no way leads from agent 0 to agent {island[0]} "
                 f"({island.size} of {self.n} cannot be reached); add edges."
             )
+
+    def _links(self) -> Any:
+        """Return the edges as a sparse matrix."""
+        from scipy.sparse import coo_array
+
+        # Before scipy 1.15 searches take indices of 32 bits only.
+        places = self.edges.T.astype(np.int32)
+        return coo_array((np.ones(len(self.edges)), places), shape=(self.n, self.n)).tocsr()
 
     def __repr__(self) -> str:
         return f"Graph({self.name}, {self.n} agents, {len(self.edges)} edges)"
@@ -116,13 +112,9 @@ class Graph:
     @cached_property
     def tree(self) -> list[list[tuple[int, int]]]:
         """A spanning tree of the least depth: pairs (agent, parent) by their depth, the root's children first."""
-        from scipy.sparse import coo_array
         from scipy.sparse.csgraph import shortest_path
 
-        # Before scipy 1.15 the search takes indices of 32 bits only.
-        places = self.edges.T.astype(np.int32)
-        edges = coo_array((np.ones(len(self.edges)), places), shape=(self.n, self.n)).tocsr()
-        hops, before = shortest_path(edges, directed=False, unweighted=True, return_predecessors=True)
+        hops, before = shortest_path(self._links(), directed=False, unweighted=True, return_predecessors=True)
         root = int(hops.max(axis=1).argmin())
         levels: list[list[tuple[int, int]]] = [[] for _ in range(int(hops[root].max()))]
         for agent in np.flatnonzero(hops[root]).tolist():
@@ -141,32 +133,27 @@ class Graph:
     @classmethod
     def path(cls, n: int) -> Self:
         """Return agents in a line, as in the paper."""
-        n = integer("n", n, 1)
         return cls(n, [(i, i + 1) for i in range(n - 1)], "path")
 
     @classmethod
     def ring(cls, n: int) -> Self:
         """Return agents in a circle."""
-        n = integer("n", n, 1)
         closing = [(0, n - 1)] if n > 2 else []
         return cls(n, [(i, i + 1) for i in range(n - 1)] + closing, "ring")
 
     @classmethod
     def star(cls, n: int) -> Self:
         """Return agent 0 joined to all others."""
-        n = integer("n", n, 1)
         return cls(n, [(0, i) for i in range(1, n)], "star")
 
     @classmethod
     def complete(cls, n: int) -> Self:
         """Return every agent joined to every other."""
-        n = integer("n", n, 1)
         return cls(n, [(i, j) for i in range(n) for j in range(i + 1, n)], "complete graph")
 
     @classmethod
     def grid(cls, n: int) -> Self:
         """Return n agents in rows as square as can be; the last row may be shorter."""
-        n = integer("n", n, 1)
         width = max(1, round(n**0.5))
         across = [(i, i + 1) for i in range(n - 1) if (i + 1) % width]
         return cls(n, across + [(i, i + width) for i in range(n - width)], "grid")
@@ -186,16 +173,13 @@ class Graph:
         likely = min(1.0, 2.0 * np.log(max(n, 2)) / n)
         share = likely if p is None else number("p", p, above=0, most=1)
         rng = np.random.default_rng(seed_of(seed))
-        rows, columns = np.triu_indices(n, 1)
+        pairs = np.transpose(np.triu_indices(n, 1))
         for _ in range(100):
-            joined = rng.random(len(rows)) < share
-            try:
-                return cls(n, np.column_stack([rows[joined], columns[joined]]), "Erdős–Rényi graph")
-            except InvalidInputError as error:
-                failure = error
+            with suppress(InvalidInputError):
+                return cls(n, pairs[rng.random(len(pairs)) < share], "Erdős–Rényi graph")
         raise InvalidInputError(
             f"none of 100 random graphs with n = {n}, p = {share:.3g} is connected; choose a larger p."
-        ) from failure
+        )
 
 
 _NAMES = ("path", "ring", "grid", "star", "complete", "erdos-renyi")
@@ -225,7 +209,7 @@ def as_graph(graph: Any, n: int) -> Graph:
     """
     if isinstance(graph, str):
         return GRAPHS[one_of("graph", graph, GRAPHS)](n)
-    made = graph if isinstance(graph, Graph) else Graph(n, graph)
-    if made.n != n:
-        raise InvalidInputError(f"{made} is for {made.n} agents, and there are {n}.")
-    return made
+    graph = graph if isinstance(graph, Graph) else Graph(n, graph)
+    if graph.n != n:
+        raise InvalidInputError(f"{graph} is for {graph.n} agents, and there are {n}.")
+    return graph

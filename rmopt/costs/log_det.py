@@ -12,7 +12,7 @@ from rmopt.core.arguments import bounded, number, one_of
 from rmopt.core.cost import BlockCost
 from rmopt.core.matrices import as_rows, row_dots
 from rmopt.core.psd import PSDPoint
-from rmopt.costs.bilinear import checked_triplets, of_its_own
+from rmopt.costs.bilinear import checked_triplets
 from rmopt.costs.losses import Loss, as_loss, hinge
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import symmetric
@@ -108,19 +108,13 @@ class LogDetTriplet(BlockCost):
                 f"beta = {beta} must be positive: without it the cost has no minimum when all triplets can be "
                 "satisfied or a feature never occurs; choose a small number such as 1e-5."
             )
-        self.rows = of_its_own(as_rows(X, "X"), X)
+        self.rows = as_rows(X, "X", copy=True)
         self.triplets = checked_triplets(triplets, self.rows.shape[0], self.rows.shape[0])
         self.loss = as_loss(loss)
         n, d = self.rows.shape
         self.is_dense = bool(self.rows.nnz > DENSE_SHARE * n * d)
         # What products are taken with.
         self.X: Any = self.rows.toarray() if self.is_dense or n * d <= SMALL else self.rows
-
-    def __repr__(self) -> str:
-        return (
-            f"LogDetTriplet({len(self.triplets)} triplets, {self.loss}, alpha={self.alpha:g}, beta={self.beta:g}, "
-            f"kappa={self.kappa:g}, sparsity={self.sparsity:g}, score={SCORES[self.distance]!r})"
-        )
 
     @property
     def point_type(self) -> Any:  # type: ignore[override]
@@ -267,10 +261,6 @@ class LogDetTriplet(BlockCost):
         q, p, n = self.triplets.T
         count = self.rows.shape[0]
         own = 0.5 * self.distance * (np.bincount(n, weights, count) - np.bincount(p, weights, count))
-        if count * count <= SMALL:
-            flat = np.bincount(q * count + p, weights, count * count)
-            flat -= np.bincount(q * count + n, weights, count * count)
-            return symmetric(flat.reshape(count, count)) + np.diag(own)
         entries = (np.concatenate([weights, -weights]), (np.concatenate([q, q]), np.concatenate([p, n])))
         couplings = sp.csr_array(entries, shape=(count, count))
         return 0.5 * (couplings + couplings.T) + sp.diags_array(own)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
 from typing import Any
@@ -42,7 +42,7 @@ class Loss:
         φ(z, y) and its derivative (or a subgradient) with respect to z.
     curvature : callable, optional
         The second derivative; second-order solvers need it.
-    code : int, optional
+    code : int or None
         Number of the built-in loss in the compiled kernels.
 
     References
@@ -66,25 +66,15 @@ class Loss:
     value: Scalar
     slope: Scalar
     curvature: Scalar | None = None
-    code: int | None = None
+    code: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         instance("name", self.name, str, "a string")
         for name in ("value", "slope") if self.curvature is None else ("value", "slope", "curvature"):
-            function = callable_of(name, getattr(self, name))
-            if type(function).__hash__ is None:
-                raise InvalidInputError(
-                    f"{name} of the loss {self.name!r} is a {type(function).__name__}, which cannot be hashed; write "
-                    "it as a function."
-                )
-        scalars = (self.value, self.slope, self.curvature)
-        if self.code is not None and (
-            type(self.code) is not int or scalars not in kernels.SCALARS[self.code : self.code + 1]
-        ):
-            raise InvalidInputError(
-                f"the loss {self.name!r} has the code {self.code} and is not the built-in loss of that number; leave "
-                "the code out: functions of your own are compiled as well."
-            )
+            callable_of(name, getattr(self, name))
+        scalars = self.value, self.slope, self.curvature
+        known = [code for code, found in enumerate(kernels.SCALARS) if found == scalars]
+        object.__setattr__(self, "code", known[0] if known else None)
 
     def values(self, z: Array, y: Array) -> Array:
         """Return φ(z, y) elementwise, for arrays of one shape, or of shapes that numpy makes alike."""
@@ -106,13 +96,12 @@ class Loss:
         z, y = np.asarray(z, float), np.asarray(y, float)
         if z.shape != y.shape:
             try:
-                shape = np.broadcast_shapes(z.shape, y.shape)
+                # Copies: loops would be compiled once more for views that cannot be written to.
+                z, y = map(np.array, np.broadcast_arrays(z, y))
             except ValueError:
                 raise InvalidInputError(
                     f"scores of shape {z.shape} and targets of shape {y.shape} do not belong together."
                 ) from None
-            # Copies: loops would be compiled once more for views that cannot be written to.
-            z, y = (np.array(np.broadcast_to(part, shape)) for part in (z, y))
         flat = [np.ascontiguousarray(part).reshape(-1) for part in (z, y)]
         if self.code is None:
             found = _called(scalar, kernels.each, *flat)
@@ -153,23 +142,18 @@ def _compiled(function: Scalar) -> Any:
     from rmopt.kernels.intrinsics import callable_by_address
 
     try:
-        made: Any = function if hasattr(function, "py_func") else njit(nogil=True)(function)
-        if (float64, float64) not in made.overloads:
-            made.compile((float64, float64))
-        overload = made.overloads[float64, float64]
-        found = overload.signature.return_type
-        reason = (
-            "" if isinstance(found, types.Integer | types.Float | types.Boolean) else f"it returns {found}"
-        )
+        compiled: Any = function if hasattr(function, "py_func") else njit(nogil=True)(function)
+        compiled.compile((float64, float64))
+        overload = compiled.overloads[float64, float64]
+        returned = overload.signature.return_type
+        reason = f"it returns {returned}"
         if overload.lifted:
             reason = "it goes back to Python by numba.objmode, where errors cannot be caught"
-        elif not reason:
-            return callable_by_address(made)
+        elif isinstance(returned, types.Integer | types.Float | types.Boolean):
+            return callable_by_address(compiled)
     except (NumbaError, TypeError, RuntimeError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if not line.startswith("Failed in")), type(error).__name__)
-        if isinstance(error, RuntimeError):
-            reason = f"it is compiled for other arguments than two of float64 alone ({reason})"
     raise InvalidInputError(
         f"numba cannot make a loss of {_name(function)}: {reason.rstrip('.')}; write it as a function of two numbers "
         "(z, y) that returns one and uses numbers, math and numpy alone."
@@ -208,8 +192,10 @@ def _name(function: Scalar) -> str:
 
 
 hinge, squared_hinge, logistic, squared, absolute = (
-    Loss(name, *kernels.SCALARS[code], code)
-    for code, name in enumerate(("hinge", "squared_hinge", "logistic", "squared", "absolute"))
+    Loss(name, *scalars)
+    for name, scalars in zip(
+        ("hinge", "squared_hinge", "logistic", "squared", "absolute"), kernels.SCALARS, strict=True
+    )
 )
 
 # Their targets are −1 and 1.

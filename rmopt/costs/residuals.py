@@ -1,7 +1,7 @@
 """Sums of squared residuals, whose curvature is nearly that of their linear parts: for Levenberg–Marquardt."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost
 from rmopt.core.product import BlockDiagonal, Parts, matrix_shape
-from rmopt.costs.automatic import AutomaticCost, _OfFunction
+from rmopt.costs.automatic import AutomaticCost
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 from rmopt.costs.point_forms import ambient_shape
 from rmopt.errors import InvalidInputError
@@ -45,12 +45,7 @@ class ResidualSum(Cost):
         return 0.5 * float(residuals @ residuals)
 
     def gradient(self, point: Any) -> Ambient:
-        pair = self.linearised(point)
-        if not (isinstance(pair, Sequence) and len(pair) == 2 and all(map(callable, pair))):
-            raise InvalidInputError(
-                f"linearised of {self._name} returned {shown(pair)}; return two functions, d ↦ J d and w ↦ Jᵀ w."
-            )
-        return pair[1](residuals_at(self, point))
+        return self.linearised(point)[1](residuals_at(self, point))
 
 
 def residuals_at(cost: ResidualSum, point: Any) -> Array:
@@ -63,7 +58,7 @@ def residuals_at(cost: ResidualSum, point: Any) -> Array:
     return found
 
 
-class AutomaticResiduals(_OfFunction, ResidualSum):
+class AutomaticResiduals(ResidualSum):
     """½ ‖r(x)‖² for a function r whose derivatives are automatic; among constraints one for each of its numbers.
 
     Parameters
@@ -89,7 +84,6 @@ class AutomaticResiduals(_OfFunction, ResidualSum):
         def weighted(point: Any, weights: Any) -> Any:
             found = function(*point) if isinstance(point, tuple) else function(point)
             flat = found.reshape(-1)
-            backend.check_followed(flat, weights)
             if flat.shape[0] != weights.shape[0]:
                 raise InvalidInputError(
                     f"{self._name} depends on more than A Bᵀ: it returned {weights.shape[0]} and {flat.shape[0]} "
@@ -101,20 +95,12 @@ class AutomaticResiduals(_OfFunction, ResidualSum):
         # As a function of weights w and of the point, wᵀr has the second derivatives [[·, Jᵀ], [J, 0]].
         self._weighted = AutomaticCost(weighted, backend)
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A function within a function is made anew.
-        return {name: value for name, value in vars(self).items() if name != "_weighted"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        AutomaticResiduals.__init__(self, self._alone.function, self._alone.backend)
-
     def __call__(self, *arguments: Any) -> Any:
         """Return what the function does."""
         return self.function(*arguments)
 
     @property
-    def function(self) -> Callable[..., Any]:  # type: ignore[override]
+    def function(self) -> Callable[..., Any]:
         """The function itself."""
         return self._alone.function
 

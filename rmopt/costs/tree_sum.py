@@ -6,76 +6,13 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import instance, one_of
+from rmopt.core.arguments import instance
 from rmopt.core.cost import AgentSum, Cost
 from rmopt.core.memo import Memo
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.costs.graph import Graph
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import scaled_inverse
-
-PRECISIONS = ("float64", "float32", "int8")
-
-
-class Numbers:
-    """How arrays are written as bytes: each number in one precision."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
-    def length(self, shape: tuple[int, ...]) -> int:
-        """Return the number of bytes of an array."""
-        return int(np.prod(shape)) * np.dtype(self.kind).itemsize
-
-    def written(self, way: int, array: Array) -> Array:
-        """Return the bytes of an array that goes a way."""
-        return array.astype(self.kind).ravel().view(np.uint8)
-
-    def read(self, way: int, message: Array, shape: tuple[int, ...]) -> Array:
-        """Return the array that a message stands for; both of its ends read it, once."""
-        return message.view(self.kind).astype(float).reshape(shape)
-
-
-class Differences(Numbers):
-    """Eight bits for an entry of a gradient: its difference to what the last message of the same way stood for.
-
-    So what rounding left out of one message is in the next one. Each column has a scale of its own, and the square
-    of curvatures below the gradient is written whole.
-    """
-
-    def __init__(self) -> None:
-        super().__init__("float64")
-        self._known: dict[int, Array] = {}
-
-    def length(self, shape: tuple[int, ...]) -> int:
-        rows, rank = shape
-        return 8 * rank * (rank + 1) + (rows - rank) * rank
-
-    def written(self, way: int, array: Array) -> Array:
-        rank = array.shape[1]
-        change = array[:-rank] - self._before(way, array.shape)
-        scale = np.abs(change).max(axis=0) / 127.0
-        whole = np.vstack([scale, array[-rank:]])
-        # What is not finite makes its column's scale so, and the reader's numbers.
-        steps = np.divide(change, scale, out=np.zeros_like(change), where=np.isfinite(scale) & (scale > 0.0))
-        return np.concatenate(
-            [super().written(way, whole), np.rint(steps).astype(np.int8).ravel().view(np.uint8)]
-        )
-
-    def read(self, way: int, message: Array, shape: tuple[int, ...]) -> Array:
-        rows, rank = shape
-        begin = 8 * rank * (rank + 1)
-        whole = super().read(way, message[:begin], (rank + 1, rank))
-        steps = message[begin:].view(np.int8).reshape(rows - rank, rank)
-        gradient = self._before(way, shape) + steps * whole[0]
-        if np.isfinite(gradient).all():
-            self._known[way] = gradient
-        return np.vstack([gradient, whole[1:]])
-
-    def _before(self, way: int, shape: tuple[int, ...]) -> Array:
-        fresh = np.zeros((shape[0] - shape[1], shape[1]))
-        known = self._known.get(way, fresh)
-        return known if known.shape == fresh.shape else fresh
 
 
 class TreeSum(Cost):
@@ -99,11 +36,6 @@ class TreeSum(Cost):
     world : World, optional
         Where the agents are. All processes give the same start, or none. A criterion of your own that sees a clock
         may then stop one process and not another, which waits forever; `MaxSeconds` is refused.
-    messages : {"float64", "float32", "int8"}
-        Of gradients; "float32" halves what is sent, for a relative error of 1e-7 in each sum. "int8" sends an eighth:
-        differences to what was sent before, which get exact as a run settles; sums then depend on what was asked
-        before, and a run that goes on from a checkpoint ends with other roundings. It is not for solvers that take
-        differences of gradients, such as `TrustRegions` and `AdaptiveCubics`. Values are always sent whole.
 
     Raises
     ------
@@ -139,13 +71,10 @@ class TreeSum(Cost):
 
     point_type = np.ndarray
 
-    def __init__(
-        self, tasks: AgentSum, graph: Graph, world: World | None = None, messages: str = "float64"
-    ) -> None:
+    def __init__(self, tasks: AgentSum, graph: Graph, world: World | None = None) -> None:
         self.tasks = instance("tasks", tasks, AgentSum, "an object of a subclass of AgentSum")
         self.graph = instance("graph", graph, Graph, "a Graph, for example Graph.path(5)")
         self.world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
-        self.messages = one_of("messages", messages, PRECISIONS)
         if graph.n != tasks.n_terms:
             raise InvalidInputError(
                 f"{graph} does not fit the {tasks.n_terms} agents of {type(tasks).__name__}."
@@ -155,19 +84,10 @@ class TreeSum(Cost):
                 f"{graph} has fewer agents than there are processes, {self.world.size}; start as many, or fewer."
             )
         self._values, self._sums, self._asked = Memo(), Memo(), Memo()
-        self._whole = Numbers("float64")
-        self._code = Differences() if messages == "int8" else Numbers(messages)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out where it runs, and what was computed."""
-        return {name: value for name, value in vars(self).items() if name in ("tasks", "graph", "messages")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["tasks"], state["graph"], messages=state["messages"])  # type: ignore[misc]
 
     def value(self, point: Array) -> float:
         """Return the sum of the agents' values, for which eight bytes travel: a search along a line is cheap."""
-        summed = self._values.get(point, lambda at: self._along_tree(at, self._value_of, self._whole, (1,)))
+        summed = self._values.get(point, lambda at: self._along_tree(at, self._value_of, (1,)))
         return float(summed[0])
 
     def gradient(self, point: Array) -> Array:
@@ -180,30 +100,26 @@ class TreeSum(Cost):
     def _slopes(self, point: Array) -> Array:
         """Return the sum of gradients, and below it that of curvatures."""
         shape = sum(point.shape), point.shape[1]
-        return self._sums.get(point, lambda at: self._along_tree(at, self._slopes_of, self._code, shape))
+        return self._sums.get(point, lambda at: self._along_tree(at, self._slopes_of, shape))
 
-    def _along_tree(
-        self, point: Array, own: Callable[[Array, int], Array], code: Numbers, shape: tuple[int, ...]
-    ) -> Array:
+    def _along_tree(self, point: Array, own: Callable[[Array, int], Array], shape: tuple[int, ...]) -> Array:
         """Return the sum of what the agents have of their own at a point, arrays of a shape."""
-        n, levels, like = self.graph.n, self.graph.tree, np.empty(code.length(shape), np.uint8)
+        n, levels, like = self.graph.n, self.graph.tree, np.empty(shape)
         root = levels[0][0][1] if levels else 0
         with self.world.guard():
-            sums = {agent: own(point, agent) for agent in self.world.mine(n)}
+            sums = {agent: own(point, agent).astype(float) for agent in self.world.mine(n)}
             for level in reversed(levels):
-                sent = {agent: code.written(agent, sums[agent]) for agent, _ in level if agent in sums}
+                sent = {agent: sums[agent] for agent, _ in level if agent in sums}
                 arrived = self.world.deliver(sent, level, like, n)()
                 for agent, parent in level:
-                    if agent in sums or parent in sums:
-                        part = code.read(agent, arrived[agent], shape)
-                        sums |= {parent: sums[parent] + part} if parent in sums else {}
-            known = {root: code.written(root, sums[root])} if root in sums else {}
+                    if parent in sums:
+                        sums[parent] = sums[parent] + arrived[agent]
+            known = {root: sums[root]} if root in sums else {}
             for level in levels:
                 down = [(parent, agent) for agent, parent in level]
                 arrived = self.world.deliver(known, down, like, n)()
                 known |= {agent: arrived[parent] for agent, parent in level if agent in sums}
-            # The root as well goes on with what it sent.
-            return code.read(root, known[min(sums)], shape)
+            return known[min(sums)]
 
     def _value_of(self, point: Array, agent: int) -> Array:
         return np.array([self._own(point)[agent][0]])

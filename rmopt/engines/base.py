@@ -9,8 +9,6 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.points import packed, unpacked
-from rmopt.core.problem import Problem
-from rmopt.core.retraction import Retraction
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 
 Supports = Mapping[str, tuple[type, ...]]
@@ -25,38 +23,16 @@ class Engine(ABC):
     Attributes
     ----------
     supports : mapping
-        Of a compiled engine: by role ("cost", "manifold", "loss", "retraction") the classes whose methods its loop
-        stands for. A subclass of them may override what the loop does, and is left to the reference engine.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import Engine
-    >>> from rmopt.engines.choose import choose_engine
-    >>> from rmopt.manifolds import Euclidean
-    >>> cost = BilinearSum(np.eye(2), np.eye(2), squared)
-    >>> engine = choose_engine(Problem(Euclidean(2, 2), cost))
-    >>> state = engine.load(np.zeros((2, 2)))
-    >>> state = engine.advance(state, np.array([[0]]), np.array([0.5]))
-    >>> isinstance(engine, Engine), engine.dump(state).tolist()
-    (True, [[0.5, 0.0], [0.0, 0.0]])
+        Of a compiled engine: by role ("cost", "manifold", "loss", "retraction", "rule") the classes whose methods its
+        loop stands for. A subclass of them may override what the loop does, and is left to the reference engine.
+        Without a "rule" it does plain steps.
     """
 
     supports: ClassVar[Supports] = {}
 
     @classmethod
-    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        """Return why a compiled engine does not take parts of its classes, or None.
-
-        Parameters
-        ----------
-        problem : Problem
-        retraction : Retraction
-        how : int
-            The number of terms in a step; in coordinate descent the kind of search.
-        """
+    def refuses(cls, reference: Any) -> str | None:
+        """Return why a compiled engine does not stand for a reference engine of its classes, or None."""
         return None
 
     @abstractmethod

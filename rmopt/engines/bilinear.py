@@ -8,8 +8,6 @@ import scipy.sparse as sp
 
 from rmopt.core.ambient import Array
 from rmopt.core.matrices import sound
-from rmopt.core.problem import Problem
-from rmopt.core.retraction import Retraction
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
 from rmopt.costs.losses import Loss, with_slope
 from rmopt.engines.base import Supports
@@ -56,7 +54,7 @@ class BilinearEngine(GaugedEngine):
         kernel = self.retraction.kernel
         kinds = (None, kernel) if self.gauge is SYMMETRIC else (kernel, None)
         return with_slope(self.cost.loss, bilinear_sgd.run)(
-            *kinds, state.factors, state.counters, *self._rows, terms, None,
+            *kinds, state.factors, state.counters, *self._rows, terms,
             position, probe_every, growth_limit,
         )  # fmt: skip
 
@@ -77,20 +75,18 @@ class BatchEngine(BilinearEngine):
 
     Costs O(nnz·(k + r) + k²r) a step for r ≤ k terms with nnz non-zeros in all (Shalit et al. 2012,
     Algorithm 3, needs O((n + m)(k + r)²)).
-
-    See Also
-    --------
-    BilinearEngine : one term a step.
     """
 
     supports = BILINEAR | {"retraction": (SecondOrder,)}
 
     @classmethod
-    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        k = problem.manifold.rank  # type: ignore[attr-defined]
-        if 1 < how <= k:
-            return None
-        return f"a step looks at {how} terms, and the compiled kernel at no more than k = {k}"
+    def refuses(cls, reference: Any) -> str | None:
+        count, k = reference.batch_size, reference.manifold.rank
+        return (
+            None
+            if 1 < count <= k
+            else f"a step looks at {count} terms, and the compiled kernel at 2 to k = {k}"
+        )
 
     def loop(
         self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float

@@ -1,18 +1,19 @@
 """The choice between the engines: compiled twins say what they run, and the first that fits is taken."""
 
+from dataclasses import fields
 from typing import Any, cast
 
 from rmopt.core.arguments import one_of
 from rmopt.core.cost import as_sum
-from rmopt.core.manifold import HasBlocks, HasStepBound
+from rmopt.core.manifold import HasStepBound
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, unlike
 from rmopt.engines.bilinear import BatchEngine, BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.coordinate import CoordinateDescentEngine, CoordinateReference
-from rmopt.engines.deferred import DeferredEngine
+from rmopt.engines.directed import DirectedEngine
 from rmopt.engines.log_det import LogDetEngine
-from rmopt.engines.reference import ReferenceEngine
+from rmopt.engines.reference import Plain, ReferenceEngine, StepRule
 from rmopt.errors import MissingCapabilityError
 from rmopt.kernels.row_column import EXACT, FIXED
 from rmopt.retractions import Additive
@@ -21,7 +22,7 @@ ENGINES = ("auto", "compiled", "reference")
 
 # The compiled twins of each reference, tried in this order.
 TWINS: dict[type[Engine], list[type[Engine]]] = {
-    ReferenceEngine: [BatchEngine, DeferredEngine, BilinearEngine, SymmetricBilinearEngine],
+    ReferenceEngine: [BatchEngine, BilinearEngine, SymmetricBilinearEngine, DirectedEngine],
     CoordinateReference: [LogDetEngine],
 }
 
@@ -32,24 +33,18 @@ def register(engine: type[Engine]) -> type[Engine]:
     Parameters
     ----------
     engine : class
-        With `supports`, and made from (manifold, cost, retraction, batch_size).
-
-    Examples
-    --------
-    >>> from rmopt.costs import TripletSum
-    >>> from rmopt.engines import BilinearEngine, register
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> class Mine(BilinearEngine):
-    ...     supports = {"cost": (TripletSum,), "manifold": (FixedRankEmbedded,)}
-    >>> register(Mine) is Mine  # doctest: +SKIP
-    True
+        A dataclass with `supports`, whose fields without defaults are among manifold, cost, retraction, batch_size.
     """
     TWINS[ReferenceEngine].append(engine)
     return engine
 
 
 def choose_engine(
-    problem: Problem, retraction: Retraction | None = None, engine: str = "auto", batch_size: int = 1
+    problem: Problem,
+    retraction: Retraction | None = None,
+    engine: str = "auto",
+    batch_size: int = 1,
+    rule: StepRule | None = None,
 ) -> Engine:
     """Return the engine for a problem.
 
@@ -63,28 +58,17 @@ def choose_engine(
         "auto" takes the compiled engine where there is one.
     batch_size : int
         Terms per step.
+    rule : StepRule, optional
+        Along what steps go: along the gradient of their terms unless given.
 
     Raises
     ------
     MissingCapabilityError
         When "compiled" is asked for and a part has no compiled twin; the message names the part.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines.choose import choose_engine
-    >>> from rmopt.manifolds import Euclidean, FixedRankEmbedded
-    >>> cost = BilinearSum(np.eye(4), np.eye(4), squared)
-    >>> for manifold in (FixedRankEmbedded(4, 4, 2), Euclidean(4, 4)):
-    ...     print(type(choose_engine(Problem(manifold, cost))).__name__)
-    BilinearEngine
-    ReferenceEngine
     """
     manifold = problem.manifold
-    retraction = manifold.fitting(retraction)
-    return _choice(ReferenceEngine, problem, as_sum(problem.cost), retraction, engine, batch_size)
+    about = as_sum(problem.cost), manifold.fitting(retraction), batch_size, rule or Plain()
+    return cast(Engine, _choice(ReferenceEngine(manifold, *about), engine))
 
 
 def choose_coordinate_engine(
@@ -108,26 +92,8 @@ def choose_coordinate_engine(
     ------
     MissingCapabilityError
         When a part lacks what coordinate descent needs; the message names it.
-
-    Examples
-    --------
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import LogDetTriplet
-    >>> from rmopt.engines.choose import choose_coordinate_engine
-    >>> from rmopt.manifolds import PositiveDefinite
-    >>> X = [[0.0, 0.0], [0.0, 1.0], [2.0, 0.0]]
-    >>> problem = Problem(PositiveDefinite(2), LogDetTriplet(X, [[0, 1, 2]]))
-    >>> type(choose_coordinate_engine(problem)).__name__
-    'LogDetEngine'
-    >>> type(choose_coordinate_engine(problem, engine="reference")).__name__
-    'CoordinateReference'
     """
     manifold = problem.manifold
-    if not isinstance(manifold, HasBlocks):
-        raise MissingCapabilityError(
-            f"CoordinateDescent cannot run on {manifold}: it needs blocks (HasBlocks). "
-            "Manifolds with blocks: PositiveDefinite."
-        )
     if retraction is None:
         retraction = Additive() if isinstance(manifold, HasStepBound) else manifold.default_retraction
     retraction = manifold.fitting(retraction)
@@ -135,41 +101,39 @@ def choose_coordinate_engine(
         raise MissingCapabilityError(
             f"{retraction} has no `velocity`, which a line search needs; give a fixed step size or add the method."
         )
-    return cast(
-        CoordinateDescentEngine,
-        _choice(CoordinateReference, problem, problem.cost, retraction, engine, search),
-    )
+    reference = CoordinateReference(manifold, problem.cost, retraction, search)
+    return cast(CoordinateDescentEngine, _choice(reference, engine))
 
 
-def _choice(
-    reference: Any, problem: Problem, cost: Any, retraction: Retraction, engine: str, how: int
-) -> Engine:
-    if one_of("engine", engine, ENGINES) != "reference":
-        found = _compiled(TWINS[reference], problem, retraction, how)
-        if not isinstance(found, str):
-            return cast(Any, found)(problem.manifold, cost, retraction, how)
-        if engine == "compiled":
-            raise MissingCapabilityError(
-                f"engine = 'compiled' is not available: {found}; use engine = 'auto'."
-            )
-    return reference(problem.manifold, cost, retraction, how)
+def _choice(reference: Any, engine: str) -> Any:
+    """Return a reference engine, or the first of its compiled twins that stands for it."""
+    if one_of("engine", engine, ENGINES) == "reference":
+        return reference
+    twin = _compiled(reference)
+    if not isinstance(twin, str):
+        names = {field.name for field in fields(twin) if field.init} & vars(reference).keys()  # type: ignore[arg-type]
+        return twin(**{name: getattr(reference, name) for name in names})
+    if engine == "compiled":
+        raise MissingCapabilityError(f"engine = 'compiled' is not available: {twin}; use engine = 'auto'.")
+    return reference
 
 
-def _compiled(
-    engines: list[type[Engine]], problem: Problem, retraction: Retraction, how: int
-) -> type[Engine] | str:
-    """Return the first engine that runs a problem, or what keeps all of them from it."""
-    cost = problem.cost
+def _compiled(reference: Any) -> type[Engine] | str:
+    """Return the first engine that does the steps of a reference engine, or what keeps all of them from it."""
+    engines, cost, rule = TWINS[type(reference)], reference.cost, getattr(reference, "rule", None)
     parts = {
-        "cost": cost, "manifold": problem.manifold, "loss": getattr(cost, "loss", None), "retraction": retraction
+        "cost": cost, "manifold": reference.manifold, "loss": getattr(cost, "loss", None),
+        "retraction": reference.retraction,
     }  # fmt: skip
+    if rule is not None and type(rule) is not Plain:
+        engines, parts = [one for one in engines if "rule" in one.supports], parts | {"rule": rule}
     for role, part in parts.items():
         kinds = dict.fromkeys(kind for engine in engines for kind in engine.supports.get(role, ()))
         reason = unlike(role, part, kinds) if kinds else None
         if reason is not None:
             return reason
         engines = [one for one in engines if type(part) in one.supports.get(role, (type(part),))]
-    reasons = [one.refuses(problem, retraction, how) for one in engines]
+    reasons = [one.refuses(reference) for one in engines]
     return next(
         (one for one, reason in zip(engines, reasons, strict=True) if reason is None), str(reasons[0])
     )

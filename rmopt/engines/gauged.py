@@ -11,7 +11,6 @@ from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import FixedRankManifold
-from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
@@ -63,12 +62,6 @@ class Gauge(ABC):
         """Return a bound on the condition numbers of the Gram matrices."""
         inverses = [inverse for _, inverse in self.sides(factors)]
         return max(float(size * np.trace(H)) for size, H in zip(counters.size, inverses, strict=True))
-
-    @staticmethod
-    def grown(factors: Any, rows: int) -> Any:
-        """Return the factors of a point with so many more rows, which are zero."""
-        left, *others = factors
-        return type(factors)(with_zeros(left, (len(left) + rows, left.shape[1])), *others)
 
     @staticmethod
     @abstractmethod
@@ -184,6 +177,14 @@ class GaugedState:
         return int(self.counters.counts[0])
 
 
+def counting(state: Any, steps: int, updates: int) -> Any:
+    """Return a state, of this kind or of the reference engine, that counts so many steps and updates."""
+    if not isinstance(state, GaugedState):
+        return replace(state, steps=steps, updates=updates)
+    state.counters.counts[0] = updates
+    return replace(state, steps=steps)
+
+
 @dataclass(frozen=True)
 class GaugedEngine(Engine):
     """Steps of `ReferenceEngine`, compiled, on factors whose inverses are kept beside them.
@@ -202,18 +203,6 @@ class GaugedEngine(Engine):
         Terms per step.
     gauge : Gauge
         How points and factors belong together.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.engines import GaugedEngine
-    >>> from rmopt.engines.choose import choose_engine
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> cost = BilinearSum(np.eye(4), np.eye(4), squared)
-    >>> isinstance(choose_engine(Problem(FixedRankEmbedded(4, 4, 2), cost)), GaugedEngine)
-    True
     """
 
     gauge: ClassVar[Gauge] = GENERAL
@@ -224,9 +213,9 @@ class GaugedEngine(Engine):
     batch_size: int = 1
 
     @classmethod
-    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        alone = f"steps of {how} terms are compiled for SecondOrder on FixedRankEmbedded alone"
-        return None if how == 1 else alone
+    def refuses(cls, reference: Any) -> str | None:
+        count = reference.batch_size
+        return None if count == 1 else f"a step looks at {count} terms, and the compiled kernel at one"
 
     @abstractmethod
     def terms(self, schedule: Array, etas: Array) -> Any:

@@ -7,7 +7,6 @@ import numpy as np
 from scipy.linalg import lapack
 
 from rmopt.core.ambient import Array
-from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs.log_det import LogDetTriplet
 from rmopt.costs.losses import Loss
@@ -76,8 +75,8 @@ class LogDetEngine(CoordinateDescentEngine):
     weights: Weights = field(init=False, repr=False)
 
     @classmethod
-    def refuses(cls, problem: Problem, retraction: Retraction, how: int) -> str | None:
-        loss = problem.cost.loss  # type: ignore[attr-defined]
+    def refuses(cls, reference: Any) -> str | None:
+        loss = reference.cost.loss
         return f"the loss {loss} is not one of the built-in ones" if loss.code is None else None
 
     def __post_init__(self) -> None:

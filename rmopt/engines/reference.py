@@ -1,7 +1,8 @@
 """The reference engine: the definition of Riemannian stochastic gradient descent, in plain Python."""
 
-import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -43,18 +44,43 @@ class Look:
         return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
 
 
-@dataclasses.dataclass(frozen=True)
+class StepRule(ABC):
+    """What direction a step takes. What it remembers is a named tuple of points, tangent vectors and numbers."""
+
+    def begin(self, look: Look, point: Any) -> Any:
+        """Return what is remembered before the first step."""
+        return ()
+
+    @abstractmethod
+    def direction(self, look: Look, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
+        """Return a tangent vector, of which the step is a negative multiple, and what is remembered of it here."""
+
+    def carried(self, look: Look, start: Any, end: Any, memory: Any) -> Any:
+        """Return what is remembered at the end of a step."""
+        return memory
+
+
+@dataclass(frozen=True)
+class Plain(StepRule):
+    """The gradient of the step's terms."""
+
+    def direction(self, look: Look, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
+        return look.gradient(point, terms), memory
+
+
+@dataclass(frozen=True)
 class ReferenceState:
-    """A point and two counters."""
+    """A point, two counters, and what the rule remembers."""
 
     point: Any
     steps: int = 0
     updates: int = 0
+    memory: Any = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ReferenceEngine(Engine):
-    """Gradient of some terms, projection, retraction: any manifold, any cost, any retraction.
+    """Direction of some terms by a rule, retraction: any manifold, any cost, any retraction.
 
     Attributes
     ----------
@@ -63,6 +89,7 @@ class ReferenceEngine(Engine):
     retraction : Retraction
     batch_size : int, optional
         Terms per step, by which schedules are checked.
+    rule : StepRule
 
     References
     ----------
@@ -74,28 +101,36 @@ class ReferenceEngine(Engine):
     cost: FiniteSum
     retraction: Retraction
     batch_size: int | None = None
+    rule: StepRule = Plain()
+    _look: Look = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_look", Look(self.manifold, self.cost))
 
     def load(self, point: Any) -> ReferenceState:
-        return ReferenceState(point)
+        return ReferenceState(point, memory=self.rule.begin(self._look, point))
 
-    # Overflow is reported once, by the length of the gradient.
+    # Overflow is reported once, by the length of the direction.
     @np.errstate(all="ignore")
     def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
-        look, point, steps, updates = Look(self.manifold, self.cost), state.point, state.steps, state.updates
+        look, manifold, rule = self._look, self.manifold, self.rule
+        point, steps, updates, memory = vars(state).values()
         for terms, eta in zip(schedule, etas, strict=True):
-            gradient = look.gradient(point, terms)
-            length = self.manifold.norm(point, gradient)
+            direction, memory = rule.direction(look, point, terms, memory, steps)
+            length = manifold.norm(point, direction)
             if not np.isfinite(length):
                 raise diverged(steps, eta)
-            if length > 0.0:
-                point = self.retraction(self.manifold, point, gradient, -eta)
-                updates += 1
             steps += 1
-        return ReferenceState(point, steps, updates)
+            if length > 0.0:
+                start, point = point, self.retraction(manifold, point, direction, -eta)
+                memory, updates = rule.carried(look, start, point, memory), updates + 1
+        return ReferenceState(point, steps, updates, memory)
 
     def taken_over(self, state: Any) -> ReferenceState | None:
-        return state if isinstance(state, ReferenceState) else None
+        # What other rules remember belongs to the data before.
+        return state if isinstance(state, ReferenceState) and type(self.rule) is Plain else None
 
     def moved(self, state: ReferenceState, point: Any) -> ReferenceState:
-        return dataclasses.replace(state, point=point)
+        memory = self.rule.carried(self._look, state.point, point, state.memory)
+        return replace(state, point=point, memory=memory)

@@ -120,7 +120,7 @@ class ManifoldAveraging(FedAvg):
     manifold : Manifold
         One of those of `projected_mean`.
     outer_step : float
-        How far to go from the last point towards the mean; above 1 it goes beyond, as in `Parallel`. With many
+        How far to go from the last point towards the mean; above 1 it goes beyond. With many
         clients, of which each moves in a direction of its own, that wins back what the mean takes away.
     **options : object
         Those of ``flwr.serverapp.strategy.FedAvg``: ``fraction_train``, ``min_available_nodes`` and others.

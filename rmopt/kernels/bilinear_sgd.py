@@ -1,11 +1,4 @@
-"""The compiled loop: stochastic Riemannian gradient steps for losses of z = pᵀ W q, a term of rank one a step.
-
-Terms are pairs of sparse rows, or belong to a block of dense examples. Within a block A changes by Σ pₜ gₜᵀ only, so
-uₜ = Aᵀpₜ is the product with the old A plus Σ (pₛᵀpₜ) gₛ over the steps s before t. All products with A and with the
-examples are matrix products outside this loop.
-"""
-
-from typing import NamedTuple
+"""The compiled loop: stochastic Riemannian gradient steps for losses of z = pᵀ W q, a term of rank one a step."""
 
 import numpy as np
 
@@ -21,53 +14,31 @@ from rmopt.kernels.steps import (
     gather_term,
     right_vector,
 )
-from rmopt.kernels.vectors import dot, scatter, sparse_dot, square, trace, transposed_product
-
-
-class Products(NamedTuple):
-    """What a block needs of its examples.
-
-    `U`, `V` (b, k): rows Aᵀpₜ and Bᵀqₜ with the old factors. `PP`, `QQ` (b, b): Gram matrices of the examples.
-    `G`, `H` (b, k): the rows gₜ and hₜ; written for each step.
-    """
-
-    U: np.ndarray
-    V: np.ndarray
-    PP: np.ndarray
-    QQ: np.ndarray
-    G: np.ndarray
-    H: np.ndarray
+from rmopt.kernels.vectors import scatter, sparse_dot, square, trace
 
 
 @njit(cache=True, nogil=True)
-def run(
-    loss, kind, symmetric, factors, counters, left, right, terms, products, start, probe_every, growth_limit
-):
+def run(loss, kind, symmetric, factors, counters, left, right, terms, start, probe_every, growth_limit):
     """Do the steps from `start` on; return (number of the next step, why the loop ended).
 
     It ends when all terms are used (`FINISHED`), when the gauge should be looked at
     (`PROBE_DUE`), before a step that is ill-conditioned in this gauge (`STEP_REFUSED`), or
     before a step whose score is not finite (`NOT_FINITE`).
 
-    Of `kind` and `symmetric`, the retractions of `Factors` and of `SymmetricFactors`, one is None; so are `products`,
-    or `left` and `right`. Numba compiles nothing below an ``is not None`` that is false.
+    Of `kind` and `symmetric`, the retractions of `Factors` and of `SymmetricFactors`, one is None. Numba compiles
+    nothing below an ``is not None`` that is false.
     """
     if kind is not None:
         A, B = factors.A, factors.B
     if symmetric is not None:
         A = B = factors.Y
     scratch = make_scratch(A.shape[1])
-    if left is not None:
-        spare_indices, spare_values = difference_workspace(right)
+    spare_indices, spare_values = difference_workspace(right)
     counts, size = counters.counts, counters.size
     for t in range(start, terms.left.shape[0]):
         if counts[1] >= probe_every:
             return t, PROBE_DUE
-        if left is not None:
-            gather_term(A, B, left, right, terms, t, scratch.u, scratch.v)
-        if products is not None:
-            _recall(products.U, products.PP, products.G, t, scratch.u, scratch.work[0])
-            _recall(products.V, products.QQ, products.H, t, scratch.v, scratch.work[0])
+        gather_term(A, B, left, right, terms, t, scratch.u, scratch.v)
         z = score(factors, scratch)
         if not np.isfinite(z):
             return t, NOT_FINITE
@@ -75,14 +46,11 @@ def run(
         counts[1] += 1
         if scale == 0.0:
             continue
-        if left is not None:
-            # Most triplets end above; only an update needs the difference as one sparse vector.
-            q_indices, q_values, q_start, q_stop = right_vector(right, terms, t, spare_indices, spare_values)
-            p_start, p_stop = left.indptr[terms.left[t]], left.indptr[terms.left[t] + 1]
-            p_square = square(left.values, p_start, p_stop)
-            q_square = square(q_values, q_start, q_stop)
-        if products is not None:
-            p_square, q_square = products.PP[t, t], products.QQ[t, t]
+        # Most triplets end above; only an update needs the difference as one sparse vector.
+        q_indices, q_values, q_start, q_stop = right_vector(right, terms, t, spare_indices, spare_values)
+        p_start, p_stop = left.indptr[terms.left[t]], left.indptr[terms.left[t] + 1]
+        p_square = square(left.values, p_start, p_stop)
+        q_square = square(q_values, q_start, q_stop)
         if p_square == 0.0 or q_square == 0.0:
             continue
         if kind is not None:
@@ -95,18 +63,11 @@ def run(
             return t, STEP_REFUSED
         counts[0] += 1
         # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): large means that H_A is losing digits.
-        if left is not None:
-            scatter(A, left.indices, left.values, p_start, p_stop, scratch.g)
-            scatter(B, q_indices, q_values, q_start, q_stop, scratch.h)
-            if kind is not None:
-                size[0] += _gram_growth(scratch.u, scratch.g, p_square)
-                size[1] += _gram_growth(scratch.v, scratch.h, q_square)
-        if products is not None:
-            for c in range(scratch.g.shape[0]):
-                products.G[t, c], products.H[t, c] = scratch.g[c], scratch.h[c]
-            size[0] += 2.0 * dot(scratch.u, scratch.g) + p_square * dot(scratch.g, scratch.g)
-            size[1] += 2.0 * dot(scratch.v, scratch.h) + q_square * dot(scratch.h, scratch.h)
+        scatter(A, left.indices, left.values, p_start, p_stop, scratch.g)
+        scatter(B, q_indices, q_values, q_start, q_stop, scratch.h)
         if kind is not None:
+            size[0] += _gram_growth(scratch.u, scratch.g, p_square)
+            size[1] += _gram_growth(scratch.v, scratch.h, q_square)
             outgrown = (
                 size[0] * trace(factors.H_A) > growth_limit or size[1] * trace(factors.H_B) > growth_limit
             )
@@ -116,14 +77,6 @@ def run(
         if outgrown:
             return t + 1, PROBE_DUE
     return terms.left.shape[0], FINISHED
-
-
-@njit(cache=True, nogil=True)
-def _recall(old, grams, moves, t, out, change):
-    """Set out = Aᵀpₜ from its product with the old A and the moves of the block so far."""
-    transposed_product(moves[:t], grams[t], change)
-    for c in range(out.shape[0]):
-        out[c] = old[t, c] + change[c]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

@@ -86,20 +86,7 @@ def clear(A):
 @njit(cache=True, nogil=True)
 def scale_row(A, row, weight):
     """Multiply a row by a number."""
-    for j in range(A.shape[1]):
-        A[row, j] *= weight
-
-
-@njit(cache=True, nogil=True)
-def largest(A):
-    """Return the largest magnitude of an entry; NaN where one is."""
-    most = 0.0
-    for i in range(A.shape[0]):
-        for j in range(A.shape[1]):
-            if np.isnan(A[i, j]):
-                return A[i, j]
-            most = max(most, abs(A[i, j]))
-    return most
+    A[row] *= weight
 
 
 @njit(cache=True, nogil=True)
@@ -110,34 +97,8 @@ def inner(A, B):
 
 @njit(cache=True, nogil=True)
 def solved(A, B):
-    """Return A⁻¹ B by elimination with row pivots. Raises ValueError where A is singular or not a number."""
-    k, n = A.shape[0], B.shape[1]
-    A, X = A.copy(), B.copy()
-    for c in range(k):
-        pivot = c
-        for i in range(c + 1, k):
-            if abs(A[i, c]) > abs(A[pivot, c]):
-                pivot = i
-        if not abs(A[pivot, c]) > 0.0:
-            raise ValueError("a matrix is singular")
-        if pivot != c:
-            for j in range(k):
-                A[c, j], A[pivot, j] = A[pivot, j], A[c, j]
-            for j in range(n):
-                X[c, j], X[pivot, j] = X[pivot, j], X[c, j]
-        for i in range(c + 1, k):
-            factor = A[i, c] / A[c, c]
-            for j in range(c + 1, k):
-                A[i, j] -= factor * A[c, j]
-            for j in range(n):
-                X[i, j] -= factor * X[c, j]
-    for c in range(k - 1, -1, -1):
-        for j in range(n):
-            X[c, j] /= A[c, c]
-        for i in range(c):
-            for j in range(n):
-                X[i, j] -= A[i, c] * X[c, j]
-    return X
+    """Return A⁻¹ B; raise an error where A is singular or not a number."""
+    return transposed(transposed(np.linalg.solve(A, B)))
 
 
 @njit(cache=True, nogil=True)
@@ -145,10 +106,3 @@ def reflected(A):
     """Return Q and R of A = Q R, by reflections."""
     Q, R = np.linalg.qr(A)
     return transposed(transposed(Q)), transposed(transposed(R))
-
-
-@njit(cache=True, nogil=True)
-def singular(A):
-    """Return P, σ and Q of A = P diag(σ) Qᵀ."""
-    P, sigma, Qt = np.linalg.svd(A)
-    return transposed(transposed(P)), sigma, transposed(Qt)

@@ -1,15 +1,11 @@
 """What manifolds of arrays share that take over the inner product of the space around them."""
 
-from collections.abc import Callable
-from functools import wraps
-from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.manifold import Manifold
-from rmopt.errors import InvalidInputError
 from rmopt.precision import coarseness, real_type
 
 
@@ -18,7 +14,6 @@ class ArrayManifold(Manifold):
 
     A subclass has `shape`, `dim`, `projection` and `random_point`, and says in `refusal` which arrays are no points.
     Tangent vectors are arrays of the same shape; they are carried along by projection.
-    `exp`, `log` and `dist` of a subclass are called with single arrays of this shape alone.
 
     Attributes
     ----------
@@ -60,15 +55,6 @@ class ArrayManifold(Manifold):
 
     point_type: ClassVar[type] = np.ndarray
     shape: tuple[int, ...]
-    # That of every point, where all have the same.
-    _squared_length: float | None = None
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        # All geodesics pass here: many points at once, or none, would give numbers that mean nothing.
-        for name in ("exp", "log", "dist"):
-            if vars(cls).get(name, getattr(Manifold, name)) is not getattr(Manifold, name):
-                setattr(cls, name, _guarded(vars(cls)[name], of_points=name != "exp"))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(str, self.shape))})"
@@ -113,36 +99,3 @@ class ArrayManifold(Manifold):
     def refusal(self, point: Array) -> str | None:
         """Return why a finite array of the right shape is no point, or None: then all of them are."""
         return None
-
-    def _hold_shapes(self, *arrays: Any) -> None:
-        """Refuse what has not the shape of one point, such as many of them."""
-        for array in arrays:
-            if getattr(array, "shape", None) != self.shape:
-                found = f"one of shape {array.shape}" if hasattr(array, "shape") else type(array).__name__
-                raise InvalidInputError(
-                    f"{self} takes one point, an array of shape {self.shape}, and got {found}; pass many one by one."
-                )
-
-    def _resembles(self, point: Array) -> bool:
-        """Return whether an array may be a point, at a glance: where it is not, `check_point` tells."""
-        square, wanted = float(np.vdot(point, point)), self._squared_length
-        if wanted is None:
-            return isfinite(square)
-        return abs(square - wanted) <= (1e-10 if point.itemsize == 8 else 1e-4) * wanted
-
-
-def _guarded(function: Callable[..., Any], of_points: bool) -> Callable[..., Any]:
-    """Return a method of two arrays that refuses those of other shapes, and points that are none."""
-
-    @wraps(function)
-    def guarded(self: ArrayManifold, *pair: Any, **named: Any) -> Any:
-        given = (*pair, *named.values()) if named else pair
-        self._hold_shapes(*given)
-        if of_points and not all(map(self._resembles, given)):
-            for point in given:
-                if (flaw := self.check_point(point)) is not None:
-                    raise InvalidInputError(f"a point is not on {self}: {flaw}.")
-        return function(self, *pair, **named)
-
-    guarded.unguarded = function  # type: ignore[attr-defined]
-    return guarded

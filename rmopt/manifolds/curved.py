@@ -171,11 +171,6 @@ class Hyperbolic(_Columns):
             raise InvalidInputError(f"a step on {self} leads to where {word}; take shorter ones.")
         return array
 
-    def _resembles(self, point: Array) -> bool:
-        square, first = float(np.vdot(point, point)), point[0]
-        off = square - 2.0 * float(np.vdot(first, first)) + self.m
-        return float(first.min()) > 0.0 and abs(off) <= slack(1e-10, point) * square
-
     def _too_far(self, point: Array) -> str | None:
         farthest, limit = float(point[0].max()), 1e-3 / float(np.finfo(point.dtype).eps)
         if farthest <= limit:
@@ -300,9 +295,6 @@ class Simplex(_Columns):
         aside = other - root * (root * other).sum(0)
         length = np.sqrt(np.maximum((aside * aside).sum(0), np.finfo(aside.dtype).tiny))
         return 2.0 * root * aside * (0.5 * self._distances(point_a, point_b) / length)
-
-    def _resembles(self, point: Array) -> bool:
-        return abs(float(point.sum()) - self.m) <= slack(1e-10, point) and float(point.min()) > 0.0
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the geodesic, in parallel."""

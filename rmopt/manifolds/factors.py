@@ -126,10 +126,6 @@ class BoundedRank(Product):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.sizes[0]}, {self.sizes[1]}, {self.rank})"
 
-    def from_point(self, point: LowRankPoint) -> Parts:
-        """Return balanced factors of a point of `FixedRankEmbedded`."""
-        return Parts(point.balanced_factors())
-
     def point_of(self, point: Parts) -> LowRankPoint:
         """Return ABᵀ as a point of `FixedRankEmbedded`."""
         A, B = point

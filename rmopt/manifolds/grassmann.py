@@ -65,7 +65,6 @@ class Grassmann(ArrayManifold):
         self.shape = (integer("m", m, 2), integer("r", r, 1))
         if r >= m:
             raise InvalidInputError(f"Grassmann needs 1 ≤ r < m, got m = {m}, r = {r}; choose a smaller r.")
-        self._squared_length = float(r)
         self.default_retraction = self.fitting(retraction)
 
     @property

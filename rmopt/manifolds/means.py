@@ -23,12 +23,9 @@ from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
 from rmopt.manifolds.sphere import Oblique, Sphere
 from rmopt.manifolds.stiefel import CanonicalStiefel, SpecialOrthogonal, Stiefel
-from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 from rmopt.precision import real_type
 
 Points = Sequence[Any]
-# What differs by less, relative to the points, differs by rounding alone.
-ROUNDING = 1e-13
 # Sums of squares that differ by less may differ by rounding, where points are ill-conditioned.
 ROUGHLY = 1e-6
 # A search ends after so many looks that come no nearer.
@@ -47,7 +44,7 @@ def frechet_mean(
 
     Follows the mean of the logarithms until it vanishes (Karcher 1977), by steps of Barzilai and Borwein's length
     that lower the sum. Points that are far apart on a sphere, say, have several such means, each the best nearby.
-    A warning tells where it ends above `tol`, unless the last digits of the points are all that is left.
+    A warning tells where `max_iter` ends it above `tol`; it also ends where steps come no nearer.
 
     Parameters
     ----------
@@ -125,7 +122,7 @@ def frechet_mean(
             if nearer or remaining < best[2]:
                 best = moved, there, remaining, reached
     mean, direction, length, _ = best
-    if length > enough and not length <= 10.0 * _rounding(manifold, [mean, *points], shares, direction):
+    if length > enough and steps == max_iter:
         warn(
             f"frechet_mean stopped after {steps} steps, where the mean logarithm is {length / spread:.1e} times as "
             f"long as the distances, and tol = {tol:.1e}; raise max_iter, or tol.",
@@ -134,31 +131,9 @@ def frechet_mean(
     return rebuilt(mean, [part.copy() for part in arrays_of(mean)])
 
 
-def _rounding(manifold: Manifold, points: Points, shares: Array, direction: Any) -> float:
-    """Return how much of the mean logarithm at the first point the last digits of all numbers decide."""
-    rng = np.random.default_rng(0)
-    ends = [(np.inf * rng.choice([-1.0, 1.0], part.shape)).astype(part.dtype) for part in arrays_of(points)]
-    mean, *others = rebuilt(points, list(map(np.nextafter, arrays_of(points), ends)))
-    try:
-        return manifold.norm(points[0], _look(manifold, others, shares)(mean)[0] - direction)
-    except (np.linalg.LinAlgError, InvalidInputError):
-        return 0.0
-
-
 def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], tuple[Any, float, float]]:
     """Return what gives the mean logarithm at a point, its length, and half the mean square, of which it descends."""
     seen = [(share, point) for share, point in zip(shares.tolist(), points, strict=True) if share > 0.0]
-    many = _stacked(manifold, [point for _, point in seen])
-    if many is not None:
-        metric, weights = manifold._metric, shares[shares > 0.0]  # type: ignore[attr-defined]
-
-        def at_once(mean: Array) -> tuple[Array, float, float]:
-            away = metric.towards(mean, many)
-            total = np.tensordot(weights, away, 1).astype(mean.dtype)
-            squares = weights @ np.square(away).reshape(len(away), -1).sum(1)
-            return metric.bent(mean, total), float(np.linalg.norm(total)), 0.5 * float(squares)
-
-        return at_once
 
     def look(mean: Any) -> tuple[Any, float, float]:
         total, squares = manifold.zero_vector(mean), 0.0
@@ -168,14 +143,6 @@ def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], 
         return total, manifold.norm(mean, total), 0.5 * squares
 
     return look
-
-
-def _stacked(manifold: Manifold, points: Points) -> Array | None:
-    """Return points in one array where logarithms to all of them are found at once, or None."""
-    alike = type(manifold) in (SymmetricPositiveDefinite, PositiveDefinite)
-    shapes = {point.shape if type(point) is np.ndarray else None for point in points}
-    alike = alike and shapes == {manifold.shape}  # type: ignore[attr-defined]
-    return np.stack(points) if alike else None
 
 
 def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> Any:
@@ -199,7 +166,7 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
     ------
     InvalidInputError
         When there are no points, a point is not on the manifold, the weights do not fit, or the sum has no nearest
-        point, or many: it has a lower rank, or is no longer positive definite.
+        point: it has a lower rank, or is no longer positive definite. Of many that are as near it is one.
     MissingCapabilityError
         On other manifolds.
 
@@ -234,9 +201,6 @@ def _held(mean: str, manifold: Manifold, points: Points) -> list[Any]:
     held = [of_reals(point) for point in sequence("points", points)]
     if not held:
         raise InvalidInputError(f"{mean} needs at least one point.")
-    many = _stacked(manifold, held)
-    if many is not None and np.isfinite(many).all() and manifold.refusal(many) is None:  # type: ignore[attr-defined]
-        return held
     for point in held:
         if (flaw := manifold.check_point(point)) is not None:
             raise InvalidInputError(f"a point is not on {manifold}: {flaw}.")
@@ -259,10 +223,11 @@ def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
         )
 
     def checked(points: Points, weights: Array) -> Any:
-        found = in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
-        if (flaw := manifold.check_point(found)) is not None:
+        with np.errstate(all="ignore"):
+            nearest = in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
+        if (flaw := manifold.check_point(nearest)) is not None:
             raise InvalidInputError(f"the weighted sum has no nearest point on {manifold}: {flaw}.")
-        return found
+        return nearest
 
     return checked
 
@@ -279,9 +244,8 @@ def _fixed_rank(manifold: FixedRankEmbedded, points: Points, weights: Array) -> 
     left, right = (np.hstack([getattr(point, side) for point in points]) for side in ("U", "V"))
     core = scipy.linalg.block_diag(*(weight * point.S for weight, point in zip(weights, points, strict=True)))
     k = manifold.rank
-    U, sigma, V = truncated_svd_of_product(left, core, right, min(k + 1, *left.shape, len(right)))
-    _hold_rank(manifold, sigma, points, weights)
-    return LowRankPoint(np.ascontiguousarray(U[:, :k]), np.diag(sigma[:k]), np.ascontiguousarray(V[:, :k]))
+    U, sigma, V = truncated_svd_of_product(left, core, right, k)
+    return LowRankPoint(np.ascontiguousarray(U), np.diag(sigma), np.ascontiguousarray(V))
 
 
 def _psd(manifold: PSDFixedRank, points: Points, weights: Array) -> PSDPoint:
@@ -289,57 +253,30 @@ def _psd(manifold: PSDFixedRank, points: Points, weights: Array) -> PSDPoint:
         *(weight * point.S for weight, point in zip(weights, points, strict=True))
     )
     Q, triangle = np.linalg.qr(np.hstack([point.Q for point in points]))
-    k = manifold.rank
-    values, vectors = leading_eigh(symmetric(triangle @ cores @ triangle.T), min(k + 1, len(triangle)))
-    _hold_rank(manifold, values, points, weights)
-    return PSDPoint(np.ascontiguousarray(Q @ vectors[:, :k]), np.diag(values[:k]))
-
-
-def _hold_rank(manifold: Any, values: Array, points: Points, weights: Array) -> None:
-    """Refuse a sum whose rank is lower, or of which several parts of that rank are as large."""
-    k, scale = manifold.rank, np.abs(weights) @ [np.linalg.norm(point.S, 2) for point in points]
-    if not values[k - 1] > ROUNDING * scale:
-        raise InvalidInputError(
-            f"the weighted sum has no nearest point on {manifold}: its rank is below {k}, since the points cancel "
-            "each other."
-        )
-    _hold_one(manifold, values[k - 1] - values[k:], scale)
+    values, vectors = leading_eigh(symmetric(triangle @ cores @ triangle.T), manifold.rank)
+    return PSDPoint(np.ascontiguousarray(Q @ vectors), np.diag(values))
 
 
 def _subspace(manifold: Grassmann, points: Points, weights: Array) -> Array:
     Q, triangle = np.linalg.qr(np.hstack(points))
-    k, gram = manifold.shape[1], (triangle * np.repeat(weights, manifold.shape[1])) @ triangle.T
-    values, vectors = leading_eigh(symmetric(gram), min(k + 1, len(gram)))
-    _hold_one(manifold, values[k - 1] - values[k:], np.abs(weights).sum())
-    return np.ascontiguousarray(Q @ vectors[:, :k])
-
-
-def _hold_one(manifold: Manifold, gaps: Array, scale: float) -> None:
-    """Refuse a sum where not one point is the nearest: what must differ there differs by rounding alone."""
-    if not (gaps > ROUNDING * scale).all():
-        raise InvalidInputError(
-            f"the weighted sum has no nearest point on {manifold}, but many: the points cancel each other."
-        )
+    k = manifold.shape[1]
+    gram = (triangle * np.repeat(weights, k)) @ triangle.T
+    return np.ascontiguousarray(Q @ leading_eigh(symmetric(gram), k)[1])
 
 
 def _normalised(manifold: Any, points: Points, weights: Array) -> Array:
-    total = _sum(manifold, points, weights)
-    _hold_one(manifold, manifold.products(total, total) ** 0.5, np.abs(weights).sum())
-    found: Array = manifold.normalised(total)
-    return found
+    mean: Array = manifold.normalised(_sum(manifold, points, weights))
+    return mean
 
 
 def _polar(manifold: Any, points: Points, weights: Array) -> Array:
-    P, sigma, Qt = np.linalg.svd(_sum(manifold, points, weights), full_matrices=False)
-    _hold_one(manifold, sigma[..., -1], np.abs(weights).sum())
+    P, _, Qt = np.linalg.svd(_sum(manifold, points, weights), full_matrices=False)
     return P @ Qt
 
 
 def _rotation(manifold: SpecialOrthogonal, points: Points, weights: Array) -> Array:
-    P, sigma, Qt = np.linalg.svd(_sum(manifold, points, weights))
-    turned = np.linalg.det(P @ Qt)
-    _hold_one(manifold, sigma[..., -2] + turned * sigma[..., -1], np.abs(weights).sum())
-    P[..., :, -1] *= turned[..., None]
+    P, _, Qt = np.linalg.svd(_sum(manifold, points, weights))
+    P[..., :, -1] *= np.linalg.det(P @ Qt)[..., None]
     return P @ Qt
 
 

@@ -98,8 +98,6 @@ class Sphere(UnitLength):
     True
     """
 
-    _squared_length: float = 1.0
-
     def __init__(self, *shape: int, retraction: Retraction | str | None = None) -> None:
         self.shape = tuple(integer("a size", size, 1) for size in shape)
         if self.dim < 1:
@@ -187,7 +185,6 @@ class Oblique(Sphere):
 
     def __init__(self, n: int, m: int, retraction: Retraction | str | None = None) -> None:
         super().__init__(integer("n", n, 1), integer("m", m, 1), retraction=retraction)
-        self._squared_length = float(m)
 
     @property
     def dim(self) -> int:

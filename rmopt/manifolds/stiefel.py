@@ -18,8 +18,6 @@ from rmopt.precision import coarseness, slack
 from rmopt.retractions.arrays import CANONICAL_RETRACTIONS, FRAME_RETRACTIONS, CanonicalCayley
 from rmopt.retractions.grassmann import Exponential, Polar
 
-# Rotations of ℝ³ from where on all entries at once take less time than products of matrices one by one.
-MANY = 200
 # Steps or shots towards a geodesic: from three with the canonical metric, and ten with the Euclidean one, for near
 # points to some dozens for far ones. Beyond, some pairs have none that come nearer.
 MAX_STEPS = 500
@@ -35,8 +33,7 @@ class Stiefel(ArrayManifold):
     """The n × p matrices X with orthonormal columns, or batches of them.
 
     A tangent vector at X is an array ξ of the same shape with Xᵀξ + ξᵀX = 0. Its square is ‖ξ‖² with the Euclidean
-    metric, that of the space around, and ‖ξ‖² − ½ ‖Xᵀξ‖² with the canonical one (Edelman, Arias and Smith 1998). The
-    `transport` of the latter keeps lengths and angles: that of the Cayley transform between the points (Zhu 2017).
+    metric, that of the space around, and ‖ξ‖² − ½ ‖Xᵀξ‖² with the canonical one (Edelman, Arias and Smith 1998).
 
     Logarithms and distances are found step by step (Zimmermann and Hüper 2022). Within π, with the canonical metric
     0.89 π, they are those of the one shortest geodesic; beyond those of one that need not be the shortest. Where none
@@ -67,9 +64,7 @@ class Stiefel(ArrayManifold):
     Edelman, Arias and Smith, The geometry of algorithms with orthogonality constraints, SIAM J. Matrix Anal.
     Appl. 20 (1998), https://doi.org/10.1137/S0895479895290954. Zimmermann, A matrix-algebraic algorithm for the
     Riemannian logarithm on the Stiefel manifold under the canonical metric, SIAM J. Matrix Anal. Appl. 38
-    (2017), https://doi.org/10.1137/16M1074485. Zhu, A Riemannian conjugate gradient method for optimization on
-    the Stiefel manifold, Computational Optimization and Applications 67 (2017),
-    https://doi.org/10.1007/s10589-016-9883-4.
+    (2017), https://doi.org/10.1137/16M1074485.
 
     Examples
     --------
@@ -100,7 +95,6 @@ class Stiefel(ArrayManifold):
             self.__class__ = CanonicalStiefel
         self.n, self.p, self.k = integer("n", n, 1), integer("p", p, 1), integer("k", k, 1)
         self.shape = (self.n, self.p) if k == 1 else (self.k, self.n, self.p)
-        self._squared_length = float(self.k * self.p)
         if one_of("metric", metric, ("euclidean", "canonical")) == "canonical" != self.metric:
             raise InvalidInputError(
                 f"{type(self).__name__} has the Euclidean metric; derive it from CanonicalStiefel for the other."
@@ -175,8 +169,6 @@ class CanonicalStiefel(Stiefel):
 
     metric = "canonical"
     default_retraction: Retraction = CanonicalCayley()
-    # `transport` takes longer, and saves no iterations.
-    default_transport: Transport = ByProjection()
     retractions = CANONICAL_RETRACTIONS
 
     def __repr__(self) -> str:
@@ -211,29 +203,6 @@ class CanonicalStiefel(Stiefel):
 
     def _log_of_one(self, point_a: Array, point_b: Array) -> Array:
         return _canonical_log(point_a, point_b)
-
-    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        """Carry a tangent vector along by the Cayley transform from one point to the other.
-
-        Raises
-        ------
-        MissingCapabilityError
-            Where no Cayley transform leads there, as to −X, or to a square matrix of another determinant.
-        """
-        X, Y, xi = point_a, point_b, tangent_vector_a
-        M, identity = X.mT @ Y, np.eye(self.p, dtype=X.dtype)
-        # A singular matrix may seem regular by rounding.
-        if not (np.linalg.svd(identity + M, compute_uv=False) > slack(1e-6, M)).all():
-            raise MissingCapabilityError(
-                "no Cayley transform leads from one point to the other, for I + XᵀY is singular: they are too far "
-                "apart. Take shorter steps, or transport='projection'."
-            )
-        inverse = np.linalg.inv(identity + M)
-        turn = X @ (inverse.mT @ (M - M.mT) @ inverse) + (Y - X @ M) @ inverse
-        frame, core = linalg.skew_form(X, 2.0 * turn)
-        return xi + frame @ (
-            (linalg.cayley(core) - np.eye(core.shape[-1], dtype=core.dtype)) @ (frame.mT @ xi)
-        )
 
 
 class SpecialOrthogonal(Stiefel):
@@ -281,11 +250,6 @@ class SpecialOrthogonal(Stiefel):
 
     def __repr__(self) -> str:
         return f"SpecialOrthogonal({self.n}{f', k={self.k}' if self.k > 1 else ''})"
-
-    def projection(self, point: Array, ambient: Ambient) -> Array:
-        if self.n == 3 and self.k >= MANY:
-            return _tangent_in_space(point, dense(ambient, point))
-        return super().projection(point, ambient)
 
     # Geodesics
 
@@ -485,15 +449,3 @@ def _wide_axes(Q: Array, turn: Array, cosines: Any) -> Array:
     column = np.take_along_axis(square, longest[..., None, None], axis=-1)[..., 0].T
     length = np.linalg.norm(column, axis=0)
     return column / np.where((column * turn).sum(0) < 0.0, -length, length)
-
-
-def _tangent_in_space(point: Array, vector: Array) -> Array:
-    """Return the parts X Ω of arrays that are tangent at many rotations of ℝ³, by cross products of their rows."""
-    tangent = np.empty_like(vector)
-    # One layer for each entry, in blocks that stay in caches: products of matrices one by one take twice as long.
-    for start in range(0, len(point), 1000):
-        here = slice(start, start + 1000)
-        (a, b, c), (d, e, f) = (np.ascontiguousarray(each[here].T) for each in (point, vector))
-        x, y, z = (0.5 * one.sum(0) for one in (b * f - c * e, c * d - a * f, a * e - b * d))
-        tangent[here] = np.array([y * c - z * b, z * a - x * c, x * b - y * a]).T
-    return tangent

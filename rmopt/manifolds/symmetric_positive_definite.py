@@ -53,7 +53,7 @@ class Metric(ABC):
         """Return the initial velocity of the geodesic from A to B."""
 
     def towards(self, A: Array, B: Array) -> Array:
-        """Return the coordinates of that; also from one A to many B, of shape (N, …, d, d)."""
+        """Return the coordinates of that."""
         return self.flat(A, self.log(A, B))[0]
 
     def dist(self, A: Array, B: Array) -> float:
@@ -194,20 +194,17 @@ class SymmetricPositiveDefinite(ArrayManifold):
         return self._metric.exp(point, dense(tangent_vector, point))
 
     def log(self, point_a: Array, point_b: Array) -> Array:
+        _hold(point_a, point_b)
         return self._metric.log(point_a, point_b)
 
     def dist(self, point_a: Array, point_b: Array) -> float:
+        _hold(point_a, point_b)
         return self._metric.dist(point_a, point_b)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Ambient) -> Array:
         return self._metric.transport(point_a, point_b, dense(tangent_vector_a, point_a))
 
     # Points
-
-    def _resembles(self, point: Array) -> bool:
-        # The other metrics find out by themselves.
-        apart = self.metric != "bures-wasserstein"
-        return super()._resembles(point) and (apart or bool(_definite(np.linalg.eigvalsh(point)).all()))
 
     def refusal(self, point: Array) -> str | None:
         askew, scale = (np.abs(part).max((-2, -1)) for part in (point - point.mT, point))
@@ -229,10 +226,6 @@ class SymmetricPositiveDefinite(ArrayManifold):
         return in_precision(
             symmetric((Q * rng.uniform(0.5, 1.5, (*self.shape[:-2], 1, self.d))) @ Q.mT), dtype
         )
-
-
-# Below this ratio of eigenvalues the least one has lost a quarter of its digits.
-LEAST_RATIO = 1e-4
 
 
 class AffineInvariant(Metric):
@@ -270,11 +263,6 @@ class AffineInvariant(Metric):
         _, values, vectors = self._relative(A, B)
         return _composed(vectors, np.log(values))
 
-    def dist(self, A: Array, B: Array) -> float:
-        """Return the length of the logarithms of the eigenvalues of A⁻¹B."""
-        values = np.linalg.eigvalsh(whitened(cholesky(A), B))
-        return float(np.linalg.norm(np.log(self._relative(A, B)[1] if _are_wide(values).any() else values)))
-
     def transport(self, A: Array, B: Array, xi: Array) -> Array:
         """Carry a tangent vector along the geodesic, in parallel: E ξ Eᵀ with E = (B A⁻¹)^½."""
         factor, values, vectors = self._relative(A, B)
@@ -286,16 +274,9 @@ class AffineInvariant(Metric):
     def _relative(A: Array, B: Array) -> tuple[Array, Array, Array]:
         """Return L, Λ, U with A = L Lᵀ and B = L U Λ Uᵀ Lᵀ."""
         factor = cholesky(A)
-        values, vectors = np.linalg.eigh(whitened(factor, B))
-        wide = _are_wide(values)
-        if wide.any():
-            for W in (A, B[wide]):
-                _hold(np.linalg.eigvalsh(W))
-            # Singular values of L⁻¹ times the factor of B keep the digits that small eigenvalues lose.
-            halves = np.linalg.solve(np.broadcast_to(factor, B.shape)[wide], cholesky(B[wide]))
-            vectors[wide], singular, _ = np.linalg.svd(halves)
-            values[wide] = singular**2
-        return factor, values, vectors
+        # Singular values of L⁻¹ times the factor of B keep the digits that small eigenvalues lose.
+        vectors, roots, _ = np.linalg.svd(np.linalg.solve(factor, cholesky(B)))
+        return factor, roots**2, vectors
 
 
 class LogEuclidean(Metric):
@@ -416,14 +397,9 @@ def _definite(values: Array) -> Any:
     return values[..., 0] > rounding * np.abs(values[..., -1])
 
 
-def _hold(values: Array) -> None:
-    if not _definite(values).all():
+def _hold(*matrices: Array) -> None:
+    if not all(_definite(np.linalg.eigvalsh(W)).all() for W in matrices):
         raise outside()
-
-
-def _are_wide(values: Array) -> Any:
-    """Return which spectra are so wide that their small ends lose digits."""
-    return ~(values[..., 0] > LEAST_RATIO * values[..., -1])
 
 
 def cholesky(W: Array) -> Array:
@@ -475,7 +451,8 @@ def _entrywise(basis: Array, matrix: Array, weights: Array) -> Array:
 def _spectrum(W: Array) -> tuple[Array, Array]:
     """Return eigenvalues and eigenvectors, or say that a point is not positive definite."""
     values, basis = np.linalg.eigh(W)
-    _hold(values)
+    if not _definite(values).all():
+        raise outside()
     return values, basis
 
 

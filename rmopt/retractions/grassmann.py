@@ -1,7 +1,5 @@
 """Retractions of subspaces, given by orthonormal bases."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,12 +23,6 @@ class Exponential(Retraction):
 
     def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
         return manifold.exp(point, t * tangent)
-
-    def on(self, manifold: Any) -> Callable[..., Any]:
-        """Return the exponential map itself: that shapes fit was seen where a run began."""
-        exp = getattr(manifold.exp, "unguarded", None)
-        follow = manifold.exp if exp is None else partial(exp, manifold)
-        return lambda point, tangent, t=1.0: follow(point, t * tangent)
 
 
 class QR(Retraction):

@@ -3,6 +3,8 @@
 from rmopt.core.world import MPIWorld, OneProcess, World
 from rmopt.costs.shards import Shards
 from rmopt.costs.tree_sum import TreeSum
+from rmopt.engines.reference import StepRule
+from rmopt.engines.rules import SRG, SVRG, AdaGrad, Adam, Momentum
 from rmopt.solvers.batch.augmented_lagrangian import AugmentedLagrangian
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
@@ -24,7 +26,6 @@ from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.save import Checkpoint
 from rmopt.solvers.stochastic.coordinate_descent import CoordinateDescent
 from rmopt.solvers.stochastic.identification import ManifoldIdentification
-from rmopt.solvers.stochastic.rules import SRG, SVRG, AdaGrad, Adam, Momentum, StepRule
 from rmopt.solvers.stochastic.samplers import (
     Cyclic,
     FromDraw,

@@ -24,16 +24,13 @@ class Interrupts:
 
     def __init__(self, wanted: bool) -> None:
         self.pending: int | None = None
-        self._wanted, self._before, self._noting = wanted, dict[int, Any](), list[tuple[int, Any]]()
+        self._wanted, self._before = wanted, dict[int, Any]()
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is not threading.main_thread():
-            return self
-        handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-        self._noting = [(number, handler) for number, handler in handlers if hasattr(handler, "came")]
-        self.raise_lost()
-        for number, before in handlers:
-            if self._wanted and before not in (signal.SIG_IGN, None):
+        main = threading.current_thread() is threading.main_thread()
+        for number in (signal.SIGINT, signal.SIGTERM) if self._wanted and main else ():
+            before = signal.getsignal(number)
+            if before not in (signal.SIG_IGN, None):
                 self._before[number] = before
                 signal.signal(number, self._note)
         return self
@@ -41,14 +38,8 @@ class Interrupts:
     def __exit__(self, *problem: object) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
-        if self.pending is not None and problem[0] is None:
+        if problem[0] is None:
             self.deliver()
-
-    def raise_lost(self) -> None:
-        """Raise again for a signal whose exception was lost on its way, where its handler notes that it `came`."""
-        for number, handler in self._noting:
-            if handler.came:
-                handler(number, None)
 
     def deliver(self) -> None:
         """Do what the signal does otherwise: KeyboardInterrupt, or for SIGTERM the exit status 143."""

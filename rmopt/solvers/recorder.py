@@ -1,26 +1,19 @@
 """The recorder: measures a run at chosen steps, with the clock stopped, and tells what it saw."""
 
-import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from itertools import dropwhile
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from rmopt.core.arguments import flag, instance, integer, number, sequence, shown
-from rmopt.core.points import arrays_of
-from rmopt.errors import InvalidInputError, StorageError
+from rmopt.core.arguments import callable_of, flag, integer, number, sequence, shown
+from rmopt.errors import InvalidInputError
 
 Metric = Callable[[Any], float | Mapping[str, float]]
 
 
 # What every row of a recorder holds.
 OWN = ("step", "updates", "seconds")
-# How a log is read and written: what others wrote stays as it is.
-LOSSLESS: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
 
 
 class Recorder:
@@ -39,9 +32,6 @@ class Recorder:
         Ratio of consecutive measured steps, above 1.
     at : iterable of int, optional
         Explicit steps instead of the geometric ones.
-    log : path, optional
-        A file to which each row is appended as a line of JSON, as Python writes it: NaN is ``NaN``. A run that is
-        resumed takes up its own rows. In several processes give a path to one of them alone, or a path each.
     progress : bool
         Draw a progress bar with rate and remaining time on standard error.
     description : str
@@ -71,19 +61,14 @@ class Recorder:
         first: int = 1000,
         ratio: float = 2.0,
         at: Iterable[int] | None = None,
-        log: Path | str | None = None,
         progress: bool = False,
         description: str = "training",
     ) -> None:
-        instance("metrics", metrics, (Mapping, type(None)), "a mapping of names to functions of a point")
         self.metrics = dict(metrics or {})
         for name, metric in self.metrics.items():
-            if name in OWN:
-                raise InvalidInputError(f"a metric cannot be called {name!r}: every row has that already.")
-            instance(f"the metric {name!r}", metric, Callable, "a function of a point")  # type: ignore[arg-type]
+            callable_of(f"the metric {name!r}", metric)
         self.first, self.ratio = integer("first", first, 1), number("ratio", ratio, above=1)
         self.at = None if at is None else sorted({integer("at", step) for step in sequence("at", at)})
-        self.log = None if log is None else Path(instance("log", log, (str, Path), "a path"))
         self.rows: list[dict[str, Any]] = []
         self._bar = ProgressBar(description) if flag("progress", progress) else None
 
@@ -98,36 +83,23 @@ class Recorder:
             planned = max(planned + 1, int(min(planned * self.ratio, 1e18)))
         return planned
 
-    def begin(self, step: int, n_steps: int, rows: list[dict[str, Any]]) -> None:
+    def begin(self, step: int, n_steps: int | None, rows: list[dict[str, Any]]) -> None:
         """Start a run, or continue one that already has rows."""
         self.rows = list(rows)
-        if self.log is not None:
-            self._resume_log([json.dumps(row) for row in self.rows])
         if self._bar is not None:
             self._bar.begin(step, n_steps)
 
     def measure(self, point: Any, row: dict[str, Any]) -> None:
         """Add a row: what the run has seen itself, and the metrics at a point."""
         if self._bar is not None:
-            observed = (
-                f"{name.replace('_', ' ')} {value:.6g}" for name, value in row.items() if name not in OWN
-            )
-            self._bar.note(", ".join(observed))
-        given = [part.copy() for part in arrays_of(point)] if self.metrics else []
+            seen = (f"{name.replace('_', ' ')} {value:.6g}" for name, value in row.items() if name not in OWN)
+            self._bar.note(", ".join(seen))
         for name, metric in self.metrics.items():
             value = metric(point)
-            found = value if isinstance(value, Mapping) else {name: value}
-            found = numbers_for(row, f"the metric {name!r}", found)
-            row.update((key, float(one)) for key, one in found.items())
-            if not all(
-                np.array_equal(*pair, equal_nan=True) for pair in zip(arrays_of(point), given, strict=True)
-            ):
-                raise InvalidInputError(
-                    f"the metric {name!r} changed the point that it was given; let it copy it."
-                )
+            numbers = value if isinstance(value, Mapping) else {name: value}
+            numbers = numbers_for(row, f"the metric {name!r}", numbers)
+            row.update((key, float(number)) for key, number in numbers.items())
         self.rows.append(row)
-        if self.log is not None:
-            self._append([json.dumps(row)])
 
     def advance(self, step: int) -> None:
         """Move the progress bar."""
@@ -139,46 +111,15 @@ class Recorder:
         if self._bar is not None:
             self._bar.end()
 
-    def _resume_log(self, known: list[str]) -> None:
-        """Write the known rows of a run that goes on in place of those that it wrote before: no row stands twice."""
-        assert self.log is not None
-        with self._storing():
-            self.log.parent.mkdir(parents=True, exist_ok=True)
-            text = self.log.read_text(**LOSSLESS) if self.log.exists() else ""
-        there = text.splitlines()
-        if known and known[0] in there:
-            # Another run may have begun with the same row, and one that follows begins with the same step.
-            places = [at for at, line in enumerate(there) if line == known[0]]
-            begun = max(places, key=lambda at: (there[at : at + len(known)] == known, at))
-            first = known[0].partition("updates")[0]
-            others = dropwhile(lambda line: not line.startswith(first), there[begun + 1 :])
-            self._append([*there[:begun], *others, *known], "w")
-        else:
-            # A run that was killed may have left part of a line.
-            self._append(["", *known] if text and not text.endswith("\n") else known)
 
-    def _append(self, lines: list[str], mode: str = "a") -> None:
-        assert self.log is not None
-        with self._storing(), self.log.open(mode, **LOSSLESS) as stream:
-            stream.writelines(line + "\n" for line in lines)
-
-    @contextmanager
-    def _storing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StorageError(
-                f"cannot write the log {self.log}: {error.strerror}; free some space or choose another path."
-            ) from error
-
-
-def numbers_for(row: dict[str, Any], by: str, found: Mapping[str, Any]) -> dict[str, float]:
+def numbers_for(row: dict[str, Any], by: str, numbers: Mapping[str, Any]) -> dict[str, float]:
     """Return what is to join a row; refuse names that are no text or are there, and what is no real number."""
     joining = {}
-    for key, value in found.items():
+    for key, value in numbers.items():
         if key in row or not isinstance(key, str):
-            why = "the row has already" if key in row else "is no text, as names in files are"
-            raise InvalidInputError(f"{by} gave {key!r}, which {why}; rename it.")
+            raise InvalidInputError(
+                f"{by} gave {key!r}, which the row has already, or which is no text; rename it."
+            )
         if (array := np.asarray(value)).size != 1 or array.dtype.kind not in "biuf":
             raise InvalidInputError(f"{by} gave {shown(value)}; it must return a number.")
         joining[key] = array.item()
@@ -191,7 +132,6 @@ class ProgressBar:
     def __init__(self, description: str) -> None:
         self.description = description
         self._progress: Any = None
-        self._task: Any = None
         self._begun = (0, 0.0)
 
     def begin(self, step: int, n_steps: int | None) -> None:
@@ -199,10 +139,11 @@ class ProgressBar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self._progress = Progress(
+        columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"), TimeRemainingColumn(compact=True), console=Console(stderr=True),
+            TextColumn("{task.fields[rate]}"), TimeRemainingColumn(compact=True),
         )  # fmt: skip
+        self._progress = Progress(*columns, console=Console(stderr=True))
         self._task = self._progress.add_task(self.description, total=n_steps, completed=step, rate="")
         self._begun = (step, time.perf_counter())
         self._progress.start()

@@ -112,19 +112,10 @@ def raise_diverged(error: ValueError, step: int) -> None:
     """Raise `DivergedError` for what linear algebra says of matrices that are singular or not finite."""
     if not isinstance(error, RmoptError) and broke_down(error):
         raise DivergedError(
-            f"the run broke down at step {step} or soon after ({error}): a matrix is singular or holds numbers that "
-            "are not finite. Likely causes: a cost that is not finite there, a step size that is too large (try a "
-            "tenth), or data that are not scaled.",
+            f"the run broke down at step {step} or soon after ({error}): a matrix is singular or not finite; try a "
+            "tenth of the step size, scale the data, or look for where the cost is not finite.",
             step,
         ) from error
-
-
-def in_double(problem: Problem, point: Any) -> Any:
-    """Return a point of single precision as one of double: off by its roundings, a step of length 0 leads it back."""
-    if coarseness_of(point) == 1.0:
-        return point
-    exact, manifold = in_precision(point, np.float64), problem.manifold
-    return manifold.retraction(exact, manifold.zero_vector(exact))
 
 
 def broke_down(error: ValueError) -> bool:
@@ -187,12 +178,8 @@ class Solver(Value, ABC):
     not_identity: ClassVar[tuple[str, ...]] = ("max_iter", "n_epochs", "world", "_max_iter")
 
     def __repr__(self) -> str:
-        plain = {
-            name.lstrip("_"): shown(value) if repr(value)[:1] != "<" else type(value).__name__
-            for name, value in vars(self).items()
-            if value is not None
-        }
-        return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in plain.items())})"
+        held = ((name.lstrip("_"), value) for name, value in vars(self).items() if value is not None)
+        return f"{type(self).__name__}({', '.join(f'{name}={shown(value)}' for name, value in held)})"
 
     def signature(self, apart: tuple[str, ...] = ()) -> dict[str, str]:
         """Return class and attributes as text, without what a continuation may change, nor those `apart`."""
@@ -276,7 +263,11 @@ class Solver(Value, ABC):
         reason = self.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
-        return start if self.keeps_single else in_double(problem, start)
+        if self.keeps_single or coarseness_of(start) == 1.0:
+            return start
+        # Off by its roundings; a step of length 0 leads it back.
+        exact = in_precision(start, np.float64)
+        return problem.manifold.retraction(exact, problem.manifold.zero_vector(exact))
 
     def diverged(self, step: int) -> DivergedError:
         """Return the error of a run whose point is no longer finite."""
@@ -286,18 +277,9 @@ class Solver(Value, ABC):
             step,
         )
 
-    def belongs_to(self, problem: Problem) -> dict[str, str]:
-        """Return what a checkpoint belongs to besides the problem, which `witness` asks."""
-        return self.signature() | {"manifold": written(problem.manifold)}
-
     def witness(self, problem: Problem, work: Any, state: Any, seed: int) -> dict[str, float]:
         """Return numbers by which a run that goes on from a checkpoint knows its problem again."""
         return witness(problem, self.point(work, state), seed, np.inf)
-
-    def _world(self, problem: Problem) -> World:
-        """Return the processes that run it together: those of the solver, or those of the cost."""
-        found = (getattr(one, "world", None) for one in (self, problem.cost))
-        return next((one for one in found if isinstance(one, World) and one.size > 1), ONE_PROCESS)
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         """Return what must be the same in all processes, besides the arguments of a run."""
@@ -350,7 +332,7 @@ class Solver(Value, ABC):
         with running():
             run = _Run(self, problem, initial_point, random_state, 0, stop)
             yield run.state
-            while run.reason(run.measured()) is None and run.next_piece():
+            while run.reason(run.measure()) is None and run.next_piece():
                 yield run.state
 
     @running()
@@ -412,28 +394,20 @@ class _Run:
     """One run of a solver: its state, the step where it is, and the time that it took so far."""
 
     def __init__(
-        self,
-        solver: Solver,
-        problem: Problem,
-        initial_point: Any,
-        random_state: Any,
-        first_step: int,
-        stop: StopRule | None,
-        recorder: Recorder | None = None,
-        saved: Any = None,
-    ) -> None:
+        self, solver: Solver, problem: Problem, initial_point: Any, random_state: Any, first_step: int,
+        stop: StopRule | None, recorder: Recorder | None = None, checkpoint: Any = None,
+    ) -> None:  # fmt: skip
         solver.check_problem(problem)
         self.stop = optional(callable_of)("stop", stop)
-        solver = solver.beside(self.stop)
-        world = solver._world(problem)
-        checkpoint = None if saved is None else Saver("checkpoint", saved, world)
-        self.first = first_step = integer("first_step", first_step)
-        self.solver, self.problem, self.checkpoint = solver, problem, checkpoint
+        self.solver = solver = solver.beside(stop)
+        self.problem, self.first = problem, integer("first_step", first_step)
         self.recorder = Recorder() if recorder is None else recorder
-        saved_seed = checkpoint.seed() if random_state is None and checkpoint is not None else None
-        seed = seed_of(random_state if saved_seed is None else saved_seed)
-        if isinstance(initial_point, Result):
-            initial_point = initial_point.point
+        worlds = (getattr(part, "world", None) for part in (solver, problem.cost))
+        world = next((world for world in worlds if isinstance(world, World) and world.size > 1), ONE_PROCESS)
+        self.saver = None if checkpoint is None else Saver("checkpoint", checkpoint, world)
+        saved = self.saver.seed() if random_state is None and self.saver is not None else None
+        seed = seed_of(random_state if saved is None else saved)
+        start = initial_point.point if isinstance(initial_point, Result) else initial_point
         if world.size > 1:
             # Where one process went elsewhere than others they would mix two runs, or wait forever.
             if isinstance(stop, Stop) and stop.waits_for("seconds"):
@@ -441,77 +415,68 @@ class _Run:
                     "each process has a clock of its own, and MaxSeconds would end them at different steps; take "
                     "MaxSteps, or a smaller budget."
                 )
-            given = "drawn" if random_state is None else seed
-            about = {"random_state": given, "first_step": first_step, "checkpoint": checkpoint is not None}
-            world.check_alike(about | solver._alike(problem, initial_point))
+            about = solver._alike(problem, start) | {
+                "first_step": first_step,
+                "checkpoint": checkpoint is not None,
+            }
+            world.check_alike(about | {"random_state": "drawn" if random_state is None else seed})
             seed = world.first(seed)
         self.seed = seed
-        self.work = solver.prepare(problem, seed, first_step)
-        rng = generator(seed, Stream.POINT) if initial_point is None else None
-        start = solver._started(problem, initial_point, rng)
         self.last = first_step + solver.budget(problem)
+        self.asked_at = stop.due(first_step) if isinstance(stop, Stop) else np.inf
         self.check_every = solver.check_every(problem)
+        self.work = solver.prepare(problem, seed, first_step)
+        start = solver._started(problem, start, generator(seed, Stream.POINT) if start is None else None)
         self.step, self.seconds = first_step, 0.0
+        self.rows: list[dict[str, Any]] = []
         with finite_numbers(first_step):
             self.state = solver.begin(self.work, start)
-        self.rows: list[dict[str, Any]] = []
-        # Those of what the solver observed last, which were found to be no others' and to name numbers.
-        self.names: set[str] = set()
-        self.saved_at = -1
-        if checkpoint is not None:
-            self._resume(coarseness_of(start))
+        if self.saver is not None:
+            self._resume(self.saver, coarseness_of(start))
         del initial_point, start
         # No steps: compiled loops are loaded or compiled before the clock starts.
         self.state = solver.advance(self.work, self.state, 0)
         self.observes = bool(solver.observe(self.work, self.state))
         self.measures = self.observes or bool(self.recorder.metrics)
-        # A run that goes on began where its first part did.
-        self.piece, self.seen_first = 64, self._place() | {"step": first_step, "updates": 0, "seconds": 0.0}
+        self.piece = 64
 
     def whole(self) -> Result:
         """Run to the end."""
-        solver, recorder, checkpoint = self.solver, self.recorder, self.checkpoint
-        rows, step = self.rows, self.step
-        if rows and self.first < step < self.last and not self._is_planned(step):
+        solver, recorder, saver = self.solver, self.recorder, self.saver
+        rows, resumed = self.rows, self.first < self.step
+        if resumed and not (self.observes or self._is_planned(self.step)):
             # The end of a smaller budget was measured too.
-            rows = [row for row in rows if row["step"] < step]
-        if rows and not (self.stop is None or self.observes or getattr(self.stop, "by_place", False)):
-            planned: list[float] = [self.first]
-            while planned[-1] < step:
-                planned.append(recorder.next_after(int(planned[-1])))
-            if ({*planned[:-1]} ^ {row["step"] for row in rows}) - {step, self._asked_at()}:
-                raise InvalidInputError(
-                    f"the checkpoint {checkpoint and checkpoint.path} was measured at other steps than this "
-                    "run plans for its criterion; take the same max_iter and recorder, or choose another path."
-                )
-        recorder.begin(step, self.last, rows)
-        if checkpoint is not None:
+            rows = [row for row in rows if row["step"] < self.step]
+        recorder.begin(self.step, self.last, rows)
+        if saver is not None:
             # What cannot be saved is told before work starts.
             solver.pack(self.work, self.state)
-        savable = checkpoint is not None and checkpoint.pause_after(step) == np.inf
         try:
-            with Interrupts(savable) as interrupts:
-                if self.measures and not recorder.rows:
-                    self.measured()
-                early = self.reason(bool(recorder.rows)) if self.first < step or step < self.last else None
+            with Interrupts(saver is not None and saver.world.size == 1) as interrupts:
+                if not recorder.rows:
+                    self.measure()
+                early = self.reason(bool(recorder.rows)) if resumed or self.step < self.last else None
                 while early is None and self.next_piece():
-                    interrupts.raise_lost()
                     recorder.advance(self.step)
-                    due = self.measures and (self.step == self.last or self._is_planned(self.step))
+                    due = self.observes or (self.measures and self._is_planned(self.step))
                     if due:
-                        self.measured()
+                        self.measure()
                     early = self.reason(due)
-                    if checkpoint is not None and early is None and self.step < self.last:
-                        if interrupts.pending is not None:
-                            self._save()
-                            interrupts.deliver()
-                        elif checkpoint.due(self.step):
-                            self._save()
-                if early is not None and self.measures and recorder.rows[-1]["step"] < self.step:
-                    self.measured()
+                    if saver is not None and early is None and self.step < self.last:
+                        if interrupts.pending is not None or saver.due(self.step):
+                            self._save(saver)
+                        interrupts.deliver()
+                if early is not None and recorder.rows and recorder.rows[-1]["step"] < self.step:
+                    self.measure()
                 point = self._point()
-                self._check_end(point)
-                self._save()
+                if (off := solver.check_end(self.problem, point)) is not None:
+                    raise DivergedError(
+                        f"the run ended off {self.problem.manifold}: {off}; hold the retraction against "
+                        "rmopt.checks.check_retraction, or take a smaller step size.",
+                        self.step,
+                    )
+                if saver is not None:
+                    self._save(saver)
                 if self.step == self.first:
                     # Where no step was done it may be the caller's own.
                     point = deepcopy(point)
@@ -537,14 +502,11 @@ class _Run:
         if check == 1 or self.observes:
             steps = 1
         else:
-            ends = [self.last, self.recorder.next_after(step), step + self.piece]
-            if (asked_at := self._asked_at()) > step:
-                ends.append(asked_at)
-            if check is not None:
-                ends.append((step // check + 1) * check)
-            if self.checkpoint is not None:
-                ends.append(self.checkpoint.pause_after(step))
-            steps = int(min(ends)) - step
+            check_at = np.inf if check is None else (step // check + 1) * check
+            asked_at = self.asked_at if self.asked_at > step else np.inf
+            saved_at = np.inf if self.saver is None else self.saver.pause_after(step)
+            measured_at = self.recorder.next_after(step)
+            steps = int(min(self.last, step + self.piece, check_at, asked_at, saved_at, measured_at)) - step
         begun = time.perf_counter()
         try:
             self.state = self.solver.advance(self.work, self.state, steps)
@@ -559,58 +521,40 @@ class _Run:
                 f"{type(self.solver).__name__}.advance went from step {step} to {self.step}, where it may do 1 to "
                 f"{steps} steps; its state counts them in `steps`."
             )
-        if elapsed < PIECE_SECONDS:
-            # Eight times where even that would be short.
-            self.piece = min((8 if 8 * elapsed < PIECE_SECONDS else 2) * self.piece, 2**40)
-        elif elapsed > 2 * PIECE_SECONDS:
-            self.piece = max(1, self.piece // 2)
+        # No more than eight times as many steps as before, whose time says little.
+        self.piece = max(1, min(int(self.piece * PIECE_SECONDS / max(elapsed, PIECE_SECONDS / 8)), 2**40))
         return True
 
     def reason(self, measured: bool) -> str | None:
         """Return why to stop here, or None."""
         if self.stop is not None and (measured or not self.measures):
-            rows = self.recorder.rows if self.measures else [self.seen_first, self._place()]
-            early = asked(self.stop, rows)
-            if early is not None:
+            # A run that goes on began where its first part did.
+            begun = {"step": self.first, "updates": 0, "seconds": 0.0}
+            rows = self.recorder.rows if self.measures else [begun, self._row()]
+            if (early := asked(self.stop, rows)) is not None:
                 return early
-        return self._natural_end()
-
-    def _natural_end(self) -> str | None:
         check, step = self.check_every, self.step
         if check is None or step % check or (check > 1 and step == self.first):
             return None
-        found = self.solver.finished(self.work, self.state)
-        return None if found is None else as_reason(f"{type(self.solver).__name__}.finished", found)
+        ended = self.solver.finished(self.work, self.state)
+        return ended and as_reason(f"{type(self.solver).__name__}.finished", ended)
 
-    def _is_planned(self, step: int) -> bool:
-        return self.observes or step in (self._asked_at(), self.recorder.next_after(step - 1))
-
-    def _asked_at(self) -> float:
-        """Return the step at which the criterion must be asked (infinity: none)."""
-        if not isinstance(self.stop, Stop):
-            return np.inf
-        seen = self.recorder.rows if self.measures and self.recorder.rows else [self.seen_first]
-        return self.stop.due(seen[0]["step"])
-
-    def _place(self) -> dict[str, Any]:
-        """Return a new row: where the run is, and what the solver observes there."""
-        place = {"step": self.step, "updates": int(self.state.updates), "seconds": self.seconds}
-        found = self.solver.observe(self.work, self.state)
-        if (
-            type(found) is not dict
-            or found.keys() != self.names
-            or not PLAIN.issuperset(map(type, found.values()))
-        ):
-            by = f"{type(self.solver).__name__}.observe"
-            found = numbers_for(place, by, instance(by, found, Mapping, "a mapping of numbers by names"))
-            self.names = {*found}
-        return place | found
-
-    def measured(self) -> bool:
+    def measure(self) -> bool:
         """Add a row where there is something to see, and return whether there is."""
         if self.measures:
-            self.recorder.measure(self._point() if self.recorder.metrics else None, self._place())
+            self.recorder.measure(self._point() if self.recorder.metrics else None, self._row())
         return self.measures
+
+    def _is_planned(self, step: int) -> bool:
+        return step in (self.last, self.asked_at, self.recorder.next_after(step - 1))
+
+    def _row(self) -> dict[str, Any]:
+        """Return a new row: where the run is, and what the solver observes there."""
+        row = {"step": self.step, "updates": int(self.state.updates), "seconds": self.seconds}
+        seen = self.solver.observe(self.work, self.state)
+        if not PLAIN.issuperset(map(type, seen.values())) or not row.keys().isdisjoint(seen):
+            seen = numbers_for(row, f"{type(self.solver).__name__}.observe", seen)
+        return row | seen
 
     def _point(self) -> Any:
         """Return the point where the run stands, or say that it left the finite numbers."""
@@ -620,66 +564,46 @@ class _Run:
             raise self.solver.diverged(self.step - 1)
         return point
 
-    def _check_end(self, point: Any) -> None:
-        off = self.solver.check_end(self.problem, point)
-        if off is not None:
-            manifold = self.problem.manifold
-            retraction = getattr(self.solver, "retraction", None) or manifold.default_retraction
-            raise DivergedError(
-                f"the run ended off {manifold}: {off}. Likely causes: the retraction {retraction} "
-                "(hold it against rmopt.checks.check_retraction), or a step size that is too large.",
-                self.step,
-            )
-
-    def _save(self) -> None:
-        if self.checkpoint is not None and self.saved_at != self.step:
-            self.saved_at = self.step
-            self.checkpoint.save(
-                self.solver.pack(self.work, self.state), self.told, self.step, seconds=self.seconds,
-                rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
-            )  # fmt: skip
-
     def _witness(self, state: Any) -> dict[str, float]:
         return self.solver.witness(self.problem, self.work, state, self.seed)
 
-    def _resume(self, coarseness: float) -> None:
+    def _save(self, saver: Saver) -> None:
+        """Save the state, and by what its problem is known again."""
+        saver.save(
+            self.solver.pack(self.work, self.state), self.identity, self.step, seconds=self.seconds,
+            rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
+        )  # fmt: skip
+
+    def _resume(self, saver: Saver, coarseness: float) -> None:
         """Go on from the checkpoint, where there is one: its state is held against a fresh one of the run."""
-        assert self.checkpoint is not None
-        tag, where = self.checkpoint.plan.tag, f"the checkpoint {self.checkpoint.path}"
-        self.told = {
+        tag, where = saver.plan.tag, f"the checkpoint {saver.path}"
+        self.identity = {
             **(tag if isinstance(tag, dict) else {"tag": tag}), "seed": self.seed, "first step": self.first,
-            **self.solver.belongs_to(self.problem), "rmopt": rmopt.__version__,
+            **self.solver.signature(), "manifold": written(self.problem.manifold), "rmopt": rmopt.__version__,
         }  # fmt: skip
         self.begun = self._witness(self.state)
-        saved = self.checkpoint.load(self.told)
+        saved = saver.load(self.identity)
         if saved is None:
             return
         arrays, about = saved
         try:
-            done, rows = about["step"] - self.first, about["rows"]
             state = self.solver.unpack(self.work, arrays, self.state)
-            if state.steps != done or any(row["step"] > about["step"] for row in rows):
-                raise InvalidInputError(f"its state has done {state.steps} steps, not {done}")
-            seconds, numbers = float(about["seconds"]), about["witness"]
-            places = (("at the start", self.begun), ("where it stands", self._witness(state)))
-            found = [
-                f"{place} {apart}"
-                for (place, now), saved in zip(places, numbers, strict=True)
-                if (apart := difference(saved, now, self.begun, coarseness)) is not None
-            ]
+            step, seconds, rows = about["step"], float(about["seconds"]), about["rows"]
+            if self.first + state.steps != step or any(row["step"] > step for row in rows):
+                raise InvalidInputError(f"its state has done {state.steps} steps, not {step - self.first}")
+            apart = difference(about["witness"], [self.begun, self._witness(state)], coarseness)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(
                 f"{where} does not hold a state of this run: {error}. Delete it or choose another path."
             ) from error
-        if found:
+        if apart is not None:
             raise InvalidInputError(
-                f"{where} belongs to another run: {found[0]}. Restore the data, the code or the start of then, "
-                "delete it, or choose another path."
+                f"{where} belongs to another run: {apart}. Restore the data, the code or the start of then, delete "
+                "it, or choose another path."
             )
-        if done > (budget := self.last - self.first):
+        if step > self.last:
             raise InvalidInputError(
-                f"{where} has done {done} steps, more than the budget of {budget}; choose a larger budget or another "
-                "path."
+                f"{where} has done {state.steps} steps, more than the budget of {self.last - self.first}; choose a "
+                "larger budget or another path."
             )
-        self.state, self.step, self.saved_at = state, about["step"], about["step"]
-        self.seconds, self.rows = seconds, rows
+        self.state, self.step, self.seconds, self.rows = state, step, seconds, rows

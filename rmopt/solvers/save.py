@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,13 +41,14 @@ _text = bounded(instance, (str, dict), "a text, or a dict of texts by names")
 def file_name(name: str, value: Any) -> Any:
     """Return the name of a file that is there or may be made; refuse folders, devices and impossible names."""
     instance(name, value, (str, os.PathLike), "a path, or None")
+    why = ""
     try:
-        kind = Path(value).stat().st_mode
-        why = "" if stat.S_ISREG(kind) else f"it is a {'folder' if stat.S_ISDIR(kind) else 'device'}"
+        if not stat.S_ISREG(Path(value).stat().st_mode):
+            why = "it is a folder or a device"
     except (FileNotFoundError, NotADirectoryError):
-        why = ""
+        pass
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
+        why = str(error)
     if why:
         raise InvalidInputError(f"{name} = {shown(value)} cannot be a file: {why}; choose another path.")
     return value
@@ -106,13 +108,13 @@ class Saver:
     ----------
     name : str
         Of the argument.
-    given : path or Checkpoint
+    value : path or Checkpoint
     world : World
     """
 
-    def __init__(self, name: str, given: Any, world: World = ONE_PROCESS) -> None:
-        plain = Checkpoint(given) if isinstance(given, (str, Path)) else given
-        self.plan: Checkpoint = instance(name, plain, Checkpoint, "a path, a Checkpoint, or None")
+    def __init__(self, name: str, value: Any, world: World = ONE_PROCESS) -> None:
+        plan = Checkpoint(value) if isinstance(value, (str, Path)) else value
+        self.plan: Checkpoint = instance(name, plan, Checkpoint, "a path, a Checkpoint, or None")
         self.path, self.world = Path(self.plan.path), world
         self.saved, self.took = time.monotonic(), 0.0
 
@@ -142,10 +144,7 @@ class Saver:
             _refuse_another(path, _run_in(path) if path.exists() else run, run)
         # Products are rounded otherwise in another order of memory.
         odd = {name: _axes(array) for name, array in arrays.items() if not array.flags.c_contiguous}
-        stored = {
-            **arrays,
-            **{name: np.asarray(arrays[name].transpose(odd[name]), order="C") for name in odd},
-        }
+        stored = {**arrays, **{name: arrays[name].transpose(axes) for name, axes in odd.items()}}
         about |= {"run": run, "step": step, "axes": odd, "checkpoint_format": FORMAT}
         save_arrays(path, stored, about)
         if self.world.size > 1:
@@ -161,21 +160,35 @@ class Saver:
         Raises
         ------
         InvalidInputError
-            When the file is not a checkpoint, belongs to another run, or was saved by another number of processes.
+            When the file is not a checkpoint, or belongs to another run.
         StorageError
             When the file is damaged, or of another version of rmopt.
         """
         common = self.world.least(max(self._steps(), default=-1))
-        if common >= 0:
-            return _loaded(self._file(common), run)
-        others = self.world.everywhere({count for _, count, _ in self._parts()} - {self.world.size})
-        for count in set().union(*others):
-            raise InvalidInputError(
-                f"the checkpoint {self.path} was saved by {count} process{'es' * (count != 1)}, and now there "
-                f"{'is 1' if self.world.size == 1 else f'are {self.world.size}'}; start as many as then, or delete "
-                "its files, or choose another path."
+        if common < 0:
+            form = f"{escape(self.path.stem)}.rank*of*.step*{escape(self.path.suffix)}"
+            files = [self.path.name, *(file.name for file in self.path.parent.glob(form))]
+            if self.path.exists() or any(f"of{self.world.size}." not in name for name in files[1:]):
+                raise InvalidInputError(
+                    f"the checkpoint {self.path} was saved by another number of processes than the {self.world.size} "
+                    "of now; start as many as then, or delete its files, or choose another path."
+                )
+            return None
+        path = self._file(common)
+        arrays, about = load_arrays(path)
+        if "checkpoint_format" not in about:
+            raise InvalidInputError(f"{path} is not a checkpoint; {ANEW}.")
+        if about["checkpoint_format"] != FORMAT:
+            raise StorageError(
+                f"the checkpoint {path} is of format {about['checkpoint_format']}, and this version of rmopt reads "
+                f"{FORMAT}; delete it, or go on with the version that wrote it."
             )
-        return None
+        with reading(path, InvalidInputError):
+            _refuse_another(path, about["run"], run)
+            arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+            for name, axes in about["axes"].items():
+                arrays[name] = arrays[name].transpose(np.argsort(axes))
+        return arrays, about
 
     def _file(self, step: int) -> Path:
         path, world = self.path, self.world
@@ -185,17 +198,11 @@ class Saver:
 
     def _steps(self) -> list[int]:
         """Return the steps at which this process saved; 0 stands for any in the one file of one process."""
-        own = self.world.rank, self.world.size
-        return [step for rank, count, step in self._parts() if (rank, count) == own]
-
-    def _parts(self) -> list[tuple[int, int, int]]:
-        """Return the process, the number of processes and the step of each file that is there."""
-        path = self.path
-        form = rf"{re.escape(path.stem)}\.rank(\d+)of(\d+)\.step(\d+){re.escape(path.suffix)}"
-        names = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
-        found = filter(None, (re.fullmatch(form, name) for name in names))
-        parts = [(int(one[1]), int(one[2]), int(one[3])) for one in found]
-        return parts + [(0, 1, 0)] * path.exists()
+        if self.world.size == 1:
+            return [0] * self.path.exists()
+        stem, end = re.escape(self.path.stem), re.escape(self.path.suffix)
+        form = re.compile(rf"{stem}\.rank{self.world.rank}of{self.world.size}\.step(\d+){end}")
+        return [int(name[1]) for file in self.path.parent.glob("*") if (name := form.fullmatch(file.name))]
 
 
 def witness(
@@ -211,32 +218,33 @@ def witness(
     def length(ambient: Any) -> float:
         return manifold.norm(point, manifold.euclidean_to_riemannian_gradient(point, ambient))
 
-    asked: dict[str, Callable[[], float]] = {}
+    numbers: dict[str, Callable[[], float]] = {}
     if not isinstance(cost, FiniteSum) or (cost.n_terms is not None and cost.n_terms <= most):
-        asked["cost"] = lambda: problem.value(point)
-        asked["gradient norm"] = lambda: length(problem.gradient(point))
+        numbers["cost"] = lambda: problem.value(point)
+        numbers["gradient norm"] = lambda: length(problem.gradient(point))
     if isinstance(cost, FiniteSum):
         rng = generator(seed, Stream.WITNESS)
         ranges = [(max(0, least), 2**31 if most is None else most) for least, most in cost.term_ranges]
         terms = np.column_stack([rng.integers(*ends, size=some) for ends in ranges]).ravel()
-        asked["gradient norm of some terms"] = lambda: length(cost.term_gradient(point, terms))
-    found = {}
-    for name, evaluate in asked.items():
+        numbers["gradient norm of some terms"] = lambda: length(cost.term_gradient(point, terms))
+    known = {}
+    for name, evaluate in numbers.items():
         # Not every cost has values, nor every manifold lengths; a run that needs none goes on without them.
         with np.errstate(all="ignore"), suppress(Exception):
-            found[name] = float(evaluate())
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+            if math.isfinite(value := float(evaluate())):
+                known[name] = value
+    return known
 
 
-def difference(
-    saved: Mapping[str, float], now: Mapping[str, float], scale: Mapping[str, float], coarseness: float
-) -> str | None:
-    """Return in what two witnesses differ, or None; `scale` has the sizes at which nothing is rounding alone."""
-    near = max(NEAR, ROUNDINGS * coarseness * float(np.finfo(float).eps))
-    for name in {**now, **saved}:
-        one, other = saved.get(name, math.inf), now.get(name, math.inf)
-        if not math.isclose(one, other, rel_tol=near, abs_tol=near * abs(scale.get(name, 0.0))):
-            return f"the {name} is {other:.12g}, and was {one:.12g}"
+def difference(saved: list[dict[str, float]], now: list[dict[str, float]], coarseness: float) -> str | None:
+    """Return in what the witnesses at the start and where a run stands differ from those that were saved, or None."""
+    near, scale = max(NEAR, ROUNDINGS * coarseness * float(np.finfo(float).eps)), now[0]
+    for place, before, after in zip(("at the start", "where it stands"), saved, now, strict=True):
+        for name in {**after, **before}:
+            old, new = before.get(name, math.inf), after.get(name, math.inf)
+            # At the start numbers have a size at which they are not rounding alone.
+            if not math.isclose(old, new, rel_tol=near, abs_tol=near * abs(scale.get(name, 0.0))):
+                return f"{place} the {name} is {new:.12g}, and was {old:.12g}"
     return None
 
 
@@ -249,8 +257,7 @@ def _run_in(path: Path) -> dict[str, Any]:
     """Return what is told of the run that a file is of, nothing where it tells nothing; its arrays are not read."""
     with reading(path):
         about = json.loads(read_arrays(path, {"about": (str, None)})["about"][0])
-    run = about.get("run") if isinstance(about, dict) else None
-    return run if isinstance(run, dict) else {}
+        return about.get("run", {})
 
 
 def _refuse_another(path: Path, saved: dict[str, Any], run: dict[str, Any]) -> None:
@@ -259,21 +266,3 @@ def _refuse_another(path: Path, saved: dict[str, Any], run: dict[str, Any]) -> N
             raise InvalidInputError(
                 f"the checkpoint {path} belongs to another run: its {name} is {before}, not {now}; {ANEW}."
             )
-
-
-def _loaded(path: Path, run: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return what a checkpoint file holds, or refuse one of another run."""
-    arrays, about = load_arrays(path)
-    if "checkpoint_format" not in about:
-        raise InvalidInputError(f"{path} is not a checkpoint; {ANEW}.")
-    if about["checkpoint_format"] != FORMAT:
-        raise StorageError(
-            f"the checkpoint {path} is of format {about['checkpoint_format']}, and this version of rmopt reads "
-            f"{FORMAT}; delete it, or go on with the version that wrote it."
-        )
-    with reading(path, InvalidInputError):
-        _refuse_another(path, about["run"], run)
-        arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-        for name, axes in about["axes"].items():
-            arrays[name] = arrays[name].transpose(np.argsort(axes))
-    return arrays, about

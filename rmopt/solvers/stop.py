@@ -4,7 +4,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from itertools import islice
+from typing import Annotated, Any, ClassVar
 
 from rmopt.core.arguments import CheckedValue, bounded, callable_of, flag, integer, number, shown
 from rmopt.errors import InvalidInputError
@@ -32,9 +33,6 @@ class Converged(str):
     ('near enough', True)
     """
 
-    def __new__(cls, reason: str) -> Self:
-        return super().__new__(cls, reason)
-
 
 class Stop(ABC):
     """A stopping criterion: a function of the rows so far, of which the last one is of now.
@@ -55,20 +53,20 @@ class Stop(ABC):
     (True, 'a gradient of length')
     """
 
-    # Whether it goes by steps and seconds, which every row has wherever others were measured.
-    by_place = False
+    # The number of the rows for which it sets a bound.
+    bounds: ClassVar[str] = ""
 
     @abstractmethod
     def __call__(self, rows: Sequence[Row]) -> str | None:
         """Return why to stop, or None."""
 
     def due(self, first: int) -> float:
-        """Return the step at which it must be asked, where the first row is of the step `first`; infinity: at any."""
+        """Return the step at which it must be asked in a run whose first step is `first`; infinity: at any."""
         return math.inf
 
     def waits_for(self, name: str) -> bool:
         """Return whether it, or a part of it, sets a bound for a number of the rows."""
-        return False
+        return name == self.bounds
 
     def __or__(self, other: Any) -> "Stop":
         return Either(self, other)
@@ -76,40 +74,23 @@ class Stop(ABC):
     def __and__(self, other: Any) -> "Stop":
         return Both(self, other)
 
-    def __ror__(self, other: Any) -> "Stop":
-        return Either(other, self)
-
-    def __rand__(self, other: Any) -> "Stop":
-        return Both(other, self)
-
     def __bool__(self) -> bool:
         raise InvalidInputError(
             f"{self} is neither true nor false; combine criteria by | and &, not by `or` and `and`."
         )
 
 
-def _criterion(name: str, value: Any) -> Any:
-    return callable_of("a criterion", value)
-
-
 @dataclass(frozen=True)
 class _Pair(CheckedValue, Stop):
-    first: Annotated[Any, _criterion]
-    second: Annotated[Any, _criterion]
-
-    @property
-    def _parts(self) -> list[Stop]:
-        return [part for part in (self.first, self.second) if isinstance(part, Stop)]
-
-    @property
-    def by_place(self) -> bool:  # type: ignore[override]
-        return all(getattr(part, "by_place", False) for part in (self.first, self.second))
+    first: Annotated[Any, callable_of]
+    second: Annotated[Any, callable_of]
 
     def due(self, first: int) -> float:
-        return min((part.due(first) for part in self._parts), default=math.inf)
+        parts = (self.first, self.second)
+        return min((part.due(first) for part in parts if isinstance(part, Stop)), default=math.inf)
 
     def waits_for(self, name: str) -> bool:
-        return any(part.waits_for(name) for part in self._parts)
+        return any(isinstance(part, Stop) and part.waits_for(name) for part in (self.first, self.second))
 
 
 class Either(_Pair):
@@ -123,16 +104,16 @@ class Both(_Pair):
     """Stop when two criteria say so at the same time; made by ``&``."""
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
-        one, two = asked(self.first, rows), asked(self.second, rows)
-        if one is None or two is None:
+        first, second = asked(self.first, rows), asked(self.second, rows)
+        if first is None or second is None:
             return None
-        both = f"{one} and {two}"
-        return Converged(both) if isinstance(one, Converged) and isinstance(two, Converged) else both
+        kind = Converged if isinstance(first, Converged) and isinstance(second, Converged) else str
+        return kind(f"{first} and {second}")
 
 
 @dataclass(frozen=True)
 class MaxSteps(CheckedValue, Stop):
-    """Stop so many steps after the first row, which is of the start, or where a recorder joined the run.
+    """Stop so many steps after the first row, which is of the start.
 
     Parameters
     ----------
@@ -144,8 +125,6 @@ class MaxSteps(CheckedValue, Stop):
     >>> MaxSteps(3)([{"step": 0}, {"step": 3}])
     '3 steps'
     """
-
-    by_place = True
 
     steps: Annotated[int, integer]
 
@@ -171,12 +150,8 @@ class MaxSeconds(CheckedValue, Stop):
     '60 seconds'
     """
 
-    by_place = True
-
+    bounds = "seconds"
     seconds: Annotated[float, bounded(number, least=0)]
-
-    def waits_for(self, name: str) -> bool:
-        return name == "seconds"
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
         return f"{self.seconds:g} seconds" if rows[-1]["seconds"] >= self.seconds else None
@@ -200,11 +175,9 @@ class GradientNorm(CheckedValue, Stop):
     'a gradient of length 1.0e-02'
     """
 
+    bounds = "gradient_norm"
     length: Annotated[float, bounded(number, least=0)]
     relative: Annotated[bool, flag] = False
-
-    def waits_for(self, name: str) -> bool:
-        return name == "gradient_norm"
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
         now = seen(rows[-1], "gradient_norm", self)
@@ -261,8 +234,8 @@ class SmallChange(CheckedValue, Stop):
             return None
         now, before = (seen(row, self.name, self) for row in (rows[-1], rows[-2]))
         change = abs(now - before)
-        found = change <= self.share * max(abs(now), abs(before))
-        return f"a change of the {self.name} by {change:.1e}" if found else None
+        small = change <= self.share * max(abs(now), abs(before))
+        return f"a change of the {self.name} by {change:.1e}" if small else None
 
 
 @dataclass(frozen=True)
@@ -313,16 +286,12 @@ class Stagnation(CheckedValue, Stop):
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
         # Rows of steps that were refused say nothing.
-        place, recent = len(rows), math.inf
-        for _ in range(self.rows):
-            place -= 1
-            while place > 0 and _stayed(rows, place):
-                place -= 1
-            if place <= 0:
-                return None
-            recent = min(recent, seen(rows[place], self.name, self))
-        earlier = seen(rows[place - 1], self.name, self)
-        return f"no better {self.name} in {self.rows} rows" if not recent < earlier else None
+        moved = (place for place in range(len(rows) - 1, -1, -1) if not place or not _stayed(rows, place))
+        places = list(islice(moved, self.rows + 1))
+        *recent, earlier = (seen(rows[place], self.name, self) for place in places)
+        if len(recent) < self.rows or any(value < earlier for value in recent):
+            return None
+        return f"no better {self.name} in {self.rows} rows"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from timing import median
 from problems.data import Ratings, load
 from problems.data.sets import ml1m
 from problems.subspace import RCGMC, RTRMC, BayesianCompletion, BiasedALS, ScaledSGDCompletion
-from problems.subspace.baselines import Biases, CMFRec, LibMF, MyFM
+from problems.subspace.baselines import Biases, CMFRec, MyFM
 from problems.subspace.cost import MatrixCompletion, columns_of
 from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import OneProcess
@@ -159,14 +159,13 @@ def movielens(share: float) -> list[dict[str, Any]]:
     for make, lam, options in (
         (RTRMC, 0.005, {"max_iter": 12}),
         (RCGMC, 0.005, {"max_iter": 20}),
-        (RCGMC, 0.03, {"max_iter": 6, "bias": True}),
     ):
         model = make(10, lam=lam, limits=bundle.limits, random_state=0, **options)
         seconds, _ = median(partial(model.fit, train))
         rows.append(
             {
                 "held out": f"{share:.0%}",
-                "method": make.__name__ + (", with effects" if "bias" in options else ""),
+                "method": make.__name__,
                 "iterations": options["max_iter"],
                 "seconds": seconds,
                 "RMSE": f"{model.rmse(test):.4f}",
@@ -199,7 +198,7 @@ def models_of_known(large: bool) -> dict[str, Any]:
         )
         for rank, burn_in, samples in ((10, 20, 100), (20, 20, 100), (32, 20, 200), (40, 40, 400))
     }
-    return models | ({"myfm, rank 10, implicit": MyFM(10, implicit=True)} if find_spec("myfm") else {})
+    return models
 
 
 def models_of_ratings(large: bool) -> dict[str, Any]:
@@ -207,7 +206,6 @@ def models_of_ratings(large: bool) -> dict[str, Any]:
     unseen = {"handle_unknown": "mean"}
     models: dict[str, Any] = {
         "biases alone": Biases(2.0 if large else 4.0),
-        "RCGMC, with effects": RCGMC(10, lam=0.03 if large else 0.1, max_iter=6, bias=True, **unseen),
         "BiasedALS": BiasedALS(10, lam=0.7 if large else 1.0, **unseen),
         "BiasedALS, 8 sweeps": BiasedALS(10, lam=0.7 if large else 1.0, max_iter=8, **unseen),
         "ScaledSGDCompletion, rank 32": ScaledSGDCompletion(32, lam=0.05 if large else 0.08, **unseen),
@@ -220,7 +218,6 @@ def models_of_ratings(large: bool) -> dict[str, Any]:
     }
     peers = {
         "cmfrec": CMFRec(10, lam=10.0 if large else 15.0),
-        "libmf": LibMF(40, 0.06, 20) if large else LibMF(20, 0.1, 15),
         "myfm": MyFM(10),
     }
     return models | {name: model for name, model in peers.items() if find_spec(name)}

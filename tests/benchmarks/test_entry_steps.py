@@ -1,4 +1,4 @@
-"""Steps on single entries beside LIBMF's, and the passes that plain SGD takes.
+"""Steps on single entries beside LIBMF's.
 
 LIBMF takes part when it is installed; that of the package index uses SSE, and LIBMF_OBJ names another build.
 
@@ -21,9 +21,8 @@ from problems.subspace.als import _units
 from rmopt import Problem
 from rmopt.core import Parts
 from rmopt.costs import BilinearSum, OnFactors, squared
-from rmopt.manifolds import BoundedRank, FixedRankFactors
+from rmopt.manifolds import BoundedRank
 from rmopt.solvers import ScaledSGD
-from rmopt.solvers.stochastic.scaled_sgd import padded
 
 Array = np.ndarray
 WANTED = 1e-6
@@ -109,46 +108,3 @@ def updates(threads: int) -> list[dict[str, Any]]:
             found.append(row)
     numba.set_num_threads(before)
     return found
-
-
-def test_passes(measured: Any) -> None:
-    """Passes over the entries of 1,000 × 800 matrices to a relative residual of 1e-6.
-
-    Plain SGD has the best of five step sizes, implicit steps too, and 100 times as many passes.
-    """
-    rows = measured(passes)
-    assert all(row["ScaledSGD"] is not None for row in rows)
-
-
-def passes() -> list[dict[str, Any]]:
-    found = []
-    for rank, oversampling in ((5, 6), (10, 20)):
-        for condition in (1.0, 1e4):
-            rows, columns, values = ill_conditioned(1000, 800, rank, oversampling, condition)
-            problem = problem_of(rows, columns, values, rank, FixedRankFactors)
-            wanted = WANTED * float(np.linalg.norm(values))
-            solver = ScaledSGD(n_epochs=500)
-            # A state holds the residuals of the pass before it.
-            states = solver.iterate(problem, random_state=0)
-            scaled = next((one.steps for one in states if one.squares**0.5 <= wanted), None)
-            row = {"rank": rank, "oversampling": oversampling, "condition": condition, "ScaledSGD": scaled}
-            ends = [plain(problem, eta, 100 * (scaled or 5), wanted) for eta in 2.0 ** np.arange(-3, 2)]
-            row["plain SGD"], residual = min(ends, key=lambda end: (end[0] or np.inf, end[1]))
-            found.append(row | {"plain: residual at the end": residual / np.linalg.norm(values)})
-    return found
-
-
-def plain(problem: Any, step_size: float, most: int, wanted: float) -> tuple[int | None, float]:
-    """Return the passes that steps in the flat metric take, if they come so far, and the residual at the end."""
-    (m, n), k = problem.manifold.sizes, problem.manifold.rank
-    work = ScaledSGD().prepare(problem, 0, 0)
-    size, rng = (work.values.std() / k**0.5) ** 0.5, np.random.default_rng(0)
-    A, B = (padded(size * rng.standard_normal((count, k))) for count in (m, n))
-    # The largest singular value is about that of the values; a step of 1 is as far as the curvature allows.
-    eta = step_size * m * n / len(work.values) / np.sqrt(m * n * np.mean(work.values**2))
-    still = np.ones(work.width)
-    for number in range(most):
-        residual = work.pass_over(A, B, still, still, np.float64(eta), number) ** 0.5
-        if residual <= wanted:
-            return number, residual
-    return None, residual

@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp, softmax
 
 from rmopt import Problem
 from rmopt.core import FiniteSum
-from rmopt.core.ambient import Factored, dense
 from rmopt.costs import LOSSES, BilinearSum
-from rmopt.manifolds import FixedRankEmbedded, Grassmann, PositiveDefinite
+from rmopt.manifolds import FixedRankEmbedded, Grassmann
 from rmopt.solvers import SGD, SRG, SVRG, Adam, Below, Cosine, InverseTime, Recorder, TrustRegions
 
 Array = np.ndarray
@@ -47,34 +45,6 @@ class Variance(FiniteSum):
         return -(self.X.T @ (self.X @ direction))
 
 
-class Distances(FiniteSum):
-    """½ Σ dist(W, Aᵢ)² for the affine-invariant metric: its minimum is the mean."""
-
-    def __init__(self) -> None:
-        rng = np.random.default_rng(1)
-        Q = np.linalg.qr(rng.standard_normal((500, 5, 5)))[0]
-        self.A = (Q * np.exp(0.5 * rng.standard_normal((500, 1, 5)))) @ Q.mT
-
-    n_terms = 500
-
-    def _logs(self, point: Array, terms: Any) -> tuple[Array, Array, Array]:
-        L = np.linalg.cholesky(point)
-        half = np.linalg.inv(L)
-        values, vectors = np.linalg.eigh(half @ self.A[terms] @ half.T)
-        return half, np.log(values), vectors
-
-    def value(self, point: Array) -> float:
-        return 0.5 * float(np.sum(self._logs(point, slice(None))[1] ** 2))
-
-    def gradient(self, point: Array) -> Array:
-        return self.term_gradient(point, np.arange(500))
-
-    def term_gradient(self, point: Array, terms: Array) -> Array:
-        half, logs, vectors = self._logs(point, terms)
-        whole = np.einsum("nij,nj,nkj->ik", vectors, logs, vectors)
-        return -(half.T @ whole @ half)
-
-
 def regression() -> BilinearSum:
     rng = np.random.default_rng(2)
     rows, columns = (rng.standard_normal((2000, n)) / n**0.5 for n in (12, 10))
@@ -91,44 +61,10 @@ def completion() -> BilinearSum:
     return BilinearSum(np.eye(60)[rows], np.eye(50)[columns], LOSSES["squared"], targets)
 
 
-class Classes(FiniteSum):
-    """Σ log Σⱼ exp(xᵢᵀwⱼ) − xᵢᵀw_yᵢ for the columns of W, a matrix of features by classes."""
-
-    def __init__(self) -> None:
-        rng = np.random.default_rng(3)
-        self.X = rng.standard_normal((2000, 15)) / 15**0.5
-        truth = rng.standard_normal((15, 2)) @ rng.standard_normal((2, 8))
-        self.labels = np.argmax(self.X @ truth + rng.gumbel(size=(2000, 8)), axis=1)
-
-    n_terms = 2000
-
-    def _scores(self, point: Any, terms: Any) -> Array:
-        return self.X[terms] @ (point.U @ point.S) @ point.V.T
-
-    def value(self, point: Any) -> float:
-        scores = self._scores(point, slice(None))
-        return float(np.sum(logsumexp(scores, axis=1) - scores[np.arange(2000), self.labels]))
-
-    def gradient(self, point: Any) -> Factored:
-        return self.term_gradient(point, np.arange(2000))
-
-    def term_gradient(self, point: Any, terms: Array) -> Factored:
-        slopes = softmax(self._scores(point, terms), axis=1)
-        slopes[np.arange(len(terms)), self.labels[terms]] -= 1.0
-        return Factored(self.X[terms].T, slopes.T)
-
-    def hessian(self, point: Any, direction: Any) -> Factored:
-        shares, change = softmax(self._scores(point, slice(None)), axis=1), self.X @ dense(direction)
-        mean = np.sum(shares * change, axis=1, keepdims=True)
-        return Factored(self.X.T, (shares * (change - mean)).T)
-
-
 SUMS: dict[str, Callable[[], tuple[Problem, float]]] = {
     "principal components": lambda: (Problem(Grassmann(30, 4), Variance()), 1.0),
-    "mean of matrices": lambda: (Problem(PositiveDefinite(5), Distances()), 0.5),
     "regression on a matrix of rank 2": lambda: (Problem(FixedRankEmbedded(12, 10, 2), regression()), 3.0),
     "completion of a matrix of rank 2": lambda: (Problem(FixedRankEmbedded(60, 50, 2), completion()), 5.0),
-    "softmax on a matrix of rank 2": lambda: (Problem(FixedRankEmbedded(15, 8, 2), Classes()), 5.0),
 }
 
 
@@ -142,7 +78,6 @@ def methods(unit: float, steps: int, most: int) -> dict[str, list[tuple[Any, flo
         "SRG": [(SGD(eta, rule=SRG(), **budget), 3 * BATCH) for eta in sizes],
         "SVRG": [(SGD(eta, rule=SVRG(), **budget), 3 * BATCH) for eta in sizes],
         "Adam": [(SGD(Cosine(a, most * steps), rule=Adam(), **budget), BATCH) for a in (0.003, 0.01)],
-        "SGD, averaged": [(SGD(eta, average=5 * steps, **budget), BATCH) for eta in sizes],
         "SGD": [(SGD(rule, **budget), BATCH) for rule in falling],
     }
 

@@ -1,4 +1,4 @@
-"""What a step cannot go below: its rows, its work on k × k matrices, its draws, each in a loop of its own.
+"""What a step cannot go below: its rows, its work on k × k matrices, each in a loop of its own.
 
 Run with ``pytest -o addopts= -s tests/benchmarks/test_floors.py``. CPU time, medians, one thread.
 """
@@ -16,12 +16,8 @@ import scipy.sparse as sp
 from numba import njit
 from step_peers import touch_unrolled
 from step_times import ROWS, StepTimes
-from test_ranking_time import data, touch_only
 from threadpoolctl import threadpool_limits
 
-from problems.ranking import WarpRanking
-from problems.ranking.estimators import epochs
-from problems.ranking.kernels import warp_violation
 from rmopt import Problem
 from rmopt.engines.choose import choose_engine
 from rmopt.kernels.lifted import SECOND_ORDER, Factors, make_scratch, score, step
@@ -42,17 +38,6 @@ def in_turns(A: Any, B: Any, rows: Any, terms: Any, factors: Any, scratch: Any) 
     for t in range(terms.shape[0]):
         touch_unrolled(A, B, *rows, terms[t : t + 1], terms[t : t + 1] + ROWS)
         square_part(factors, scratch, 1)
-
-
-@njit
-def draw_all(A: Any, P: Any, indptr: Any, indices: Any, rows: Any, draws: Any, harmonic: Any) -> int:
-    """Draw the labels of steps, given what rows are projected to; return how many steps found a violation."""
-    labels, weights, found = np.empty(2, np.int32), np.empty(2), 0
-    for t in range(rows.shape[0]):
-        own = indices[indptr[rows[t]] : indptr[rows[t] + 1]]
-        if 0 < own.shape[0] < A.shape[0]:
-            found += warp_violation(A, P[rows[t]], own, draws[t], harmonic, labels, weights) > 0
-    return found
 
 
 def medians(works: dict[str, Callable[[], Any]], per: int, rounds: int = 7) -> dict[str, float]:
@@ -81,10 +66,8 @@ def squares(k: int, rng: np.random.Generator) -> tuple[Any, Any]:
 
 def said(what: str, found: dict[str, float]) -> dict[str, Any]:
     """Return a row of the table: the step, its parts, and its time over theirs."""
-    row = {"what": what} | {
-        f"{name}, µs": found.get(name) for name in ("step", "rows", "k × k", "draws", "in turns")
-    }
-    parts = sum(found.get(name, 0.0) for name in ("rows", "k × k", "draws"))
+    row = {"what": what} | {f"{name}, µs": found.get(name) for name in ("step", "rows", "k × k", "in turns")}
+    parts = sum(found.get(name, 0.0) for name in ("rows", "k × k"))
     floors = {"rows": found["rows"], "sum": parts, "in turns": found.get("in turns")}
     return row | {f"step / {name}": floor and found["step"] / floor for name, floor in floors.items()}
 
@@ -106,38 +89,7 @@ def loreta(n: int, k: int) -> list[dict[str, Any]]:
         return [said(f"LORETA-1, n = {n:,}, k = {k}", medians(works, times.steps))]
 
 
-def warp(k: int) -> list[dict[str, Any]]:
-    X, Y = data()
-    rng, cost = np.random.default_rng(0), WarpRanking(X, Y)
-    engine = choose_engine(Problem(FixedRankEmbedded(*cost.shape, k), cost), None, "compiled")
-    steps = X.shape[0]
-    schedule, etas = epochs(cost).draw(rng, 0, steps), np.full(steps, 0.03)
-    state = engine.advance(engine.load(FixedRankEmbedded(*cost.shape, k).identity()), schedule, etas)
-    A, C, B = state.factors.A, state.factors.C, state.factors.B
-    P = np.ascontiguousarray((X @ B) @ C.T)
-    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, Y.shape[1] + 1))])
-    drawn = partial(draw_all, A, P, Y.indptr, Y.indices, schedule[:, 0], schedule[:, 1], harmonic)
-    touched = rng.standard_normal(A.shape), rng.standard_normal(B.shape)
-    parts = X.indptr, X.indices, X.data, Y.indptr, Y.indices, schedule[:, 0], False
-    start = engine.dump(state)
-    works = {
-        "step": lambda: engine.advance(engine.load(start), schedule, etas),
-        "rows": partial(touch_only, *touched, *parts),
-        # Of the steps that moved the point.
-        "k × k": partial(square_part, *squares(k, rng), drawn()),
-        "draws": drawn,
-    }
-    with threadpool_limits(1):
-        return [said(f"WARP, delicious, k = {k}", medians(works, steps))]
-
-
 @pytest.mark.parametrize(("n", "k"), [(10_000, 50), (5_000, 100)])
 def test_loreta(measured: Any, n: int, k: int) -> None:
     """A step of LORETA-1, 100 non-zeros in p and in q, beside loops that do its parts alone."""
     measured(loreta, n, k)
-
-
-@pytest.mark.parametrize("k", [10, 50])
-def test_warp(measured: Any, k: int) -> None:
-    """A step of WARP on delicious beside loops that do its parts alone."""
-    measured(warp, k)

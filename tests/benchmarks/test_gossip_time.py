@@ -1,16 +1,12 @@
-"""An agent's update beside one plain pass over its ratings plus its column solves; two processes beside one.
+"""An agent's update beside one plain pass over its ratings plus its column solves.
 
 Run with ``pytest -o addopts= -s tests/benchmarks/test_gossip_time.py``.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,47 +92,4 @@ def updates() -> list[dict[str, Any]]:
             "of the plain pass": float(np.median(taken)) / floor,
         }
         for label, taken in times.items()
-    ]
-
-
-SCRIPT = """
-import json, sys
-from threadpoolctl import threadpool_limits
-from problems.subspace import GossipPlan, gossip
-from problems.subspace.shares import low_rank_shares
-from rmopt.solvers import MPIWorld
-with threadpool_limits(1):
-    world = MPIWorld()
-    shares = low_rank_shares(5000, 50000, 5, 6, world, condition=500.0)
-    plan = GossipPlan(1e3, "parallel", n_epochs=30, init="independent")
-    found = gossip(shares.tasks, 5, plan, 0, world=world)
-    if world.rank == 0:
-        print(json.dumps([found.result.seconds, found.bytes]))
-"""
-
-
-def test_two_processes(measured: Any, tmp_path: Path) -> None:
-    """Case 3, 5,000 × 50,000, parallel variant, 60 steps, in one process and in two."""
-    mpiexec = Path(sys.executable).with_name("mpiexec")
-    if not mpiexec.exists():
-        pytest.skip("mpiexec is not installed.")
-    measured(in_processes, mpiexec, tmp_path)
-
-
-def in_processes(mpiexec: Path, folder: Path) -> list[dict[str, Any]]:
-    script = folder / "agents.py"
-    script.write_text(SCRIPT)
-    seconds: dict[int, list[float]] = {1: [], 2: []}
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    for _ in range(3):
-        for processes in (1, 2):
-            done = subprocess.run(
-                [str(mpiexec), "-n", str(processes), sys.executable, str(script)],
-                capture_output=True, text=True, check=True, env=environment,
-            )  # fmt: skip
-            seconds[processes].append(json.loads(done.stdout)[0])
-    one = float(np.median(seconds[1]))
-    return [
-        {"processes": count, "seconds": float(np.median(taken)), "speed-up": one / float(np.median(taken))}
-        for count, taken in seconds.items()
     ]

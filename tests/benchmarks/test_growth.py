@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from rmopt import Problem
 from rmopt.costs import LogDetTriplet, hinge
 from rmopt.engines.choose import choose_coordinate_engine
 from rmopt.kernels.row_column import EXACT
-from rmopt.manifolds import Grassmann, PositiveDefinite
+from rmopt.manifolds import PositiveDefinite
 from rmopt.retractions import Additive
 
 
@@ -177,37 +176,6 @@ def test_gossip_columns(measured: Any, columns: int) -> None:
 def test_gossip_agents(measured: Any, agents: int) -> None:
     """Gossip: an agent's update against the number of agents, each with 100 columns of 500 rows, rank 5."""
     measured(lambda: [gossiped(500, 100 * agents, agents, 20)])
-
-
-@pytest.mark.parametrize("rows", [10**4, 10**5, 10**6])
-def test_gossip_geometry(measured: Any, rows: int) -> None:
-    """The geometry of an agent's update, a logarithm and a step along a geodesic, against the rows, rank 10."""
-    measured(geometry, rows)
-
-
-def geometry(rows: int) -> list[dict[str, Any]]:
-    manifold, rng = Grassmann(rows, 10), np.random.default_rng(0)
-    one, other = (manifold.random_point(rng) for _ in range(2))
-
-    def update() -> None:
-        manifold.exp(one, -0.1 * manifold.log(one, other))
-
-    with threadpool_limits(1):
-        update()
-        seconds, _ = median(update, 5)
-        tracemalloc.start()
-        update()
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    basis = 8 * one.size
-    return [
-        {
-            "rows": rows,
-            "ms": 1e3 * seconds,
-            "ns a row": 1e9 * seconds / rows,
-            "scratch, in bases": peak / basis,
-        }
-    ]
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -42,7 +42,7 @@ def test_forms(measured: Any) -> None:
 
 
 def forms() -> list[dict[str, Any]]:
-    bench = unit_parts(load("digits"), False, False, 0, 0)
+    bench = unit_parts(load("digits"), False, 0, 0)
     rounds = ClassTriplets(bench.y, batch_size=1 + INNER)
     n_rounds = TRIPLETS // (1 + INNER)
     rows = [

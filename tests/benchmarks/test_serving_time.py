@@ -74,9 +74,9 @@ def searches(kind: str) -> list[dict[str, Any]]:
     begun = perf_counter()
     graph = exact.to_index("hnswlib", **options)
     made = perf_counter() - begun
-    graph.search.index.set_num_threads(1)
+    graph.graph.set_num_threads(1)
     for look in looks:
-        graph.search.ef = look
+        graph.graph.set_ef(look)
         found = asked(graph, N_QUERIES)
         recall = np.mean([len({*a} & {*b}) / 10 for a, b in zip(found.tolist(), truth.tolist(), strict=True)])
         about = ", ".join(f"{key} {value}" for key, value in {**options, "ef": look}.items())

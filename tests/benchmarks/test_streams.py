@@ -71,10 +71,13 @@ def rows_of(number: int, count: int = CHUNK) -> tuple[sp.csr_array, np.ndarray]:
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Write the same rows as text and as arrays."""
     root = tmp_path_factory.mktemp("streams")
-    (root / "svmlight").mkdir()
+    for name in ("svmlight", "npz"):
+        (root / name).mkdir()
     for number in range(CHUNKS):
-        dump_svmlight_file(*rows_of(number), str(root / "svmlight" / f"{number}.svmlight"))
-    stream(root / "svmlight", n_features=N_FEATURES, batch_size=CHUNK).save(root / "npz")
+        X, y = rows_of(number)
+        dump_svmlight_file(X, y, str(root / "svmlight" / f"{number}.svmlight"))
+        parts = {f"X_{part}": getattr(X, part) for part in ("data", "indices", "indptr", "shape")}
+        np.savez(root / "npz" / f"{number}.npz", y=y, **parts)
     return {name: root / name for name in ("svmlight", "npz")}
 
 

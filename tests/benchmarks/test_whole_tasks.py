@@ -5,7 +5,6 @@ Run with ``pytest -o addopts= -s tests/benchmarks/test_whole_tasks.py``.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -22,9 +21,7 @@ from problems.data.sets import digits
 from problems.data.text import informative_unit_rows
 from problems.evaluation import cosine_scores, evaluate_retrieval, matrix_scores
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, LegoMetric
-from problems.metric.baselines import OUTSIDE, OutsideMetric
 from problems.similarity import LoretaSimilarity
-from rmopt.core import MissingCapabilityError
 
 # Digits, the published split, and no cross-validation.
 FIRST = ["--data", "digits", "--rank", "10", "--triplets", "100000", "--seeds", "0", "--select", "none"]
@@ -85,10 +82,8 @@ def newsgroups() -> list[dict[str, Any]]:
     return rows
 
 
-# metric-learn calls what scikit-learn is about to take away.
-@pytest.mark.filterwarnings("ignore")
 def test_metrics_on_digits(measured: Any) -> None:
-    """Metrics of handwritten digits, 80/20 split: a fit, beside metric-learn where it is installed."""
+    """Metrics of handwritten digits, 80/20 split: a fit."""
     measured(metrics)
 
 
@@ -107,21 +102,10 @@ def metrics() -> list[dict[str, Any]]:
         "LEGO": (LegoMetric(random_state=0), "distance"),
         "BoostMetric": (BoostMetric(50, random_state=0), "distance"),
     }
-    if importlib.util.find_spec("metric_learn"):
-        learners |= {
-            f"metric-learn's {name.upper()}": (OutsideMetric(name, random_state=0), "distance")
-            for name in OUTSIDE
-        }
     rows = []
     with threadpool_limits(1, user_api="blas"):
         for name, (learner, rank_by) in learners.items():
-            try:
-                seconds, metric = median(
-                    partial(learner.fit, X, y), 1 if name.startswith("metric-learn") else 3
-                )
-            except MissingCapabilityError as error:
-                print(f"{name}: {error}")
-                continue
+            seconds, metric = median(partial(learner.fit, X, y), 3)
             scores = matrix_scores(metric.get_mahalanobis_matrix(), test, distance=rank_by == "distance")
             found = evaluate_retrieval(scores, truth, ks=(1, 10)).precision_at
             rows.append({"method": name, "seconds": seconds, "P@1": found[1], "P@10": found[10]})

@@ -17,15 +17,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.model_selection import KFold
 
 from problems.data import MultilabelBundle, load
 from problems.data.text import informative_unit_rows
 from problems.loreta import with_workers
-from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, precision_at
-from problems.similarity import ContrastiveSimilarity, LoretaSimilarity, estimators
-from rmopt.solvers import SGD, Parallel
-from rmopt.solvers.gossip.gossip import parallel
+from problems.ranking import LoretaLabelRanker, precision_at
+from problems.similarity import LoretaSimilarity
+from rmopt.solvers import SGD
+from rmopt.solvers.gossip import parallel
 from rmopt.solvers.threads import in_threads
 
 pytestmark = pytest.mark.skipif("RMOPT_DATA_HOME" not in os.environ, reason="RMOPT_DATA_HOME is not set.")
@@ -147,97 +146,6 @@ def two_processes(task: str, out: Path) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def test_workers_of_batches(measured: Any) -> None:
-    """One, two and four workers of `ContrastiveSimilarity`: mAP on 20 Newsgroups, means of two seeds."""
-    measured(workers_of_batches)
-
-
-def workers_of_batches() -> list[dict[str, Any]]:
-    bundle = informative_unit_rows(load("news20"), 26_214, sublinear=True)
-    X, y, test, truth = (part[rows] for rows in (bundle.train, bundle.test) for part in (bundle.X, bundle.y))
-    rows = []
-    for jobs in (1, 2, 4):
-        models = [ContrastiveSimilarity(30, random_state=seed, n_jobs=jobs).fit(X, y) for seed in range(2)]
-        found = [model.score(test, truth) for model in models]
-        rows.append({"workers": jobs, "mAP": float(np.mean(found)), "seeds": str(np.round(found, 4))})
-        print(rows[-1], flush=True)
-    return rows
-
-
-@pytest.mark.parametrize("name", ["enron", "bibtex", "delicious"])
-def test_workers_of_labels(measured: Any, name: str) -> None:
-    """One to eight workers of `LowRankLogisticRegression`: percent at 1, 3 and 5 labels, held out and on test rows.
-
-    Held out are folds of the training rows, by which a number of workers is to be chosen; "above one" is the mean
-    difference from one worker at one label, with its standard error over the folds.
-    """
-    measured(workers_of_labels, name)
-
-
-def workers_of_labels(name: str) -> list[dict[str, Any]]:
-    bundle = load(name, None, MultilabelBundle).scaled()
-    X, Y, test, truth = (part[rows] for rows in (bundle.train, bundle.test) for part in (bundle.X, bundle.Y))
-    folds = list(KFold(5, shuffle=True, random_state=0).split(np.arange(X.shape[0])))
-    one, rows = np.empty(0), []
-    for jobs in (1, 2, 4, 8):
-
-        def precisions(seed: int, fit: Any, held: Any, jobs: int = jobs) -> list[float]:
-            model = LowRankLogisticRegression(random_state=seed, n_jobs=jobs).fit(*fit)
-            found = precision_at(model.decision_function(held[0]), held[1], (1, 3, 5))
-            return [100.0 * found[k] for k in (1, 3, 5)]
-
-        held = np.array([precisions(0, (X[train], Y[train]), (X[rest], Y[rest])) for train, rest in folds])
-        begun = time.perf_counter()
-        found = np.array([precisions(seed, (X, Y), (test, truth)) for seed in range(5)])
-        seconds = (time.perf_counter() - begun) / len(found)
-        one = one if len(one) else held[:, 0]
-        rows.append(
-            {
-                "task": name, "workers": jobs, "held out": str(held.mean(axis=0).round(2)),
-                "above one": with_error(held[:, 0] - one), "test": str(found.mean(axis=0).round(2)),
-                "at one label": with_error(found[:, 0]), "fit and test, s": seconds,
-            }
-        )  # fmt: skip
-        print(rows[-1], flush=True)
-    return rows
-
-
-def with_error(found: Any) -> str:
-    """Return a mean, and its standard error."""
-    return f"{found.mean():.2f} ± {found.std(ddof=1) / len(found) ** 0.5:.2f}"
-
-
-# How two workers meet: every so many steps, or ever less often, with longer steps or not.
-MEETINGS = {
-    "every 5,000 steps": {"first": 5_000, "every": 5_000},
-    "every 2,000 steps": {"first": 2_000, "every": 2_000, "step_factor": 2.0},
-    "every 20,000 steps": {"first": 20_000, "every": 20_000, "step_factor": 2.0},
-    "ever less often": {"step_factor": 1.6},
-}
-
-
-def test_when_two_workers_meet(measured: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two workers beside one: mean average precision on 20 Newsgroups after 600,000 triplets in all, of two seeds."""
-    measured(when_two_workers_meet, monkeypatch)
-
-
-def when_two_workers_meet(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    fit, quality = newsgroups()
-    rows = [
-        {"means": "one worker", "longer steps": 1.0}
-        | {f"seed {seed}": quality(fit(1.0, 1, seed)) for seed in range(2)}
-    ]
-    for name, how in MEETINGS.items():
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                estimators, "with_workers", lambda solver, jobs, world, how=how: Parallel(solver, 2, **how)
-            )
-            found = {f"seed {seed}": quality(fit(1.0, 2, seed)) for seed in range(2)}
-        rows.append({"means": name, "longer steps": how.get("step_factor", 1.0), **found})
-        print(rows[-1], flush=True)
-    return rows
-
-
 def test_many_workers(measured: Any) -> None:
     """Any number of workers: mean average precision on 20 Newsgroups after 600,000 triplets in all, one seed."""
     measured(many_workers)
@@ -249,8 +157,7 @@ def many_workers() -> list[dict[str, Any]]:
     for workers in (1, 2, 4, 8, 16):
         model = fit(1.0, workers, 0)
         trained = with_workers(SGD(1.0), workers)
-        longer, outer = getattr(trained, "step_factor", 1.0), getattr(trained, "outer_step", 1.0)
-        how = {"workers": workers, "longer steps": longer, "outer step": outer}
+        how = {"workers": workers, "longer steps": getattr(trained, "step_factor", 1.0)}
         rows.append({**how, "mAP": quality(model), "updates": model.n_updates_})
         print(rows[-1], flush=True)
     return rows

@@ -59,7 +59,7 @@ TELLING = {
         "retraction.__call__", "cost.block_gradient", "cost.proximal_step", "loss.slopes",
     },
 }  # fmt: skip
-TELLING |= dict.fromkeys(("batch", "blocked", "psd"), TELLING["bilinear"])
+TELLING |= dict.fromkeys(("batch", "psd", "remembers"), TELLING["bilinear"])
 
 
 def close(found: Any, expected: Any, about: str = "") -> None:
@@ -144,9 +144,7 @@ def test_codes_of_other_retractions_are_not_taken_for_ones_own() -> None:
 @pytest.mark.parametrize("name", ["bilinear", "log-det"])
 def test_methods_of_losses_are_called(name: str, loss: Loss) -> None:
     strange = COMPOSITIONS[name].swapped("loss", loss)
-    plain = COMPOSITIONS[name].swapped(
-        "loss", Loss(loss.name, loss.value, loss.slope, loss.curvature, loss.code)
-    )
+    plain = COMPOSITIONS[name].swapped("loss", Loss(loss.name, loss.value, loss.slope, loss.curvature))
     np.testing.assert_array_equal(strange.end("auto"), strange.end("reference"))
     assert np.abs(strange.end("auto") - plain.end("reference")).max() > 1e-4
 

@@ -39,8 +39,7 @@ def test_a_step_that_is_too_long_diverges() -> None:
 @each_row(
     ("model", "words"),
     [
-        (CoembeddingClassifierCV(scoring=lambda model: 1.0), "scoring = .* gave no score"),
-        (CoembeddingClassifierCV(scoring=lambda model, X, y: np.nan), r"gave no score \(nan\)"),
+        (CoembeddingClassifierCV(scoring=lambda model, X, y: np.nan), "the score"),
     ],
 )
 def test_parameters_of_classifiers(model: Any, words: str) -> None:
@@ -91,7 +90,7 @@ def test_data_are_checked_at_the_door() -> None:
         (lambda: CoembeddingClassifier().fit(X, labels), "Y is a damaged"),
         (lambda: CoembeddingClassifier(2.0).fit(X, Y).score(X, labels), "y is a damaged"),
         (lambda: LinkPredictor().fit(damaged, LINKS), "X is a damaged"),
-        (lambda: LinkPredictor().fit(X, holes), "table of numbers"),
+        (lambda: LinkPredictor().fit(X, holes), "finite numbers"),
         (lambda: LinkPredictor().fit(X * 1e155, LINKS), "scale it"),
         (lambda: TagRecommender(5.0).fit(POSTS, TAGS).predict([["a", "b"]]), "user 'a' was not seen"),
         (lambda: LinkPredictor(random_state=0).fit(X, LINKS).score(X, [{}, {}], [[0, 1], [0, 9]]), "linked"),

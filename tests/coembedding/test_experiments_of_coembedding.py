@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 from tabled import each_row
 
-from problems.coembedding import baselines
-from problems.coembedding.experiment import METHODS, Coembedding, Multilabel, optima_claims, table_claims
+from problems.coembedding.experiment import METHODS, Coembedding, optima_claims, table_claims
 from problems.coembedding.regression_experiment import METHODS as STRATEGIES
 from problems.coembedding.regression_experiment import metric_regression
 from problems.coembedding.tagging_experiment import Tagging
@@ -36,66 +32,35 @@ def cells(run: Run) -> int:
 
 def test_classification_beside_baselines_and_local_optima(run: Run) -> None:
     options: dict[str, Any] = {
-        "seeds": 2, "rows": 60, "methods": "ila,cc-svm", "betas": "1,5", "folds": 2, "starts": 3,
-        "optima_rows": 20, "thresholds": True, "select_by": "f1_calibrated",
+        "seeds": 2, "rows": 60, "methods": "ila,cc-svm", "betas": "1,5", "folds": 2, "starts": 3, "optima_rows": 20,
     }  # fmt: skip
     outcome = coembedding(run, **options)
-    labels = ["ILA", "CC, SVM"]
-    aims = [f"{label}, for {aim}" for aim in ("F1", "Hamming") for label in labels]
-    assert [row["method"] for row in outcome.rows] == labels + aims
+    assert [row["method"] for row in outcome.rows] == ["ILA", "CC, SVM"]
     assert all(50.0 < row["hamming"] <= 100.0 for row in outcome.rows)
     used = outcome.parameters["used"]
-    assert list(used) == labels
     assert [one["beta"] in (1.0, 5.0) for one in used["ILA"]] == [True, True]
     assert max(one["gap"] for one in used["ILA"]) <= 1e-4
     assert all(len(chosen) == 2 for chosen in used.values())
-    assert run.path("scores.png").stat().st_size > 5000
     assert run.path("optima.png").stat().st_size > 5000
-    assert len(outcome.claims) == 8
-    assert [claim.claim.split()[2] for claim in outcome.claims[3:6]] == ["Hamming", "micro-F1", "macro-F1"]
-    # With the local optima, which take the longest.
+    assert len(outcome.claims) == 5
     known = cells(run)
-    assert known >= 5
+    assert known >= 4
     again = coembedding(run, **options, resume=True)
     assert again.rows == outcome.rows
     assert cells(run) == known
 
 
 def test_baselines_alone_and_no_random_starts(run: Run) -> None:
-    outcome = coembedding(run, seeds=1, rows=60, methods="br-lr", folds=2, starts=0)
+    outcome = coembedding(run, seeds=1, rows=60, methods="br-lr", folds=2)
     assert len(outcome.rows) == 1
     assert outcome.claims == []
-    (chosen,) = outcome.parameters["used"]["BR, LR"]
-    assert chosen
+    assert outcome.parameters["used"]["BR, LR"][0]
     assert not run.path("optima.png").exists()
-    # Baselines choose in the same folds by the same measure: another one is another result.
-    known = cells(run)
-    coembedding(run, seeds=1, rows=60, methods="br-lr", folds=2, starts=0, select_by="hamming", resume=True)
-    assert cells(run) == known + 1
-
-
-def test_selection_by_hamming_score(run: Run) -> None:
-    outcome = coembedding(
-        run, seeds=1, rows=100, methods="ila", betas="1,1000", folds=2, select_by="hamming", starts=0
-    )
-    assert [one["beta"] for one in outcome.parameters["used"]["ILA"]] == [1.0]
-
-
-def test_conic_solvers_take_part_where_cvxpy_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cvxpy", None)
-    with pytest.raises(InvalidInputError, match=r"cvxpy cannot be imported.*CLARABEL"):
-        metric_regression(run, sizes="4", samples="12", methods="clarabel")
-    monkeypatch.undo()
-    pytest.importorskip("cvxpy", reason="needs cvxpy, which the extra [test] brings.")
-    outcome = metric_regression(run, sizes="4,9", samples="12", methods="clarabel,scs")
-    assert all(abs(row["relative_error"]) < 1e-5 for row in outcome.rows)
-    assert outcome.claims == []
 
 
 def test_strategies_of_growth(run: Run) -> None:
-    ours = [name for name in STRATEGIES if name not in ("clarabel", "scs")]
-    outcome = metric_regression(run, sizes="4,9", samples="12", methods=",".join(ours), time_limit=20.0)
-    assert len(outcome.rows) == 2 * len(ours)
+    outcome = metric_regression(run, sizes="4,9", samples="12", methods=",".join(STRATEGIES))
+    assert len(outcome.rows) == 2 * len(STRATEGIES)
     for row in outcome.rows:
         assert abs(row["relative_error"]) < 1e-4
         assert row["rank"] == row["n"]
@@ -105,36 +70,15 @@ def test_strategies_of_growth(run: Run) -> None:
     assert run.path("times.png").stat().st_size > 5000
 
 
-def test_a_time_limit_ends_a_strategy(run: Run) -> None:
-    outcome = metric_regression(run, sizes="12", samples="30", methods="linear", time_limit=1e-9)
-    assert outcome.rows[0]["rounds"] == 1
-    assert outcome.rows[0]["relative_error"] > 1.0
-    assert outcome.claims == []
-
-
-def test_people_are_told_where_the_edge_of_a_grid_is_best(tmp_path: Path) -> None:
-    about: dict[str, Any] = {"seeds": 1, "rows": 60, "folds": 2, "starts": 0, "methods": "ila"}
-    told = "at the edge of its grid on 1 of 1 splits; try more --betas"
-    outcome = coembedding(Run("test", 0, tmp_path), betas="1,2,5", **about)
-    assert (told in " ".join(outcome.notes)) is (outcome.parameters["used"]["ILA"][0]["beta"] != 2)
-    X, Y = load_digits(return_X_y=True)
-    for cs, edge in (([1e-9, 1e-8, 1e-3], True), ([1e-9, 1e-3], False)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(baselines, "UNIT_CS", cs), patch.setattr(baselines, "LONG_CS", cs)
-            model = Multilabel("br", "lr", cv=2).fit(X[:80], np.eye(10, dtype=int)[Y[:80]])
-        assert model.chosen_["edge"] is edge, model.chosen_
-
-
 def test_tags(run: Run) -> None:
-    outcome = tagging(run, betas="30,300", columns=2, tol=0.2, seeds=1, rank=4)
+    outcome = tagging(run, betas="30,300", seeds=1, rank=4)
     names = [row["method"] for row in outcome.rows]
     assert names == ["ILA, β = 30", "ILA, β = 300", "Pairwise interactions, k = 4"]
     assert outcome.rows[0]["rank"] > outcome.rows[1]["rank"]
     assert all(0.0 < row["f1"] < 1.0 for row in outcome.rows)
-    assert outcome.rows[0]["best_f1"] >= outcome.rows[0]["f1"]
     assert len(outcome.claims) == 3
     assert run.path("ranks.png").stat().st_size > 5000
-    alone: Outcome = tagging(run, betas="300", columns=2, tol=0.2, seeds=1, methods="ila")
+    alone: Outcome = tagging(run, betas="300", seeds=1, methods="ila")
     assert len(alone.rows) == len(alone.claims) == 1
     assert [row["method"] for row in alone.rows] == ["ILA, β = 300"]
     # Which β is best is not for the test posts to say.
@@ -172,18 +116,11 @@ def test_tags_choose_by_posts_of_the_training_part(run: Run, monkeypatch: pytest
         (lambda run: coembedding(run, methods="svm"), "--methods 'svm'"),
         (lambda run: coembedding(run, betas="1,x"), "--betas '1,x'"),
         (lambda run: coembedding(run, betas="0"), "--betas '0'"),
-        (lambda run: coembedding(run, rows=99_999), "--rows 99999 leaves no test rows"),
-        (lambda run: coembedding(run, folds=1), "--folds = 1"),
-        (lambda run: coembedding(run, select_by="luck"), "--select-by = 'luck'"),
+        (lambda run: coembedding(run, rows=99_999), "n_train = 99999 must be"),
         (lambda run: coembedding(run, data="digits"), "MultilabelBundle"),
         (lambda run: metric_regression(run, sizes="0"), "--sizes '0'"),
         (lambda run: metric_regression(run, methods="slow"), "--methods 'slow'"),
         (lambda run: tagging(run, betas=""), "--betas ''"),
-        (lambda run: tagging(run, seeds=0), "--seeds = 0"),
-        (lambda run: tagging(run, rank=0), "--rank = 0"),
-        (lambda run: tagging(run, methods="fpmc"), "--methods 'fpmc'"),
-        (lambda run: coembedding(run, seeds=-1), "--seeds = -1"),
-        (lambda run: metric_regression(run, seeds=0), "--seeds = 0"),
         (lambda run: tagging(run, data="digits"), "TagBundle"),
     ],
 )
@@ -211,8 +148,8 @@ def test_claims_follow_the_numbers() -> None:
     assert verdicts([cell], [], "scene") == [False]
     assert verdicts([better], [], "emotions") == [True]
     assert table_claims([row("br-lr", [cell])], "scene") == []
-    single = optima_claims({1: [1.2, 1.3], 2: [1.1, 1.1], 3: [1.0, 1.0]}, 1.0, 3)
+    single = optima_claims({1: [0.2, 0.3], 2: [0.1, 0.1], 3: [0.0, 0.0]}, 3)
     assert [claim.reproduced for claim in single] == [True, True]
-    spread = optima_claims({1: [1.2, 1.3], 2: [1.1, 1.0], 3: [1.0, 1.1]}, 1.0, 3)
+    spread = optima_claims({1: [0.2, 0.3], 2: [0.1, 0.0], 3: [0.0, 0.1]}, 3)
     assert [claim.reproduced for claim in spread] == [False, False]
-    assert optima_claims({1: [1.2, 1.3]}, 1.0, 3)[0].reproduced is None
+    assert optima_claims({1: [0.2, 0.3]}, 3)[0].reproduced is None

@@ -50,5 +50,5 @@ def test_stored_zeros_are_no_links_and_negative_numbers_are_refused() -> None:
     pairs, linked = LinkPredictor(random_state=0)._drawn(graph, 4)
     assert pairs[linked].tolist() == [[0, 1]]
     for signed in (graph.toarray() - 1, graph * np.nan, -graph):
-        with pytest.raises(InvalidInputError, match="numbers from 0"):
+        with pytest.raises(InvalidInputError, match="table of"):
             LinkPredictor().fit(np.eye(4), signed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -28,8 +27,8 @@ from problems.comparison import (
     Row,
     above,
     averaged,
+    best_of,
     crossed,
-    grown,
     near,
     searched,
 )
@@ -56,20 +55,19 @@ class Wild(BaseEstimator):
 def test_the_choice_is_that_of_grid_search(run: Run) -> None:
     X, y = load_digits(return_X_y=True)
     folds, grid = KFold(4, shuffle=True, random_state=0), crossed(alpha=[1e-2, 1.0, 1e2, 1e4, 1e6])
-    scoring = {"worst": lambda model, X, y: -1.0, "r2": lambda model, X, y: model.score(X, y)}
-    found = searched(run, "ridge", Ridge(), grid, X, y, folds, scoring)
+    found = searched(run, "ridge", Ridge(), grid, X, y, folds, lambda model, X, y: model.score(X, y))
     expected = GridSearchCV(Ridge(), {"alpha": [one["alpha"] for one in grid]}, cv=folds).fit(X, y)
-    assert found == (expected.best_params_, "r2")
+    assert found == expected.best_params_
 
 
 def test_divergence_and_ties(run: Run) -> None:
     X, y, folds = np.zeros((6, 1)), np.zeros(6), KFold(3)
-    scoring = {
-        "first": lambda model, X, y: np.nan if model.value == 2 else 1.0,
-        "second": lambda model, X, y: 1.0,
-    }
+
+    def scoring(model: Any, X: Any, y: Any) -> float:
+        return np.nan if model.value == 2 else 1.0
+
     found = searched(run, "wild", Wild(), crossed(value=[3.0, 2.0, 0.5, 1.0]), X, y, folds, scoring)
-    assert found == ({"value": 0.5}, "first")
+    assert found == {"value": 0.5}
     with pytest.raises(InvalidInputError, match=r"training diverged for every value of the grid \[.*3.0.*\]"):
         searched(run, "wild", Wild(), crossed(value=[3.0]), X, y, folds, scoring)
     with pytest.raises(TypeError, match="not supported"):
@@ -137,9 +135,6 @@ class Chosen(Experiment):
     def settings(self) -> Iterable[Settings]:
         return [{"method": name, "code": kind.code} for name, kind in self.chosen.items()]
 
-    def header(self) -> str:
-        return "nothing"
-
     def choose(self, one: Settings) -> Cell:
         self.asked.append(one["seed"])
         return {"parameters": {"alpha": 10.0 * one["seed"]}}
@@ -175,70 +170,47 @@ def test_parameters_are_chosen_never_once_or_for_each_seed(
     assert outcome.parameters["used"]["Ridge"] == [{"alpha": value} for value in values]
 
 
-class Peaked(BaseEstimator):
-    """Scores best at 300, and takes no number above the most."""
-
-    def __init__(self, value: float = 1.0, most: float = np.inf) -> None:
-        self.value, self.most = value, most
-
-    def fit(self, X: Any, y: Any) -> Self:
-        if self.value > self.most:
-            raise ValueError(f"{self.value:g} is too much")
-        return self
-
-
 @pytest.mark.parametrize(
-    ("grid", "most", "chosen", "said"),
+    ("grid", "most", "chosen"),
     [
-        ([0.1, 1.0, 10.0], np.inf, 100.0, ""),
-        ([10_000, 2000, 5000], np.inf, 320, ""),
-        ([100.0, 200.0, 1e3], np.inf, 200.0, ""),
+        ([0.1, 1.0, 10.0], np.inf, 100.0),
+        ([10_000, 2000, 5000], np.inf, 320),
+        ([100.0, 200.0, 1e3], np.inf, 200.0),
         # Two are no grid that an edge says anything about.
-        ([0.1, 1.0], np.inf, 1.0, ""),
-        ([0.1, 1.0, 10.0], 50.0, 10.0, "grid: value = 10 is the best, at the edge .* (100 is too much)"),
-        ([1e-5, 1e-4, 1e-3], np.inf, 10.0, "grid: value = 10 is the best, at the edge .* (it grew 4 times)"),
+        ([0.1, 1.0], np.inf, 1.0),
+        # There is nothing past 50, and a grid does not grow for ever.
+        ([0.1, 1.0, 10.0], 50.0, 10.0),
+        ([1e-5, 1e-4, 1e-3], np.inf, 10.0),
     ],
 )
-def test_a_grid_grows_where_its_edge_is_best(
-    grid: Any, most: float, chosen: float, said: str, tmp_path: Path, capsys: Any
-) -> None:
-    scoring = {"peak": lambda model, X, y: -abs(np.log(model.value / 300))}
-    found, _ = searched(
-        Run("test", 0, tmp_path),
-        "grid",
-        Peaked(most=most),
-        crossed(value=grid),
-        np.zeros((4, 1)),
-        np.zeros(4),
-        KFold(2),
-        scoring,
-    )
+def test_a_grid_grows_where_its_edge_is_best(grid: Any, most: float, chosen: float) -> None:
+    said: list[str] = []
+
+    def peaked(points: Sequence[Settings]) -> Any:
+        if any(one["value"] > most for one in points):
+            raise ValueError
+        return np.array([-abs(np.log(one["value"] / 300)) for one in points])
+
+    found = best_of(crossed(value=grid), peaked, said.append)
     assert found == {"value": chosen}
     assert type(found["value"]) is type(grid[0])
-    assert re.fullmatch(
-        said.replace("(", r"\(").replace(")", r"\)"), " ".join(capsys.readouterr().out.split())
-    )
+    assert said == ["value = 10 is the best, at the edge of a grid that grows no further"] * (chosen == 10.0)
 
 
 def test_numbers_at_two_edges_grow_alone_and_together() -> None:
-    grid, asked = (
-        [{"a": 1.0, "b": 1.0, "c": 3}, {"a": 2.0, "b": 3.0, "c": 2}, {"a": 4.0, "b": 9.0, "c": 1}],
-        [],
-    )
+    grid = [{"a": 1.0, "b": 1.0, "c": 3}, {"a": 2.0, "b": 3.0, "c": 2}, {"a": 4.0, "b": 9.0, "c": 1}]
+    asked = []
 
     def measure(points: Any) -> Any:
         asked.append(list(points))
         return np.array([one["a"] if one in grid else 0.0 for one in points])
 
-    points, scores = grown(grid, measure, lambda scores: np.flatnonzero(scores == scores.max()), print)
     # No count is below 1.
     past = [{"a": 8.0, "b": 9.0, "c": 1}, {"a": 4.0, "b": 27.0, "c": 1}, {"a": 8.0, "b": 27.0, "c": 1}]
+    assert best_of(grid, measure) == grid[2]
     assert asked == [grid, past]
-    assert points == grid + past
-    assert scores.tolist() == [1.0, 2.0, 4.0, 0.0, 0.0, 0.0]
     # Where another one is as good, there is nothing past the edge.
-    points, _ = grown(grid, measure, lambda scores: np.flatnonzero(scores > 1.0), print)
-    assert points == grid
+    assert best_of(grid, lambda points: np.array([0.0, 1.0, 1.0])) == grid[1]
 
 
 def test_rows() -> None:
@@ -302,12 +274,6 @@ def test_steps_of_a_pipeline_get_the_seed() -> None:
     method = Method("steps", make_pipeline(PCA(), PCA(random_state=7)))
     made = method.made({}, random_state=3)
     assert (made[0].random_state, made[1].random_state) == (3, 7)
-
-
-def test_rounding_is_no_lead() -> None:
-    ours, theirs = [{"m": 0.1 + 0.2}] * 3, [{"m": 0.3}] * 3
-    assert Difference.of(ours, theirs, "m").verdict == "level"
-    assert Difference.of([{"m": 0.31}] * 3, theirs, "m").verdict == "above"
 
 
 def test_folds_that_are_too_many_are_refused_in_a_sentence(rmopt_run: Any) -> None:

@@ -1,29 +1,43 @@
-"""Colours, dashes and ticks of pictures."""
+"""Looks and ticks of pictures."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from problems.palette import line, logarithmic, style, whole_ticks
+from problems.palette import Panel, draw_panels, style
 
 
 def test_methods_of_a_picture_can_be_told_apart() -> None:
     assert len({(look["color"], look["marker"]) for look in map(style, range(84))}) == 84
-    lines = [line(number, dashes) for number in range(24) for dashes in (0, 1)]
-    assert len({(look["color"], look["linestyle"]) for look in lines}) == 36
-    assert line(0, 1) != line(12, 1)
+
+
+def test_a_label_has_one_look_and_one_entry() -> None:
+    figure, level = Figure(), [(np.nan, 0.5, 0.1)]
+    curve = [(1, 0.2, 0.0), (1000, 0.4, 0.1)]
+    draw_panels(
+        figure, [Panel("n", "y", {"b": level}), Panel("n", "y", {"a": curve, "b": curve}, "x", "s")], "t"
+    )
+    left, right = figure.axes
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["b", "a"]
+    assert left.lines[0].get_color() == right.lines[-1].get_color() != right.lines[0].get_color()
+    assert (left.get_xscale(), right.get_xscale()) == ("linear", "log")
+    assert (left.get_ylabel(), right.get_ylabel()) == ("y", "")
 
 
 def test_short_axes_have_ticks() -> None:
-    axes = Figure().subplots()
-    axes.plot([4.0], [0.03], "o")
-    axes.plot([4.0], [0.08], "o")
-    whole_ticks(axes.xaxis)
-    assert [one for one in axes.get_xticks() if 3.8 < one < 4.2] == [4.0]
+    def axes_of(points: Any, **how: Any) -> Any:
+        figure = Figure()
+        draw_panels(figure, [Panel("x", "y", {"a": points}, **how)], "t")
+        return figure.axes[0]
+
+    assert [one for one in axes_of([(4, 1.0)]).get_xticks() if 3.8 < one < 4.2] == [4.0]
     for lowest in (0.03, 0.003):
-        axes.plot([4.0], [lowest], "o")
-        logarithmic(axes.yaxis)
+        axes = axes_of([(4, lowest), (4, 0.08)], logarithmic="y")
         low, high = axes.get_ylim()
         inside = [one for one in axes.get_yticks() if low < one < high]
         assert len(inside) >= 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,8 +22,6 @@ import rmopt
 from problems.metric import CometMetric
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
-from problems.subspace import MatrixCompletion, MultitaskFeatures
-from problems.subspace.instances import agent_sums
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import StorageError
 from rmopt.core.cost import WholeCost
@@ -35,8 +32,6 @@ from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
     Grassmann,
-    PSDFactors,
-    PSDFixedRank,
     Sphere,
     Stiefel,
 )
@@ -46,14 +41,8 @@ from rmopt.solvers import (
     SGD,
     Checkpoint,
     GradientDescent,
-    GradientSolver,
-    Hybrid,
-    MaxSeconds,
-    MaxSteps,
     RankIncremental,
     Recorder,
-    Stagnation,
-    TrustRegions,
 )
 from rmopt.solvers.save import Saver
 
@@ -195,8 +184,8 @@ def test_step_sizes_are_looked_at_far_behind_the_start(tmp_path: Path) -> None:
         return SGD(rule, max_iter=budget).run(problem, random_state=0, checkpoint=tmp_path / name)
 
     run(20_000, lambda t: np.full(len(t), 1e-3), "a.npz")
-    for later in (17_000, 19_990, 10**6):
-        with pytest.raises(InvalidInputError, match="at the start the sum of step sizes is"):
+    for later in (17_000, 19_990):
+        with pytest.raises(InvalidInputError, match="where it stands the sum of step sizes is"):
             run(20_001, lambda t, later=later: np.where(t < later, 1e-3, 1e-4), "a.npz")
     # A table that ends with the budget may have grown, and what it had may not have changed.
     table = np.full(40_000, 1e-3)
@@ -320,20 +309,12 @@ def forged(path: Path, change: Any) -> None:
 
 FORGERIES: dict[str, Any] = {
     "shape": lambda arrays, about: arrays.update({"factors.A": arrays["factors.A"][:-1]}),
-    "dimensions": lambda arrays, about: arrays.update({"factors.A": arrays["factors.A"][0]}),
     "type": lambda arrays, about: arrays.update({"factors.A": arrays["factors.A"].astype(np.float32)}),
-    "words": lambda arrays, about: arrays.update({"factors.A": arrays["factors.A"].astype(str)}),
     "missing": lambda arrays, about: arrays.pop("factors.A"),
     "more": lambda arrays, about: arrays.update(extra=np.ones(1)),
-    "no step": lambda arrays, about: about.pop("step"),
-    "no rows": lambda arrays, about: about.pop("rows"),
-    "no axes": lambda arrays, about: about.pop("axes"),
     "no witness": lambda arrays, about: about.pop("witness"),
     "no seconds": lambda arrays, about: about.pop("seconds"),
-    "words for numbers": lambda arrays, about: about.update(seconds="long"),
     "another step": lambda arrays, about: about.update(step=19),
-    "no step at all": lambda arrays, about: about.update(step=None),
-    "odd rows": lambda arrays, about: about.update(rows=[{}]),
     "later rows": lambda arrays, about: about.update(rows=[{"step": 10**6}]),
 }
 
@@ -379,15 +360,6 @@ def test_a_path_that_cannot_be_a_file_is_told_in_one_sentence(path: str) -> None
             LBFGS().run(Problem(Sphere(5), Quadratic()), random_state=0, checkpoint=checkpoint)
     with pytest.raises(InvalidInputError, match=r"checkpoint .*cannot be a file"):
         LoretaSimilarity(2, checkpoint=path).fit(ROWS, CLASSES)
-
-
-def test_a_state_that_no_file_keeps_is_refused_before_work(tmp_path: Path) -> None:
-    problem, solver = Problem(G, WholeCost(Rayleigh())), CASES["own-solver"].solver(5)
-    engine: Any = solver.engine(problem)
-    engine.load = lambda point: {"point": point, "odd": {1}}
-    solver.engine = lambda problem: engine  # type: ignore[method-assign]
-    with pytest.raises(InvalidInputError, match="cannot keep odd of a state, of type set"):
-        engine.pack(engine.load(np.eye(3)))
 
 
 # Ctrl-C
@@ -448,70 +420,6 @@ class Late:
         return 0.0
 
 
-def test_a_second_ctrl_c_ends_at_once_and_other_threads_set_no_handlers(tmp_path: Path) -> None:
-    path = tmp_path / "c.npz"
-    twice = Late(lambda point: signal.raise_signal(signal.SIGINT), 2)
-    with pytest.raises(KeyboardInterrupt):
-        quick(Rayleigh(), path, 50, recorder=Recorder({"told": twice}, at=[20]))
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    # The first save is still to come: none was due.
-    path.unlink(missing_ok=True)
-    ended: list[int] = []
-    thread = threading.Thread(target=lambda: ended.append(quick(Rayleigh(), path).steps))
-    thread.start()
-    thread.join()
-    assert ended == [20]
-
-
-def test_a_handler_of_the_users_that_goes_on_is_obeyed(tmp_path: Path) -> None:
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
-    try:
-        told = Late(lambda point: signal.raise_signal(signal.SIGINT))
-        result = quick(Rayleigh(), tmp_path / "c.npz", 50, recorder=Recorder({"told": told}, at=[20]))
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert result.steps == 50
-    assert came == [signal.SIGINT, signal.SIGINT]
-
-
-# Stop
-
-
-def test_stop_needs_no_metrics() -> None:
-    seen: list[Any] = []
-
-    def stop(rows: list[dict[str, Any]]) -> str | None:
-        seen.append(rows)
-        return "enough" if rows[-1]["step"] >= 1000 else None
-
-    result = SGD(0.02, max_iter=100_000).run(bilinear(FIXED), random_state=0, stop=stop)
-    assert result.stopped_by == "enough"
-    assert 1000 <= result.steps < 100_000
-    assert result.history == []
-    # The start and the present moment.
-    assert all(len(rows) == 2 and set(rows[1]) == {"step", "updates", "seconds"} for rows in seen)
-    at_once = SGD(0.02).run(bilinear(FIXED), random_state=0, stop=lambda rows: "no")
-    assert (at_once.steps, at_once.stopped_by) == (0, "no")
-
-
-@each_row("answer", [True, False, 1, 0.0, np.bool_(True), ["x"]])
-def test_a_stop_that_gives_no_reason_is_refused(answer: Any) -> None:
-    with pytest.raises(
-        InvalidInputError, match=r"stop returned .*; it must return a reason as a string, or None"
-    ):
-        SGD(0.02, max_iter=10).run(bilinear(FIXED), random_state=0, stop=lambda rows: answer)
-
-
-@each_row(
-    "options",
-    [{"stop": "late"}, {"recorder": {}}, {"checkpoint": 3}, {"first_step": -1}, {"first_step": 1.0}],
-)
-def test_arguments_of_run_are_checked(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError, match=next(iter(options))):
-        SGD(0.02, max_iter=10).run(bilinear(FIXED), **options)
-
-
 # Seeds of rounds
 
 
@@ -540,28 +448,6 @@ def test_the_seed_reaches_the_local_optimiser(tmp_path: Path) -> None:
     assert not set(seeds(1)) & set(first)
 
 
-# Points that are changed in place
-
-
-@pytest.mark.parametrize("name", ["completion-ridge", "multitask"])
-def test_a_change_in_place_is_seen(name: str) -> None:
-    cost: Any = agent_sums(1)[name]
-    assert isinstance(cost, MatrixCompletion | MultitaskFeatures)
-    fresh: Any = agent_sums(1)[name]
-    manifold = Grassmann(cost.n_rows, 2)
-    U = manifold.random_point(np.random.default_rng(0))
-    V = manifold.random_point(np.random.default_rng(1))
-    cost.value(U)
-    gradient = cost.gradient(U)
-    gradient = gradient if isinstance(gradient, np.ndarray) else gradient @ np.eye(2)
-    before = gradient.copy()
-    gradient *= 0.0
-    again = cost.gradient(U)
-    np.testing.assert_array_equal(again if isinstance(again, np.ndarray) else again @ np.eye(2), before)
-    U[:] = V
-    assert cost.value(U) == fresh.value(V)
-
-
 # Numbers that are not finite, points that are not on the manifold
 
 
@@ -582,38 +468,6 @@ def test_a_gradient_that_is_not_finite_diverges(solver: Any, cost: Any) -> None:
         solver.run(Problem(G, WholeCost(cost)), random_state=0)
 
 
-class Refusing(Rayleigh):
-    def gradient(self, point: Any) -> Any:
-        raise ValueError("not today")
-
-
-def test_an_error_of_the_users_is_not_its_own_cause() -> None:
-    with pytest.raises(ValueError, match="not today") as caught:
-        SGD(0.1, max_iter=3).run(Problem(G, WholeCost(Refusing())), random_state=0)
-    assert caught.value.__cause__ is not caught.value
-
-
-@each_row("part", ["value", "factor_gradient"])
-@each_row("solver", [LBFGS(), TrustRegions(), Hybrid(), RankIncremental(), RankIncremental(inner=None)])
-def test_a_convex_cost_of_nan_diverges(solver: Any, part: str) -> None:
-    problem = CASES["rank-incremental"].problem()
-    cost: Any = problem.cost
-
-    class Spoiled(type(cost)):  # type: ignore[misc]
-        def at(self, Y: Any) -> Any:
-            local = super().at(Y)
-            if part == "value":
-                local.value = np.nan
-            else:
-                local.factor_gradient = lambda: np.full_like(Y, np.nan)
-            return local
-
-    n = cost.shape[0]
-    manifold: Any = PSDFactors(n, 2) if isinstance(solver, GradientSolver) else PSDFixedRank(n, 2)
-    with pytest.raises(DivergedError):
-        solver.run(Problem(manifold, Spoiled(*cost.parts)), random_state=0)
-
-
 def test_the_end_of_a_run_is_on_the_manifold() -> None:
     class Straight(QR):
         """Right for short steps only, which is all that is tried before work starts."""
@@ -624,29 +478,9 @@ def test_the_end_of_a_run_is_on_the_manifold() -> None:
 
     problem = Problem(G, WholeCost(Rayleigh()))
     with pytest.raises(
-        DivergedError, match=r"the run ended off Grassmann\(12, 3\): .*Likely causes: the retraction Straight"
+        DivergedError, match=r"the run ended off Grassmann\(12, 3\): .*rmopt.checks.check_retraction"
     ):
         SGD(0.1, max_iter=50, retraction=Straight()).run(problem, random_state=0)
-
-
-def test_a_criterion_goes_on_with_the_measurements_that_it_began_with(tmp_path: Path) -> None:
-    def fitted(budget: int, stop: Any, name: str | None = None) -> Any:
-        recorder = Recorder({"map": lambda U: float(U[0, 0])}, at=np.linspace(0, budget, 5)[1:].astype(int))
-        saving = name and Checkpoint(tmp_path / name)
-        solver = SGD(0.05, max_iter=budget)
-        problem = Problem(G, WholeCost(Rayleigh()))
-        return solver.run(problem, random_state=0, recorder=recorder, checkpoint=saving, stop=stop)
-
-    fitted(20, Stagnation(8, "map"), "run.npz")
-    with pytest.raises(InvalidInputError, match="measured at other steps than this run plans"):
-        fitted(40, Stagnation(8, "map"), "run.npz")
-    # Where nothing looks at them they are no part of the run.
-    for stop in (None, MaxSeconds(600) | MaxSteps(40)):
-        assert np.array_equal(fitted(40, stop, "run.npz").point, fitted(40, stop).point)
-    with pytest.raises(InvalidInputError, match="measured at other steps"):
-        fitted(40, MaxSeconds(600) | Stagnation(8, "map"), "run.npz")
-    fitted(20, None, "alone.npz")
-    assert np.array_equal(fitted(40, None, "alone.npz").point, fitted(40, None).point)
 
 
 def test_a_path_is_a_checkpoint_and_keeps_its_seed(tmp_path: Path) -> None:
@@ -671,24 +505,6 @@ def test_a_path_is_a_checkpoint_and_keeps_its_seed(tmp_path: Path) -> None:
         SGD(0.05, max_iter=20).run(problem, start, checkpoint=file)
     with pytest.raises(InvalidInputError, match="a path, a Checkpoint, or None"):
         SGD(0.05).run(problem, start, checkpoint=3)  # type: ignore[arg-type]
-
-
-Array = np.ndarray
-
-
-def test_an_own_attribute_of_a_solver_belongs_to_the_run(tmp_path: Path) -> None:
-    class Inner(LBFGS):
-        n_steps = 1
-
-        def __init__(self, n_steps: int, max_iter: int) -> None:
-            super().__init__(max_iter=max_iter)
-            object.__setattr__(self, "n_steps", n_steps)
-
-    problem, checkpoint = Problem(Sphere(5), Quadratic()), Checkpoint(tmp_path / "run.npz")
-    Inner(1, 3).run(problem, random_state=0, checkpoint=checkpoint)
-    assert Inner(1, 5).run(problem, random_state=0, checkpoint=checkpoint).steps > 3
-    with pytest.raises(InvalidInputError, match="n_steps is 1, not 50"):
-        Inner(50, 9).run(problem, random_state=0, checkpoint=checkpoint)
 
 
 def test_two_runs_do_not_save_to_one_file(tmp_path: Path) -> None:

@@ -12,16 +12,15 @@ import pytest
 import scipy.sparse as sp
 from pymanopt.manifolds import Elliptope, SpecialOrthogonalGroup, Sphere, Stiefel
 from pymanopt.manifolds import Euclidean as ForeignEuclidean
-from pymanopt.optimizers import ParticleSwarm
 from tabled import each_row
 
 import rmopt
-from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem
+from rmopt import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.checks import check_gradient, check_hessian, check_manifold
-from rmopt.core import Actions, AgentSum, BlockDiagonal, Cost, Factored, Manifold, Parts, Retraction
+from rmopt.core import Actions, BlockDiagonal, Cost, Factored, Manifold, Parts, Retraction
 from rmopt.core.ambient import Operator, RowColumn, Sum, dense
 from rmopt.core.cost import WholeCost
-from rmopt.costs import BilinearSum, GossipCost, Graph, LogDetTriplet
+from rmopt.costs import BilinearSum, LogDetTriplet
 from rmopt.interop import PymanoptSolver, from_pymanopt
 from rmopt.manifolds import (
     Euclidean,
@@ -48,7 +47,6 @@ from rmopt.solvers import LBFGS, SGD, GradientDescent, Hybrid, TrustRegions
 
 GRASSMANN, CONE, FLAT, LOW = Grassmann(6, 2), PositiveDefinite(4), Euclidean(6, 2), FixedRankEmbedded(6, 4, 2)
 SPHERE, ROTATIONS = from_pymanopt(Sphere(5)), from_pymanopt(SpecialOrthogonalGroup(4))
-WEIGHTS = np.diag(np.arange(6.0))
 
 
 class Plain(Retraction):
@@ -88,17 +86,6 @@ class Named(Grassmann):
 
     def __repr__(self) -> str:
         return "Named()"
-
-
-class Heavy(FixedRankEmbedded):
-    """Somebody's subclass that is not complete when its parent's constructor looks at the retraction."""
-
-    def __init__(self, retraction: Retraction) -> None:
-        super().__init__(6, 4, 2, retraction)
-        self.weight = 2.0
-
-    def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
-        return self.weight * super().inner_product(point, tangent_vector_a, tangent_vector_b)
 
 
 class Straight(Retraction):
@@ -180,23 +167,6 @@ def test_a_retraction_of_another_manifold_is_refused_before_work(
         manifold.using(retraction)
 
 
-def test_solvers_and_constructors_refuse_it_too() -> None:
-    pca = rmopt.autograd_cost(lambda U: -anp.sum(U * anp.dot(WEIGHTS, U)))
-    wrong: list[Any] = [Additive(), Lazy(), "cayley"]
-    for retraction in wrong:
-        with pytest.raises(InvalidInputError, match="retraction"):
-            SGD(0.02, max_iter=3, retraction=retraction).run(Problem(GRASSMANN, WholeCost(pca)))
-        with pytest.raises(InvalidInputError, match="retraction"):
-            Grassmann(6, 2, retraction)
-    with pytest.raises(MissingCapabilityError, match="no closed form of an exponential"):
-        LOW.using(Exponential())
-    name: Any = "qr"
-    found = SGD(0.02, max_iter=200, retraction=name).run(Problem(GRASSMANN, WholeCost(pca)), random_state=0)
-    assert GRASSMANN.check_point(found.point) is None
-    assert abs(pca.value(found.point) + 9.0) < 0.1
-    assert isinstance(Heavy(Straight()).default_retraction, Straight)
-
-
 # Problems
 
 
@@ -223,14 +193,11 @@ FEW = np.arange(12.0).reshape(4, 3), [[0, 1, 2]]
     ("manifold", "cost", "sentence"),
     [
         (GRASSMANN, lambda U: 0.0, r"is not a cost; make one of a function by rmopt.autograd_cost\(function\)"),
-        (GRASSMANN, Linear, r"make an object of the class: Linear\(...\)"),
-        (GRASSMANN, 3.0, r"cost = 3.0 is not a cost; subclass rmopt.core.Cost"),
-        (ALONE, GRASSMANN, r"swapped: write Problem\(manifold, cost\)"),
-        (Sphere(5), ALONE, r"wrap it: rmopt.interop.from_pymanopt\(manifold\)"),
-        (Grassmann, ALONE, r"is not an rmopt manifold; take one of"),
+        (ALONE, GRASSMANN, r"write Problem\(manifold, cost\)"),
+        (Sphere(5), ALONE, r"is not an rmopt manifold; .*from_pymanopt\(manifold\)"),
         (Product([GRASSMANN, FLAT]), PAIRS, r"Parts has no method `bilinear`; take FixedRankEmbedded"),
-        (LOW, ALONE, r"cost <lambda> takes 1 argument.*LowRankPoint; write a function of A and B"),
-        (GRASSMANN, FACTORS, r"takes 2 arguments.*ndarray; write a function of the point"),
+        (LOW, ALONE, r"LowRankPoint; write a function of A and B"),
+        (GRASSMANN, FACTORS, r"ndarray; write a function of the point"),
         (PSDFixedRank(3, 1), LogDetTriplet(*FEW), r"take PositiveDefinite"),
         (PositiveDefinite(4), LogDetTriplet(*FEW), r"scores 3 × 3 matrices, and PositiveDefinite\(4\) holds 4 × 4"),
     ],
@@ -281,47 +248,6 @@ class Squares(Cost):
 
     def hessian(self, point: Parts, direction: BlockDiagonal) -> Any:
         return direction
-
-
-def in_blocks(parts: list[Any]) -> BlockDiagonal:
-    return BlockDiagonal([(5, 1), (2, 2)], dict(enumerate(parts)))
-
-
-@pytest.mark.parametrize("form", [list, tuple, Parts, in_blocks])
-def test_a_product_with_a_pymanopt_manifold_of_vectors(form: Callable[[list[Any]], Any]) -> None:
-    problem = Problem(Product([SPHERE, Euclidean(2, 2)]), Squares(form))
-    assert check_gradient(problem)
-    for optimizer in ("SteepestDescent", "TrustRegions"):
-        found = PymanoptSolver(optimizer).run(problem, random_state=0).point
-        np.testing.assert_allclose(found[0], 5**-0.5, atol=1e-5)
-        np.testing.assert_allclose(found[1], 1.0, atol=1e-5)
-
-
-def test_gossip_takes_the_manifold_of_one_agent() -> None:
-    class Tasks(AgentSum):
-        n_terms = 3
-
-        def agent_value(self, point: Any, agent: int) -> float:
-            return -float(np.vdot(point, WEIGHTS @ point))
-
-        def agent_gradient(self, point: Any, agent: int) -> Any:
-            return -2.0 * WEIGHTS @ point, np.eye(2)
-
-    power = Power(GRASSMANN, 3)
-    with pytest.raises(InvalidInputError, match=r"must be that of one agent, for example its base"):
-        GossipCost(Tasks(), Graph.path(3), 1.0, power)
-    with pytest.raises(
-        MissingCapabilityError, match=r"has no closed form of a logarithm .*\(`log`, `dist`\)"
-    ):
-        GossipCost(Tasks(), Graph.path(3), 1.0, PSDFixedRank(6, 2))
-    # Without agreement there is no need of any.
-    alone = GossipCost(Tasks(), Graph.path(3), 0.0, from_pymanopt(Elliptope(6, 2)))
-    assert not alone.manifold.knows("log")
-    assert check_gradient(Problem(Power(alone.manifold, 3), alone))
-    cost = GossipCost(Tasks(), Graph.path(3), 1.0, GRASSMANN)
-    with pytest.raises(InvalidInputError, match=r"GossipCost is a cost of Parts.*take Power\(manifold, n\)"):
-        Problem(GRASSMANN, cost)
-    assert check_gradient(Problem(power, cost))
 
 
 # Operators
@@ -422,66 +348,6 @@ def test_powers_and_products_of_pymanopt_manifolds_obey_the_laws() -> None:
         assert all(check_manifold(manifold))
     wanted = Power(SPHERE, 2)
     assert all(check_hessian(Problem(wanted.using(Exponential()), Squares(tuple))))
-
-
-@each_row("wrong", [Sphere, Grassmann(4, 2), 3, pymanopt.manifolds.FixedRankEmbedded(4, 3, 2)])
-def test_what_is_no_manifold_of_arrays_by_pymanopt_is_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"made by pymanopt|only manifolds of single arrays"):
-        from_pymanopt(wrong)
-
-
-class Rayleigh(Cost):
-    """−tr UᵀAU, by hand."""
-
-    def value(self, point: Any) -> float:
-        return -float(np.vdot(point, WEIGHTS[:3, :3] @ point))
-
-    def gradient(self, point: Any) -> Any:
-        return -2.0 * WEIGHTS[:3, :3] @ point
-
-
-@pytest.mark.parametrize(
-    "solver",
-    [
-        PymanoptSolver("NelderMead", max_iterations=15),
-        PymanoptSolver(ParticleSwarm(verbosity=0, max_iterations=15, population_size=10)),
-    ],
-)
-def test_pymanopt_solvers_without_derivatives(solver: PymanoptSolver) -> None:
-    problem = Problem(Grassmann(3, 1), Rayleigh())
-    found = solver.run(problem, random_state=3).point
-    assert problem.cost.value(found) < -1.95
-    assert problem.manifold.check_point(found) is None
-    assert np.array_equal(found, solver.run(problem, random_state=3).point)
-    # The given point is one of those it begins at.
-    best = np.eye(3)[:, 2:]
-    assert problem.cost.value(solver.run(problem, best, random_state=4).point) == -2.0
-    with pytest.raises(MissingCapabilityError, match="closed form"):
-        solver.run(Problem(LOW, FACTORS))
-
-
-def test_numbers_that_are_not_finite_end_a_pymanopt_run_in_a_sentence() -> None:
-    for value, gradient in ((np.nan, 0.0), (0.0, np.nan), (0.0, np.inf)):
-        cost = Linear(lambda U, gradient=gradient: np.full((6, 2), gradient))
-        cost.value = lambda point, value=value: value  # type: ignore[method-assign]
-        for manifold in (GRASSMANN, FLAT):
-            with pytest.raises(DivergedError, match=r"at the initial point is"):
-                PymanoptSolver().run(Problem(manifold, cost), random_state=0)
-    # NaN beyond the domain of a logarithm only makes the steps shorter.
-    barrier = rmopt.autograd_cost(lambda X: anp.sum(X - anp.log(X)))
-    with np.errstate(invalid="ignore"):
-        found = PymanoptSolver("SteepestDescent").run(Problem(FLAT, barrier), np.full((6, 2), 30.0))
-    np.testing.assert_allclose(found.point, 1.0, atol=1e-4)
-
-
-def test_a_log_determinant_outside_of_the_cone_is_no_error_of_numpy() -> None:
-    cost, outside = LogDetTriplet(*FEW), np.diag([1.0, 1.0, -1.0])
-    assert cost.value(outside) == np.inf
-    assert np.isnan(cost.gradient(outside)).all()
-    assert np.isnan(cost.block_gradient(outside, 0).u).all()
-    assert np.isnan(PositiveDefinite(3).norm(outside, np.eye(3)))
-    with pytest.raises(InvalidInputError, match="not positive definite to machine precision"):
-        PositiveDefinite(3).exp(outside, np.eye(3))
 
 
 def test_what_lacks_second_derivatives_is_named() -> None:
@@ -654,12 +520,6 @@ def test_points_may_be_of_any_class() -> None:
 
 
 # Arguments
-
-
-def test_numpy_integers_are_integers_and_errors_are_exported() -> None:
-    assert FixedRankEmbedded(np.int64(5), np.int32(4), np.int64(2)).dim == 14
-    assert issubclass(rmopt.MissingCapabilityError, rmopt.RmoptError)
-    assert issubclass(rmopt.StorageError, rmopt.RmoptError)
 
 
 def test_pairs_are_scored_at_arrays_too() -> None:

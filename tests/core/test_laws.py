@@ -28,7 +28,6 @@ from rmopt.core import BlockCost, Cost, Factored, InvalidInputError, LowRankPoin
 from rmopt.engines import BilinearEngine
 from rmopt.engines.bilinear import BatchEngine, SymmetricBilinearEngine
 from rmopt.engines.choose import choose_coordinate_engine, choose_engine
-from rmopt.engines.deferred import DeferredEngine
 from rmopt.engines.log_det import LogDetEngine
 from rmopt.manifolds import FixedRankEmbedded, Grassmann, Sphere, Stiefel
 from rmopt.retractions import (
@@ -103,7 +102,7 @@ def test_the_catalogue_has_every_retraction_and_every_bilinear_engine() -> None:
         for problem in one.problems.values()
         for retraction in one.compiled
     }
-    assert engines >= {BatchEngine, BilinearEngine, DeferredEngine, LogDetEngine, SymmetricBilinearEngine}
+    assert engines >= {BatchEngine, BilinearEngine, LogDetEngine, SymmetricBilinearEngine}
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -1,12 +1,9 @@
-"""Small dense linear algebra: Algorithm 7 of the LORETA paper, branch by branch, and the factorisations."""
+"""Small dense linear algebra: the factorisations."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-import scipy.linalg
 import scipy.sparse as sp
 from tabled import each_row
 
@@ -14,68 +11,17 @@ from rmopt.linalg import (
     factor_product,
     lanczos_eigh,
     lanczos_svd,
-    leading_eigh,
-    rank_one_pinv_update,
     symmetric,
     tall_qr,
     truncated_svd_of_product,
     whitened,
 )
-from rmopt.manifolds import PSDFixedRank
-
-N, K = 9, 4
 
 
-def setting(branch: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return A, c, d for which w = c − AA†c and β = 1 + dᵀA†c are zero or not, as the branch says."""
-    A, c, d = rng.standard_normal((N, K)), rng.standard_normal(N), rng.standard_normal(K)
-    if "w = 0" in branch:
-        c = A @ rng.standard_normal(K)
-    if "β = 0" in branch:
-        d = -d / (d @ np.linalg.pinv(A) @ c)
-    return A, c, d
-
-
-@each_row("seed", range(5))
-@each_row("branch", ["β ≠ 0, w ≠ 0", "β = 0, w ≠ 0", "β ≠ 0, w = 0", "β = 0, w = 0"])
-def test_each_branch_satisfies_the_moore_penrose_equations(branch: str, seed: int) -> None:
-    A, c, d = setting(branch, np.random.default_rng(seed))
-    A_pinv = np.linalg.pinv(A)
-    w, beta = c - A @ A_pinv @ c, 1 + d @ A_pinv @ c
-    assert (np.linalg.norm(w) < 1e-12) == ("w = 0" in branch)
-    assert (abs(beta) < 1e-12) == ("β = 0" in branch)
-    X, Z = rank_one_pinv_update(A, A_pinv, c, d), A + np.outer(c, d)
-    scale = np.linalg.norm(X) * np.linalg.norm(Z)
-    for left, right in ((Z @ X @ Z, Z), (X @ Z @ X, X), ((Z @ X).T, Z @ X), ((X @ Z).T, X @ Z)):
-        assert np.abs(left - right).max() < 1e-13 * scale * max(1.0, np.linalg.norm(right))
-    assert np.linalg.matrix_rank(Z, tol=1e-10) == (K - 1 if branch == "β = 0, w = 0" else K)
-
-
-def test_updates_that_change_nothing() -> None:
-    rng = np.random.default_rng(0)
-    A = rng.standard_normal((N, K))
-    A_pinv = np.linalg.pinv(A)
-    for c, d in ((np.zeros(N), np.ones(K)), (np.ones(N), np.zeros(K))):
-        np.testing.assert_array_equal(rank_one_pinv_update(A, A_pinv, c, d), A_pinv)
-
-
-def test_wrong_shapes_and_values_are_named() -> None:
-    A = np.eye(N, K)
-    with pytest.raises(ValueError, match=r"needs A_pinv, c, d of shapes .*, got .*\(9, 4\), \(9,\), \(4,\)"):
-        rank_one_pinv_update(A, A, np.ones(N), np.ones(K))
-    with pytest.raises(ValueError, match="got NaN or infinity"):
-        rank_one_pinv_update(A, A.T, np.full(N, np.nan), np.ones(K))
+def test_a_singular_factor_is_named() -> None:
     for factor in (np.diag([1.0, 0.0]), np.diag([1.0, 0.0]).astype(np.float32)):
         with pytest.raises(np.linalg.LinAlgError, match="its diagonal is zero at 1"):
             whitened(factor, np.eye(2, dtype=factor.dtype))
-
-
-def test_one_factor_whitens_many_matrices() -> None:
-    rng = np.random.default_rng(0)
-    factor, many = np.tril(rng.standard_normal((4, 4))) + 4.0 * np.eye(4), rng.standard_normal((3, 2, 4, 4))
-    many = many + many.mT
-    inverse = np.linalg.inv(factor)
-    np.testing.assert_allclose(whitened(factor, many), inverse @ many @ inverse.T, atol=1e-13)
 
 
 def test_factorisations_of_products() -> None:
@@ -106,24 +52,9 @@ def test_lanczos_runs_have_equal_bits_beyond_the_rank(shape: tuple[int, int]) ->
     assert all(map(np.array_equal, lanczos_eigh(gram, 6), lanczos_eigh(gram, 6)))
 
 
-def test_leading_eigenvalues_where_bisection_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LAPACK says "Internal Error" of some matrices with many equal eigenvalues."""
-    whole = scipy.linalg.eigh
-
-    def failing(*matrices: Any, **options: Any) -> Any:
-        if "subset_by_index" in options:
-            raise np.linalg.LinAlgError("Internal Error.")
-        return whole(*matrices, **options)
-
-    monkeypatch.setattr(scipy.linalg, "eigh", failing)
-    values, vectors = leading_eigh(np.diag([3.0, 0.0, 0.0, 5.0]), 2)
-    np.testing.assert_allclose(values, [5.0, 3.0])
-    np.testing.assert_allclose(np.abs(vectors), np.eye(4)[:, [3, 0]])
-
-
 @each_row("dtype", [np.float64, np.float32])
-@each_row("shape", [(200_001, 6), (40_000, 100), (50, 50), (2**20 + 3, 1)])
-@each_row("share", [0.0, 0.5, 0.9, 1.0])
+@each_row("shape", [(200_001, 6), (50, 50), (2**20 + 3, 1)])
+@each_row("share", [0.0, 0.9, 1.0])
 def test_a_qr_of_many_rows_is_exact_whatever_the_columns_are(
     shape: tuple[int, int], dtype: type, share: float
 ) -> None:
@@ -159,15 +90,6 @@ def test_a_qr_of_columns_that_are_nearly_orthogonal_goes_by_their_gram_matrix(
     for kind in (np.int8, np.int16, np.uint8, np.bool_):
         Q, _ = tall_qr(rng.integers(2, size=(40_000, 8)).astype(kind))
         assert np.abs(Q.T @ Q - np.eye(8)).max() < 1e-13
-
-
-def test_largest_eigenvalues_far_below_others_in_size() -> None:
-    values = np.append(-1e6 * np.random.default_rng(0).random(197), [1e-3, 2e-3, 3e-3])
-    found, vectors = lanczos_eigh(sp.diags_array(values).tocsr(), 3)
-    # Rounding of the largest, 1e6 · 2e-16, beside the distances of these, 1e-3.
-    np.testing.assert_allclose(found, values[-3:], atol=1e-8)
-    np.testing.assert_allclose(abs(vectors[-3:]), np.eye(3), atol=1e-5)
-    assert PSDFixedRank(200, 2).from_matrix(sp.diags_array(values).tocsr()).S.shape == (2, 2)
 
 
 def test_all_singular_values() -> None:

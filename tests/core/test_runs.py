@@ -2,7 +2,6 @@
 
 import errno
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,28 +30,6 @@ def test_picture_is_not_written_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         run.draw("curve.png", fail_to_plot)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_progress_is_for_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert Run("fake", 0, tmp_path).progress
-    assert not Run("fake", 0, tmp_path, quiet=True).progress
-    assert not Run("fake", 0, tmp_path, json=True).progress
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
-    assert not Run("fake", 0, tmp_path).progress
-
-
-def test_ticks_are_drawn_for_terminals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Run("fake", 0, tmp_path, quiet=True).ticks("models", 2) as tick:
-        tick()
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with Run("fake", 0, tmp_path).ticks("models", 2) as tick:
-        tick()
-        tick()
-    assert "models" in capsys.readouterr().err
 
 
 def test_a_picture_without_space_does_not_cost_the_table(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import itertools
-import math
 import os
-import pickle
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -16,14 +14,12 @@ import autograd.numpy as anp
 import numpy as np
 import pymanopt
 import pytest
-from scipy import special
 from tabled import each_row
 
 import rmopt
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, LowRankPoint, Manifold, Parts
-from rmopt.costs import AutomaticCost, point_forms
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import (
     Euclidean,
@@ -48,20 +44,12 @@ def log_cosh(A: np.ndarray, B: np.ndarray) -> float:
     return anp.sum(anp.log(anp.cosh(anp.dot(A, B.T) - TARGET)))
 
 
-@pytest.fixture(params=["whole", "by blocks"])
-def either_form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small matrices are differentiated as a whole; here also as large ones are."""
-    if request.param == "by blocks":
-        monkeypatch.setattr(point_forms, "SMALL", 0)
-
-
 def points() -> dict[str, LowRankPoint]:
     rng = np.random.default_rng(1)
     free = MANIFOLD.random_point(rng)
     return {"free": free, "tied": LowRankPoint(free.U, np.eye(K), free.V), "identity": MANIFOLD.identity()}
 
 
-@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("name", points())
 def test_actions_are_exact(name: str) -> None:
     point = points()[name]
@@ -81,14 +69,12 @@ def test_actions_are_exact(name: str) -> None:
     np.testing.assert_allclose(log_cosh.value(point), np.sum(np.log(np.cosh(R))), rtol=1e-14)
 
 
-@pytest.mark.usefixtures("either_form")
 def test_slopes_at_a_tie() -> None:
     problem = Problem(MANIFOLD, log_cosh)
     assert check_gradient(problem, point=points()["tied"])
     assert all(check_hessian(problem, point=points()["tied"]))
 
 
-@pytest.mark.usefixtures("either_form")
 def test_a_masked_cost_at_a_tie_where_gaps_of_singular_values_give_nan() -> None:
     rng = np.random.default_rng(3)
     rows, cols = np.nonzero(rng.random((N, M)) < 0.4)
@@ -135,7 +121,6 @@ def test_nothing_of_size_n_by_m_is_formed() -> None:
     assert (masked.hessian(point, manifold.embedding(point, tangent)) @ V).shape == (n, 2)
 
 
-@pytest.mark.usefixtures("either_form")
 def test_a_linear_cost_has_the_zero_hessian() -> None:
     @rmopt.autograd_cost
     def linear(A: np.ndarray, B: np.ndarray) -> float:
@@ -168,9 +153,11 @@ def test_costs_of_the_factors_are_refused_whatever_is_asked_first(act: str) -> N
             lambda A, B: anp.sum(anp.dot(A, B.T) ** 2) / A.shape[1],
             lambda A, B: anp.sum(anp.dot(A, B.T) ** 2) + anp.sum(B),
         ],
-        r"returned None; it must return a real number": [lambda A, B: None],
-        r"returned 1j; it must return a real number": [lambda A, B: 1j],
-        r"returned an array of shape \(3,\).*autograd_residuals": [lambda A, B: anp.sum(A, axis=0)],
+        r"one real number.*autograd_residuals": [
+            lambda A, B: None,
+            lambda A, B: 1j,
+            lambda A, B: anp.sum(A, axis=0),
+        ],
         r"is nan at the first point": [lambda A, B: anp.nan],
     }
     for sentence, functions in costs.items():
@@ -181,7 +168,6 @@ def test_costs_of_the_factors_are_refused_whatever_is_asked_first(act: str) -> N
         rmopt.autograd_cost(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize(
     ("manifold", "second_order"),
     [
@@ -241,18 +227,8 @@ def test_a_function_that_does_not_fit_the_points_is_named() -> None:
         of_factors.value(np.eye(3))
     with pytest.raises(InvalidInputError, match=r"of_a_point .* of type LowRankPoint; .* of A and B"):
         of_a_point.gradient(points()["free"])
-    for function, takes in ((lambda A, B, C: 0.0, "3 arguments"), (lambda *parts: 0.0, "any number")):
-        for point in (np.eye(3), points()["free"]):
-            with pytest.raises(InvalidInputError, match=rf"takes {takes}.*write a function of"):
-                rmopt.autograd_cost(function).value(point)
-    with pytest.raises(
-        InvalidInputError, match=r"takes 3 arguments, and a point has 2 parts; write a function"
-    ):
+    with pytest.raises(InvalidInputError, match="one argument for each of the 2 parts"):
         rmopt.autograd_cost(lambda A, B, C: 0.0).value(Parts([np.eye(2), np.eye(2)]))
-    with pytest.raises(InvalidInputError, match=r"max does not say how many arguments it takes; wrap it"):
-        rmopt.autograd_cost(max)
-    with pytest.raises(InvalidInputError, match=r"array of shape \(3,\)"):
-        rmopt.autograd_cost(lambda X: anp.sum(X, axis=0)).value(np.eye(3))
 
 
 # The same cost for each library: the arrays of its words, and the decorator.
@@ -313,7 +289,6 @@ PLACES = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("library", ["autograd", "jax", "torch"])
 @pytest.mark.parametrize("place", PLACES)
 def test_every_library_on_every_form_of_points(library: str, place: str) -> None:
@@ -340,7 +315,6 @@ def test_every_library_on_every_form_of_points(library: str, place: str) -> None
     assert manifold.norm(point, bent - expected) <= 1e-12 * manifold.norm(point, expected)
 
 
-@pytest.mark.usefixtures("either_form")
 def test_value_and_gradient_take_one_evaluation() -> None:
     calls = []
 
@@ -358,38 +332,12 @@ def test_value_and_gradient_take_one_evaluation() -> None:
     assert value == pytest.approx(counted.value(point), rel=1e-14)
 
 
-def test_data_of_single_precision_are_told() -> None:
-    jax = pytest.importorskip("jax")
-    data = jax.numpy.ones((3, 2), dtype=jax.numpy.float32)
-    with pytest.warns(UserWarning, match=r"float32.*jax_enable_x64"):
-        rmopt.jax_cost(lambda X: jax.numpy.sum(X * data)).value(np.ones((3, 2)))
-
-
 def test_what_was_seen_is_no_part_of_a_cost() -> None:
     fresh = rmopt.autograd_cost(log_cosh.function)
     before = fresh.__getstate__()
     fresh.gradient(points()["free"])
     assert fresh.__getstate__() == before
     assert copy.deepcopy(fresh).value(points()["free"]) == log_cosh.value(points()["free"])
-
-
-@pytest.mark.parametrize(
-    ("function", "slope"),
-    [(lambda x: 3.0, 0.0), (lambda x: 0, 0.0), (lambda x: anp.sum(2.0 * x), 2.0)],
-    ids=["constant", "integer", "linear"],
-)
-def test_a_derivative_that_depends_on_nothing_is_no_warning(function: Any, slope: float) -> None:
-    # autograd warns where a result depends on none of the arguments; warnings are errors here.
-    cost, point = rmopt.autograd_cost(function), np.arange(3.0)
-    np.testing.assert_array_equal(cost.gradient(point), np.full(3, slope))
-    np.testing.assert_array_equal(cost.hessian(point, np.ones(3)), np.zeros(3))
-
-
-def test_a_cost_that_autograd_cannot_follow_is_told() -> None:
-    given = np.ones(3)
-    lost = rmopt.autograd_cost(lambda x: anp.sum(given**2))
-    with pytest.warns(RuntimeWarning, match="autograd sees no way from the point"):
-        LBFGS().run(Problem(Sphere(3), lost), random_state=0)
 
 
 @each_row(
@@ -403,42 +351,6 @@ def test_functions_that_are_cut_off_are_told(cut: Any) -> None:
     pytest.importorskip("torch")
     with pytest.raises(InvalidInputError, match=r"cut off from them by detach\(\), item\(\)"):
         LBFGS().run(Problem(Sphere(6), rmopt.torch_cost(cut)), random_state=1)
-
-
-def written_into(x: Any) -> Any:
-    kept = np.zeros(3)
-    kept[0] = x[0]
-    return (kept * x).sum()
-
-
-NOT_FOLLOWED = {
-    "autograd jax torch": [lambda x: np.linalg.det(np.diag(np.asarray(x))), lambda x: special.exp1(x + 1.0).sum()],
-    "autograd jax": [lambda x: float(x[0]) * x[1], lambda x: math.sin(x[0]) * x[1], written_into],
-    "jax": [
-        lambda x: x[0] if x[0] > 0 else x[1], lambda x: (x[x > 0] ** 2).sum(),
-        lambda x: [2.0, 3.0, 4.0][x.argmax()] * x[0],
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-@pytest.mark.parametrize(
-    ("library", "function"),
-    [
-        (library, function)
-        for by, functions in NOT_FOLLOWED.items()
-        for library in by.split()
-        for function in functions
-    ],
-)
-def test_what_a_library_cannot_follow_comes_with_a_note(library: str, function: Any) -> None:
-    if library not in LIBRARIES:
-        pytest.skip(f"{library} is not installed.")
-    cost = LIBRARIES[library][2](function)
-    for act in (cost.gradient, lambda x: cost.hessian(x, x)):
-        with pytest.raises(Exception, match=r".") as caught:
-            act(np.array([0.6, 0.8, 0.0]))
-        assert library in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("library", ["autograd", "jax", "torch"])
@@ -565,21 +477,3 @@ def test_functions_do_not_write_into_points() -> None:
     with pytest.raises(ValueError, match="read-only"):
         rmopt.autograd_cost(writing).value(x)
     np.testing.assert_array_equal(x, [0.6, 0.8, 0.0, 0.0])
-
-
-@rmopt.autograd_cost
-def decorated(x: Any) -> Any:
-    """A cost in a module."""
-    return anp.sum(x**2)
-
-
-def test_keywords_are_no_arguments() -> None:
-    assert AutomaticCost(lambda x, *, power=2: anp.sum(x**power)).value(np.ones(2)) == 2.0
-    with pytest.raises(InvalidInputError, match="called without keywords; give power a default"):
-        AutomaticCost(lambda x, *, power: anp.sum(x**power))
-
-
-def test_decorated_costs_are_pickled_by_their_names() -> None:
-    assert pickle.loads(pickle.dumps(decorated)) is decorated
-    moved = rmopt.autograd_cost(np.linalg.norm)
-    assert pickle.loads(pickle.dumps(moved)).value(np.ones(4)) == 2.0

@@ -21,14 +21,13 @@ from rmopt import (
 )
 from rmopt.checks import check_gradient
 from rmopt.core import Cost, LowRankPoint, Parts
-from rmopt.costs import ConstrainedProblem, OnFactors, ResidualSum
+from rmopt.costs import ConstrainedProblem, ResidualSum
 from rmopt.costs.constraints import AugmentedCost
 from rmopt.costs.residuals import AutomaticResiduals
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
-    FixedRankFactors,
     Grassmann,
     Product,
     Sphere,
@@ -44,7 +43,6 @@ from rmopt.solvers import (
     ConjugateGradient,
     GradientDescent,
     GradientNorm,
-    LevenbergMarquardt,
     MaxSteps,
     TrustRegions,
 )
@@ -238,24 +236,6 @@ def test_a_start_at_a_minimum_within_the_constraints_is_the_end(name: str, inner
     assert near.steps <= 10
 
 
-def test_a_round_that_changes_nothing_is_the_last() -> None:
-    """Up the hill where the gradient says down: no step lowers the cost."""
-
-    class Wrong(Cost):
-        def value(self, x: Array) -> float:
-            return float(-x[0])
-
-        def gradient(self, x: Array) -> Array:
-            return np.eye(3)[0]
-
-    below = autograd_cost(lambda x: x[1] - 2.0)
-    start = np.array([0.6, 0.0, 0.8])
-    result = AugmentedLagrangian().run(ConstrainedProblem(Sphere(3), Wrong(), inequalities=[below]), start)
-    assert not result.converged
-    assert result.steps <= 10
-    assert "rounding" in result.stopped_by
-
-
 def test_a_constant_beside_the_cost_costs_no_accuracy() -> None:
     """The gradient around the sphere is 10⁴ times as long as along it, and says nothing of how far the minimum is."""
     constant = autograd_cost(lambda x: 1e4 * (x @ x))
@@ -344,25 +324,11 @@ def test_constraints_that_are_no_numbers_are_never_met() -> None:
     at_once, elsewhere = (
         ConstrainedProblem(Sphere(8), minus_variance, equalities=[NotANumber(one)]) for one in (True, False)
     )
-    with pytest.raises(InvalidInputError, match="a constraint is not finite at the initial point"):
+    with pytest.raises(DivergedError):
         AugmentedLagrangian().run(at_once, start)
     result = AugmentedLagrangian(max_iter=10).run(elsewhere, start)
     assert not result.converged
     assert result.violation >= 0.4
-
-
-def test_sign_and_weight_of_vector_constraints_stand_in_their_function() -> None:
-    known = AutomaticResiduals(lambda A, B: A @ B.T - TARGET)
-    whole, factors = FixedRankEmbedded(6, 5, 2), FixedRankFactors(6, 5, 2)
-    cost = autograd_cost(lambda A, B: anp.sum((A @ B.T) ** 2))
-    for manifold, one in (
-        (whole, -known), (whole, 2.0 * known), (whole, known + cost), (factors, OnFactors(known)),
-        (factors, 2.0 * OnFactors(-known)),
-    ):  # fmt: skip
-        of_points = cost if manifold is whole else OnFactors(cost)
-        assert ConstrainedProblem(manifold, of_points, [2.0 * of_points])
-        with pytest.raises(InvalidInputError, match="put sign and weight into the function"):
-            ConstrainedProblem(manifold, of_points, [one])
 
 
 class ByHand(Cost):
@@ -413,16 +379,13 @@ def test_a_vector_of_constraints_is_as_many_as_it_has_numbers() -> None:
 def test_bad_input_is_named() -> None:
     cases = {
         r"has one or more constraints; take Problem": lambda: ConstrainedProblem(Sphere(8), minus_variance),
-        r"must be a list of costs; write \[it\]": lambda: ConstrainedProblem(
+        r"must be a sequence": lambda: ConstrainedProblem(
             Sphere(8), minus_variance, equalities=minus_variance
         ),
-        r"takes 2 arguments": lambda: ConstrainedProblem(
+        r"write a function of the point alone": lambda: ConstrainedProblem(
             Stiefel(4, 2), minus_variance, equalities=[autograd_cost(lambda A, B: anp.sum(A @ B.T))]
         ),
         r"growth = 1.0 must be a number above 1": lambda: AugmentedLagrangian(growth=1.0),
-        r"inner = Leven.* minimises sums of squares alone.*take LBFGS": lambda: AugmentedLagrangian(
-            inner=LevenbergMarquardt()
-        ),
         r"inner = SGD.* must be such as LBFGS": lambda: AugmentedLagrangian(inner=SGD(0.1)),  # type: ignore[arg-type]
     }
     for says, make in cases.items():
@@ -447,10 +410,3 @@ def test_a_penalty_that_is_too_small_for_the_cost_grows() -> None:
         AugmentedLagrangian().run(
             ConstrainedProblem(Euclidean(2), falls, inequalities=[autograd_cost(lambda x: -x[1])]), np.ones(2)
         )
-
-
-def test_a_constraint_without_residuals_is_refused() -> None:
-    empty = autograd_residuals(lambda x: x[:0])
-    problem = ConstrainedProblem(Sphere(3), autograd_cost(lambda x: x[0]), inequalities=[empty])
-    with pytest.raises(InvalidInputError, match="no residuals"):
-        AugmentedLagrangian().run(problem, random_state=0)

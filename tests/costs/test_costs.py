@@ -37,7 +37,6 @@ from rmopt.solvers import (
     AdaptiveCubics,
     GradientDescent,
     Hybrid,
-    MaxSteps,
     Momentum,
     TrustRegions,
 )
@@ -79,8 +78,7 @@ def test_a_cost_may_write_its_gradient_into_the_same_array_again(method: str) ->
     ("gradient", "told"),
     [
         (lambda x: x > 0, "of type bool"),
-        (lambda x: np.ma.array(x, mask=x > 0), "masked"),
-        (lambda x: x + 0j, "complex"),
+        (lambda x: x + 0j, "of type complex"),
         (lambda x: x.astype(object), "of type object"),
         (lambda x: x.sum(axis=0), r"of shape \(2,\)"),
     ],
@@ -188,16 +186,13 @@ def test_sums_of_costs_are_copied_and_pickled_whole() -> None:
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(both)).hessian(x, x), 2.0 * x)
 
 
-def test_functions_of_factors_and_sums_and_criteria_from_the_left() -> None:
+def test_functions_of_factors_and_sums_from_the_left() -> None:
     cost = rmopt.autograd_cost(lambda Y: anp.sum((Y @ Y.T - np.eye(4)) ** 2))
     assert TrustRegions().run(Problem(PSDFactors(4, 4), cost), random_state=0).converged
-    with pytest.raises(InvalidInputError, match="takes 1 argument"):
+    with pytest.raises(InvalidInputError, match="write a function of A and B"):
         Problem(PSDFactors(4, 4), OnFactors(cost))
     x = np.ones((4, 4))
     assert sum([cost, cost]).value(x) == 2.0 * cost.value(x)
-    criterion: Any = (lambda rows: None) | MaxSteps(3)
-    found = LBFGS(tol=0.0).run(Problem(Sphere(5), Quadratic()), random_state=0, stop=criterion)
-    assert found.steps == 3
 
 
 def test_a_complex_start_is_said_to_be_complex() -> None:
@@ -240,18 +235,17 @@ def test_complex_numbers_are_refused_in_gradients_and_starts() -> None:
 
     problem = Problem(Grassmann(5, 2), Turned())
     for run in (check_cost, lambda problem: SGD(0.02, max_iter=20).run(problem, random_state=0)):
-        with pytest.raises(InvalidInputError, match="gradient of Turned is complex"):
+        with pytest.raises(InvalidInputError, match="gradient of Turned is of type complex"):
             run(problem)
     with pytest.raises(InvalidInputError, match=r"initial point .*(complex|real)"):
         SGD(0.02).run(Problem(Euclidean(5, 2), Quadratic()), np.ones((5, 2)) + 0j)
 
 
-def test_costs_subtract_and_divide() -> None:
+def test_costs_add_and_scale() -> None:
     f, g = rmopt.autograd_cost(lambda x: anp.sum(x**2)), rmopt.autograd_cost(lambda x: anp.sum(x))
     x = np.arange(3.0)
     assert (f - g).value(x) == 2.0
-    assert (-f / 2).value(x) == -2.5
-    np.testing.assert_array_equal((f - g).gradient(x), 2 * x - 1)
+    np.testing.assert_array_equal((f * 0.5 - g).gradient(x), x - 1)
     with pytest.raises(InvalidInputError, match=r"shapes \[\(2, 2\), \(3, 3\)\] do not add"):
         BilinearSum(np.eye(2), np.eye(2)) + BilinearSum(np.eye(3), np.eye(3))
 

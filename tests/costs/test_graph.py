@@ -68,12 +68,9 @@ def test_bad_graphs_are_refused_in_a_sentence() -> None:
         Graph(4, [(0, 1), (2, 3)])
     with pytest.raises(InvalidInputError, match="not connected"):
         Graph(3, [])
-    with pytest.raises(InvalidInputError, match="agents from 0 to 3, and there are 3"):
-        Graph(3, [(0, 1), (1, 3)])
-    with pytest.raises(InvalidInputError, match="edge 1 joins agent 1 to itself"):
-        Graph(3, [(0, 1), (1, 1), (1, 2)])
-    with pytest.raises(InvalidInputError, match="comes twice"):
-        Graph(3, [(0, 1), (1, 0), (1, 2)])
+    for wrong in ((1, 3), (1, 1), (1, 0)):
+        with pytest.raises(InvalidInputError, match="different agents from 0 to 2, each given once"):
+            Graph(3, [(0, 1), (1, 2), wrong])
     with pytest.raises(InvalidInputError, match="pairs of integers"):
         Graph(2, [(0.0, 1.0)])  # type: ignore[list-item]
     with pytest.raises(InvalidInputError, match="n = 0 must be a positive integer"):

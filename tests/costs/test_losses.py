@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import njit, objmode
+from numba import objmode
 
 from rmopt import InvalidInputError, Problem
 from rmopt.core import DivergedError
 from rmopt.costs import BilinearSum, Loss, squared
 from rmopt.kernels import batch_sgd, bilinear_sgd, directed_sgd
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers import SGD, SVRG, Momentum
+from rmopt.solvers import SGD, Momentum
 
 scale = 1.0
 weights = np.ones(100_000)
@@ -73,7 +73,6 @@ def test_a_function_that_is_another_when_compiled_is_refused() -> None:
 COMPILED = [
     partial(SGD, 1e-2), pytest.param(partial(SGD, 1e-2, batch_size=2), marks=pytest.mark.slow),
     partial(SGD, 1e-2, rule=Momentum(0.9)),
-    pytest.param(partial(SGD, 1e-2, rule=SVRG()), marks=pytest.mark.slow),
 ]  # fmt: skip
 
 
@@ -98,7 +97,7 @@ def test_losses_of_ones_own_share_a_loop_and_raise_their_own_errors(make: Any) -
         return z - y
 
     first = run(lambda z, y: 1.0 if z > y else 0.0)
-    loops = (bilinear_sgd.run, batch_sgd.run, directed_sgd.run, directed_sgd.run_reduced)
+    loops = (bilinear_sgd.run, batch_sgd.run, directed_sgd.run)
     known = [len(loop.signatures) for loop in loops]
     np.testing.assert_array_equal(run(lambda z, y: 1 if z > y else 0), first)
     np.testing.assert_array_equal(run(lambda z, y: z > y), first)
@@ -135,25 +134,11 @@ def test_a_loss_over_arrays_takes_what_numpy_takes(loss: Loss, n: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Code running in object mode")
-@pytest.mark.parametrize(
-    ("slope", "words"), [("back to Python", "objmode"), ("int", "other arguments"), ("no hash", "hashed")]
-)
-def test_a_loss_that_cannot_run_is_refused(slope: str, words: str) -> None:
+def test_a_loss_that_goes_back_to_python_is_refused() -> None:
     def back(z: float, y: float) -> float:
         with objmode(found="float64"):
             found = float(z)
         return found
 
-    class Unhashable:
-        __hash__ = None
-
-        def __call__(self, z: float, y: float) -> float:
-            return z
-
-    made = {
-        "back to Python": back,
-        "int": njit("int64(int64, int64)")(lambda z, y: z),
-        "no hash": Unhashable(),
-    }[slope]
-    with pytest.raises(InvalidInputError, match=words):
-        Loss("own", lambda z, y: 0.0, made).slopes([1.0], [0.0])
+    with pytest.raises(InvalidInputError, match="objmode"):
+        Loss("own", lambda z, y: 0.0, back).slopes([1.0], [0.0])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from typing import Any
 
 import autograd.numpy as anp
@@ -63,10 +61,6 @@ class Entries(ResidualSum):
 
 def rigid(R: Any, t: Any) -> Any:
     return R @ CLOUD + t - SEEN
-
-
-def doubled(R: Any, t: Any) -> Any:
-    return 2.0 * rigid(R, t)
 
 
 RIGID = Product([SpecialOrthogonal(3), Euclidean(3, 1)])
@@ -165,27 +159,6 @@ def test_it_needs_no_second_derivatives_and_fewer_products() -> None:
     assert newton.counts["gradients"] > found.counts["gradients"]
 
 
-def test_they_are_pickled() -> None:
-    costs = [AutomaticResiduals(function) for function in (rigid, doubled)]
-    at = RIGID.random_point(RNG)
-    assert [one.value(at) for one in pickle.loads(pickle.dumps(costs))] == [one.value(at) for one in costs]
-
-    class Of(AutomaticResiduals):
-        def __init__(self) -> None:
-            super().__init__(rigid)
-            self.kept = 3
-
-    twin, point = copy.deepcopy(Of()), RIGID.random_point(RNG)
-    assert twin.kept == 3
-    assert twin.value_and_gradient(point)[0] == costs[0].value(point)
-
-
-@autograd_residuals
-def circle(x: Any) -> Any:
-    """How far a point is from a circle, and from its middle."""
-    return anp.array([anp.sum(x**2) - 4.0, x[0] - x[1]])
-
-
 @pytest.mark.parametrize("library", DECORATORS)
 def test_a_function_becomes_residuals_by_a_decorator(library: str) -> None:
     if library not in LIBRARIES:
@@ -195,25 +168,6 @@ def test_a_function_becomes_residuals_by_a_decorator(library: str) -> None:
     result = LevenbergMarquardt().run(Problem(Euclidean(2), cost), np.ones(2))
     assert result.converged
     np.testing.assert_allclose(result.point, [2.0, 2.0], rtol=1e-7)
-
-
-def test_decorated_residuals_stay_functions_and_are_pickled_by_their_names() -> None:
-    assert circle(np.array([2.0, 1.0])).tolist() == [1.0, 1.0]
-    assert circle.__doc__.startswith("How far")
-    assert pickle.loads(pickle.dumps(circle)) is circle
-    moved = autograd_residuals(np.negative)
-    assert pickle.loads(pickle.dumps(moved)).value(np.ones(2)) == 1.0
-
-
-@pytest.mark.parametrize("library", DECORATORS)
-def test_residuals_that_a_library_cannot_follow_are_told(library: str) -> None:
-    if library not in LIBRARIES:
-        pytest.skip(f"{library} is not installed.")
-    cost = DECORATORS[library](lambda x: np.linalg.solve(2.0 * np.eye(2), np.asarray(x)))
-    for act in (cost.gradient, lambda x: cost.linearised(x)[0](x)):
-        with pytest.raises(Exception, match=r".") as caught:
-            act(np.ones(2))
-        assert library in str([caught.value, *getattr(caught.value, "__notes__", ())])
 
 
 def test_what_does_not_fit_is_named() -> None:
@@ -227,7 +181,7 @@ def test_what_does_not_fit_is_named() -> None:
         (lambda x: x * np.nan, r"it must return finite real residuals"),
         (lambda x: "residuals", r"it must return finite real residuals"),
         (lambda x: [x[0], x[1]], r"must return finite real residuals as an array of autograd"),
-        (lambda A, B: A @ B.T, r"takes 2 arguments, and a point is of type ndarray"),
+        (lambda A, B: A @ B.T, r"write a function of the point alone"),
     ):
         with pytest.raises(InvalidInputError, match=says):
             LevenbergMarquardt().run(Problem(sphere, AutomaticResiduals(function)), random_state=0)
@@ -235,36 +189,14 @@ def test_what_does_not_fit_is_named() -> None:
         AutomaticResiduals(lambda A, B: anp.ravel(A)).value_and_gradient(ENTRIES.manifold.random_point(RNG))
 
 
-def test_residuals_that_are_cut_off_from_the_point_are_told() -> None:
-    def run(function: Any, backend: Any) -> Any:
-        problem = Problem(Euclidean(2), AutomaticResiduals(function, backend))
-        return LevenbergMarquardt().run(problem, np.full(2, 0.5))
-
-    with pytest.warns(RuntimeWarning, match="autograd sees no way from the point"):
-        run(lambda x: anp.floor(x) - 2.0, AUTOGRAD)
-    pytest.importorskip("torch")
-    with pytest.raises(InvalidInputError, match=r"cut off from them by detach\(\)"):
-        run(lambda x: x.detach() - 2.0, TORCH)
-
-
-@pytest.mark.parametrize(
-    ("residuals", "pair", "told"),
-    [
-        (lambda x: list(x), None, "shape"),
-        (lambda x: x[:, None], None, "shape"),
-        (lambda x: np.outer(x, x), None, "shape"),
-        (lambda x: x + 0j, None, "real"),
-        (lambda x: x, np.eye(3), "two functions"),
-        (lambda x: x, (np.eye(3), np.eye(3)), "two functions"),
-    ],
-)
-def test_residuals_by_hand_of_another_form_are_named(residuals: Any, pair: Any, told: str) -> None:
+@pytest.mark.parametrize("residuals", [lambda x: list(x), lambda x: x[:, None], lambda x: x + 0j])
+def test_residuals_by_hand_of_another_form_are_named(residuals: Any) -> None:
     class Own(ResidualSum):
         def residuals(self, point: Array) -> Any:
             return residuals(point)
 
         def linearised(self, point: Array) -> Any:
-            return pair
+            return None
 
-    with pytest.raises(InvalidInputError, match=f"of Own .*{told}"):
+    with pytest.raises(InvalidInputError, match=r"of Own .*real numbers of shape"):
         LevenbergMarquardt().run(Problem(Euclidean(3), Own()), np.ones(3))

@@ -16,10 +16,8 @@ from tabled import each_row
 import problems.data.sets
 from problems.data import MultilabelBundle, Ratings, TagBundle, TaskBundle, load
 from problems.data.sets import BACKGROUND
-from problems.ranking.estimators import LabelScores
 from problems.similarity import LoretaSimilarity
-from problems.similarity.estimators import BilinearSimilarity
-from rmopt.core import InvalidInputError, LowRankPoint, PSDPoint, StorageError
+from rmopt.core import InvalidInputError, StorageError
 from rmopt.files import load_arrays, read_arrays, save_arrays
 
 Make = Callable[[Path], tuple[Path, Callable[[], Any]]]
@@ -37,9 +35,8 @@ def archive(folder: Path) -> tuple[Path, Callable[[], Any]]:
 
 
 def similarity(folder: Path) -> tuple[Path, Callable[[], Any]]:
-    path = folder / "similarity.npz"
-    point = LowRankPoint(orthonormal(6, 2), np.diag([2.0, 1.0]), orthonormal(6, 2)[::-1].copy())
-    BilinearSimilarity(point, {"steps": 3, "updates": 2}).save(path)
+    path, X = folder / "similarity.npz", np.random.default_rng(0).standard_normal((12, 6))
+    LoretaSimilarity(2, max_iter=9, init="gaussian", random_state=0).fit(X, np.arange(12) % 2).save(path)
 
     def read() -> Any:
         model = LoretaSimilarity.load(path)
@@ -49,17 +46,9 @@ def similarity(folder: Path) -> tuple[Path, Callable[[], Any]]:
 
 
 def symmetric(folder: Path) -> tuple[Path, Callable[[], Any]]:
-    path = folder / "symmetric.npz"
-    BilinearSimilarity(PSDPoint(orthonormal(5, 2), np.diag([2.0, 1.0])), {"steps": 3, "updates": 2}).save(
-        path
-    )
+    path, X = folder / "symmetric.npz", np.random.default_rng(0).standard_normal((12, 5))
+    LoretaSimilarity(2, psd=True, max_iter=9, random_state=0).fit(X, np.arange(12) % 2).save(path)
     return path, lambda: LoretaSimilarity.load(path).model_.point
-
-
-def labels(folder: Path) -> tuple[Path, Callable[[], Any]]:
-    path = folder / "labels.npz"
-    LabelScores(np.arange(12.0).reshape(3, 4), {"top_k": 1}).save(path)
-    return path, lambda: LabelScores.load(path).point
 
 
 def counts(n: int, m: int) -> dict[str, np.ndarray]:
@@ -94,7 +83,6 @@ MAKERS: dict[str, Make] = {
     "checkpoint": archive,
     "similarity": similarity,
     "symmetric": symmetric,
-    "labels": labels,
     "news20": data(
         "news20", "news20_bydate_cai.npz", object,
         counts(6, 5) | {"y": np.array([1, 2, 1, 2, 1, 2], np.uint8), "is_test": np.arange(6) > 3},
@@ -257,14 +245,10 @@ def test_archives_that_unpack_to_too_much(tmp_path: Path) -> None:
         read_arrays(path)
 
 
-def test_pickles_and_foreign_compressions_are_refused(tmp_path: Path) -> None:
+def test_pickles_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.array([{}], dtype=object))
     with pytest.raises(StorageError, match="Object arrays"):
         read_arrays(tmp_path / "a.npz")
-    with zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_LZMA) as written:
-        written.writestr("x.npy", b"")
-    with pytest.raises(StorageError, match="in a way that numpy does not write"):
-        read_arrays(tmp_path / "b.npz")
 
 
 def test_formats(tmp_path: Path) -> None:
@@ -283,43 +267,22 @@ def test_formats(tmp_path: Path) -> None:
             load_arrays(path)
 
 
-def test_booleans_are_bits(tmp_path: Path) -> None:
-    path = tmp_path / "a.npz"
-    with zipfile.ZipFile(path, "w") as written:
-        written.writestr(
-            "x.npy", npy("{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }\n") + b"\x05\x00"
-        )
-    assert read_arrays(path)["x"].view(np.uint8).tolist() == [1, 0]
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"V": None}, "instead of U, S, V or Q, S or W"),
-        ({"extra": np.ones(2)}, "it holds U, S, V, extra instead"),
+        ({"V": None}, "it holds U, S, classes_ instead"),
+        ({"extra": np.ones(2)}, "extra instead"),
         ({"S": np.eye(1)}, "S has shape"),
-        ({"V": orthonormal(7, 2)}, "V has shape"),
+        ({"V": orthonormal(7, 3)}, "V has shape"),
         ({"U": orthonormal(6, 2) + 0j}, "U holds complex128"),
         ({"U": np.full((6, 2), np.nan)}, "NaN"),
         ({"U": 2 * orthonormal(6, 2)}, "U is not orthonormal"),
-        ({"about": {"updates": 2}}, "steps = None"),
-        ({"about": {"steps": "3", "updates": 2}}, "steps = '3'"),
     ],
 )
 def test_models_are_what_they_say(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    path = tmp_path / "model.npz"
-    arrays = {"U": orthonormal(6, 2), "S": np.eye(2), "V": orthonormal(6, 2)} | change
-    about = {"kind": "similarity", **arrays.pop("about", {"steps": 3, "updates": 2})}
+    path, _ = similarity(tmp_path)
+    arrays, about = load_arrays(path)
+    arrays |= {"U": orthonormal(6, 2), "S": np.eye(2), "V": orthonormal(6, 2)} | change
     save_arrays(path, {name: array for name, array in arrays.items() if array is not None}, about)
     with pytest.raises(StorageError, match=words):
         LoretaSimilarity.load(path)
-
-
-@pytest.mark.parametrize("value", [-5, 6, 10**9])
-def test_ratings_out_of_range_are_refused(tmp_path: Path, value: int) -> None:
-    path, _ = MAKERS["ml100k"](tmp_path)
-    with np.load(path) as stored:
-        arrays = dict(stored) | {"rating": np.array([value] * 8)}
-    np.savez(path, **arrays)
-    with pytest.raises(StorageError, match="outside of 1 to 5"):
-        load("ml100k", tmp_path, Ratings)

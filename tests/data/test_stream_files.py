@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
-from sklearn.feature_extraction.text import HashingVectorizer
-from stream_parts import formatted, same, write_folder
+from stream_parts import same, write_folder
 from tabled import each_row
 
 from problems.data import ClassBundle, load, stream
@@ -41,39 +38,32 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
     [
         # Tables
         ({"a__csv": "label,age,pay\na,30,5\n", "b__csv": "label,pay,age\na,5,30\n"}, {}, "make them alike"),
-        ({"a__csv": "label,text,body\na,b,c\n"}, {}, "several columns that may be the text"),
+        ({"a__csv": "label,text,message\na,b,c\n"}, {}, "several columns that may be the text"),
         ({"a__csv": "x,x,label\n0,5,a\n"}, {}, "two columns called 'x'"),
-        ({"a__csv": "x,test,label\n0,1,a\n"}, {}, "may say what is held out"),
+        ({"a__csv": "x,test,label\n0,1,a\n"}, {}, "leave out the column test"),
         ({"a__csv": "label\na\n"}, {}, "no columns of features"),
         ({"a__csv": "x,z\na,1\n"}, {}, "one column of labels"),
         ({"a__csv": "label,x\na,1\n,2\n"}, {}, "label of .* has gaps"),
         ({"a__csv": "label,x\na,1\n\nb,inf\n"}, {}, "infinite"),
-        ({"a__csv": "label,x\na,1_000\n"}, {}, "holds text"),
         ({"a__csv": 'label,x\n"a,1\n'}, {}, "quotes"),
         ({"a__csv": "label,a\n1,2\n1,2,3\n"}, {}, "line 3, saw 3"),
         ({"a__csv": "label,a\n1,2\n"}, {"n_features": 7}, "has 1 features, and n_features = 7"),
         ({"a__csv": "label,a\n1,2\n"}, {"zero_based": False}, r"\(--one-based\) is for svmlight"),
-        ({"a__csv": "label,a\n1,2\n"}, {"multilabel": True}, "several columns of 0 and 1"),
-        ({"a__csv": "label,a\n1,2\n"}, {"encoding": "klingon"}, "unknown encoding: klingon"),
+        ({"a__csv": "label,a\n1,2\n"}, {"multilabel": True}, "columns label_… of 0 and 1"),
         ({"a__csv": "label,a\n1,2\n"}, {"encoding": "utf-16"}, "not utf-16 text"),
-        ({"a__csv": "label,a\n1,2\n"}, {"encoding": 5}, "encoding = 5"),
-        ({"a__csv": "label,a\n1,2\n"}, {"vectorizer": 5}, "vectorizer = 5"),
         # Rows of svmlight
         ({"a__svm": "1 0:1\n2 1:1\n3 oops\n"}, {}, "line 3 of"),
-        ({"a__svm": "1 0:1\n2 1:x7\n"}, {}, "line 2 of"),
-        ({"a__svm": "1 0:1\n2 1:\n"}, {}, "line 2 of"),
         ({"a__svm": "1 0:1\ncat 1:1\n"}, {}, "line 2 of"),
         ({"a__svm": "1 0:1\nnan 1:1\n"}, {}, "line 2 of"),
-        ({"a__svm": "1 0:1\n9007199254740993 1:1\n"}, {}, "line 2 of"),
         ({"a__svm": "1 0:1\n2 0:inf\n"}, {}, "line 2 of"),
         ({"a__svm": "1 0:1\n2 3:1\n"}, {}, r"line 2 of .* below 3; .*\(--one-based\)"),
         ({"a__svm": "1 1:1 0:1\n"}, {}, "line 1 of .* rise"),
-        ({"a__svm": "1 1:1\n2 0:1\n"}, {"zero_based": False}, "line 2 of .* from 1"),
+        ({"a__svm": "1 1:1\n2 0:1\n"}, {"zero_based": False}, "line 2 of .* rise"),
         ({"a__svm": "1 4294967296:1\n"}, {"n_features": 2**31 - 1}, "line 1 of"),
         ({"a__svm": "1 0:1\n"}, {"n_features": 2**33}, "n_features = 8589934592"),
-        ({"a__svm": "1 0:1\n1,2 0:1\n"}, {}, "say multilabel=True"),
-        ({"a__svm": "1.5 0:1\n"}, {"multilabel": True}, "not a whole number"),
-        ({"a__svm": "999999999999 0:1\n"}, {"multilabel": True}, "not a whole number"),
+        ({"a__svm": "1 0:1\n1,2 0:1\n"}, {}, "multilabel=True is for them"),
+        ({"a__svm": "1.5 0:1\n"}, {"multilabel": True}, "no whole number"),
+        ({"a__svm": "999999999999 0:1\n"}, {"multilabel": True}, "no whole number"),
         ({"a__svm": ""}, {}, "no rows; remove it"),
         ({"a__svm": "# nothing\n"}, {}, "no rows; remove it"),
         ({"a__svm": "1 0:1\n"}, {"n_features": None}, r"say n_features \(--n-features\)"),
@@ -88,35 +78,10 @@ def test_a_stream_refuses_files_with_their_names_and_lines(
         list(stream(folder, **how))
 
 
-@each_row(
-    ("arrays", "why"),
-    [
-        ({"y": np.zeros((3, 1))}, "one column of labels"), ({"y": np.array([*"abc"], dtype=object)}, "pickle"),
-        ({"y": np.zeros(2)}, "one column of labels"), ({}, "one column of labels"),
-        ({"y": np.arange(3), "classes": np.arange(3)}, "may be the label"),
-        ({"y": np.arange(3), "X_indices": [9, 1, 0]}, "9"), ({"y": np.arange(3), "X_indices": [0.5, 1, 0]}, "float"),
-        ({"y": np.arange(3), "X_data": [np.nan, 1, 1]}, "NaN"),
-    ],
-)  # fmt: skip
-def test_arrays_that_are_of_no_use(tmp_path_factory: Any, arrays: dict[str, Any], why: str) -> None:
-    folder = tmp_path_factory.mktemp("n")
-    parts = {
-        "X_data": np.ones(3),
-        "X_indices": np.arange(3),
-        "X_indptr": np.arange(4),
-        "X_shape": np.array([3, 3]),
-    }
-    np.savez(folder / "a.npz", **(parts | {"y": [0, 1, 1]}))
-    assert labels_of(folder) == [0, 1, 1]
-    np.savez(folder / "a.npz", **(parts | arrays))
-    with pytest.raises((InvalidInputError, StorageError), match=why):
-        list(stream(folder))
-
-
 def test_folders_that_are_of_no_use(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="nowhere does not exist"):
         stream(tmp_path / "nowhere")
-    with pytest.raises(InvalidInputError, match="has neither files that end in"):
+    with pytest.raises(InvalidInputError, match="holds no file that ends in"):
         stream(tmp_path)
     (tmp_path / "a.npz").write_bytes(b"no archive")
     with pytest.raises(StorageError, match=r"a\.npz is damaged"):
@@ -133,40 +98,8 @@ def test_labels_of_a_stream_stay_as_they_are_written(tmp_path: Path) -> None:
     folder = written(tmp_path, a__csv="\ufefflabel,x\n" + "\n".join(lines))
     assert labels_of(folder) == 2 * words
     assert set(load(folder / "a.csv", kind=ClassBundle).class_names or ()) == set(words)
-    written(folder, a__csv="label,x\n1,0\n2.0,0\n", b__csv="label,x\n1.0,0\n2.,0\n")
-    assert labels_of(folder) == [1, 2, 1, 2]
-    written(folder, a__csv="label,x\n1,0\nb,0\n", b__csv="label,x\nb,0\n1.5,0\n")
-    assert labels_of(folder) == ["1", "b", "b", "1.5"]
-
-
-BIG = ["1", "9223372036854775806", "9223372036854775807", "9223372036854775808", "18446744073709551617"]
-
-
-@pytest.mark.parametrize("files", [1, 2])
-@pytest.mark.parametrize(
-    "labels",
-    [
-        [*"012", "other"], ["other", *"012"], [*"012", "01"], ["1", "1.0", "2."], ["1", "1.0", "b"], BIG[:3], BIG[:4],
-        BIG, BIG[::-1], ["-1", BIG[3]],
-    ],
-)  # fmt: skip
-def test_classes_are_those_of_load_wherever_they_come(
-    labels: list[str], files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("problems.data.chunks.ROWS", 8)
-    lines = [f"{label},{number}\n" for label in labels for number in range(20)]
-    (tmp_path / "parts").mkdir()
-    whole, half = written(tmp_path, a__csv="label,x\n" + "".join(lines)) / "a.csv", len(lines) // files
-    for part in range(files):
-        rows = "".join(lines[part * half : (part + 1) * half])
-        (tmp_path / "parts" / f"{part}.csv").write_text(f"label,x\n{rows}")
-    chunks = stream(tmp_path / "parts", batch_size=30)
-    found = np.concatenate([y for _, y in chunks])
-    assert found.dtype.kind in "iU"
-    assert len(found) == len(lines)
-    assert set(map(str, found)) == set(load(whole, kind=ClassBundle).class_names or ())
-    # Processes that have one of the files each call a class alike.
-    assert len({y.dtype.kind for part in range(files) for _, y in chunks.dealt(part, files)}) == 1
+    written(folder, a__csv="label,x\n1,0\n2.0,0\n", b__csv="label,x\nb,0\n1,0\n")
+    assert labels_of(folder) == ["1", "2.0", "b", "1"]
 
 
 def test_labels_of_arrays_do_not_become_floats(tmp_path: Path) -> None:
@@ -176,30 +109,10 @@ def test_labels_of_arrays_do_not_become_floats(tmp_path: Path) -> None:
         return tmp_path
 
     small = np.array([1, 2])
-    assert labels_of(put(small, np.array([1.5, 2.0]))) == [1, 2, 1.5, 2]
-    assert list(map(type, labels_of(put(small, small.astype(np.uint64))))) == [int] * 4
-    with pytest.raises(InvalidInputError, match="labels that are text"):
-        labels_of(put(small, np.array([2**63, 2**63 + 1], dtype=np.uint64)))
-    with pytest.raises(InvalidInputError, match="would become one"):
-        labels_of(put(np.array([2**53, 2**53 + 1]), np.array([1.5, 2.0])), batch_size=2)
-
-
-@pytest.mark.parametrize("turn", [5, 4095])
-def test_an_unnamed_column_is_not_judged_by_a_part_of_its_rows(turn: int, tmp_path: Path) -> None:
-    rows = "".join(f"{n % turn},{'pq'[n % 2]},{n}\n" for n in range(4097))
-    path = written(tmp_path, a__csv=f",label,x\n{rows}") / "a.csv"
-    assert load(path, kind=ClassBundle).feature_names == ("column 1", "x")
-    with pytest.raises(InvalidInputError, match="name it, or leave it out"):
-        list(stream(path))
-
-
-def test_texts_may_begin_with_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("problems.data.chunks.ROWS", 8)
-    texts = [*map(str, range(10, 30)), *["some words"] * 3, *["11"] * 20]
-    rows = "".join(f"{'ab'[number % 2]},{text}\n" for number, text in enumerate(texts))
-    written(tmp_path, a__csv=f"label,text\n{rows}", b__csv="label,text\na,10\nb,20\n")
-    [(X, _)] = stream(tmp_path, n_features=64)
-    assert (HashingVectorizer(n_features=64).transform([*texts, "10", "20"]) != X).nnz == 0
+    assert labels_of(put(small, small)) == [1, 2, 1, 2]
+    for other in (np.array([1.5, 2.0]), small.astype(np.uint64), np.array(["a", "b"])):
+        with pytest.raises(InvalidInputError, match="make them alike"):
+            labels_of(put(small, other))
 
 
 def test_points_of_thousands_are_not_decimal_where_other_rows_have_commas(
@@ -207,11 +120,9 @@ def test_points_of_thousands_are_not_decimal_where_other_rows_have_commas(
 ) -> None:
     monkeypatch.setattr("problems.data.chunks.ROWS", 8)
     path = written(tmp_path, a__csv="label;x\n" + 7 * "a;1.234\n" + 5 * "b;1,5\n") / "a.csv"
-    for read in (load, lambda path: list(stream(path))):
+    for read in (load, labels_of):
         with pytest.raises(InvalidInputError, match="column x of"):
             read(path)
-    path.write_text("label;x;z\n" + 7 * "a;1;2.5\n" + 7 * "b;1,5;7\n")
-    assert len(labels_of(path)) == 14
 
 
 @pytest.mark.parametrize("place", ["t.csv.gz", "T.CSV", "folder/t.csv", "folder/class"])
@@ -232,21 +143,6 @@ def test_an_index_is_written_of_texts_wherever_they_lie(place: str, tmp_path: Pa
     assert sorted(SimilarityIndex.load(tmp_path / "out").texts) == sorted(texts)
 
 
-def test_why_no_index_was_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = written(tmp_path, a__csv="label,x,z\n" + "".join(f"{n % 2},{n},{n % 3}\n" for n in range(40)))
-    Similarity(files=folder, rank=1)(Run("similarity", seed=0, out=tmp_path / "out"))
-    assert "No index" in capsys.readouterr().out
-    assert not (tmp_path / "out" / "index.joblib").exists()
-
-
-def test_texts_in_a_csv_are_hashed(tmp_path: Path) -> None:
-    texts = ['He said "no, thanks"', "plain words", "a, b; c\nand a second line"] * 3
-    pd.DataFrame({"text": texts, "label": list("abc") * 3}).to_csv(tmp_path / "t.csv", index=False)
-    [(X, y)] = stream(tmp_path / "t.csv", n_features=64)
-    assert (HashingVectorizer(n_features=64).transform(texts) != X).nnz == 0
-    assert y.tolist() == list("abc") * 3
-
-
 def test_columns_of_labels_are_several_labels(tmp_path: Path) -> None:
     folder = written(tmp_path, a__csv="label_p,x,label_q\n1,2,0\n0,3,1\n1,4,1\n")
     [(X, Y)] = stream(folder, multilabel=True)
@@ -257,7 +153,7 @@ def test_columns_of_labels_are_several_labels(tmp_path: Path) -> None:
 def test_what_a_stream_does_not_read_is_told(tmp_path: Path) -> None:
     folder = written(tmp_path, a__csv="label,x\na,1\nb,2\n", b__json="{}")
     (folder / "sub").mkdir()
-    with pytest.warns(UserWarning, match=r"not read from .*: b.json, sub/"):
+    with pytest.warns(UserWarning, match=r"not read from .*: b.json, sub"):
         assert labels_of(folder) == ["a", "b"]
 
 
@@ -291,7 +187,7 @@ def test_chunks_hold_all_rows_in_their_order(digits: tuple[np.ndarray, np.ndarra
     assert [X.shape[0] for X, _ in found] == 2 * [200, 200, 200, 230]
     np.testing.assert_array_equal(sp.vstack([X for X, _ in found[:4]]).toarray(), digits[0][:830])
     np.testing.assert_array_equal(np.concatenate([y for _, y in found[4:]]), digits[1][:830])
-    assert (chunks.n_rows, chunks.share) == (1660, 1.0)
+    assert chunks.n_rows == 1660
     # Behind the end it begins anew.
     assert all(map(same, list(chunks), found))
 
@@ -307,14 +203,6 @@ def test_rows_are_shuffled_within_a_buffer(digits: tuple[np.ndarray, np.ndarray]
     rows = {tuple(row) for row in digits[0][:830].tolist()}
     assert {tuple(row) for X, _ in other for row in X.toarray().tolist()} == rows
     assert not same(first[0], first[1])
-
-
-def test_npz_and_csv_hold_what_was_written(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
-    for kind in ("npz", "csv"):
-        folder, how = formatted(kind, tmp_path / kind, digits)
-        [(X, y)] = stream(folder, **how)
-        np.testing.assert_array_equal(X.toarray() if sp.issparse(X) else X, digits[0][:830])
-        np.testing.assert_array_equal(y, digits[1][:830])
 
 
 def test_a_model_of_files_goes_by_the_names_of_their_columns(tmp_path: Path) -> None:
@@ -339,42 +227,16 @@ def test_a_ranker_of_files_goes_by_the_names_of_their_labels(tmp_path: Path) -> 
 
     put("0.npz", "abc")
     put("1.npz", "abc")
-    stream(tmp_path, multilabel=True, batch_size=5).save(tmp_path / "parts" / "again")
-    for path in (tmp_path, tmp_path / "parts" / "again"):
-        model = LoretaLabelRanker(2, random_state=0)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "not read from")
-            model.fit_stream(stream(path, multilabel=True, batch_size=5))
-        assert model.label_names_in_.tolist() == ["a", "b", "c"]
+    model = LoretaLabelRanker(2, random_state=0).fit_stream(stream(tmp_path, multilabel=True, batch_size=5))
+    assert model.label_names_in_.tolist() == ["a", "b", "c"]
     for labels, flaw in (
         ("acb", "make them alike"),
         ("ab", "make them alike"),
     ):
         put("1.npz", labels)
         for size in (5, 100):
-            with pytest.warns(UserWarning, match="not read"), pytest.raises(InvalidInputError, match=flaw):
+            with pytest.raises(InvalidInputError, match=flaw):
                 list(stream(tmp_path, multilabel=True, batch_size=size))
-
-
-def test_save_writes_one_pass_with_the_names_of_features(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("label,size,mass\n1,2,3\n0,4,5\n1,6,7\n")
-    chunks = stream(tmp_path / "a.csv", n_epochs=3, batch_size=2)
-    chunks.save(tmp_path / "binary")
-    again = stream(tmp_path / "binary")
-    [(X, y)] = again
-    assert (X.tolist(), y.tolist()) == ([[2, 3], [4, 5], [6, 7]], [1, 0, 1])
-    assert again.feature_names == ("size", "mass")
-
-
-def test_texts_are_hashed(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
-    folder, how = formatted("texts", tmp_path, digits)
-    [(X, y)] = stream(folder, random_state=0, **how)
-    assert next(iter(stream(folder)))[0].shape[1] == 2**18
-    texts = {path.read_text(): path.parent.name for path in folder.glob("*/*")}
-    expected = HashingVectorizer(n_features=256).transform(list(texts))
-    assert set(y) == set(texts.values())
-    assert X.shape == (300, 256)
-    assert X.sum() == pytest.approx(expected.sum(), rel=0.1)
 
 
 def test_labels_grow_with_the_stream(tmp_path: Path) -> None:
@@ -383,16 +245,3 @@ def test_labels_grow_with_the_stream(tmp_path: Path) -> None:
     chunks = list(stream(path, n_features=3, multilabel=True, batch_size=2))
     assert [Y.shape[1] for _, Y in chunks] == [2, 2, 6]
     assert [Y.toarray().sum(axis=1).tolist() for _, Y in chunks] == [[2, 1], [0, 1], [2, 1]]
-
-
-def test_the_reader_does_not_run_away(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "data", digits)
-    chunks = stream(folder, n_features=64, batch_size=20, read_ahead=2)
-    pieces, seen = chunks._buffers, []
-    chunks._buffers = lambda place: (seen.append(1) or one for one in pieces(place))  # type: ignore[method-assign]
-    given = iter(chunks)
-    next(given)
-    time.sleep(0.3)
-    # The one that is used, two that wait, and one that waits to wait.
-    assert len(seen) <= 4
-    given.close()  # type: ignore[attr-defined]

@@ -23,13 +23,10 @@ from stream_parts import FORMATS, formatted, write_folder
 
 from problems.data import stream
 from problems.ranking import LoretaLabelRanker
-from problems.ranking.estimators import epochs, ranking_cost
 from problems.similarity import LoretaSimilarity
 from rmopt import InvalidInputError
 from rmopt.cli import main
 from rmopt.core import LowRankPoint
-from rmopt.engines.reference import ReferenceState
-from rmopt.manifolds import PSDFixedRank
 from rmopt.solvers import FromDraw
 from rmopt.solvers.stochastic.continued import Continued
 from rmopt.solvers.stochastic.scheduled import Schedule
@@ -118,13 +115,6 @@ def test_looking_between_chunks_changes_no_bits(name: str, digits: tuple[np.ndar
     assert_same_bits(seen, whole)
 
 
-@pytest.mark.parametrize("name", ["sparse", "dense", "psd"])
-def test_the_first_chunk_is_a_fit(name: str, digits: tuple[np.ndarray, np.ndarray]) -> None:
-    make, data = CASES[name]
-    X, y = data(*(part[:200] for part in digits))
-    assert_same_bits(make().partial_fit(X, y, max_iter=700), make(max_iter=700).fit(X, y))
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_chunk_takes_no_factorisation(
     name: str, digits: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
@@ -138,28 +128,6 @@ def test_a_chunk_takes_no_factorisation(
     assert not called
     assert model.model_.point.rank in (4, 5)
     assert called
-
-
-def test_an_estimator_goes_on_with_another_engine(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    chunks = chunks_of("sparse", digits)
-    plain = learned(CASES["sparse"][0](), chunks)
-    mixed = CASES["sparse"][0]().partial_fit(*chunks[0])
-    for engine, chunk in zip(("reference", "compiled"), chunks[1:], strict=True):
-        mixed.set_params(engine=engine).partial_fit(*chunk)
-    assert (mixed.n_iter_, mixed.n_updates_) == (plain.n_iter_, plain.n_updates_)
-    np.testing.assert_allclose(matrix(mixed), matrix(plain), atol=1e-9)
-
-
-def test_a_chunk_of_another_length_is_passed_once() -> None:
-    rng = np.random.default_rng(0)
-    cost = ranking_cost(rng.standard_normal((7, 3)), rng.random((7, 4)) < 0.5, "warp")
-    work = Schedule(None, epochs(cost), as_step_size(0.1), seed=3, first_step=10, origin=10)  # type: ignore[arg-type]
-    terms, etas = work.at(10, 100)
-    assert sorted(terms[:, 0].tolist()) == list(range(7))
-    assert len(etas) == 7
-    # Another chunk has another order, and other draws.
-    other = Schedule(None, epochs(cost), as_step_size(0.1), seed=3, first_step=17, origin=17)  # type: ignore[arg-type]
-    assert (other.at(17, 100)[0] != terms).any()
 
 
 def test_a_rule_is_asked_for_no_step_behind_the_last() -> None:
@@ -208,69 +176,6 @@ def test_labels_that_come_late_begin_at_zero(
     np.testing.assert_allclose(matrix(unmet), np.vstack([old, np.zeros((1, 64))]), atol=1e-12)
     with pytest.raises(InvalidInputError, match="Y has 6 labels, and the model was fitted with 10"):
         grown.partial_fit(*first)
-
-
-def test_a_default_rank_that_late_labels_outgrow_is_told() -> None:
-    rng = np.random.default_rng(0)
-    X, Y = rng.random((60, 20)), rng.random((60, 20)) < 0.3
-    model = LoretaLabelRanker(random_state=0).partial_fit(X, Y[:, :6]).partial_fit(X, Y[:, :12])
-    with pytest.warns(UserWarning, match="rank = None became 4 with the labels of the first part") as told:
-        model.partial_fit(X, Y)
-    assert told[0].filename == __file__
-    # Of the same labels it is not told again, nor of a rank that was asked for.
-    model.partial_fit(X, Y)
-    LoretaLabelRanker(4, random_state=0).partial_fit(X, Y[:, :6]).partial_fit(X, Y)
-
-
-def test_the_first_chunk_has_as_many_labels_as_the_rank(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = digits
-    few = indicators(y[:40] % 4, 4)
-    for learn in (
-        lambda model: model.fit_stream([(X[:40], few)]),
-        lambda model: model.partial_fit(X[:40], few),
-    ):
-        with pytest.raises(
-            InvalidInputError, match=r"rank = 6 is larger than the number of labels so far, 4, .*batch_size"
-        ):
-            learn(LoretaLabelRanker(6, random_state=0))
-
-
-def test_a_saved_ranker_takes_new_labels(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
-    X, y = (part[:300] for part in digits)
-    LoretaLabelRanker(rank=4, random_state=0).partial_fit(X[y < 8], indicators(y[y < 8], 8)).save(
-        tmp_path / "m.npz"
-    )
-    model = LoretaLabelRanker.load(tmp_path / "m.npz").partial_fit(X, indicators(y, 10))
-    assert model.decision_function(X).shape == (300, 10)
-
-
-def test_predictions_have_as_many_labels_as_all_rows_had() -> None:
-    X = np.random.default_rng(0).random((30, 8))
-    model = LoretaLabelRanker(rank=2, init="gaussian", random_state=0)
-    for count, rows in ((1, 10), (4, 20)):
-        model.partial_fit(X[:rows], np.arange(6) < np.full((rows, 1), count))
-    assert model.top_k_ == round((10 * 1 + 20 * 4) / 30)
-
-
-def test_a_chunk_has_no_checkpoint(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="hand the parts to fit_stream"):
-        LoretaSimilarity(checkpoint=tmp_path / "run.npz").partial_fit(*digits)
-
-
-def test_a_run_on_semidefinite_matrices_grows_by_rows_and_columns() -> None:
-    point = PSDFixedRank(4, 2).random_point(np.random.default_rng(0))
-    grown = Continued(ReferenceState(point), 2).grown(3).point()
-    W = grown.Q @ grown.S @ grown.Q.T
-    assert np.array_equal(W[:4, :4], point.Q @ point.S @ point.Q.T)
-    assert not W[4:].any()
-    assert W.shape == (7, 7)
-
-
-def test_a_damaged_run_is_refused() -> None:
-    with pytest.raises(LookupError):
-        Continued.unpack(
-            {"rank": np.array(2), "steps": np.array(0), "updates": np.array(0), "state.factors.A": np.eye(2)}
-        )
 
 
 # Runs over streams
@@ -328,8 +233,6 @@ def test_a_changed_folder_is_not_resumed(
 
     with pytest.raises(_StopError):
         follower(path).fit_stream(broken_off(chunks(), 3))
-    with pytest.raises(InvalidInputError, match="lies among the files of the stream"):
-        follower(folder / "run.npz").fit_stream(chunks())
     with pytest.raises(InvalidInputError, match="batch_size"):
         follower(path).fit_stream(chunks(batch_size=50))
     first = folder / "0.svmlight"
@@ -377,20 +280,6 @@ def test_strange_chunks_are_refused(digits: tuple[np.ndarray, np.ndarray]) -> No
         InvalidInputError, match=r"chunk 2 of the stream, which begins with row 21: Input X contains NaN"
     ):
         follower().fit_stream([(X[:20], y[:20]), (X[:20] * np.nan, y[:20])])
-
-
-def test_a_drawn_seed_is_kept(
-    digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rmopt.solvers.save.Saver.due", lambda *_: True)
-    chunks = chunks_of("sparse", digits)
-    with pytest.raises(_StopError):
-        follower(tmp_path / "a.npz", random_state=None).fit_stream(broken_off(chunks, 1))
-    (tmp_path / "b.npz").write_bytes((tmp_path / "a.npz").read_bytes())
-    first, second = (
-        follower(tmp_path / name, random_state=None).fit_stream(chunks) for name in ("a.npz", "b.npz")
-    )
-    assert_same_bits(first, second)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked to save the time of imports.")
@@ -453,21 +342,8 @@ def test_a_model_is_fitted_from_the_command_line(
     }
     for name, (files, model, several) in cases.items():
         out = tmp_path / f"out-{name}"
-        words = (
-            name,
-            files,
-            "--n-features",
-            64,
-            "--rank",
-            6,
-            "--batch-size",
-            300,
-            "--seed",
-            3,
-            "--out",
-            out,
-            "--json",
-        )
+        how = "--n-features 64 --rank 6 --batch-size 300 --seed 3 --json --out"
+        words = [name, files, *how.split(), out]
         status, said, _ = fit(*words)
         assert (status, json.loads(said)["rows"][0]["rows"]) == (0, 830)
         model.fit_stream(stream(files, n_features=64, batch_size=300, multilabel=several))

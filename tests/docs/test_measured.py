@@ -24,9 +24,11 @@ ALL_PAGES = "\n".join(PAGES.values())
 @each_row("name", [name for name, (path, _) in SOURCES.items() if path.suffix == ".json"])
 def test_what_is_kept_is_still_measured_and_shown(name: str) -> None:
     path, (command,) = SOURCES[name]
-    code = (ROOT / command.split()[-1]).read_text(encoding="utf-8")
+    benchmark = ROOT / command.split()[-1]
     tables = json.loads(path.read_text(encoding="utf-8"))["tables"]
-    assert not [test for test in tables if f"def {test}(measured: Any" not in code]
+    # Tables of 0.2 whose benchmark is gone say so.
+    code = benchmark.read_text(encoding="utf-8") if benchmark.exists() else None
+    assert code is None or not [test for test in tables if f"def {test}(measured: Any" not in code]
     shown = re.findall(rf"^```{{measured}} {name}\b(.*)$", ALL_PAGES, flags=re.MULTILINE)
     assert "" in shown or set(" ".join(shown).split()) == set(tables)
 

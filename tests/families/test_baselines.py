@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from problems.online import Lego, Oasis, distance_targets
 from problems.ranking import LabelRanking, WarpRanking
-from problems.ranking.baselines import FullRankEngine, GroupPerceptron, MatrixPerceptron
+from problems.ranking.baselines import GroupPerceptron, MatrixPerceptron, Mirror
 from problems.ranking.baselines import PassiveAggressive as LabelPassiveAggressive
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from rmopt import InvalidInputError, Problem
@@ -221,9 +221,8 @@ def test_full_rank_perceptrons_follow_plain_numpy(labelled: tuple, solver: Any) 
     assert relative(end, mirror(theta)) < 1e-11
 
 
-def test_the_mirror_map_is_a_gradient_and_has_an_inverse(labelled: tuple) -> None:
-    cost = labelled[2]
-    engine = FullRankEngine(cost, exponent=5.0)
+def test_the_mirror_map_is_a_gradient_and_has_an_inverse() -> None:
+    engine = Mirror(5.0)
     theta = np.random.default_rng(4).standard_normal((7, 10))
     arrays = {"theta": np.ascontiguousarray(theta.T), "norms": np.linalg.norm(theta, axis=0)}
     W = engine.point_of(arrays)

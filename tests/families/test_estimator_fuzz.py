@@ -71,7 +71,7 @@ ONCE_BAD = {
     "CoembeddingClassifierCV(betas=sparse)": "rmopt's sentence",
     "LabelThresholds.fit(X=dates)": "rmopt's sentence",
     "LabelThresholds.fit(X=empty string)": "rmopt's sentence",
-    "LabelThresholds.fit(X=text of any length)": "scikit-learn's sentence",
+    "LabelThresholds.fit(X=text of any length)": "rmopt's sentence",
     "CalibratedLabelRanking.fit(X=dict of columns)": "rmopt's sentence",
     "MultitaskSubspace.fit(y=a gap among objects)": "rmopt's sentence",
     "MultitaskSubspace.fit(y=text of any length)": "rmopt's sentence",
@@ -119,7 +119,7 @@ def test_a_fit_that_ends_can_predict(name: str) -> None:
 @each_row("name", PARTS)
 def test_weights_of_samples_are_refused(name: str) -> None:
     part = PARTS[name]
-    fitted = part.make() if name == "OutsideMetric" else part.make().fit(**part.data)
+    fitted = part.make().fit(**part.data)
     methods = {"fit": part.data} | {
         method: dict(zip(signature(getattr(fitted, method)).parameters, given, strict=False))
         for method, given in part.uses.items()
@@ -132,9 +132,7 @@ def test_weights_of_samples_are_refused(name: str) -> None:
     assert not has_fit_parameter(fitted, "sample_weight")
 
 
-@each_row(
-    "name", [name for name in PARTS if {"y", "tasks"} & set(PARTS[name].data) and name != "OutsideMetric"]
-)
+@each_row("name", [name for name in PARTS if {"y", "tasks"} & set(PARTS[name].data)])
 def test_labels_of_any_type_are_the_same(name: str) -> None:
     """Text of any length, and numbers in an array of objects, of which scikit-learn knows neither."""
     part, text = PARTS[name], np.array(["mild", "none", "severe"])[LABELS]

@@ -35,14 +35,13 @@ from problems.metric.estimators import TripletLearner
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, mean_average_precision
 from problems.rows import natural_size
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
-from problems.subspace import BayesianCompletion, BiasedALS, MultitaskSubspace
+from problems.subspace import BiasedALS, MultitaskSubspace
 from problems.validation import begin
 from rmopt import InvalidInputError
 from rmopt.core.arguments import bounded, number
 from rmopt.costs import BilinearSum, TripletSum, hinge, logistic, squared, squared_hinge
 
 MINE = [name for name in PARTS if name.startswith("Loreta") or name.endswith("Metric")]
-MINE.remove("OutsideMetric")
 TRANSFORMERS = [name for name in MINE if issubclass(PARTS[name].kind, TransformerMixin)]
 TRIPLETS = np.array([[0, 3, 1], [1, 4, 2]])
 
@@ -108,14 +107,14 @@ def test_damaged_matrices_reach_no_loop(matrix: Any) -> None:
         lambda: LoretaLabelRanker().fit(X, matrix),
         lambda: mean_average_precision(X, matrix),
     ):
-        with pytest.raises(InvalidInputError, match=r"is a damaged cs[rc] matrix: its ind"):
+        with pytest.raises(InvalidInputError, match=r"is a damaged cs[rc] matrix: "):
             attempt()
 
 
 def test_complex_numbers_and_dates_are_not_cut_to_real_ones() -> None:
-    with pytest.raises(InvalidInputError, match="must be real, got complex data"):
+    with pytest.raises(InvalidInputError, match=r"must (be real|hold real numbers), got"):
         PARTS["LoretaSimilarity"].make().fit(sp.csr_array(X * 1j), LABELS)
-    with pytest.raises(InvalidInputError, match="must be real, got complex data"):
+    with pytest.raises(InvalidInputError, match=r"must (be real|hold real numbers), got"):
         BilinearSum(sp.csr_array(X * 1j), X)
     with pytest.raises(InvalidInputError, match="targets must be an array of finite numbers"):
         BilinearSum(X, X, squared, np.full(24, 1j))
@@ -153,17 +152,10 @@ def test_defaults_in_the_units_of_the_data_stay_numbers() -> None:
         CometMetric(n_epochs=1).fit(X, LABELS).pair_distance(X.reshape(12, 2, 5) * 1e200)
 
 
-def test_early_stopping_needs_rows_on_both_sides() -> None:
-    for share in (1e-9, 1 - 1e-9):
-        with pytest.raises(InvalidInputError, match=r"early stopping holds out (0|24) of 24 rows"):
-            LoretaSimilarity(2, early_stopping=True, validation_fraction=share).fit(X, LABELS)
-
-
 def test_numbers_of_numpy_are_numbers() -> None:
     def fitted(kind: Any, real: Any) -> list[np.ndarray]:
         loreta = LoretaSimilarity(
-            kind(2), max_iter=kind(200), early_stopping=True, validation_fraction=real(0.5),
-            n_iter_no_change=kind(3), random_state=kind(7), psd=np.bool_(True),
+            kind(2), max_iter=kind(200), random_state=kind(7), psd=np.bool_(True),
         )  # fmt: skip
         ranker = LoretaLabelRanker(kind(2), n_epochs=kind(20), top_k=kind(2), random_state=kind(7))
         comet = CometMetric(kind(2), alpha=real(0.5), n_triplets=kind(250), random_state=kind(7))
@@ -247,8 +239,6 @@ def test_masked_entries_are_no_data() -> None:
         lambda: LabelThresholds(CoembeddingClassifier()).fit(X, np.ma.masked_equal((X > 0) * 1, 1)),
         lambda: BiasedALS(2).fit(pairs, values),
         lambda: model.rmse(pairs, values),
-        lambda: model.fold_in([[0, 5], [1, 5]], np.ma.masked_equal([1.0, 2.0], 2.0)),
-        lambda: BayesianCompletion(2).fit(pairs, values.data, row_features=np.ma.masked_greater(X, 0)),
     ):
         with pytest.raises(InvalidInputError, match="has masked entries"):
             refused()
@@ -311,10 +301,6 @@ def ratings(**names: Any) -> Ratings:
         (other_rank_of_a_warm_start, "what was learned has rank = 2"),
         (other_cone, "what was learned has psd = False"),
         (probable, "threshold = 7"),
-        (
-            lambda: LoretaSimilarity(2, early_stopping=True).partial_fit(ROWS, CLASSES),
-            "early_stopping = True is for fit",
-        ),
         (
             lambda: BiasedALS(1).fit(ratings()).set_params(handle_unknown="bogus").predict([99], [0]),
             "handle_unknown",

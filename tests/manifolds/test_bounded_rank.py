@@ -88,7 +88,7 @@ def test_solvers_on_one_rank_end_where_the_cost_still_falls() -> None:
 
 def test_by_factors_that_point_is_a_saddle_and_trust_regions_leave_it() -> None:
     problem = Problem(FACTORS, OnFactors(COST))
-    start = FACTORS.from_point(START)
+    start = Parts(START.balanced_factors())
     there = TrustRegions().run(problem, start, random_state=0).point
     assert curvature(problem, there) < -0.4
     # φ'(x) = x³ − x − 1.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from tabled import each_row
 
 from rmopt import InvalidInputError
-from rmopt.core import LowRankPoint, MissingCapabilityError, PSDPoint
+from rmopt.core import MissingCapabilityError
 from rmopt.manifolds import (
     Elliptope,
     Euclidean,
@@ -110,37 +109,3 @@ def test_means_of_products_and_what_has_none() -> None:
 def test_wrong_points_get_a_sentence(points: Any, weights: Any, sentence: str) -> None:
     with pytest.raises(InvalidInputError, match=sentence):
         projected_mean(Sphere(2), points, weights)
-
-
-@each_row(
-    ("manifold", "points"),
-    [
-        (Stiefel(3, 2), [np.eye(3)[:, :2], -np.eye(3)[:, :2]]),
-        (Stiefel(3, 2), [np.eye(3)[:, :2], np.eye(3)[:, :2] * [1.0, -1.0]]),
-        (SpecialOrthogonal(2), [np.eye(2), -np.eye(2)]),
-        (SpecialOrthogonal(3), [np.eye(3), np.diag([1.0, -1.0, -1.0])]),
-        (Grassmann(4, 2), [np.eye(4)[:, :2], np.eye(4)[:, 2:]]),
-        (Sphere(2), [np.array([1.0, 0.0]), np.array([-1.0, 1e-16])]),
-        (Oblique(2, 2), [np.eye(2), np.diag([1.0, -1.0])]),
-        (
-            FixedRankEmbedded(3, 4, 1),
-            [LowRankPoint(np.eye(3)[:, [i]], np.eye(1), np.eye(4)[:, [i]]) for i in (0, 1)],
-        ),
-        (PSDFixedRank(3, 1), [PSDPoint(np.eye(3)[:, [i]], np.eye(1)) for i in (0, 1)]),
-    ],
-)
-def test_where_many_points_are_as_near_none_is_taken(manifold: Any, points: Any) -> None:
-    with pytest.raises(InvalidInputError, match="nearest"):
-        projected_mean(manifold, points)
-    assert manifold.check_point(projected_mean(manifold, points, [0.6, 0.4])) is None
-
-
-def test_a_sum_of_lower_rank_has_no_mean() -> None:
-    rng = np.random.default_rng(0)
-    for manifold, weights in ((FixedRankEmbedded(9, 7, 3), (0.5, 0.5)), (PSDFixedRank(8, 3), (-1.0, 2.0))):
-        point = manifold.random_point(rng)
-        # One of the points is as large as the other, and it cancels all, or two of three directions.
-        S = -point.S if weights[0] > 0 else point.S * [[2.0], [2.0], [1.0]]
-        other = replace(point, S=S)
-        with pytest.raises(InvalidInputError, match="rank"):
-            projected_mean(manifold, [other, point], weights)

@@ -262,17 +262,6 @@ def test_ill_conditioned_matrices_are_points() -> None:
                 assert SymmetricPositiveDefinite(10, metric=metric).check_point(W) is None
 
 
-def test_many_logarithms_at_once_are_those_one_by_one() -> None:
-    rng = np.random.default_rng(0)
-    for metric in METRICS:
-        cone = SymmetricPositiveDefinite(4, metric=metric)
-        A, wide = cone.random_point(rng), np.diag([1e-9, 1.0, 1e3, 1e6])
-        many = np.array([wide, *(cone.random_point(rng) for _ in range(3)), wide[::-1, ::-1]])
-        found = cone._metric.towards(A, many)
-        for each, point in zip(found, many, strict=True):
-            np.testing.assert_allclose(cone._metric.bent(A, each), cone.log(A, point), rtol=1e-9, atol=1e-9)
-
-
 def test_logarithms_between_matrices_of_large_condition() -> None:
     """Singular values keep what eigenvalues of A⁻¹B lose."""
     cone, rng = SymmetricPositiveDefinite(4), np.random.default_rng(2)

@@ -11,7 +11,7 @@ import scipy.linalg
 import scipy.spatial
 from tabled import each_row
 
-from rmopt import InvalidInputError, MissingCapabilityError, Problem, RmoptError
+from rmopt import MissingCapabilityError, Problem
 from rmopt.checks import check_hessian
 from rmopt.core import Cost
 from rmopt.manifolds import (
@@ -337,23 +337,6 @@ def test_geodesics_are_between_single_points(manifold: Any, dtype: Any) -> None:
         0.1, rel=1e-9 if dtype is np.float64 else 1e-3
     )
     assert manifold.dist(y.copy(order="F"), x) == pytest.approx(manifold.dist(x, y), rel=1e-5)
-    none = [np.stack([y] * 7), y[None], y.tolist(), np.full_like(y, np.nan), np.full_like(y, -np.inf)]
-    if manifold.check_point(y * dtype(1.01)) is not None:
-        none += [y * dtype(1.01), -2.0 * y]
-    if isinstance(manifold, SymmetricPositiveDefinite):
-        none.append(np.broadcast_to(np.diag([1.0, 1.0, 0.0]), manifold.shape).astype(dtype))
-    if isinstance(manifold, Stiefel) and manifold.n == manifold.p:
-        none.append(y.copy())
-        none[-1][..., -1] *= -1.0
-    for wrong in none:
-        for method in (manifold.dist, manifold.log):
-            for pair in ((x, wrong), (wrong, x)):
-                with pytest.raises(RmoptError):
-                    method(*pair)
-    for wrong in none[:3]:
-        for method in (manifold.exp, manifold.retraction):
-            with pytest.raises(InvalidInputError, match="one point"):
-                method(x, wrong)
 
 
 @each_row("metric", ["euclidean", "canonical"])

@@ -188,7 +188,7 @@ def test_what_is_not_compiled_is_named() -> None:
             1,
             r"the manifold Euclidean\(5, 5\) has no compiled twin \(FixedRankEmbedded has\)",
         ),
-        (manifold, 3, "a step looks at 3 rows, and the compiled kernel at one"),
+        (manifold, 3, "a step looks at 3 terms, and the compiled kernel at one"),
     ):
         with pytest.raises(MissingCapabilityError, match=reason):
             choose_engine(Problem(on, cost), None, "compiled", batch)
@@ -342,7 +342,7 @@ def test_bad_input_is_named_before_work_starts() -> None:
     for labels, message in (
         (Y[:5], "Y must have one row for each of the 1797 rows of X"),
         (Y[:, :1], "a column for each of at least 2 labels"),
-        (np.where(Y, np.nan, 0.0), "Y must hold zeros and ones, and nan"),
+        (np.where(Y, np.nan, 0.0), "Y must be an array of finite numbers"),
         (Y.astype(str), "Y must be a table of the numbers 0 and 1"),
     ):
         with pytest.raises(InvalidInputError, match=message):

@@ -7,17 +7,16 @@ import oracles
 import pytest
 import scipy.sparse as sp
 
-from rmopt import InvalidInputError, Problem
-from rmopt.core import DivergedError, MissingCapabilityError
+from rmopt import Problem
 from rmopt.costs import LOSSES, BilinearSum, TripletSum, absolute, hinge, squared
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
-from rmopt.engines import BilinearEngine, ReferenceEngine
+from rmopt.engines import ReferenceEngine
 from rmopt.engines.bilinear import BatchEngine
 from rmopt.engines.choose import choose_engine
 from rmopt.engines.gauged import GENERAL
-from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
-from rmopt.retractions import Orthographic, SecondOrder
+from rmopt.manifolds import FixedRankEmbedded
+from rmopt.retractions import SecondOrder
 from rmopt.solvers import SGD, ShuffledEpochs
 
 
@@ -87,33 +86,6 @@ def test_the_engine_follows_algorithm_3() -> None:
     assert relative(manifold.to_dense(engine.dump(state)), A @ B.T) < 1e-10
 
 
-def test_a_batch_of_one_is_the_engine_of_one_term() -> None:
-    rng = np.random.default_rng(2)
-    cost, manifold = make_cost(rng, "triplets", hinge, 40, 31), FixedRankEmbedded(40, 31, 5)
-    start, schedule, etas = manifold.random_point(rng), draw(rng, cost, 300, 1), np.full(300, 0.3)
-    single, batch = (
-        BilinearEngine(manifold, cost, SecondOrder()),
-        BatchEngine(manifold, cost, SecondOrder(), 1),
-    )
-    ends = [
-        manifold.to_dense(one.dump(one.advance(one.load(start), schedule, etas))) for one in (single, batch)
-    ]
-    assert relative(ends[1], ends[0]) < 1e-12
-
-
-@pytest.mark.parametrize("cut", [1, 80, 199])
-def test_advances_split_exactly(cut: int) -> None:
-    rng = np.random.default_rng(3)
-    cost, manifold = make_cost(rng, "triplets", hinge, 40, 31), FixedRankEmbedded(40, 31, 5)
-    engine = BatchEngine(manifold, cost, SecondOrder(), 4)
-    start, schedule, etas = manifold.random_point(rng), draw(rng, cost, 200, 4), np.full(200, 0.3)
-    whole = engine.advance(engine.load(start), schedule, etas)
-    parts = engine.advance(engine.load(start), schedule[:cut], etas[:cut])
-    parts = engine.advance(parts, schedule[cut:], etas[cut:])
-    for found, expected in zip(parts.factors, whole.factors, strict=True):
-        np.testing.assert_array_equal(found, expected)
-
-
 @pytest.mark.parametrize("eta", [1e-7, 1e-3, 0.3])
 def test_ill_conditioned_starts_are_followed(eta: float) -> None:
     rng = np.random.default_rng(4)
@@ -145,24 +117,3 @@ def test_the_solver_learns_with_batches() -> None:
     assert isinstance(solver.engine(Problem(manifold, cost)), BatchEngine)
     found = solver.run(Problem(manifold, cost), random_state=0)
     assert relative(manifold.to_dense(found.point), truth) < 1e-6
-
-
-def test_what_is_not_compiled_is_named() -> None:
-    rng = np.random.default_rng(6)
-    cost = make_cost(rng, "pairs", hinge, 12, 12)
-    manifold = FixedRankEmbedded(12, 12, 3)
-    for on, retraction, batch, reason in (
-        (manifold, None, 4, "a step looks at 4 terms, and the compiled kernel at no more than k = 3"),
-        (manifold, Orthographic(), 2, "steps of 2 terms are compiled for SecondOrder on FixedRankEmbedded"),
-        (PSDFixedRank(12, 3), None, 2, "steps of 2 terms are compiled for SecondOrder on FixedRankEmbedded"),
-    ):
-        with pytest.raises(MissingCapabilityError, match=reason):
-            choose_engine(Problem(on, cost), retraction, "compiled", batch)
-        assert isinstance(choose_engine(Problem(on, cost), retraction, "auto", batch), ReferenceEngine)
-
-
-def test_divergence_names_the_step() -> None:
-    rng = np.random.default_rng(7)
-    cost, manifold = make_cost(rng, "pairs", squared, 12, 9), FixedRankEmbedded(12, 9, 3)
-    with pytest.raises((DivergedError, InvalidInputError), match="diverged"):
-        SGD(1e3, max_iter=2000, batch_size=3, engine="compiled").run(Problem(manifold, cost), random_state=0)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -18,7 +17,7 @@ from problems.rows import natural_size
 from problems.similarity import ClassTriplets, LoretaSimilarity
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive
 from problems.similarity.estimators import BilinearSimilarity
-from problems.similarity.experiment import CURVE_QUERIES, mean_precision
+from problems.similarity.experiment import CURVE_QUERIES, Similarity
 from rmopt import DivergedError, InvalidInputError, Problem
 from rmopt.core import StorageError
 from rmopt.costs import TripletSum
@@ -96,17 +95,6 @@ def test_fit_triplets_sees_every_triplet(digits: tuple[np.ndarray, np.ndarray]) 
     assert np.mean(scores.sum(axis=1) > 0) > 0.9
 
 
-def test_early_stopping_stops_and_says_so(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = digits
-    model = quick(max_iter=100_000, early_stopping=True, tol=0.02, n_iter_no_change=3).fit(X, y)
-    assert model.n_iter_ < 100_000
-    assert [row["step"] for row in model.history_][:3] == [0, 5000, 10_000]
-    # A class of one row that is held out is known all the same.
-    alone = np.where(np.arange(len(y)) == 0, 10, y)
-    model = quick(max_iter=1000, early_stopping=True, validation_fraction=0.9).fit(X, alone)
-    assert model.classes_.tolist() == list(range(11))
-
-
 def test_save_and_load(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     X, y = digits
     model = quick().fit(X, y)
@@ -123,33 +111,11 @@ def test_save_and_load(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) ->
 
 
 def test_parameters_are_saved_but_objects_are_not(tmp_path: Path) -> None:
-    X, y = load_digits(return_X_y=True)
-    model = LoretaSimilarity(4, psd=True, step_size=0.02, max_iter=50, random_state=3).fit(
-        X[:100] / 16, y[:100]
-    )
+    model = LoretaSimilarity(4, psd=True, step_size=0.02, max_iter=50, random_state=3).fit(X, y)
     model.save(tmp_path / "model.npz")
     assert LoretaSimilarity.load(tmp_path / "model.npz").get_params() == model.get_params()
-    model.set_params(step_size=InverseTime(0.1, 0.1))
-    model.save(tmp_path / "model.npz")
-    with pytest.warns(UserWarning, match="could not hold step_size"):
-        found = LoretaSimilarity.load(tmp_path / "model.npz").get_params()
-    assert found == model.get_params() | {"step_size": None}
-
-
-class Short(LoretaSimilarity):
-    def __init__(self, rank: int = 3, alpha: float = 1.0) -> None:
-        super().__init__(rank, max_iter=50, random_state=0)
-        self.alpha = alpha
-
-
-def test_a_subclass_with_parameters_of_its_own_is_saved(tmp_path: Path) -> None:
-    model = Short(alpha=2.0).fit(X, y)
-    model.save(tmp_path / "model.npz")
-    again = Short.load(tmp_path / "model.npz")
-    assert again.alpha == 2.0
-    np.testing.assert_array_equal(again.transform(X), model.transform(X))
-    with pytest.raises(StorageError, match=r"'alpha'.*; load it by its own class"):
-        LoretaSimilarity.load(tmp_path / "model.npz")
+    with pytest.raises(InvalidInputError, match=r"step_size = InverseTime.* cannot be written"):
+        model.set_params(step_size=InverseTime(0.1, 0.1)).save(tmp_path / "model.npz")
 
 
 def test_checkpoint_of_a_finished_fit_is_its_result(
@@ -316,29 +282,23 @@ def test_parameters_are_chosen_by_queries_of_all_classes() -> None:
     y = np.repeat([0, 1], CURVE_QUERIES)
     # Rows of the first class are alike, and of the second few.
     X = np.where(y[:, None] == 0, np.eye(8)[0], np.eye(8)[1 + np.arange(len(y)) % 7])
-    assert mean_precision(Normalizer(), X, y) < 0.9
+    assert Similarity.score(Normalizer(), X, y) < 0.9
 
 
 X = np.random.default_rng(0).standard_normal((60, 12))
 y = np.arange(60) % 3
 
 
-@pytest.mark.parametrize("psd", [False, True])
-def test_a_start_that_no_row_touches_is_told(psd: bool) -> None:
+def test_a_start_that_no_row_touches_is_told() -> None:
     hashed: Any = np.hstack([np.zeros((60, 5)), X])
-    model = LoretaSimilarity(6, psd=psd, max_iter=200, random_state=0)
-    with pytest.warns(UserWarning, match="^5 of the 6 directions .* give init = 'gaussian'") as told:
+    model = LoretaSimilarity(6, max_iter=200, random_state=0)
+    with pytest.warns(UserWarning, match="^5 of the first 6 features.* Give init = 'gaussian'") as told:
         model.fit(hashed, y)
-    assert told[0].filename == __file__
-    with pytest.warns(UserWarning, match="^5 of the 6 directions") as told:
-        model.fit_stream([(hashed[:30], y[:30]), (hashed[30:], y[30:])])
     assert told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(hashed[:, 3:], y)
         model.set_params(init="gaussian").fit(hashed, y)
-        # A single number is on the diagonal whatever was learned.
-        LoretaSimilarity(1, psd=psd, max_iter=20, random_state=0).fit(X[:, :1], y)
 
 
 @pytest.mark.parametrize("psd", [False, True])
@@ -346,3 +306,10 @@ def test_second_order_steps_at_full_rank_are_warned_of(psd: bool) -> None:
     X, y = np.random.default_rng(0).random((12, 4)), np.arange(12) % 2
     with pytest.warns(UserWarning, match="rank = 4 is the number of features"):
         LoretaSimilarity(4, psd=psd, max_iter=1, random_state=0).fit(X, y)
+
+
+def test_labels_keep_all_of_their_digits_between_chunks_of_other_types() -> None:
+    """numpy joins signed and unsigned integers to floats, which know 53 bits of them."""
+    large = 2**63 + np.arange(3, dtype=np.uint64)
+    model = quick(rank=2).partial_fit(X, y).partial_fit(X, large[y])
+    assert model.classes_.tolist() == [0, 1, 2, *large.tolist()]

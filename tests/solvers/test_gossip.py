@@ -281,15 +281,13 @@ def test_bad_input() -> None:
     tasks, manifold = cost.tasks, cost.manifold
     with pytest.raises(InvalidInputError, match="does not fit the 5 agents"):
         GossipCost(tasks, Graph.path(4), 1.0, manifold)
-    with pytest.raises(InvalidInputError, match="has 14 rows, and points of Grassmann"):
-        GossipCost(tasks, GRAPH, 1.0, Grassmann(9, 3))
     more = Problem(Power(manifold, 6), cost)
     for solver in (Gossip(0.1), SGD(0.1, max_iter=1)):
         with pytest.raises(InvalidInputError, match=r"6 parts do not fit .* take Power\(manifold, 5\)"):
             solver.run(more, random_state=0)
     with pytest.raises(InvalidInputError, match="6 parts"):
         more.value(more.manifold.random_point(0))
-    with pytest.raises(InvalidInputError, match="at least two agents"):
+    with pytest.raises(InvalidInputError, match="of at least two"):
         GossipCost(agent_sums(1)["completion"], Graph.path(1), 1.0, manifold)
     with pytest.raises(MissingCapabilityError, match="needs a GossipCost on Power"):
         Gossip(0.1).run(Problem(Grassmann(tasks.n_rows, 2), tasks))
@@ -300,8 +298,6 @@ def test_bad_input() -> None:
         wrong.run(problem)
     with pytest.raises(InvalidInputError, match="every_steps = 0"):
         Checkpoint("x.npz", every_steps=0)
-    with pytest.raises(InvalidInputError, match="has no edges"):
-        Matchings(Graph.path(1))
     spoiled = Parts(
         [np.full_like(part, 1e200) for part in problem.manifold.random_point(np.random.default_rng(0))]
     )
@@ -347,7 +343,6 @@ def test_what_agents_give_is_looked_at_before_they_begin() -> None:
     for run in (
         lambda: gossip(Rows(), 2, plan, None),
         lambda: gossip(Rows(), 2, None, 0),
-        lambda: gossip(Rows(), 2, plan, 0, start=np.eye(8)[:, :3]),
         lambda: agree(Rows(), 2, 0, tol=np.nan),
     ):
         with pytest.raises(InvalidInputError, match=r"seed|plan|start|tol"):

@@ -174,11 +174,6 @@ def test_costs_of_all_scales_are_minimised_and_not_taken_for_rounding() -> None:
         result = LBFGS().run(Problem(Euclidean(2), well), np.full(2, 3.0 * unit), random_state=0)
         assert result.converged
         np.testing.assert_allclose(result.point, unit, rtol=0.05)
-        two = autograd_cost(lambda x, unit=unit: anp.sum((x / unit) ** 4 - (x / unit) ** 2))
-        for kind in SECOND_ORDER:
-            result = KINDS[kind]().run(Problem(Euclidean(2), two), np.zeros(2), random_state=0)
-            assert result.converged
-            np.testing.assert_allclose(np.abs(result.point), unit * 0.5**0.5, rtol=1e-3)
 
 
 class Apart(Cost):
@@ -253,6 +248,9 @@ def test_goals_that_a_start_has_reached_need_no_minimum() -> None:
         np.testing.assert_array_equal(result.point, start)
 
 
+# Stationary points that are no minima, and the least costs.
+
+
 class Saddle(Cost):
     """x² − y² + y⁴."""
 
@@ -296,8 +294,8 @@ def test_second_order_solvers_leave_stationary_starts(place: str, kind: str, sin
 
 
 @each_row("kind", ("gd", "cg", "lbfgs", "wolfe"))
-def test_first_order_solvers_say_that_a_start_is_a_maximum(kind: str) -> None:
-    problem, start, _ = STATIONARY["maximum"]
+def test_solvers_say_that_a_start_is_a_maximum(kind: str) -> None:
+    problem, start = Problem(Sphere(3), Rayleigh(np.diag([1.0, 2.0, 3.0]))), np.eye(3)[0]
     for point in (start, start.astype(np.float32)):
         with pytest.warns(RuntimeWarning, match="maximum or a saddle"):
             assert not KINDS[kind]().run(problem, point, random_state=0).converged

@@ -158,7 +158,7 @@ def test_what_it_does_not_run_on_is_told() -> None:
     assert ScaledSGD(n_epochs=1).run(moved, random_state=0).steps == 1
 
 
-def test_the_estimator_predicts_and_folds_in() -> None:
+def test_the_estimator_predicts_and_takes_in_a_column() -> None:
     rng = np.random.default_rng(0)
     truth = 3.0 + rng.standard_normal((80, 1)) + rng.standard_normal((80, 2)) @ rng.standard_normal((2, 70))
     known = rng.random(truth.shape) < 0.5
@@ -168,5 +168,5 @@ def test_the_estimator_predicts_and_folds_in() -> None:
     errors = [np.sqrt(np.mean((model.predict(range(80), j) - truth[:, j]) ** 2)) for j in range(69)]
     assert np.mean(errors) < 0.1
     rows = np.flatnonzero(known[:, -1])
-    folded = model.fold_in(np.column_stack([rows, np.full(len(rows), 69)]), noisy[rows, -1])
-    assert np.sqrt(np.mean((folded.predict(range(80), 69) - truth[:, -1]) ** 2)) < 0.15
+    found = dict(model.recommend_to_new(dict(zip(rows.tolist(), noisy[rows, -1], strict=True)), 80))
+    assert np.sqrt(np.mean((np.array([*found.values()]) - truth[[*found], -1]) ** 2)) < 0.15

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from tabled import each_row
 
 import rmopt
@@ -25,11 +23,9 @@ from rmopt.checks.catalogue import (
 )
 from rmopt.core import Cost, InvalidInputError, LowRankPoint, Parts, Retraction, in_precision
 from rmopt.core.ambient import dense
-from rmopt.core.memo import Memo
 from rmopt.core.points import arrays_of
 from rmopt.costs import BilinearSum, squared
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH
-from rmopt.costs.residuals import AutomaticResiduals
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import (
     Elliptope,
@@ -49,10 +45,8 @@ from rmopt.manifolds import (
     Sphere,
     Stiefel,
     SymmetricPositiveDefinite,
-    frechet_mean,
-    projected_mean,
 )
-from rmopt.retractions import MetricProjection, Normalisation
+from rmopt.retractions import Normalisation
 from rmopt.solvers import (
     LBFGS,
     SGD,
@@ -250,57 +244,6 @@ def test_runs_stay_single_and_end_where_double_ends(solver: Any) -> None:
             )
 
 
-def test_least_squares_stay_single() -> None:
-    rng = np.random.default_rng(0)
-    turn, points = SpecialOrthogonal(3).random_point(rng), rng.standard_normal((3, 20)).astype(np.float32)
-    moved = turn.astype(np.float32) @ points
-    result = LevenbergMarquardt().run(
-        Problem(SpecialOrthogonal(3), AutomaticResiduals(lambda R: R @ points - moved)),
-        np.eye(3, dtype=np.float32),
-    )
-    assert result.converged
-    assert kinds(result.point) == {"float32"}
-    assert np.abs(result.point - turn).max() < 1e-5
-
-
-def test_matrix_completion_in_single_precision() -> None:
-    # Its gradient is sparse and its points are factors; the answer is known.
-    rng = np.random.default_rng(0)
-    manifold = FixedRankEmbedded(60, 50, 3)
-    truth = manifold.random_point(rng)
-    rows, columns = np.divmod(rng.permutation(3000)[:1500], 50)
-    values = manifold.to_dense(truth)[rows, columns].astype(np.float32)
-
-    class Completion(Cost):
-        def residual(self, point: Any) -> Any:
-            return np.einsum("ik,ik->i", (point.U @ point.S)[rows], point.V[columns]) - values
-
-        def value(self, point: Any) -> float:
-            return 0.5 * float(np.sum(self.residual(point) ** 2))
-
-        def gradient(self, point: Any) -> Any:
-            return sp.csr_array((self.residual(point), (rows, columns)), shape=(60, 50))
-
-    for solver in (ConjugateGradient(), LBFGS(retraction=MetricProjection()), TrustRegions()):
-        result = solver.run(Problem(manifold, Completion()), manifold.random_point(rng, dtype=np.float32))
-        assert kinds(result.point) == {"float32"}
-        error = np.linalg.norm(manifold.to_dense(result.point) - manifold.to_dense(truth))
-        assert error < 2e-3 * np.linalg.norm(manifold.to_dense(truth))
-
-
-def test_automatic_costs_of_matrices() -> None:
-    manifold = FixedRankEmbedded(8, 7, 2)
-    target = manifold.to_dense(manifold.random_point(1))
-    for dtype in (np.float32, np.float64):
-        data = target.astype(dtype)
-        problem = Problem(manifold, autograd_cost(lambda A, B, data=data: ((A @ B.T - data) ** 2).sum()))
-        assert all(checks_of(problem, dtype=np.float32))
-        result = TrustRegions().run(problem, manifold.random_point(0, np.float32))
-        assert result.converged
-        assert kinds(result.point) == {"float32"}
-        assert np.abs(manifold.to_dense(result.point) - target).max() < 1e-4
-
-
 @pytest.mark.parametrize("name", ["autograd", "jax", "torch"])
 def test_automatic_costs_stay_single(name: str) -> None:
     library = pytest.importorskip(
@@ -339,28 +282,9 @@ def test_automatic_costs_stay_single(name: str) -> None:
             assert one.dtype == np.float32
             assert np.abs(one - other).max() <= 2e-6 * np.abs(other).max()
         assert all(checks_of(problem, dtype=np.float32))
-        # A direction without some of its parts, and one of double precision.
-        for direction in (None, np.ones((8, 7))) if manifold is not frames else ():
-            if direction is None or manifold is matrices:
-                bent = problem.cost.hessian(point, direction)
-                kept = bent if isinstance(point, Parts) else [bent]
-                assert {dense(part).dtype.name for part in kept} == {"float32"}
         result = TrustRegions().run(problem, point)
         assert result.converged
         assert kinds(result.point) == {"float32"}
-    matching = AutomaticResiduals(lambda R: R @ of(shift[:3], R) - of(shift[:3], R), BACKENDS[name])
-    turn = LevenbergMarquardt().run(
-        Problem(SpecialOrthogonal(3), matching), np.eye(3, dtype=np.float32)[[1, 2, 0]]
-    )
-    assert turn.converged
-    assert np.abs(turn.point - np.eye(3)).max() < 1e-4
-
-
-def test_matrices_of_two_precisions_are_named() -> None:
-    torch = pytest.importorskip("torch", reason="what torch refuses is not tested: pip install torch")
-    cost = rmopt.torch_cost(lambda x: (x @ (torch.eye(3) @ x)).sum())
-    with pytest.raises(RuntimeError, match="dtype"):
-        cost.value(np.eye(3))
 
 
 def test_the_default_tolerance_is_that_of_the_precision() -> None:
@@ -408,22 +332,6 @@ def test_points_of_both_precisions_are_the_same(manifold: Any) -> None:
         manifold.random_point(0, dtype=np.float16)
 
 
-def test_points_of_single_precision_data_are_single() -> None:
-    rng = np.random.default_rng(0)
-    A, B = (rng.standard_normal((n, 2)).astype(np.float32) for n in (6, 5))
-    wide, square = FixedRankEmbedded(6, 5, 2), PSDFixedRank(6, 2)
-    for make in (lambda A, B: wide.from_factors(A, B), lambda A, B: wide.from_matrix(A @ B.T),
-                 lambda A, B: wide.from_matrix(sp.csr_array(A @ B.T)), lambda A, B: square.from_factor(A),
-                 lambda A, B: square.from_matrix(A @ A.T)):  # fmt: skip
-        single, double = make(A, B), make(A.astype(float), B.astype(float))
-        assert (kinds(single), kinds(double)) == ({"float32"}, {"float64"})
-        manifold = wide if isinstance(single, LowRankPoint) else square
-        assert manifold.check_point(single) is None
-        assert np.allclose(manifold.to_dense(single), manifold.to_dense(double), rtol=0.0, atol=1e-5)
-    # One part of double precision makes all of it double.
-    assert kinds(wide.from_factors(A, B.astype(float))) == {"float64"}
-
-
 def test_in_precision() -> None:
     point = Parts([np.ones(2, np.float32), LowRankPoint(np.eye(3)[:, :1], np.eye(1), np.eye(2)[:, :1])])
     assert kinds(in_precision(point)) == {"float64"}
@@ -431,46 +339,6 @@ def test_in_precision() -> None:
     assert kinds(single) == {"float32"}
     assert in_precision(single) is single
     assert in_precision(single, "float32") is single
-    for dtype in ("banana", int, 3):
-        with pytest.raises(InvalidInputError, match=r"must be np.float32 or np.float64"):
-            in_precision(single, dtype)
-    memo = Memo()
-    assert [memo.get(np.ones(1, kind), lambda x: x.dtype) for kind in (float, np.float32)] == [
-        float,
-        np.float32,
-    ]
-
-    @dataclass(frozen=True)
-    class Own:
-        where: Any
-        count: Any
-        size: float
-
-    own = in_precision(Own(np.ones(2), np.arange(3), 0.1), np.float32)
-    assert (own.where.dtype, own.count.dtype, own.size) == (np.float32, np.int64, 0.1)
-
-
-def test_means_are_single() -> None:
-    for manifold in (Sphere(5), SymmetricPositiveDefinite(3)):
-        points = [manifold.random_point(seed, np.float32) for seed in range(4)]
-        exact = frechet_mean(
-            manifold, [manifold.random_point(seed) for seed in range(4)], weights=[1, 2, 3, 4]
-        )
-        mean = frechet_mean(manifold, points, weights=[1, 2, 3, 4])
-        assert mean.dtype == np.float32
-        assert np.abs(mean - exact).max() < 1e-5
-    assert (
-        projected_mean(Sphere(5), [Sphere(5).random_point(seed, np.float32) for seed in range(3)]).dtype
-        == np.float32
-    )
-
-
-def test_lengths_whose_squares_vanish() -> None:
-    sphere = Sphere(3)
-    x, y = np.eye(3, dtype=np.float32)[:2]
-    assert sphere.norm(x, 0.0 * y) == 0.0
-    assert np.isclose(sphere.norm(x, np.float32(1e-25) * y), 1e-25, rtol=1e-6, atol=0.0)
-    assert np.isclose(sphere.norm(x.astype(float), 1e-25 * y.astype(float)), 1e-25, rtol=1e-12, atol=0.0)
 
 
 def test_laws_of_solvers_are_held_in_double_precision() -> None:

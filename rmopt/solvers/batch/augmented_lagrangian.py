@@ -8,17 +8,15 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, shown
+from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number
 from rmopt.core.cost import Cost
 from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
-from rmopt.costs.residuals import ResidualSum
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.line_search import LBFGS
 from rmopt.solvers.batch.oracle import Oracle
 from rmopt.solvers.batch.premise import held
-from rmopt.solvers.batch.trust_regions import LevenbergMarquardt
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged
 
@@ -60,8 +58,6 @@ class Round(NamedTuple):
         The lengths of the gradient of f here, and at the start.
     rounding : float
         The length at which a gradient is rounding.
-    still : bool
-        Whether the last run of the inner solver could change nothing, and so would all that follow.
     steps, updates : int
     """
 
@@ -75,22 +71,12 @@ class Round(NamedTuple):
     slope: float
     first_norm: float
     rounding: float = 0.0
-    still: bool = False
     steps: int = 0
     updates: int = 0
 
     def enough(self, tol: float) -> float:
         """Return the length of a gradient that is short enough; a start may be a minimum of f, and so may the end."""
         return max(tol * max(self.first_norm, self.slope, np.finfo(float).tiny), self.rounding)
-
-
-def _inner(name: str, value: Any) -> Any:
-    if isinstance(value, LevenbergMarquardt):
-        raise InvalidInputError(
-            f"{name} = {shown(value)} minimises sums of squares alone, and a cost with penalties is none; take "
-            "LBFGS() or TrustRegions()."
-        )
-    return instance(name, value, GradientSolver, "such as LBFGS()")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -105,7 +91,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
     Parameters
     ----------
     inner : GradientSolver
-        What minimises; `LBFGS` unless given, and not `LevenbergMarquardt`.
+        What minimises; `LBFGS` unless given. `LevenbergMarquardt` cannot, for penalties are no residuals.
     max_iter : int
         Runs of the inner solver.
     tol : float
@@ -145,7 +131,9 @@ class AugmentedLagrangian(CheckedValue, Solver):
 
     keeps_constraints = True
 
-    inner: Annotated[GradientSolver, _inner] = field(default=LBFGS())
+    inner: Annotated[GradientSolver, bounded(instance, GradientSolver, "such as LBFGS()")] = field(
+        default=LBFGS()
+    )
     max_iter: Annotated[int, integer] = 60
     tol: Annotated[float, bounded(number, above=0)] = 1e-6
     max_violation: Annotated[float, bounded(number, above=0)] = 1e-6
@@ -162,24 +150,14 @@ class AugmentedLagrangian(CheckedValue, Solver):
 
     def begin(self, work: ConstrainedProblem, point: Any) -> Round:
         h, g = work.violations(point)
-        for one in (*work.equalities, *work.inequalities):
-            if isinstance(one, ResidualSum) and not len(one.residuals(point)):
-                raise InvalidInputError(
-                    f"the constraint {one._name} has no residuals at the initial point, and constrains nothing; "
-                    "return as many residuals everywhere, or leave it out."
-                )
-        if not (np.isfinite(h).all() and np.isfinite(g).all()):
-            raise InvalidInputError(
-                "a constraint is not finite at the initial point; check the constraints, or start elsewhere."
-            )
-        found = Round(point, np.zeros(len(h)), np.zeros(len(g)), self.penalty, inf, 0.0, inf, 0.0, 0.0)
-        found = self._seen(work, found, point)
-        plain, norm = Oracle(Problem(work.manifold, work.cost), None, None), found.slope
-        rounding = plain.rounding_at(point, found.cost, work.gradient(point), norm)
+        state = Round(point, np.zeros(len(h)), np.zeros(len(g)), self.penalty, inf, 0.0, inf, 0.0, 0.0)
+        state = self._seen(work, state, point)
+        plain, norm = Oracle(Problem(work.manifold, work.cost), None, None), state.slope
+        rounding = plain.rounding_at(point, state.cost, work.gradient(point), norm)
         if norm <= rounding:
             # A cost that is flat there says nothing of lengths; the violations do.
-            norm = self.tol * _length(work, point, AugmentedCost(work, found[1:3], self.penalty))
-        return found._replace(first_norm=norm, rounding=rounding, violation=_violation(h, g, found))
+            norm = self.tol * _length(work, point, AugmentedCost(work, state[1:3], self.penalty))
+        return state._replace(first_norm=norm, rounding=rounding, violation=_violation(h, g, state))
 
     def advance(self, work: ConstrainedProblem, state: Round, steps: int) -> Round:
         """Do one run of the inner solver."""
@@ -188,29 +166,22 @@ class AugmentedLagrangian(CheckedValue, Solver):
         augmented = AugmentedCost(work, (state.equal, state.unequal), state.penalty)
         # Exact only when it comes near: early multipliers are rough.
         enough = state.enough(max(self.tol, 0.1 ** (state.steps + 1)))
+        inner = self.inner.with_gradient_norm(enough)
         try:
-            states = self.inner.with_gradient_norm(enough).iterate(
-                Problem(work.manifold, augmented), state.point
-            )
-            found = deque(states, 1).pop()
+            end = deque(inner.iterate(Problem(work.manifold, augmented), state.point), 1).pop()
         except DivergedError:
             # Where the cost falls faster than the constraints push back a larger penalty may hold the run.
             if self.growth * state.penalty > LARGEST:
                 raise
             return state._replace(steps=state.steps + 1, penalty=self.growth * state.penalty)
-        h, g = work.violations(found.point)
-        if not (np.isfinite(h).all() and np.isfinite(g).all()):
-            raise self.diverged(state.steps)
-        equal, unequal = (np.clip(force, -LARGEST, LARGEST) for force in augmented.forces(found.point))
-        violation = _violation(h, g, state)
+        equal, unequal = (np.clip(force, -LARGEST, LARGEST) for force in augmented.forces(end.point))
+        violation = _violation(*work.violations(end.point), state)
         falls = violation <= max(FALL * state.violation, self.max_violation)
         done = state._replace(
             equal=equal, unequal=unequal, violation=violation, steps=state.steps + 1,
-            penalty=state.penalty if falls else self.growth * state.penalty, updates=state.updates + found.updates,
+            penalty=state.penalty if falls else self.growth * state.penalty, updates=state.updates + end.updates,
         )  # fmt: skip
-        was, now = ([*one.equal, *one.unequal, one.penalty] for one in (state, done))
-        still = was == now and not found.updates and enough <= state.enough(self.tol)
-        return self._seen(work, done._replace(still=still), found.point)
+        return self._seen(work, done, end.point)
 
     def _seen(self, work: ConstrainedProblem, state: Round, point: Any) -> Round:
         """Return the state at a point, with the cost and the length of the Lagrangian's gradient there."""
@@ -228,20 +199,16 @@ class AugmentedLagrangian(CheckedValue, Solver):
         }  # fmt: skip
 
     def finished(self, work: ConstrainedProblem, state: Round) -> str | None:
-        if not all(map(isfinite, (state.cost, state.norm, float(state.equal.sum() + state.unequal.sum())))):
+        if not all(map(isfinite, (state.cost, state.norm, state.violation, *state.equal, *state.unequal))):
             raise self.diverged(state.steps)
         # The inner runs end at tol; corrected multipliers leave rounding.
-        holds = state.violation <= self.max_violation and state.norm <= 2.0 * state.enough(self.tol)
-        reached = f"a violation of {state.violation:.1e} and a gradient of length {state.norm:.1e}"
-        if holds or state.still:
-            return Converged(reached) if holds else f"rounding: no step changes anything, at {reached}"
-        return None
+        if state.violation > self.max_violation or state.norm > 2.0 * state.enough(self.tol):
+            return None
+        return Converged(f"a violation of {state.violation:.1e} and a gradient of length {state.norm:.1e}")
 
     def witness(self, problem: Problem, work: Any, state: Round, seed: int) -> dict[str, float]:
-        held = np.concatenate(work.violations(state.point))
-        return super().witness(problem, work, state, seed) | {
-            "length of the constraints": float(np.linalg.norm(held))
-        }
+        length = float(np.linalg.norm(np.concatenate(work.violations(state.point))))
+        return super().witness(problem, work, state, seed) | {"length of the constraints": length}
 
     def conclude(self, result: Result, work: ConstrainedProblem, state: Round) -> ConstrainedResult:
         # A criterion may have been content with a gradient alone.

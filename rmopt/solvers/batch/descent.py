@@ -96,7 +96,7 @@ class GradientSolver(CheckedValue, Solver):
             return state
         if state.stuck or state.norm == 0.0:
             return state._replace(steps=state.steps + 1)
-        work.counts[:], work.blocked = state.counts, False
+        work.counts[:] = state.counts
         done = self._step(work, state)
         cost, norm, idle = state.best
         if done.cost < cost or done.norm < norm:
@@ -119,18 +119,18 @@ class GradientSolver(CheckedValue, Solver):
         }  # fmt: skip
 
     def finished(self, work: Oracle, state: Iterate) -> str | None:
-        if not (isfinite(state.cost) and isfinite(state.norm)):
-            gradient = f"the gradient (at a cost of {state.cost:.6g}) or its length"
-            raise self.diverged(state.steps, gradient if isfinite(state.cost) else "the cost", state.point)
-        short = state.norm <= self.limit(work, state)
-        if not (short or state.stuck):
-            return None
-        length = f"a gradient of length {state.norm:.1e}"
-        if short:
+        if not isfinite(state.cost):
+            raise self.diverged(state.steps, "the cost", state.point)
+        if not isfinite(state.norm):
+            what = f"the gradient (at a cost of {state.cost:.6g}) or its length"
+            raise self.diverged(state.steps, what, state.point)
+        length, part = f"a gradient of length {state.norm:.1e}", state.norm / max(state.first_norm, 1e-300)
+        if state.norm <= self.limit(work, state):
             if self.gradient_norm is None and state.norm > 0.0:
-                part = state.norm / max(state.first_norm, 1e-300)
                 length += ", which is rounding" if part > self._tol(state) else f", {part:.0e} of the first"
             return Converged(length)
+        if not state.stuck:
+            return None
         way = max(work.manifold.typical_dist, size_of(state.point))
         share = state.norm * way / abs(state.cost) if state.cost else inf
         # What was asked for by a number is what is done.
@@ -143,10 +143,8 @@ class GradientSolver(CheckedValue, Solver):
                 return Converged(f"{length}, which is rounding")
         idle = state.best[2]
         what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
-        early = share > ROUNDED * work.coarseness**0.5 and state.norm > EARLY * state.first_norm
-        if early and work.blocked:
-            return f"a cost that is not finite beside the point: {what}, at {length}"
-        cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if early else ""
+        wrong = share > ROUNDED * work.coarseness**0.5 and part > EARLY
+        cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if wrong else ""
         return f"rounding: {what}, at {length}{cure}"
 
     def limit(self, work: Oracle, state: Iterate) -> float:
@@ -165,9 +163,7 @@ class GradientSolver(CheckedValue, Solver):
     def _tol(self, state: Iterate) -> float:
         return slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
 
-    def diverged(
-        self, step: int, what: str = "the cost or a derivative of it", point: Any = None
-    ) -> DivergedError:
+    def diverged(self, step: int, what: str = "the cost or a derivative", point: Any = None) -> DivergedError:
         return DivergedError(
             f"{what} is not finite after {step} iterations; check the data and their scale, look for roots and norms "
             "of 0, which have no derivative, or start elsewhere.",
@@ -177,7 +173,6 @@ class GradientSolver(CheckedValue, Solver):
 
     def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:
         work.counts[:] = state.counts
-        result = held(
-            result, work, state.cost, state.gradient, state.norm, self.limit(work, state), state.first_norm
-        )
+        limit = self.limit(work, state)
+        result = held(result, work, state.cost, state.gradient, state.norm, limit, state.first_norm)
         return replace(result, counts=dict(zip(COUNTED, work.counts, strict=True)))

@@ -4,12 +4,11 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Annotated, Any
 
-from rmopt.core.arguments import bounded, instance, shown
-from rmopt.errors import InvalidInputError
+from rmopt.core.arguments import bounded, instance
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.batch.oracle import Iterate, Oracle
-from rmopt.solvers.batch.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength, Trial
+from rmopt.solvers.batch.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -78,10 +77,6 @@ class LineSearchSolver(GradientSolver):
             memory = rule.begin(work, state)
             known = (again or rule.fresh(state.memory)) and search == state.search
             return state._replace(steps=steps, counts=counts, stuck=known, memory=memory, search=search)
-        if not isinstance(trial, Trial):
-            raise InvalidInputError(
-                f"{self.step_length} returned {shown(trial)}; return a trial, curve.at(t), or None."
-            )
         move = Move(trial, steepest)
         memory, search = rule.after(move, state.memory), self.step_length.after(move, state.search)
         length = trial.t * (state.norm if steepest else work.manifold.norm(point, direction))

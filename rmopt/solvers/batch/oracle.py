@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import arrays_of, coarseness_of, in_precision, size_of
+from rmopt.core.points import coarseness_of, in_precision, size_of
 from rmopt.core.problem import Problem, ambient_at, unchanged
 from rmopt.core.product import BlockDiagonal
 from rmopt.core.streams import Stream, generator
@@ -76,12 +75,13 @@ class Iterate(NamedTuple):
 
 def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
     """Return whether vectors are carried by projection in a space of arrays, whose inner product is the metric."""
-    kind, way = type(manifold), type(transport)
+    way = type(transport)
     if isinstance(manifold, Product):
-        carried = (
-            (one, one.default_transport if way is ByFactors else transport) for one in manifold.factors
+        whole = type(manifold).inner_product is Product.inner_product
+        return whole and all(
+            is_extrinsic(factor, factor.default_transport if way is ByFactors else transport)
+            for factor in manifold.factors
         )
-        return kind.inner_product is Product.inner_product and all(is_extrinsic(*pair) for pair in carried)
     if not isinstance(manifold, ArrayManifold) or not manifold.has_ambient_metric:
         return False
     own = getattr(manifold.transport, "__func__", None)
@@ -154,13 +154,9 @@ class Oracle:
         # The last ambient gradient, for products with the Hessian at the same point.
         self._ambient: tuple[Any, Any] = (None, None)
         self._preconditioners: list[tuple[Any, Any]] = []
-        # A point, and products with the Hessian there that a shorter step may need again.
-        self.products: tuple[Any, list[Any]] = (None, [])
         self.last_cost = 0.0
         # Whether a product with the Hessian was seen to leave its arguments as they are.
         self.trusted = False
-        # Whether a trial of this step met a cost that is not finite.
-        self.blocked = False
         # The length of a gradient that is short enough, beside that of the first one.
         self.enough = -1.0, 0.0
         # Of ambient arrays; that of the first gradient, which was held against the points.
@@ -225,9 +221,7 @@ class Oracle:
         try:
             self.counts[3] += 1
             there = self._retraction(point, tangent, t)
-            cost, ambient = self.look(there)
-            self.blocked = self.blocked or not isfinite(cost)
-            return there, cost, ambient
+            return there, *self.look(there)
         except ValueError as error:
             # A retraction may refuse a step; what a cost says in our own words is for the user.
             if not (there is None if isinstance(error, RmoptError) else broke_down(error)):
@@ -251,25 +245,12 @@ class Oracle:
 
     def positive(self, square: float, norm: float) -> float:
         """Return ⟨g, P g⟩ of a gradient, or refuse a preconditioner for which it is not positive."""
-        if norm > 0.0 and square <= 0.0:
+        if norm > 0.0 and not square > 0.0:
             raise InvalidInputError(
                 f"the preconditioner of {self.cost._name} is not positive: ⟨g, P g⟩ = {square:.1e} for a gradient g; "
                 "rmopt.checks.check_cost holds it against its laws."
             )
         return square
-
-    def _try_preconditioner(self, point: Any, gradient: Any, norm: float) -> None:
-        precondition = self.preconditioner(point)
-        if precondition is None or not isfinite(norm):
-            return
-        found = precondition(gradient * 1.0)
-        given, shapes = ([part.shape for part in arrays_of(one)] for one in (found, gradient))
-        if given != shapes or not all(np.isfinite(part).all() for part in arrays_of(found)):
-            raise InvalidInputError(
-                f"the preconditioner of {self.cost._name} returned {shown(found)} for a tangent vector of "
-                f"{self.manifold}; return another one, of finite numbers."
-            )
-        self.positive(self.inner(point, gradient, found), norm)
 
     def hessian(self, point: Any, gradient: Any) -> Callable[[Any], Any]:
         """Return the Riemannian Hessian at a point as a function of tangent vectors.
@@ -281,22 +262,22 @@ class Oracle:
             ambient, along = self._ambient_at(point), self.cost.hessian_along(point)
 
         def product(tangent: Any) -> Any:
-            if not self.bends:
-                return difference(tangent)
-            given = manifold.embedding(point, tangent)
-            call = partial(along, given)
-            try:
-                bent = call() if self.trusted else unchanged(self.cost, [point, given], call, "hessian")
-            except MissingCapabilityError:
-                # A part of the cost has none, which its class does not show.
-                self.bends = False
-                return difference(tangent)
-            counts[2] += 1
-            self.trusted = True
-            convert = manifold.euclidean_to_riemannian_hessian  # type: ignore[attr-defined]
-            return convert(point, ambient, self._own(bent, "hessian", point), tangent)
-
-        def difference(tangent: Any) -> Any:
+            if self.bends:
+                along_it = partial(along, given := manifold.embedding(point, tangent))
+                try:
+                    bent = (
+                        along_it()
+                        if self.trusted
+                        else unchanged(self.cost, [point, given], along_it, "hessian")
+                    )
+                except MissingCapabilityError:
+                    # A part of the cost has none, which its class does not show.
+                    self.bends = False
+                else:
+                    counts[2] += 1
+                    self.trusted = True
+                    bent = self._own(bent, "hessian", point)
+                    return manifold.euclidean_to_riemannian_hessian(point, ambient, bent, tangent)  # type: ignore[attr-defined]
             length = manifold.norm(point, tangent)
             if not length > 0.0:
                 return tangent
@@ -323,7 +304,9 @@ class Oracle:
         self.rounding = self.rounding_at(point, cost, ambient, norm)
         promised = MINIMAL * self.coarseness**0.5 * abs(cost)
         self.begins_flat = norm <= self.rounding or norm * size_of(point) <= promised
-        self._try_preconditioner(point, gradient, norm)
+        precondition = self.preconditioner(point)
+        if precondition is not None and isfinite(norm):
+            self.positive(self.inner(point, gradient, precondition(gradient * 1.0)), norm)
         return Iterate(point, cost, gradient, norm, norm, None, None, counts=tuple(self.counts))
 
     @np.errstate(all="ignore")

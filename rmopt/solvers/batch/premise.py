@@ -1,6 +1,5 @@
 """Whether the gradient that a run ends by fits the values of the cost: what `converged` rests on."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -30,7 +29,7 @@ def held(
     ----------
     result : Result
     work : Oracle
-        Of the problem. It counts the values of the cost that are asked for: one, and up to thirteen more where this
+        Of the problem. It counts the values of the cost that are asked for: one, and up to fourteen more where this
         one does not seem to fit or cannot tell, or the run did no step.
     cost, gradient, norm : object
         At the end. The length of the gradient is what the run ends by.
@@ -78,26 +77,29 @@ def misfit(
     eps = float(np.finfo(real_type(*arrays_of(point))).eps)
     # As far as the numbers of the point are changed by a share of their size.
     way = size_of(point) / (size_of(along) or np.inf) or manifold.typical_dist
+    h, noise = eps**0.5 * way, 8.0 * ROUNDINGS * eps * abs(cost)
+    if noise <= h * seen and abs(_value(work, point, along, h) - cost - h * said) <= max(noise, h * flat):
+        return None
 
     def look(h: float) -> tuple[float, float, float]:
         """Return by how much one end is further off than said, both are off the middle, and what rounding hides."""
-        up, down = (_value(work, point, along, t) for t in (h, -h))
+        up, down = _value(work, point, along, h), _value(work, point, along, -h)
         noise = ROUNDINGS * eps * max(abs(cost), abs(up), abs(down))
         return 0.5 * (up - down) - h * said, 0.5 * (up + down) - cost, noise
 
-    h = eps**0.5 * way
-    noise = 8.0 * ROUNDINGS * eps * abs(cost)
-    if noise <= h * seen and abs(_value(work, point, along, h) - cost - h * said) <= max(noise, h * flat):
-        return None
-    slopes, bends, bent, clear, h = list[float](), list[float](), list[float](), list[bool](), eps**0.45 * way
+    slopes, bends, clear, h = list[float](), list[float](), list[bool](), eps**0.45 * way
     for _ in range(LOOKS):
         off, both, noise = look(h)
-        bent.append(abs(both))
         # Kinks are as steep as they are bent, at the shortest step too.
-        clear.append(abs(off) > 2.0 * bent[-1])
+        clear.append(abs(off) > 2.0 * abs(both))
         slopes.append(off / h if abs(off) > max(noise, h * flat) else 0.0)
         bends.append(both / h**2 if ended and -both > max(2.0 * abs(off), noise, 2.0 * h * steep) else 0.0)
-        if agree(slopes) and clear[-AGREED] and _goes_on(look, h / LONGER ** (AGREED - 1), slopes):
+        if agree(slopes) and clear[-AGREED]:
+            # A slope is the same at a step that is far shorter, unless rounding hides it there.
+            short = h / LONGER ** (AGREED + 3)
+            off, _, noise = look(short)
+            if abs(slopes[-1]) * short > 2.0 * noise and not agree([*slopes[1 - AGREED :], off / short]):
+                return None
             return (
                 f"along a random direction the cost changes by {said + slopes[-1]:.1e} a unit of length, where the "
                 f"gradient says {said:.1e}; hold the cost against rmopt.checks.check_gradient."
@@ -107,26 +109,15 @@ def misfit(
                 f"the gradient vanishes, but {h:.1e} away along a random direction and back the cost is lower by "
                 f"{-both:.1e}: this is a maximum or a saddle; start elsewhere, or take TrustRegions."
             )
-        sharp = noise <= h * seen if seen else abs(both) > noise
-        if sharp and not any(slopes + bends):
-            return None
-        if not any(clear[-AGREED:]) and not any(bends) and bent[-1] > 2.0 * LONGER * bent[0]:
-            # It bends, as no kink does, more and more.
+        if (noise <= h * seen if seen else abs(both) > noise) and not any(slopes + bends):
             return None
         h *= LONGER
     return None
 
 
-def _goes_on(look: Callable[[float], tuple[float, float, float]], h: float, slopes: list[float]) -> bool:
-    """Return whether a slope is the same at a step that is far shorter, unless rounding hides it there."""
-    h /= LONGER**4
-    off, _, noise = look(h)
-    return abs(slopes[-1]) * h <= 2.0 * noise or agree([*slopes[-AGREED + 1 :], off / h])
-
-
-def agree(found: list[float]) -> bool:
+def agree(numbers: list[float]) -> bool:
     """Return whether the last three are the same, but for a fifth, and not 0."""
-    last = found[-AGREED:]
+    last = numbers[-AGREED:]
     same = len(last) == AGREED and min(map(abs, last)) > 0.8 * max(map(abs, last))
     return same and abs(sum(map(np.sign, last))) == AGREED
 

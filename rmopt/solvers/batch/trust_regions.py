@@ -3,8 +3,10 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import islice
 from math import frexp
+from operator import add
 from typing import Annotated, Any
 
 import numpy as np
@@ -49,14 +51,18 @@ class ModelSolver(GradientSolver):
     first_radius = None
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
+        state = work.first(point)
+        if work.begins_flat and self.max_iter and (below := beside_saddle(work, state)) is not None:
+            state = work.first(below)
         # The bound, below 0 where it is to be chosen, and whether a step was refused.
-        state = work.first(point)._replace(memory=(self.first_radius or -1.0, 0), search=0)
-        below = beside_saddle(work, state) if work.begins_flat and self.max_iter else None
-        return state if below is None else self.begin(work, below)
+        return state._replace(memory=(self.first_radius or -1.0, 0), search=0)
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         point, gradient = state.point, state.gradient
-        step, promised, size, bound, held = self._solved(work, state)
+        # A power of two, which changes no bits, so that squares and cubes of lengths are finite.
+        scale, product = 2.0 ** -frexp(state.first_norm)[1], self.products(work, state)
+        solved = self._minimised(work, state, lambda xi: product(xi) * scale, scale)
+        step, promised, size, bound, held = solved[0], solved[1] / scale, *solved[2:]
         if not np.isfinite(promised):
             raise self.diverged(state.steps, "a product with the Hessian", state.point)
         # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
@@ -88,13 +94,6 @@ class ModelSolver(GradientSolver):
             counts=counts, step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
         )  # fmt: skip
 
-    def _solved(self, work: Oracle, state: Iterate) -> Solved:
-        """Return what `_minimised` does, with the promise in units of the cost."""
-        # A power of two, which changes no bits, so that squares and cubes of lengths are finite.
-        scale, product = 2.0 ** -frexp(state.first_norm)[1], self.products(work, state)
-        step, promised, *rest = self._minimised(work, state, lambda xi: product(xi) * scale, scale)
-        return step, promised / scale, *rest
-
     def products(self, work: Oracle, state: Iterate) -> Map:
         """Return the quadratic part of the model: the Hessian, as a map of tangent vectors."""
         return work.hessian(state.point, state.gradient)
@@ -108,9 +107,9 @@ class ModelSolver(GradientSolver):
 
     @abstractmethod
     def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
-        """Return a step that lowers the model, what it promises, its size, the bound, and whether that held it back.
+        """Return a step that lowers the model, its promise and size, the bound, and whether that held it back.
 
-        Products are scaled, and so is the gradient: such that the first one had about the length 1.
+        Products are scaled, and so is the gradient, such that the first one had about the length 1, and the promise.
         """
 
     @abstractmethod
@@ -169,14 +168,6 @@ class TrustRegions(ModelSolver):
 
     first_radius: Annotated[float | None, optional(number, above=0)] = None  # type: ignore[assignment]
 
-    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
-        state = super().advance(work, state, steps)
-        if steps == 0 and state.memory[1]:
-            # Where a run goes on after a refused step, the products of that step are found again; they counted then.
-            before = state._replace(memory=(4.0 * state.memory[0], 0))
-            self._solved(work, before)
-        return state
-
     def _tightened(self, size: float, bound: float, nearer: float) -> float:
         return size * min(0.25, max(nearer, 0.05))
 
@@ -188,11 +179,8 @@ class TrustRegions(ModelSolver):
 
     def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
         """Return what `ModelSolver` says, with the radius; sizes are in the preconditioner's norm."""
-        point, (radius, refused) = state.point, state.memory
-        gradient, inner, precondition = state.gradient * scale, work.inner, work.preconditioner(point)
-        if not (refused and work.products[0] is point):
-            work.products = point, []
-        known = work.products[1]
+        point, radius, gradient = state.point, state.memory[0], state.gradient * scale
+        inner, precondition = work.inner, work.preconditioner(point)
         step, residual = None, gradient
         z = residual if precondition is None else precondition(residual)
         rz = inner(point, residual, z)
@@ -202,11 +190,8 @@ class TrustRegions(ModelSolver):
         # Superlinear when it comes near: the shorter the gradient, the more exact the step, but not past the end.
         exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(work, state) / state.norm)
         enough = rz * min(0.1, exact) ** 2
-        for k in range(self.max_inner):
-            Hp = known[k] if k < len(known) else product(p)
-            # A refused step is tried again at most a quarter as long, on the same way.
-            if k == len(known) and ss <= radius * radius / 16.0:
-                known.append(Hp)
+        for _ in range(self.max_inner):
+            Hp = product(p)
             curvature = inner(point, p, Hp)
             if radius < 0.0:
                 # Ten steps of steepest descent, or the scale of the manifold where there is no curvature to tell. Far
@@ -341,26 +326,25 @@ class AdaptiveCubics(ModelSolver):
 
     def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
         """Return what `ModelSolver` says, with σ."""
-        point, sigma, length = state.point, state.memory[0], state.norm * scale
+        sigma, length, first = state.memory[0], state.norm * scale, state.gradient / -state.norm
         for basis, diagonal, beside, rest in islice(  # noqa: B007
-            _lanczos(work, point, state.gradient / -state.norm, product), self.max_inner
+            _lanczos(work, state.point, first, product), self.max_inner
         ):
             if sigma < 0.0:
                 # Ten steps of steepest descent, no further than the manifold is wide; of length 1 if nothing tells.
                 sigma = max(diagonal[0] ** 2 / (10.0 * length), length / work.manifold.diameter**2) or length
-            y = _cubic_minimum(np.array(diagonal), np.array(beside), length, sigma)
+            y = _cubic_minimum(diagonal, beside, length, sigma)
             # The model's gradient at the step is what the next Lanczos vector adds.
             size = float(np.linalg.norm(y))
             if rest * abs(y[-1]) <= 0.1 * length * min(1.0, size, state.norm / state.first_norm + 1e-3):
                 break
         tri = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
-        step = _combined(basis, y)
         promised = float(length * y[0] - 0.5 * y @ tri @ y)
-        return step, promised, size, sigma, sigma * size * size * size > 1e-8 * promised
+        return _combined(basis, y), promised, size, sigma, sigma * size * size * size > 1e-8 * promised
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Hybrid(GradientSolver):
+class Hybrid(TrustRegions):
     """`LBFGS` from afar, `TrustRegions` when it is near; trust regions alone where the cost has a preconditioner.
 
     L-BFGS goes along curved valleys with the cheaper steps; trust regions bring the gradient down to what a
@@ -368,8 +352,8 @@ class Hybrid(GradientSolver):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport : optional
-        As in `GradientSolver`.
+    max_iter, tol, gradient_norm, retraction, transport, max_inner, first_radius : optional
+        As in `TrustRegions`.
     switch : float
         Share of the first gradient's length at which trust regions take over.
     memory : int
@@ -398,6 +382,7 @@ class Hybrid(GradientSolver):
     (True, 0.2)
     """
 
+    max_iter: Annotated[int, integer] = 1000
     switch: Annotated[float, bounded(number, least=0)] = 1e-3
     memory: Annotated[int, bounded(integer, 1)] = 20
     far: LBFGS = field(init=False)
@@ -406,22 +391,10 @@ class Hybrid(GradientSolver):
         super().__post_init__()
         object.__setattr__(self, "far", LBFGS(self.memory))
 
-    @property
-    def near(self) -> TrustRegions:
-        """Trust regions whose steps are as exact as the end of this run asks for."""
-        return TrustRegions(tol=self.tol, gradient_norm=self.gradient_norm)
-
     def begin(self, work: Oracle, point: Any) -> Iterate:
-        state = self.far.begin(work, point)
-        below = beside_saddle(work, state) if work.begins_flat and self.max_iter else None
-        if below is not None:
-            return self.begin(work, below)
-        return state._replace(memory=(state.memory, (-1.0, 0)))
-
-    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
-        if steps == 0:
-            self.near.advance(work, state._replace(memory=state.memory[1]), 0)
-        return super().advance(work, state, steps)
+        state = super().begin(work, point)
+        far = self.far.direction.begin(work, state)
+        return state._replace(memory=(far, state.memory), search=self.far.step_length.begin(work, state))
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         far, near = state.memory
@@ -429,7 +402,7 @@ class Hybrid(GradientSolver):
             done = self.far._step(work, state._replace(memory=far))
             if not done.stuck:
                 return done._replace(memory=(done.memory, near))
-        done = self.near._step(work, state._replace(memory=near))
+        done = super()._step(work, state._replace(memory=near))
         if not self.far.direction.fresh(far):
             # Its pairs belong to the point before.
             far = self.far.direction.begin(work, done)
@@ -441,10 +414,8 @@ def beside_saddle(work: Oracle, state: Iterate) -> Any | None:
     """Return a lower point along the direction of least curvature of a point without gradient, or None."""
     point, manifold = state.point, work.manifold
     start = manifold.random_tangent_vector(point, generator(work.seed, Stream.DIRECTIONS))
-    square = work.inner(point, start, start)
-    if not 0.0 < square < np.inf:
-        return None
-    krylov = _lanczos(work, point, start * (1.0 / square**0.5), work.hessian(point, state.gradient))
+    start = start * (1.0 / manifold.norm(point, start))
+    krylov = _lanczos(work, point, start, work.hessian(point, state.gradient))
     for basis, diagonal, beside, rest in islice(krylov, KRYLOV):  # noqa: B007
         values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside)
         # Differences of gradients know curvatures to about a millionth of the largest one.
@@ -452,11 +423,9 @@ def beside_saddle(work: Oracle, state: Iterate) -> Any | None:
         known *= np.abs(values).max()
         if values[0] < -known and rest * abs(vectors[-1, 0]) <= 0.1 * abs(values[0]):
             break
-    if not values[0] < -known:
-        return None
     along, t = _combined(basis, vectors[:, 0]), max(manifold.typical_dist, size_of(point))
     noise = ROUNDING * work.coarseness * abs(state.cost)
-    while (promised := -0.5 * values[0] * t * t) > noise:
+    while values[0] < -known and (promised := -0.5 * values[0] * t * t) > noise:
         there, cost, _ = work.reached(point, along, t)
         if cost < state.cost - 0.1 * promised - noise:
             return there
@@ -474,9 +443,8 @@ def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tup
         Hq = product(basis[-1])
         diagonal.append(inner(point, basis[-1], Hq))
         # Twice, for Lanczos vectors lose their orthogonality.
-        for _ in range(2):
-            for q in basis:
-                Hq = Hq - q * inner(point, q, Hq)
+        for q in basis * 2:
+            Hq = Hq - q * inner(point, q, Hq)
         rest = max(inner(point, Hq, Hq), 0.0) ** 0.5
         yield basis, diagonal, beside, rest
         if rest <= 1e-14 * work.coarseness * max(map(abs, diagonal)):
@@ -486,15 +454,12 @@ def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tup
 
 
 def _combined(basis: list[Any], shares: Any) -> Any:
-    step = basis[0] * float(shares[0])
-    for q, share in zip(basis[1:], shares[1:], strict=True):
-        step = step + q * float(share)
-    return step
+    return reduce(add, (q * float(share) for q, share in zip(basis, shares, strict=True)))
 
 
-def _cubic_minimum(diagonal: Any, beside: Any, length: float, sigma: float) -> Any:
+def _cubic_minimum(diagonal: list[float], beside: list[float], length: float, sigma: float) -> Any:
     """Return the minimum of −length · y₁ + ½ yᵀTy + σ/3 ‖y‖³ for a tridiagonal T, by its eigenvalues."""
-    values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside[: len(diagonal) - 1])
+    values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside)
     c = length * vectors[0]
     low = max(0.0, -values[0])
     # ‖y‖ = λ/σ at the minimum, and ‖(T + λ)⁻¹ c‖ falls with λ.

@@ -18,6 +18,8 @@ from rmopt.solvers.batch.premise import LONGER, LOOKS, ROUNDINGS, agree, misfit
 
 Apply = Callable[[Array], Array]
 
+BOUND = "a number b with f(W) ≥ b + trace_weight · tr W for every positive semidefinite W"
+
 # A value may lie below the stated bound by this share of both: the rounding of a sum over many terms.
 ROUNDING = 1e-10
 # Up to this size, and where the basis of a Lanczos run would be as large, the matrix is formed.
@@ -130,7 +132,7 @@ def certify(
     values, vectors, bound = leading_eigenpairs(
         lambda V: -local.apply(V), np.linalg.qr(Y)[0], n_candidates, cost.trace_weight, tol
     )
-    found = Certificate(
+    certificate = Certificate(
         objective=local.value,
         eigenvalue=max(0.0, float(bound)),
         complementarity=0.5 * float(np.vdot(local.factor_gradient(), Y)),
@@ -141,48 +143,36 @@ def certify(
         raise _contradicted(
             cost, f"its value is {local.value:.6g} and still falls along an eigenvector of −∇f"
         )
-    _check_premises(cost, Y, local, vectors[:, :1], found.relative_gap)
+    _check_premises(cost, Y, local, vectors[:, :1])
     positive = values > 0.0
-    return found, values[positive], vectors[:, positive]
+    return certificate, values[positive], vectors[:, positive]
 
 
-def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array, gap: float) -> None:
-    """Refuse a gradient that the values contradict nearby or along the certifying eigenvector, and a cost not convex.
+def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array) -> None:
+    """Refuse a gradient that the values contradict at a random point nearby, and a cost that falls below its tangent.
 
-    At a random point nearby there are no kinks, and along the eigenvector no convex f falls faster than ∇f says.
+    No convex cost does, and along the certifying eigenvector the bound rests on it.
     """
     rng, eps = np.random.default_rng(0), float(np.finfo(float).eps)
     slope = float(np.vdot(vector, local.apply(vector)))
     size = float(np.vdot(Y, Y)) or abs(local.value - (cost.lower_bound or 0.0)) / (abs(slope) or 1.0)
     aside = rng.standard_normal((len(Y), 1))
-    aside *= (0.1 * size / float(np.vdot(aside, aside))) ** 0.5
-    near = np.hstack([Y, aside])
+    near = np.hstack([Y, aside * (0.1 * size / float(np.vdot(aside, aside))) ** 0.5])
     work = Oracle(Problem(PSDFactors(*near.shape), cost), None, None)
     value, ambient = work.look(near)
     gradient = work.gradient(near, ambient)
     flat = 1e-3 * work.manifold.norm(near, gradient)
     doubt = misfit(work, near, value, gradient, flat, rng, seen=flat)
-    errors, t = list[float](), eps**0.4 * size
-    while doubt is None and len(errors) < LOOKS and 0.0 not in errors:
+    errors = list[float]()
+    for t in size * LONGER ** np.arange(-7.0, 1.0) if doubt is None else ():
         there = cost.at(np.hstack([Y, t**0.5 * vector])).value
-        off, noise = there - local.value - t * slope, ROUNDINGS * eps * max(abs(there), abs(local.value))
-        noise = max(noise, 1e-3 * t * abs(slope))
-        errors.append(off / t if -off > noise else 0.0)
-        t *= LONGER
-        if agree(errors):
+        off, most = there - local.value - t * slope, max(abs(there), abs(local.value), abs(t * slope))
+        errors.append(off / t if -off > max(ROUNDINGS * eps * most, 1e-3 * t * abs(slope)) else 0.0)
+        if agree(errors[:LOOKS]) or off < -1e-6 * most:
             doubt = (
-                f"along the certifying eigenvector the value changes by {slope + errors[-1]:.1e} a unit of trace, "
-                f"where the gradient says {slope:.1e}; hold the cost against rmopt.checks.check_gradient."
-            )
-    # Values along the eigenvector are looked at where little else stands between the point and a certificate.
-    shares = 4.0 ** -np.arange(6.0) if gap < 1e-3 else ()
-    for columns in [aside, *((share * size) ** 0.5 * vector for share in shares)] if doubt is None else ():
-        tangent = local.value + float(np.vdot(columns, local.apply(columns)))
-        value = cost.at(np.hstack([Y, columns])).value
-        if value < tangent - 1e-6 * max(abs(value), abs(local.value), abs(tangent)):
-            doubt = (
-                f"its value nearby is {value:.6g}, below the tangent, {tangent:.6g} there: it is not convex; take a "
-                "solver for one rank, such as TrustRegions."
+                f"{t:.1e} along the certifying eigenvector its value is {there:.6g}, below the tangent, "
+                f"{there - off:.6g}: its gradient is wrong, which rmopt.checks.check_gradient tells, or it is not "
+                "convex, which asks for a solver for one rank, such as TrustRegions."
             )
             break
     if doubt is not None:
@@ -198,8 +188,7 @@ def checked_lower_bound(cost: ConvexCost) -> float:
         )
     if cost.lower_bound is None:
         raise InvalidInputError(
-            f"{cost} states no lower bound, which a certificate of optimality rests on; set `lower_bound` on the "
-            "class or the object to a number b with f(W) ≥ b + trace_weight · tr W for every positive semidefinite W "
+            f"{cost} states no lower bound, which a certificate of optimality rests on; set `lower_bound` to {BOUND} "
             "(0 for a loss that is never negative)."
         )
     return number(f"lower_bound of {cost}", cost.lower_bound)
@@ -208,8 +197,7 @@ def checked_lower_bound(cost: ConvexCost) -> float:
 def _contradicted(cost: ConvexCost, seen: str) -> InvalidInputError:
     return InvalidInputError(
         f"lower_bound = {cost.lower_bound:.6g} of {cost} does not hold: {seen} (trace_weight = "
-        f"{cost.trace_weight:.3g}); state a number b with f(W) ≥ b + trace_weight · tr W for every positive "
-        "semidefinite W."
+        f"{cost.trace_weight:.3g}); state {BOUND}."
     )
 
 
@@ -246,8 +234,7 @@ def leading_eigenpairs(
     bound = max(float(values[0]) + residual, known) + tie
     if k > 1 and values[0] > 0.0:
         values, vectors = _lanczos(outside, p, k, float(values[0]), ROUGH, ROUGH_RESTARTS)
-        positive = values > 0.0
-        values, vectors = values[positive], vectors[:, positive]
+        values, vectors = values[values > 0.0], vectors[:, values > 0.0]
     return values, vectors, bound
 
 

@@ -3,13 +3,13 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, field, replace
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.optimize import minimize
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, flag, integer, number, optional, shown
+from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, optional, shown
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint, point_of
 from rmopt.core.streams import Stream, generator
@@ -45,6 +45,7 @@ ROUNDING = 1e-13
 Inner = Callable[[Array, float, int], Array]
 
 
+@runtime_checkable
 class Growth(Protocol):
     """How many columns a round adds at most."""
 
@@ -197,23 +198,16 @@ class Rounds(NamedTuple):
     first_step: int
 
 
+def _growth(name: str, value: Any) -> Growth:
+    return Doubling(64) if value is None else instance(name, value, Growth, "Doubling() or OneByOne()")
+
+
 def _inner(name: str, value: Any) -> Any:
-    solver = not isinstance(value, type) and callable(getattr(value, "run", None))
-    if not (value is None or solver or (isinstance(value, str) and value == "auto")):
+    if not (value in (None, "auto") or callable(getattr(value, "run", None))):
         raise InvalidInputError(
-            f"{name} = {shown(value)} must be a solver, for example TrustRegions(), LBFGS() or "
-            "PymanoptSolver('ConjugateGradient'); or None."
+            f"{name} = {shown(value)} must be a solver, such as TrustRegions(), 'auto' or None."
         )
     return value
-
-
-def _growth(name: str, value: Any) -> Any:
-    growth = Doubling(64) if value is None else value
-    if isinstance(growth, type) or not all(
-        callable(getattr(growth, each, None)) for each in ("first", "after")
-    ):
-        raise InvalidInputError(f"{name} = {shown(growth)} is unknown; choose Doubling() or OneByOne().")
-    return growth
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -282,15 +276,8 @@ class RankIncremental(CheckedValue, Solver):
                 "(rmopt.costs) on PSDFixedRank or PolarPSD."
             )
         checked_lower_bound(cost)
-        limit = min(self.max_rank or np.inf, manifold.shape[0])
-        return Rounds(cost, self._inner_of(cost, manifold), int(limit), seed, first_step)
-
-    def _inner_of(self, cost: ConvexCost, manifold: PSDMatrices) -> Inner | None:
-        """Return the local optimiser as a function of factors."""
         solver = self.inner
-        if solver is None:
-            return None
-        if isinstance(solver, str):
+        if solver == "auto":
             nowhere = np.zeros((manifold.shape[0], 1))
             try:
                 cost.hessian(nowhere, nowhere)
@@ -299,22 +286,19 @@ class RankIncremental(CheckedValue, Solver):
                 solver = LBFGS(20)
 
         def minimised(Y: Array, gradient_norm: float, seed: int) -> Array:
-            if isinstance(solver, GradientSolver):
-                # In the geometry of factors, where columns may vanish.
-                local = Problem(PSDFactors(*Y.shape), cost)
-                states = solver.with_gradient_norm(gradient_norm).iterate(local, Y, random_state=seed)
-                return deque(states, 1).pop().point
-            local = Problem(manifold.with_rank(Y.shape[1]), cost)
-            found = solver.run(local, point_of(Y), random_state=seed)
-            point = getattr(found, "point", None)
-            if not isinstance(point, PSDPoint):
-                raise InvalidInputError(
-                    f"inner = {shown(solver)} returned {shown(found)}; its run must return a Result, whose point is "
-                    f"one of {local.manifold}."
-                )
-            return point.factor()
+            if not isinstance(solver, GradientSolver):
+                local = Problem(manifold.with_rank(Y.shape[1]), cost)
+                return solver.run(local, point_of(Y), random_state=seed).point.factor()
+            # In the geometry of factors, where columns may vanish.
+            local = Problem(PSDFactors(*Y.shape), cost)
+            if local.manifold.norm(Y, local.riemannian_gradient(Y)) <= gradient_norm:
+                # Where second-order solvers would look for a way out of a saddle.
+                return Y
+            states = solver.with_gradient_norm(gradient_norm).iterate(local, Y, random_state=seed)
+            return deque(states, 1).pop().point
 
-        return minimised
+        most = int(min(self.max_rank or np.inf, manifold.shape[0]))
+        return Rounds(cost, minimised if solver is not None else None, most, seed, first_step)
 
     def begin(self, work: Rounds, point: Any) -> RankState:
         return self._certified(work.cost, shrunk(point.factor()), self.growth.first())
@@ -336,14 +320,13 @@ class RankIncremental(CheckedValue, Solver):
         kept = _pruned(cost, shrunk(better))
         # Orthogonal columns cost some digits.
         kept = better if kept.shape == better.shape else kept
-        found = self._certified(cost, kept, self.growth.after(U.shape[1]))
-        if _is_worse(found.certificate, state.certificate):
-            found = state
-        before, after = state.certificate, found.certificate
-        fall, wanted = before.objective - after.objective, self.tol * before.excess
+        new, before = self._certified(cost, kept, self.growth.after(U.shape[1])), state.certificate
+        if _is_worse(new.certificate, before):
+            new = state
+        fall, wanted = before.objective - new.certificate.objective, self.tol * before.excess
         progress = fall > max(IDLE * wanted, ROUNDING * abs(before.objective))
-        idle = 0 if progress or after.gap < 0.9 * before.gap else state.idle + 1
-        return replace(found, added=U.shape[1], idle=idle, steps=state.steps + 1, updates=state.updates + 1)
+        idle = 0 if progress or new.certificate.gap < 0.9 * before.gap else state.idle + 1
+        return replace(new, added=U.shape[1], idle=idle, steps=state.steps + 1, updates=state.updates + 1)
 
     def _certified(self, cost: ConvexCost, Y: Array, n_candidates: Any) -> RankState:
         n_candidates = min(integer("columns of the growth", n_candidates, 1), len(Y))
@@ -371,20 +354,20 @@ class RankIncremental(CheckedValue, Solver):
         """Return [√a Y, √b U] with the a, b ≥ 0 that minimise f(a YYᵀ + b UUᵀ)."""
         if not U.shape[1]:
             return Y
-        function = cost.mixture([Y, U])
-        fixed = not (self.rescale and Y.shape[1])
-        bounds = [(1.0, 1.0) if fixed else (0.0, None), (0.0, None)]
-        value, slopes = function(np.array([1.0, 0.0]))
+        function, first = cost.mixture([Y, U]), np.array([1.0, 0.0])
+        value, slopes = function(first)
         excess = value - checked_lower_bound(cost)
         # In units in which the slope is that of a step of length 1.
         unit = float(np.vdot(Y, Y)) / U.shape[1] if Y.shape[1] else 1e-3 * abs(excess / slopes[1])
+        units = np.array([1.0, unit])
 
         def scaled(weights: Array) -> tuple[float, Array]:
-            value, slopes = function(weights * [1.0, unit])
-            return value, slopes * [1.0, unit]
+            value, slopes = function(weights * units)
+            return value, slopes * units
 
-        found = minimize(scaled, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=bounds)
-        a, b = found.x * [1.0, unit] if found.fun <= value else (1.0, 0.0)
+        old = (0.0, None) if self.rescale and Y.shape[1] else (1.0, 1.0)
+        best = minimize(scaled, first, jac=True, method="L-BFGS-B", bounds=[old, (0.0, None)])
+        a, b = best.x * units if best.fun <= value else first
         # A little of each direction, for the local optimiser to hold on to.
         b = max(b, 1e-8 * max(float((Y**2).sum(axis=0).max(initial=0.0)), 1e-8 * unit))
         if self.inner is None and function(np.array([a, b]))[0] > value:
@@ -399,13 +382,8 @@ class RankIncremental(CheckedValue, Solver):
         left = now.eigenvalue if start.shape[1] < work.max_rank else 0.0
         # Where no direction is left, what is left comes from columns that are there already.
         last = 1.0 if state.vectors.shape[1] else 0.1
-        return (
-            2.0
-            * last
-            * max(INEXACTNESS * left, 0.2 * wanted)
-            * 0.1**state.idle
-            * float(np.linalg.norm(start, 2))
-        )
+        length = max(INEXACTNESS * left, 0.2 * wanted) * 0.1**state.idle
+        return 2.0 * last * length * float(np.linalg.norm(start, 2))
 
     def point(self, work: Rounds, state: RankState) -> PSDPoint:
         return point_of(state.Y)
@@ -424,24 +402,20 @@ class RankIncremental(CheckedValue, Solver):
         return manifold.with_rank(max(1, min(rank, manifold.shape[0]))).check_point(point)
 
     def finished(self, work: Rounds, state: RankState) -> str | None:
-        gap = f"relative gap of {state.certificate.relative_gap:.1e}"
-        if state.certificate.is_global(self.tol):
+        now, limit = state.certificate, work.max_rank
+        gap = f"relative gap of {now.relative_gap:.1e}"
+        if now.is_global(self.tol):
             return Converged(f"a certified {gap}")
-        if state.idle >= PATIENCE:
-            return f"{PATIENCE} rounds without progress, at a {gap}"
-        limit = work.max_rank
-        full = state.Y.shape[1] == limit < len(state.Y) and state.added == 0
         # A round ends after a few steps, whether its columns are at their minimum or not.
-        if full and state.idle:
+        if state.idle and state.Y.shape[1] == limit < len(state.Y) and state.added == 0:
             return f"max_rank = {limit}"
-        return None
+        return f"{PATIENCE} rounds without progress, at a {gap}" if state.idle >= PATIENCE else None
 
     def observe(self, work: Rounds, state: RankState) -> dict[str, float]:
         """Return rank, objective, the eigenvalue that is left and the certified gap."""
-        found = state.certificate
+        now = state.certificate
         return {
-            "rank": state.Y.shape[1], "objective": found.objective,
-            "eigenvalue": found.eigenvalue, "gap": found.gap,
+            "rank": state.Y.shape[1], "objective": now.objective, "eigenvalue": now.eigenvalue, "gap": now.gap
         }  # fmt: skip
 
     def conclude(self, result: Result, work: Rounds, state: RankState) -> CertifiedResult:

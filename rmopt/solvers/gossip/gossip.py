@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, cast
 
 import numpy as np
 
@@ -104,12 +104,13 @@ class GossipEngine(Engine):
                 # Each agent looks at its own data while the messages travel.
                 own = {agent: self.cost.tasks.agent_gradient(points[agent], agent) for agent in here}
                 others = heard()
-                moved: dict[int, Array] = {}
-                for agent in here:
-                    met = [others[other] for other in partners[agent]]
-                    wanted = self._eta(agent, eta, counts)
-                    moved[agent] = self._moved(agent, points[agent], own[agent], met, wanted, steps)
-                points.update(moved)
+                points |= {
+                    agent: self._moved(
+                        agent, points[agent], own[agent], [others[other] for other in partners[agent]],
+                        self._eta(agent, eta, counts), steps,
+                    )
+                    for agent in here
+                }  # fmt: skip
                 counts[list(partners)] += 1
                 steps += 1
         return GossipState(points, counts, self.world.sent.copy(), steps)
@@ -144,9 +145,6 @@ class GossipEngine(Engine):
         return Parts(self.world.gather(state.points, self.cost.graph.n))
 
 
-CLOCKS = ("shared", "own")
-
-
 class Matchings(Sampler):
     """One of a graph's matchings at every step, each equally likely: its edges share no agent.
 
@@ -157,10 +155,6 @@ class Matchings(Sampler):
 
     def __init__(self, graph: Graph) -> None:
         groups = instance("graph", graph, Graph, "a Graph (rmopt.costs.as_graph makes one by name)").matchings
-        if not groups:
-            raise InvalidInputError(
-                f"{graph} has no edges, so there are no matchings; give two agents or more."
-            )
         self._table = np.full((len(groups), max(map(len, groups))), -1)
         for row, group in zip(self._table, groups, strict=True):
             row[: len(group)] = group
@@ -176,7 +170,8 @@ ORDERS: dict[str, Callable[[Graph], Sampler]] = {
 }
 
 
-def _world(name: str, value: Any) -> World:
+def world_of(name: str, value: Any) -> World:
+    """Return a world; None is this process alone."""
     return instance(name, ONE_PROCESS if value is None else value, World, "a World")
 
 
@@ -240,29 +235,22 @@ class Gossip(CheckedValue, ScheduledSolver):
     n_epochs: Annotated[float, bounded(number, least=0, most=1e12)] = 200.0
     order: Annotated[Any, lambda name, value: as_order(value, ORDERS)] = "stochastic"
     preconditioned: Annotated[bool, flag] = False
-    clock: Annotated[str, bounded(one_of, CLOCKS)] = "shared"
-    clocks: ClassVar = CLOCKS
+    clock: Annotated[str, bounded(one_of, ("shared", "own"))] = "shared"
     scales: Annotated[Any, optional(_positive)] = None
     retraction: Retraction | None = None
     max_iter: Annotated[int | None, optional(integer)] = None  # type: ignore[assignment]
-    world: Annotated[Any, _world] = None
+    world: Annotated[Any, world_of] = None
+
+    def check_problem(self, problem: Problem) -> None:
+        super().check_problem(problem)
+        if type(problem.cost) is not GossipCost or type(problem.manifold) is not Power:
+            raise MissingCapabilityError(
+                f"Gossip cannot run {type(problem.cost).__name__} on {problem.manifold}: it needs a GossipCost on "
+                "Power(manifold, n), and no subclass of either, whose methods it would not call; SGD calls them."
+            )
 
     def engine(self, problem: Problem) -> Engine:
-        """Return the engine that does the steps.
-
-        Raises
-        ------
-        MissingCapabilityError
-            When the cost is no `GossipCost`, or the manifold no `Power` of the agents' one.
-        InvalidInputError
-            When the manifold is of another number of agents, or `scales` are not one positive number per agent.
-        """
-        cost, manifold = problem.cost, problem.manifold
-        if type(cost) is not GossipCost or type(manifold) is not Power:
-            raise MissingCapabilityError(
-                f"Gossip cannot run {type(cost).__name__} on {manifold}: it needs a GossipCost on Power(manifold, "
-                "n), and takes no subclass of either, whose methods it would not call; SGD calls them."
-            )
+        cost, manifold = cast(GossipCost, problem.cost), cast(Power, problem.manifold)
         n = len(cost.checked(manifold.factors))
         if self.scales is not None and self.scales.shape != (n,):
             raise InvalidInputError(f"scales must be {n} positive numbers, one per agent, got {self.scales}.")
@@ -272,10 +260,7 @@ class Gossip(CheckedValue, ScheduledSolver):
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         # Processes know scales and points of their own agents alone.
-        return {
-            **self.signature(("scales",)),
-            "budget": self.budget(problem),
-        }
+        return self.signature(("scales",)) | {"budget": self.budget(problem)}
 
     def budget(self, problem: Problem) -> int:
         if self.max_iter is not None:

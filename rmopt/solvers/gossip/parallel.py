@@ -12,17 +12,18 @@ from rmopt.core.arguments import instance, integer, number
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
-from rmopt.core.world import ONE_PROCESS, World
+from rmopt.core.world import World
 from rmopt.costs.shards import Shards
 from rmopt.engines.base import Engine
 from rmopt.engines.factor_means import Pairs, blended, completed, merged
-from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState
+from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState, counting
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.manifolds.means import mean_on
+from rmopt.solvers.gossip.gossip import world_of
 from rmopt.solvers.run import Result
 from rmopt.solvers.save import witness
 from rmopt.solvers.stochastic.samplers import Sampler
-from rmopt.solvers.stochastic.scheduled import Schedule, ScheduledSolver
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import StepSize
 from rmopt.solvers.threads import in_threads, one_blas_thread
 
@@ -44,7 +45,7 @@ class Parallel(ScheduledSolver):
     Parameters
     ----------
     solver : ScheduledSolver
-        What each worker does: `SGD` and its relatives, all without `average`.
+        What each worker does: `SGD` and its relatives.
     workers : int
     every : int
         The most steps of each worker between means. A mean costs about as much as a thousand steps of two workers.
@@ -54,8 +55,6 @@ class Parallel(ScheduledSolver):
     step_factor : float
         The workers' step sizes are those of the solver times this. With many workers the steps of one are lost in the
         mean; a number a little below that of the workers wins them back.
-    outer_step : float
-        How far to go from the last mean towards the next one; above 1 it goes beyond.
     world : World, optional
         `MPIWorld()` for the processes that ``mpiexec`` started; unless given, this process alone. In several
         processes a criterion goes by steps (no `MaxSeconds`), and the
@@ -64,7 +63,7 @@ class Parallel(ScheduledSolver):
     Raises
     ------
     InvalidInputError
-        When there are more processes than workers, or the solver averages points or has workers of its own.
+        When there are more processes than workers, or the solver has workers of its own.
     MissingCapabilityError
         In `run`, on manifolds without `projected_mean`.
 
@@ -103,7 +102,6 @@ class Parallel(ScheduledSolver):
         every: int = 100_000,
         first: int = 250,
         step_factor: float = 1.0,
-        outer_step: float = 1.0,
         world: World | None = None,
     ) -> None:
         self.solver = instance("solver", solver, ScheduledSolver, "a solver with a schedule, such as SGD")
@@ -111,18 +109,10 @@ class Parallel(ScheduledSolver):
             raise InvalidInputError(
                 "solver has workers of its own; give that of one worker, and more `workers`."
             )
-        if (average := getattr(solver, "average", False)) is not False:
-            raise InvalidInputError(
-                f"the solver has average = {average}, a mean of points that workers leave when they meet; leave it "
-                "out: they end at their mean."
-            )
         self.workers, self.every = integer("workers", workers, 1), integer("every", every, 1)
         self.first = integer("first", first, 1)
         self.step_factor = number("step_factor", step_factor, above=0)
-        self.outer_step = number("outer_step", outer_step, above=0)
-        self.max_iter = -(-solver.max_iter // self.workers)
-        self.step_size = solver.step_size
-        self.world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
+        self.world = world_of("world", world)
         if self.world.size > self.workers:
             raise InvalidInputError(
                 f"workers = {self.workers} are fewer than the {self.world.size} processes; take as many, or more."
@@ -150,13 +140,8 @@ class Parallel(ScheduledSolver):
         gauges = [engine.gauge if isinstance(engine, GaugedEngine) else None for engine in engines]
         return ParallelEngine(
             engines, problem.manifold, None if None in gauges else gauges[0], min(self.first, self.every), self.every,
-            self.outer_step, self._sizes(problem), self.world,
+            self._sizes(problem), self.world,
         )  # fmt: skip
-
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
-        work = super().prepare(problem, seed, first_step)
-        work.engine = replace(work.engine, origin=first_step)  # type: ignore[type-var]
-        return work
 
     def sampler_for(self, problem: Problem) -> Sampler:
         here = self.world.mine(self.workers)
@@ -178,12 +163,11 @@ class Parallel(ScheduledSolver):
 
     def _sizes(self, problem: Problem) -> list[int]:
         """Return for how much each worker counts: for its terms, where data were dealt and all know their number."""
-        sizes: dict[int, int | None] = {}
-        if isinstance(problem.cost, Shards):
-            here = {worker: cost.n_terms for worker, cost in problem.cost.costs.items()}
-            sizes = {worker: n for part in self.world.everywhere(here) for worker, n in part.items()}
-        known = [sizes.get(worker) for worker in range(self.workers)]
-        return [1] * self.workers if None in known else known  # type: ignore[return-value]
+        if not isinstance(problem.cost, Shards):
+            return [1] * self.workers
+        here = [cost.n_terms for cost in problem.cost.costs.values()]
+        sizes = [size for part in self.world.everywhere(here) for size in part]
+        return [1] * self.workers if None in sizes else sizes
 
     def conclude(self, result: Result, work: Any, state: Any) -> Result:
         """Return the result with the updates of all processes."""
@@ -209,16 +193,8 @@ class EachForItself(Sampler):
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         each = rng.spawn(self.workers) if self.workers > 1 else [rng]
         drawn = in_threads(
-            lambda sampler, worker: np.asarray(sampler.draw(each[worker], start, size)),
-            self.samplers,
-            self.here,
+            lambda sampler, worker: sampler.draw(each[worker], start, size), self.samplers, self.here
         )
-        shapes = {part.shape for part in drawn}
-        if len(shapes) > 1 or any(len(shape) != 2 or shape[0] != size for shape in shapes):
-            raise InvalidInputError(
-                f"samplers of workers drew {' and '.join(map(str, sorted(shapes)))} numbers for {size} steps; each "
-                "is to draw a row of batch_size · term_width numbers for a step."
-            )
         # In memory one worker after the other, as they read it.
         return np.stack(drawn).swapaxes(0, 1)
 
@@ -237,14 +213,9 @@ class Stretched(StepSize):
 
 @dataclass
 class ParallelState:
-    """Where each worker here stands, and counters.
-
-    `before` holds the last mean where an outer step will lead away from it; `together` says that all went on from the
-    same factors.
-    """
+    """Where each worker here stands, steps, and whether all went on from the same factors."""
 
     own: list[Any]
-    before: list[Any]
     steps: int = 0
     together: bool = False
 
@@ -267,12 +238,9 @@ class ParallelEngine(Engine):
         That of all engines: workers then meet as factors, and as points otherwise.
     first, every : int
         Steps before the first mean, and the most between means.
-    outer_step : float
     shares : list of int
         For how much each worker of all processes counts in the mean.
     world : World
-    origin : int
-        Steps before those that a state counts: where workers meet follows from all.
     """
 
     engines: tuple[Engine, ...]
@@ -280,18 +248,15 @@ class ParallelEngine(Engine):
     gauge: Gauge | None
     first: int
     every: int
-    outer_step: float
     shares: list[int]
     world: World
-    origin: int = 0
 
     def __post_init__(self) -> None:
         # Says what has no mean.
         mean_on(self.manifold)
 
     def load(self, point: Any) -> ParallelState:
-        own = in_threads(lambda engine: engine.load(point), self.engines)
-        return ParallelState(own, self._before(own[0]))
+        return ParallelState(in_threads(lambda engine: engine.load(point), self.engines))
 
     @one_blas_thread()
     def advance(self, state: ParallelState, schedule: Array, etas: Array) -> ParallelState:
@@ -315,10 +280,7 @@ class ParallelEngine(Engine):
     def dump(self, state: ParallelState) -> Any:
         if self._met(state.steps):
             return self.engines[0].dump(state.own[0])
-        copies = replace(
-            state, own=[*map(_copied, state.own)], before=[*map(_copied, state.before)], together=False
-        )
-        mean, _ = self._mean(copies)
+        mean = self._mean(replace(state, own=[*map(_copied, state.own)], together=False))
         return mean if self.gauge is None else self.gauge.point_of(mean, self.manifold.rank)  # type: ignore[attr-defined]
 
     @one_blas_thread()
@@ -327,20 +289,14 @@ class ParallelEngine(Engine):
             with self.world.guard():
                 state = self._at_mean(state)
         stands = self.engines[0].handed_over(state.own[0])
-        return _with_updates(stands, int(self.world.total(state.updates)))
+        return counting(stands, state.steps, int(self.world.total(state.updates)))
 
     def taken_over(self, state: Any) -> ParallelState | None:
         # The first worker of all counts the updates before.
         known = [0 if worker else state.updates for worker in self.world.mine(len(self.shares))]
-        copies = [_with_updates(_copied(state), updates) for updates in known]
+        copies = [counting(_copied(state), state.steps, updates) for updates in known]
         own = [engine.taken_over(copy) for engine, copy in zip(self.engines, copies, strict=True)]
-        return (
-            None if any(one is None for one in own) else ParallelState(own, self._before(own[0]), state.steps)
-        )
-
-    def _before(self, state: Any) -> list[Any]:
-        """Return from where an outer step will lead away."""
-        return [] if self.outer_step == 1.0 else [_copied(self._brought(self.engines[0], state))]
+        return None if any(one is None for one in own) else ParallelState(own, state.steps)
 
     def _met(self, steps: int) -> bool:
         """Return whether the workers meet after so many steps."""
@@ -348,17 +304,16 @@ class ParallelEngine(Engine):
 
     def _next_mean(self, steps: int) -> int:
         """Return the number of steps, above a given one, after which the workers meet again."""
-        steps += self.origin
         at, gap = self.first, self.first
         while at <= steps and gap < self.every:
             gap = min(self.every, max(self.first, at // max(1, len(self.shares) - 1)))
             at += gap
-        return at + max(0, (steps - at) // self.every + 1) * self.every - self.origin
+        return at + max(0, (steps - at) // self.every + 1) * self.every
 
     def _at_mean(self, state: ParallelState) -> ParallelState:
         """Return the state in which all workers go on from their mean."""
         try:
-            mean, together = self._mean(state)
+            mean = self._mean(state)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
             raise DivergedError(
                 f"the run diverged at step {state.steps}, where workers met ({str(error).rstrip('.')}); take a "
@@ -366,39 +321,33 @@ class ParallelEngine(Engine):
                 state.steps,
             ) from error
         own = in_threads(partial(self._from, mean=mean), self.engines, state.own)
-        before = [_copied(mean)] if state.before else []
-        return replace(state, own=own, before=before, together=together)
+        return replace(state, own=own, together=self.gauge is not None)
 
-    def _mean(self, state: ParallelState) -> tuple[Any, bool]:
-        """Return where all workers meet, or where the outer step leads to; and whether it is one of factors."""
-        brought = in_threads(self._brought, self.engines, state.own)
-        # Factors of a start part most along its small singular values, and a worker may have made its own anew.
-        same = state.together and not any(one.renewals for one in state.own)
-        by_factors = self.gauge is not None and bool(self.world.least(int(same)))
+    def _mean(self, state: ParallelState) -> Any:
+        """Return where all workers meet, as factors or as a point; their states may be used up."""
+        gauge, each = self.gauge, in_threads
+        if gauge is None:
+            brought, by_factors = (
+                in_threads(lambda engine, own: engine.dump(own), self.engines, state.own),
+                False,
+            )
+        else:
+            brought = in_threads(lambda own: own.factors, state.own)
+            # Factors of a start part most along its small singular values; a worker may have made its own anew.
+            same = state.together and not any(own.renewals for own in state.own)
+            by_factors = bool(self.world.least(int(same)))
 
         def join(pairs: Pairs, counts: Sequence[tuple[int, int]]) -> list[Any]:
-            return self._joined(pairs, [np.array(count) / sum(count) for count in counts], by_factors)
+            weights = [np.array(count) / sum(count) for count in counts]
+            if gauge is None:
+                return in_threads(mean_on(self.manifold), pairs, weights)
+            if by_factors:
+                return blended(pairs, weights, each)
+            return merged(gauge, pairs, weights, self.manifold.rank, each)  # type: ignore[attr-defined]
 
         ends = dict(zip(self.world.mine(len(self.shares)), brought, strict=True))
         mean = self.world.joined(ends, self.shares, join)
-        for last in state.before:
-            weights = np.array([self.outer_step, 1.0 - self.outer_step])
-            [mean] = self._joined([(mean, last)], [weights], by_factors)
-        if by_factors and self.gauge is not None:
-            mean = completed(self.gauge, mean, self.manifold.rank, in_threads)  # type: ignore[attr-defined]
-        return mean, self.gauge is not None
-
-    def _joined(self, pairs: Pairs, weights: list[Array], by_factors: bool) -> list[Any]:
-        """Return the means of pairs, which may be written over them."""
-        if self.gauge is None:
-            return in_threads(mean_on(self.manifold), pairs, weights)
-        if by_factors:
-            return blended(pairs, weights, in_threads)
-        return merged(self.gauge, pairs, weights, self.manifold.rank, in_threads)  # type: ignore[attr-defined]
-
-    def _brought(self, engine: Engine, state: Any) -> Any:
-        """Return what a worker brings; its state may be used up."""
-        return engine.dump(state) if self.gauge is None else engine.handed_over(state).factors
+        return completed(gauge, mean, self.manifold.rank, each) if gauge and by_factors else mean  # type: ignore[attr-defined]
 
     def _from(self, engine: Engine, state: Any, mean: Any) -> Any:
         """Return the state in which a worker goes on from a mean."""
@@ -407,19 +356,10 @@ class ParallelEngine(Engine):
         for own, part in zip(state.factors, mean, strict=True):
             if own is not part:
                 np.copyto(own, part)
-        counters = self.gauge.fresh_counters(mean)
-        counters.counts[0] = state.updates
-        return engine.taken_over(GaugedState(state.factors, counters, state.steps))
+        fresh = GaugedState(state.factors, self.gauge.fresh_counters(mean))
+        return engine.taken_over(counting(fresh, state.steps, state.updates))
 
 
 def _copied(state: Any) -> Any:
     """Return a state, or what a worker brings, in memory of its own."""
     return unpacked(packed(state), state)
-
-
-def _with_updates(state: Any, updates: int) -> Any:
-    """Return a state that counts so many updates."""
-    if not isinstance(state, GaugedState):
-        return replace(state, updates=updates)
-    state.counters.counts[0] = updates
-    return state

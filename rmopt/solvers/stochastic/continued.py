@@ -8,19 +8,23 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.points import arrays_of, packed
+from rmopt.core.points import arrays_of, packed, rebuilt
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
 from rmopt.engines.base import Engine
-from rmopt.engines.gauged import GAUGES, GaugedState
+from rmopt.engines.gauged import GAUGES, GaugedState, counting
 from rmopt.engines.reference import ReferenceState
 from rmopt.errors import DivergedError, InvalidInputError
+from rmopt.kernels.lifted import Factors, SymmetricFactors
+from rmopt.kernels.memory import with_zeros
 from rmopt.kernels.steps import Counters
 from rmopt.solvers.interrupts import Interrupts
-from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.run import finite_numbers
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.threads import one_blas_thread
+
+# What a run may stand as.
+KINDS: tuple[Any, ...] = (Factors, SymmetricFactors, LowRankPoint, PSDPoint)
 
 
 @dataclass
@@ -33,36 +37,13 @@ class Continued:
     Attributes
     ----------
     state : object
-        What the engine of the last chunk handed over.
+        What the engine of the last chunk handed over; it counts the steps of all.
     rank : int
         Of the point.
-    steps, updates : int
-        Steps before those that the state counts, and how many of them moved the point.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt import Problem
-    >>> from rmopt.costs import BilinearSum, squared
-    >>> from rmopt.manifolds import FixedRankEmbedded
-    >>> from rmopt.solvers import SGD
-    >>> rng, manifold = np.random.default_rng(0), FixedRankEmbedded(6, 5, 2)
-    >>> run = None
-    >>> for chunk in range(20):
-    ...     left, right = rng.standard_normal((100, 6)), rng.standard_normal((100, 5))
-    ...     y = left[:, 0] * right[:, 0] + left[:, 1] * right[:, 2]
-    ...     problem = Problem(manifold, BilinearSum(left, right, squared, y))
-    ...     solver = SGD(0.02, max_iter=1000)
-    ...     run = run or Continued.begun(solver, problem, lambda: manifold.identity(), 0)
-    ...     run.learn(solver, problem, 0)
-    >>> bool(problem.value(run.point()) < 1e-6), run.n_iter
-    (True, 20000)
     """
 
     state: Any
     rank: int
-    steps: int = 0
-    updates: int = 0
 
     @classmethod
     def begun(
@@ -86,18 +67,18 @@ class Continued:
         reason = solver.check_start(problem, point)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
-        engine = solver.prepare(problem, seed, 0).engine
-        return cls(engine.handed_over(engine.load(point)), problem.manifold.rank, steps, updates)  # type: ignore[attr-defined]
+        state = _standing(solver.prepare(problem, seed, 0).engine, point, steps, updates)
+        return cls(state, problem.manifold.rank)  # type: ignore[attr-defined]
 
     @property
     def n_iter(self) -> int:
         """Steps done in all."""
-        return int(self.steps + self.state.steps)
+        return int(self.state.steps)
 
     @property
     def n_updates(self) -> int:
         """How many of the steps moved the point."""
-        return int(self.updates + self.state.updates)
+        return int(self.state.updates)
 
     def point(self) -> Any:
         """Return the point; the run is not changed.
@@ -121,16 +102,22 @@ class Continued:
 
     def grown(self, rows: int) -> Self:
         """Return the run with so many more rows of its matrix, which are zero; where it is symmetric, columns too."""
-        state = self.state
-        if isinstance(state, GaugedState):
-            grown = replace(state, factors=GAUGES[type(state.factors)].grown(state.factors, rows))
-        else:
-            grown = replace(state, point=with_zero_rows(state.point, rows))
-        return replace(self, state=grown)
+        part = "factors" if isinstance(self.state, GaugedState) else "point"
+        grown = with_zero_rows(getattr(self.state, part), rows)
+        return replace(self, state=replace(self.state, **{part: grown}))
 
     def pack(self) -> dict[str, Array]:
         """Return the arrays that hold the run completely, to the last bit."""
-        return packed(self)
+        state = self.state
+        gauged = isinstance(state, GaugedState)
+        whole, counters = (state.factors, state.counters) if gauged else (state.point, ())
+        about = {
+            "kind": KINDS.index(type(whole)),
+            "rank": self.rank,
+            "steps": self.n_iter,
+            "updates": self.n_updates,
+        }
+        return packed(about | {"whole": whole, "counters": counters})
 
     @classmethod
     def unpack(cls, arrays: Mapping[str, Array]) -> Self:
@@ -141,27 +128,15 @@ class Continued:
         LookupError
             When they are not such arrays.
         """
-        held = dict(arrays)
-        numbers = [int(held.pop(name)) for name in ("rank", "steps", "updates")]
-        parts: dict[str, dict[str, Array]] = {}
-        for name, array in held.items():
-            _, part, *leaf = name.split(".")
-            parts.setdefault(part, {})["".join(leaf)] = array
-        kinds: dict[str, tuple[type, ...]] = {"factors": tuple(GAUGES), "point": (LowRankPoint, PSDPoint)}
-        [role] = kinds.keys() & parts.keys()
-        made = next((kind for kind in kinds[role] if {*kind.__annotations__} == {*parts[role]}), None)
-        if made is None:
-            raise LookupError(f"{role} of {', '.join(parts[role])}")
-        whole = made(**parts[role])
-        done, moved = int(parts["steps"][""]), int(parts["updates" if role == "point" else "renewals"][""])
-        if role == "point":
-            return cls(ReferenceState(whole, done, moved), *numbers)
-        return cls(GaugedState(whole, Counters(**parts["counters"]), done, moved), *numbers)
+        number, rank, steps, updates = (int(arrays[name]) for name in ("kind", "rank", "steps", "updates"))
+        whole = KINDS[number](**{name: arrays[f"whole.{name}"] for name in KINDS[number].__annotations__})
+        if type(whole) not in GAUGES:
+            return cls(ReferenceState(whole, steps, updates), rank)
+        counters = Counters(*(arrays[f"counters.{name}"] for name in Counters._fields))
+        return cls(GaugedState(whole, counters, steps), rank)
 
     @one_blas_thread()
-    def learn(
-        self, solver: ScheduledSolver, problem: Problem, seed: int, recorder: Recorder | None = None
-    ) -> None:
+    def learn(self, solver: ScheduledSolver, problem: Problem, seed: int) -> None:
         """Do the steps of a solver's budget on a problem, with draws of their own.
 
         Parameters
@@ -171,8 +146,6 @@ class Continued:
         problem : Problem
             On the manifold of the chunks before.
         seed : int
-        recorder : Recorder, optional
-            Draws a progress bar where it is to.
 
         Raises
         ------
@@ -180,32 +153,28 @@ class Continued:
             When the run leaves the finite numbers.
         """
         solver.check_problem(problem)
-        work = solver.prepare(problem, seed, self.steps)
-        state = self._taken_over_by(work.engine)
-        work.first_step, work.origin = self.steps, self.steps + state.steps
-        end, recorder = state.steps + solver.max_iter, recorder or Recorder()
-        recorder.begin(self.steps + state.steps, self.steps + end, [])
+        work = solver.prepare(problem, seed, 0)
+        state = work.engine.taken_over(self.state)
+        if state is None:
+            # The engine is of another kind, and goes on from the point.
+            self.state = _standing(work.engine, self.point(), self.n_iter, self.n_updates)
+            state = work.engine.taken_over(self.state)
+        work.origin, work.last = state.steps, state.steps + solver.budget(problem)
         try:
             # A signal waits for the end of the chunk, where the state is whole.
             with Interrupts(True):
-                while state.steps < end:
-                    state = solver.advance(work, state, end - state.steps)
-                    recorder.advance(self.steps + state.steps)
+                while state.steps < work.last:
+                    state = solver.advance(work, state, work.last - state.steps)
         finally:
-            recorder.end()
             self.state = work.engine.handed_over(state)
 
-    def _taken_over_by(self, engine: Engine) -> Any:
-        """Return the state in which an engine goes on; one of another kind goes on from the point."""
-        found = engine.taken_over(self.state)
-        if found is None:
-            self.steps, self.updates, point = self.n_iter, self.n_updates, self.point()
-            found = engine.load(point)
-        return found
+
+def _standing(engine: Engine, point: Any, steps: int, updates: int) -> Any:
+    """Return what an engine would hand over that stands at a point after so many steps."""
+    return counting(engine.handed_over(engine.load(point)), steps, updates)
 
 
-def with_zero_rows(point: Any, rows: int) -> Any:
-    """Return a point with so many more rows, which are zero; where it is symmetric, columns too."""
-    side = "U" if isinstance(point, LowRankPoint) else "Q"
-    known = getattr(point, side)
-    return replace(point, **{side: np.vstack([known, np.zeros((rows, point.rank), known.dtype)])})
+def with_zero_rows(whole: Any, rows: int) -> Any:
+    """Return a point or its factors with so many more rows, which are zero; where it is symmetric, columns too."""
+    first, *others = arrays_of(whole)
+    return rebuilt(whole, [with_zeros(first, (len(first) + rows, first.shape[1])), *others])

@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rmopt.core.arguments import integer, number, one_of, optional
+from rmopt.core.manifold import HasBlocks
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs import LogDetTriplet
 from rmopt.engines.choose import ENGINES, choose_coordinate_engine
 from rmopt.engines.coordinate import CoordinateDescentEngine
-from rmopt.errors import warn
+from rmopt.errors import MissingCapabilityError, warn
 from rmopt.manifolds import PositiveDefinite
 from rmopt.solvers.run import Result
 from rmopt.solvers.stochastic.samplers import (
@@ -107,6 +108,14 @@ class CoordinateDescent(ScheduledSolver):
         self.step_size = ExactLineSearch() if step_size is None else as_step_size(step_size, searches=True)
         self.retraction = retraction
         self._max_iter = optional(integer)("max_iter", max_iter)
+
+    def check_problem(self, problem: Problem) -> None:
+        super().check_problem(problem)
+        if not isinstance(problem.manifold, HasBlocks):
+            raise MissingCapabilityError(
+                f"CoordinateDescent cannot run on {problem.manifold}: it needs blocks (HasBlocks). Manifolds with "
+                "blocks: PositiveDefinite."
+            )
 
     def engine(self, problem: Problem) -> CoordinateDescentEngine:
         return choose_coordinate_engine(problem, self.retraction, self.engine_name, self.step_size.search)

@@ -1,117 +1,23 @@
-"""Manifold identification: steps on the manifold alternate with steps inside the present column and row space."""
+"""The solver of manifold identification."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any, cast
 
 import numpy as np
 
-from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import CheckedValue, bounded, integer, number, one_of
-from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.problem import Problem
 from rmopt.costs.bilinear import Bilinear
 from rmopt.costs.losses import Loss
-from rmopt.engines.base import Engine, checked, diverged
+from rmopt.engines.base import Engine
 from rmopt.engines.bilinear import BILINEAR
+from rmopt.engines.identification import IdentificationEngine
 from rmopt.errors import InvalidInputError, MissingCapabilityError
-from rmopt.linalg import factor_product
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers.stochastic.samplers import Sampler, as_sampler
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import as_step_size
-
-
-@dataclass(frozen=True)
-class IdentificationState:
-    """The factors of W = A Bᵀ and two counters: rounds, and steps that moved something."""
-
-    A: Array
-    B: Array
-    steps: int = 0
-    updates: int = 0
-
-
-@dataclass(frozen=True)
-class IdentificationEngine(Engine):
-    """Rounds of Shalit et al. (2012), Algorithm 6: a step on W = A Bᵀ, then steps on M in W = A M Bᵀ.
-
-    Each row of a schedule holds the term of the outer step and those of the inner steps.
-
-    Attributes
-    ----------
-    cost : Bilinear
-    inner_ratio : float
-        Step size of the inner steps over that of the outer step.
-    inner : {"paper", "gauge"}
-        "paper": M moves along (Aᵀp)(Bᵀq)ᵀ, so that the path depends on the factors of W. "gauge": along
-        (A†p)(B†q)ᵀ, so that A M Bᵀ moves along the gradient of W projected on its column and row space,
-        whatever the factors.
-    """
-
-    cost: Bilinear
-    inner_ratio: float
-    inner: str
-
-    def load(self, point: LowRankPoint) -> IdentificationState:
-        """Return a state with balanced factors of a point."""
-        return IdentificationState(*point.balanced_factors())
-
-    def advance(self, state: IdentificationState, schedule: Array, etas: Array) -> IdentificationState:
-        schedule = checked(schedule, etas, self.cost.term_ranges)
-        with np.errstate(all="ignore"):
-            for terms, eta in zip(schedule, etas, strict=True):
-                left, right, targets = self.cost.vectors(terms)
-                state = self._outer_step(state, left[[0]], right[[0]], targets[0], eta)
-                inner_eta = eta * self.inner_ratio
-                state = self._inner_steps(state, left[1:], right[1:], targets[1:], inner_eta)
-                state = replace(state, steps=state.steps + 1)
-        return state
-
-    def _outer_step(
-        self, state: IdentificationState, left: Any, right: Any, target: float, eta: float
-    ) -> IdentificationState:
-        """Do Algorithm 3 for one term. What it makes of A and of B matters here, not only of A Bᵀ."""
-        A, B = state.A, state.B
-        p, q = dense(left)[0], dense(right)[0]
-        slope = self._slope((p @ A) @ (q @ B), target, state, eta)
-        if slope == 0.0:
-            return state
-        p = -eta * slope * p
-        a, b = np.linalg.solve(A.T @ A, p @ A), np.linalg.solve(B.T @ B, q @ B)
-        s = b @ a
-        p_move = (A @ a) * (0.375 * s - 0.5) + p * (1.0 - 0.5 * s)
-        q_move = (B @ b) * (0.375 * s - 0.5) + q * (1.0 - 0.5 * s)
-        return replace(state, A=A + np.outer(p_move, b), B=B + np.outer(q_move, a), updates=state.updates + 1)
-
-    def _inner_steps(
-        self, state: IdentificationState, left: Any, right: Any, targets: Array, eta: float
-    ) -> IdentificationState:
-        """Move M from the identity, then share it between the factors by its singular values."""
-        A, B = state.A, state.B
-        M, moves = np.eye(A.shape[1]), 0
-        U, V = left @ A, right @ B
-        along_U, along_V = U, V
-        if self.inner == "gauge":
-            along_U, along_V = (np.linalg.solve(F.T @ F, rows.T).T for F, rows in ((A, U), (B, V)))
-        for i, target in enumerate(targets):
-            slope = self._slope(U[i] @ M @ V[i], target, state, eta)
-            if slope != 0.0:
-                M -= eta * slope * np.outer(along_U[i], along_V[i])
-                moves += 1
-        if moves == 0:
-            return state
-        P, sigma, Qt = np.linalg.svd(M)
-        root = np.sqrt(sigma)
-        return replace(state, A=A @ (P * root), B=B @ (Qt.T * root), updates=state.updates + moves)
-
-    def _slope(self, score: float, target: float, state: IdentificationState, eta: float) -> float:
-        if not np.isfinite(score):
-            raise diverged(state.steps, eta)
-        return float(self.cost.loss.slope(float(score), float(target)))
-
-    def dump(self, state: IdentificationState) -> LowRankPoint:
-        return LowRankPoint(*factor_product(state.A, np.eye(state.A.shape[1]), state.B))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, callable_of, integer, one_of, shown
+from rmopt.core.arguments import array, callable_of, integer, one_of, optional, shown
 from rmopt.core.cost import as_sum
 from rmopt.core.streams import Stream
 from rmopt.engines.coordinate import GREEDY
@@ -73,11 +73,6 @@ class _OverTerms(Sampler):
 
     def __init__(self, terms: int | Array, batch_size: int = 1) -> None:
         table = None if np.isscalar(terms) else array("terms", terms)
-        if table is not None and (table.ndim != 2 or table.dtype.kind not in "iu"):
-            raise InvalidInputError(
-                f"terms must be their number, or a table of integers with one term a row; got {table.dtype} of "
-                f"shape {table.shape}."
-            )
         self.n_terms = integer("number of terms", terms if table is None else len(table), 1, 2**62)
         self.terms, self._table = terms, table
         self.batch_size = integer("batch_size", batch_size, 1, self.n_terms)
@@ -200,16 +195,15 @@ class FromDraw(Sampler):
 
 def batch_size_of(sampler: Any, batch_size: int | None) -> int:
     """Return the terms per step: those of a `Sampler`, which must not be contradicted, otherwise 1 unless given."""
-    drawn = sampler.batch_size if isinstance(sampler, Sampler) else None
-    if sampler is not None and drawn is None and not callable(sampler):
-        raise InvalidInputError(f"sampler = {shown(sampler)} must be a Sampler, a function or None.")
-    if batch_size is None:
-        return 1 if drawn is None else drawn
-    if drawn is not None and batch_size != drawn:
+    if not isinstance(sampler, Sampler):
+        optional(callable_of)("sampler", sampler)
+        return 1 if batch_size is None else integer("batch_size", batch_size, 1)
+    if batch_size not in (None, sampler.batch_size):
         raise InvalidInputError(
-            f"batch_size = {shown(batch_size)} contradicts the sampler's {drawn}; set it on the sampler alone."
+            f"batch_size = {shown(batch_size)} contradicts the sampler's {sampler.batch_size}; set it on the sampler "
+            "alone."
         )
-    return integer("batch_size", batch_size, 1)
+    return sampler.batch_size
 
 
 def as_order(order: Any, known: Iterable[str]) -> str | Sampler:

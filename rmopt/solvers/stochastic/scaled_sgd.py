@@ -11,7 +11,7 @@ from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import BilinearSum, OnFactors, squared
-from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import thread_count
 from rmopt.kernels.memory import LANES, with_zeros
 from rmopt.manifolds import BoundedRank, FixedRankFactors
@@ -115,31 +115,21 @@ class ScaledSGD(Solver):
 
     def check_problem(self, problem: Problem) -> None:
         super().check_problem(problem)
-        manifold, cost = problem.manifold, problem.cost
-        if type(manifold) not in (FixedRankFactors, BoundedRank):
+        if type(problem.manifold) not in (FixedRankFactors, BoundedRank):
             raise MissingCapabilityError(
-                f"ScaledSGD cannot run on {manifold}: it moves rows of factors A and B; take FixedRankFactors or "
+                f"ScaledSGD cannot run on {problem.manifold}: it moves rows of factors; take FixedRankFactors or "
                 "BoundedRank."
             )
-        inner = cost.cost if type(cost) is OnFactors else None
-        if type(inner) is not BilinearSum or inner.loss != squared:
+        cost: Any = problem.cost.cost if type(problem.cost) is OnFactors else None
+        fits = type(cost) is BilinearSum and cost.loss == squared
+        if not fits or not all(map(_are_units, (cost.left, cost.right))):
             raise MissingCapabilityError(
-                "ScaledSGD is for known entries: OnFactors(BilinearSum(left, right, squared, values)); take SGD on "
-                "FixedRankEmbedded for other costs."
+                "ScaledSGD is for known entries: OnFactors(BilinearSum(left, right, squared, values)) where all rows "
+                "of left and right are unit vectors; take SGD on FixedRankEmbedded for other costs."
             )
-        for name, vectors in (("left", inner.left), ("right", inner.right)):
-            single = np.array_equal(vectors.indptr, np.arange(inner.n_terms + 1))
-            if not single or (vectors.data != 1.0).any():
-                raise MissingCapabilityError(
-                    f"ScaledSGD is for known entries, and some row of {name} is no unit vector; take SGD on "
-                    "FixedRankEmbedded for other vectors."
-                )
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> "DealtEntries":
-        terms: Any = problem.cost.cost  # type: ignore[attr-defined]
-        manifold: Any = problem.manifold
-        found = terms.left.indices, terms.right.indices, terms.targets
-        return DealtEntries(*found, manifold.sizes, manifold.rank, seed, first_step)
+        return DealtEntries(problem.cost.cost, problem.manifold, seed, first_step)  # type: ignore[attr-defined]
 
     def start(self, problem: Problem, rng: np.random.Generator) -> Parts:
         """Return random factors of a small W."""
@@ -185,13 +175,6 @@ class ScaledSGD(Solver):
         A, B = (np.ascontiguousarray(part[:, :k]) for part in (A, B))
         return EntryState(A, B, squares, state.steps + 1, state.updates + count)
 
-    def diverged(self, step: int) -> DivergedError:
-        return DivergedError(
-            f"the run diverged in pass {step + 1}: a residual is no longer finite. Likely causes: values or a start "
-            "near the largest numbers of their precision; divide the values by their standard deviation.",
-            step,
-        )
-
 
 @dataclass(frozen=True)
 class EntryState:
@@ -212,16 +195,9 @@ class DealtEntries:
     and follow on each other, as the blocks of a diagonal do.
     """
 
-    def __init__(
-        self,
-        rows: Array,
-        columns: Array,
-        values: Array,
-        sizes: tuple[int, int],
-        rank: int,
-        seed: int,
-        first_step: int,
-    ) -> None:
+    def __init__(self, terms: BilinearSum, manifold: Any, seed: int, first_step: int) -> None:
+        rows, columns, values = terms.left.indices, terms.right.indices, terms.targets
+        sizes, rank = manifold.sizes, manifold.rank
         self.sizes, self.seed, self.first_step = sizes, seed, first_step
         self.width = -(-rank // LANES) * LANES
         rng, needed = generator(seed, Stream.ORDER), -(-8 * self.width * sum(sizes) // CACHED)
@@ -259,6 +235,11 @@ class DealtEntries:
         return float(squares.sum())
 
 
+def _are_units(rows: Any) -> bool:
+    """Return whether all rows of a sparse array are unit vectors."""
+    return np.array_equal(rows.indptr, np.arange(rows.shape[0] + 1)) and bool((rows.data == 1.0).all())
+
+
 def _dealt(numbers: Array, count: int, p: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Return rows in a random order, and of each entry the place of its row in it and the number of its block."""
     order, place = rng.permutation(count), np.empty(count, dtype=np.int32)
@@ -273,12 +254,11 @@ def _dealt(numbers: Array, count: int, p: int, rng: np.random.Generator) -> tupl
 def balanced(A: Array, B: Array) -> tuple[Array, Array, Array]:
     """Return factors of ABᵀ with AᵀA = BᵀB diagonal, and the diagonal: the singular values, the largest first."""
     # Each side in a thread of its own: at k = 64 they are a quarter of a pass.
-    sides = map if thread_count() == 1 else in_threads
-    (root_A, across_A), (root_B, across_B) = sides(_root, (A, B))
+    (root_A, across_A), (root_B, across_B) = in_threads(_root, (A, B))
     U, values, Vt = np.linalg.svd(root_A.T @ root_B)
     scale = np.sqrt(values)
     turns = across_A @ U * scale, across_B @ Vt.T * scale
-    A, B = sides(lambda factor, turn: factor @ turn.astype(factor.dtype), (A, B), turns)
+    A, B = in_threads(lambda factor, turn: factor @ turn.astype(factor.dtype), (A, B), turns)
     return A, B, values
 
 

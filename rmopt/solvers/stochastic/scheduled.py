@@ -2,7 +2,6 @@
 
 import zlib
 from abc import abstractmethod
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,15 +11,14 @@ from rmopt.core.ambient import Array
 from rmopt.core.problem import Problem
 from rmopt.core.streams import generator
 from rmopt.engines.base import Engine, diverged
-from rmopt.errors import DivergedError, InvalidInputError
+from rmopt.errors import DivergedError
 from rmopt.solvers.run import Solver
 from rmopt.solvers.save import FEW, MANY, START_TERMS, TERMS, witness
 from rmopt.solvers.stochastic.samplers import Sampler
 from rmopt.solvers.stochastic.step_sizes import StepSize, watched
 
-# How far from the first step, and from the last one, those lie whose sizes a checkpoint keeps.
-FARTHEST = 10**9
-APART = np.unique(np.geomspace(1, FARTHEST, 400).astype(int))
+# How far from the first step, and from the last one that was done, those lie whose sizes a checkpoint keeps.
+APART = np.unique(np.geomspace(1, 10**9, 400).astype(int)) - 1
 
 
 @dataclass
@@ -51,18 +49,12 @@ class Schedule:
         return terms[part], lengths[part]
 
     def draw(self, block: int) -> tuple[Array, Array]:
-        """Return the terms and step sizes of a block; a rule that ends with the budget is asked for no later step."""
+        """Return the terms and step sizes of a block; the rule is asked for no step beyond the budget."""
         size, origin = self.sampler.block_size, self.origin
         rng = generator(self.seed, self.sampler.stream, block, *([origin] if origin else []))
         terms = self.sampler.draw(rng, block * size, size)
         steps = np.arange(origin + block * size, origin + (block + 1) * size)
-        try:
-            return terms, self.rule(steps)
-        except (InvalidInputError, IndexError):
-            if (within := steps[steps < self.last]).size == len(steps):
-                raise
-            # Whole blocks otherwise: the bits are the same then whatever the budget.
-            return terms, np.concatenate([self.rule(within), np.zeros(len(steps) - len(within))])
+        return terms, self.rule(np.clip(steps, None, max(self.last - 1, 0)))
 
 
 class ScheduledSolver(Solver):
@@ -92,11 +84,9 @@ class ScheduledSolver(Solver):
         return None
 
     def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
-        return self._schedule(self.engine(problem), problem, seed, first_step)
-
-    def _schedule(self, engine: Any, problem: Problem, seed: int, first_step: int) -> Schedule:
         last = first_step + self.budget(problem)
-        return Schedule(engine, self.sampler_for(problem), self.step_size_rule(), seed, first_step, last=last)
+        about = self.engine(problem), self.sampler_for(problem), self.step_size_rule()
+        return Schedule(*about, seed, first_step, last=last)
 
     def begin(self, work: Schedule, point: Any) -> Any:
         return work.engine.load(point)
@@ -122,11 +112,8 @@ class ScheduledSolver(Solver):
         with np.errstate(over="ignore"):
             terms, _ = work.draw(work.first_step // work.sampler.block_size)
         found["checksum of drawn terms"] = float(zlib.crc32(np.ascontiguousarray(terms).data))
-        # Of all steps at the start, and then of those done: a rule may end with the budget.
-        end = work.first_step + (state.steps or FARTHEST)
-        steps = np.concatenate([work.first_step + APART - 1, end - APART])
-        with np.errstate(all="ignore"), suppress(InvalidInputError, IndexError):
-            lengths = work.rule(np.unique(steps[(steps >= work.first_step) & (steps < end)]))
-            if np.isfinite(total := float(lengths.sum())):
-                found["sum of step sizes"] = total
+        if state.steps:
+            near = APART[state.steps > APART]
+            lengths = work.rule(work.first_step + np.append(near, state.steps - 1 - near))
+            found["sum of step sizes"] = float(lengths.sum())
         return found

@@ -4,16 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from rmopt.core.arguments import instance, integer, one_of
-from rmopt.core.cost import as_sum
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
-from rmopt.engines.reference import ReferenceEngine
-from rmopt.errors import MissingCapabilityError
+from rmopt.engines.directed import RowAdaGrad
+from rmopt.engines.reference import Plain, StepRule
+from rmopt.engines.rules import AdaGrad
 from rmopt.manifolds import Euclidean
-from rmopt.solvers.stochastic.directed import DirectedEngine, ReducedEngine, RowAdaGrad, SpannedEngine
-from rmopt.solvers.stochastic.rules import AdaGrad, Plain, StepRule, VarianceReduced
 from rmopt.solvers.stochastic.samplers import Sampler, as_sampler, batch_size_of
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import StepSizeLike, as_step_size
@@ -45,8 +43,6 @@ class SGD(ScheduledSolver):
     rule : StepRule, optional
         Along what a step goes: `Momentum`, `Adam`, `AdaGrad`, or `SVRG` and `SRG`, which reduce the variance; along
         the gradient of its terms unless given.
-    average : bool or int
-        The result is the mean of the points, from a step on (Tripuraneni et al. 2018): it allows for long steps.
 
     See Also
     --------
@@ -83,43 +79,20 @@ class SGD(ScheduledSolver):
         retraction: Retraction | None = None,
         engine: str = "auto",
         rule: StepRule | None = None,
-        average: bool | int = False,
     ) -> None:
         self.rule = instance(
             "rule", Plain() if rule is None else rule, StepRule, "a rule, such as Momentum(0.9)"
         )
-        self.average = average if isinstance(average, bool) else integer("average", average)
         self.step_size, self.max_iter = as_step_size(step_size), integer("max_iter", max_iter)
         self.sampler, self.batch_size = sampler, batch_size_of(sampler, batch_size)
         self.retraction, self.engine_name = retraction, one_of("engine", engine, ENGINES)
 
     def engine(self, problem: Problem) -> Engine:
-        manifold, cost, rule = problem.manifold, as_sum(problem.cost), self.rule
-        plain, slow = type(rule) is Plain and self.average is False, self.engine_name == "reference"
-        if plain:
-            chosen = choose_engine(problem, self.retraction, "reference" if slow else "auto", self.batch_size)
-            if slow or type(chosen) is not ReferenceEngine:
-                return chosen
-        if (lacks := rule.refuses(cost)) is not None:
-            raise MissingCapabilityError(f"{rule} cannot run on {type(problem.cost).__name__}: {lacks}.")
-        rows = type(rule) is AdaGrad and self.average is False and self.engine_name == "auto"
-        if rows and type(manifold) is Euclidean and _knows_rows(cost):
+        cost, rule = problem.cost, self.rule
+        alone = self.engine_name == "auto" and type(problem.manifold) is Euclidean
+        if type(rule) is AdaGrad and alone and _knows_rows(cost):
             return RowAdaGrad(cost, self.batch_size, rule.eps)
-        begin = None if self.average is False else int(self.average is not True and self.average)
-        retraction = manifold.fitting(self.retraction)
-        reference = DirectedEngine(manifold, cost, retraction, self.batch_size, rule, begin)
-        compiled = ReducedEngine if isinstance(rule, VarianceReduced) else SpannedEngine
-        refusal = compiled.refusal(reference)
-        if refusal is None and not slow:
-            return compiled(reference)
-        if plain:
-            # That also knows what other engines lack.
-            return choose_engine(problem, self.retraction, self.engine_name, self.batch_size)
-        if self.engine_name == "compiled":
-            raise MissingCapabilityError(
-                f"engine = 'compiled' is not available: {refusal}; use engine = 'auto'."
-            )
-        return reference
+        return choose_engine(problem, self.retraction, self.engine_name, self.batch_size, rule)
 
     def sampler_for(self, problem: Problem) -> Sampler:
         return as_sampler(self.sampler, problem.cost, self.batch_size)

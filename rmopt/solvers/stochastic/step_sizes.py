@@ -6,7 +6,6 @@ Falling ones go back to Robbins and Monro (1951), those with a square root to Ne
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -51,21 +50,12 @@ class StepSize(ABC):
 StepSizeLike = float | StepSize | Callable[[Array], Array]
 
 
-class _Checked(CheckedValue, StepSize):
-    """A rule whose numbers are checked when it is made."""
-
-    def __post_init__(self) -> None:
-        for name, check in self._parameters.items():
-            held = check(f"{type(self).__name__}: {name}", getattr(self, name))
-            object.__setattr__(self, name, held)
-
-
 _Positive = Annotated[float, bounded(number, above=0)]
 _Share = Annotated[float, bounded(number, above=0, below=1)]
 
 
 @dataclass(frozen=True)
-class Constant(_Checked):
+class Constant(CheckedValue, StepSize):
     """The step size a at every step.
 
     Attributes
@@ -87,7 +77,7 @@ class Constant(_Checked):
 
 
 @dataclass(frozen=True)
-class InverseTime(_Checked):
+class InverseTime(CheckedValue, StepSize):
     """The step size a / (1 + b t).
 
     Attributes
@@ -110,7 +100,7 @@ class InverseTime(_Checked):
 
 
 @dataclass(frozen=True)
-class InverseSqrt(_Checked):
+class InverseSqrt(CheckedValue, StepSize):
     """The step size a / √(t + 1).
 
     Attributes
@@ -125,18 +115,14 @@ class InverseSqrt(_Checked):
 
 
 @dataclass(frozen=True)
-class Cosine(_Checked):
-    """Half a cosine from a to `end` over some steps, after a straight rise (Loshchilov and Hutter 2017).
+class Cosine(CheckedValue, StepSize):
+    """Half a cosine from a to 0 over some steps (Loshchilov and Hutter 2017).
 
     Attributes
     ----------
     a : float
-        The largest step size.
     n_steps : int
-        Steps to the end, those of the rise included; afterwards it stays.
-    warm_up : int
-        Steps of the rise.
-    end : float
+        Steps to the end; afterwards it stays 0.
 
     Examples
     --------
@@ -148,22 +134,14 @@ class Cosine(_Checked):
 
     a: _Positive
     n_steps: Annotated[int, bounded(integer, 1)]
-    warm_up: int = 0
-    end: Annotated[float, bounded(number, least=0)] = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        integer("Cosine: warm_up", self.warm_up, 0, self.n_steps - 1)
 
     def __call__(self, t: Array) -> Array:
-        t = np.asarray(t, dtype=float)
-        share = np.clip((t - self.warm_up) / (self.n_steps - self.warm_up), 0.0, 1.0)
-        falling = self.end + 0.5 * (self.a - self.end) * (1.0 + np.cos(np.pi * share))
-        return np.where(t < self.warm_up, self.a * (t + 1.0) / max(self.warm_up, 1), falling)
+        share = np.clip(np.asarray(t, dtype=float) / self.n_steps, 0.0, 1.0)
+        return 0.5 * self.a * (1.0 + np.cos(np.pi * share))
 
 
 @dataclass(frozen=True)
-class ExactLineSearch(_Checked):
+class ExactLineSearch(CheckedValue, StepSize):
     """The minimiser along the block's gradient, at most the share `limit` of the way to the boundary.
 
     For block solvers on manifolds with a step bound.
@@ -181,7 +159,7 @@ class ExactLineSearch(_Checked):
 
 
 @dataclass(frozen=True)
-class FractionOfBound(_Checked):
+class FractionOfBound(CheckedValue, StepSize):
     """A share of the way to the boundary; an exact search where the retraction has no boundary.
 
     For block solvers on manifolds with a step bound.
@@ -227,45 +205,29 @@ class FromFunction(StepSize):
     def __call__(self, t: Array) -> Array:
         """Return the function's values, checked."""
         try:
-            etas = np.asarray(self.function(t))
+            etas = np.asarray(self.function(t)).astype(float, casting="same_kind")
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"the step-size function failed for an array of step numbers ({error}); write it with numpy "
-                "functions, such as np.where(t < 100, 0.1, 0.01)."
+                "functions that return real numbers, such as np.where(t < 100, 0.1, 0.01)."
             ) from error
-        if etas.dtype.kind not in "biuf":
-            raise InvalidInputError(f"the step-size function returned {shown(etas)}; return real numbers.")
-        etas = etas.astype(float, copy=False)
-        if etas.shape != (len(t),):
+        if etas.shape != (len(t),) or not (np.isfinite(etas) & (etas >= 0.0)).all():
             raise InvalidInputError(
-                f"the step-size function returned shape {etas.shape} for {len(t)} steps; it must return one "
-                "number per step (write it with numpy functions)."
-            )
-        bad = ~(np.isfinite(etas) & (etas >= 0))
-        if bad.any():
-            first = int(np.argmax(bad))
-            raise InvalidInputError(
-                f"the step-size function returned {etas[first]} at step {t[first]}; step sizes must be "
-                "finite and not negative."
+                f"the step-size function returned {shown(etas)} for {len(t)} steps; it must return one finite number "
+                "of at least 0 for each."
             )
         return etas
 
 
 def as_step_size(rule: StepSizeLike, searches: bool = False) -> StepSize:
     """Return a rule: a number becomes `Constant`, a function `FromFunction`; some solvers also take searches."""
-    if isinstance(rule, StepSize):
-        if rule.search != FIXED and not searches:
-            raise InvalidInputError(
-                f"step_size = {rule} searches along blocks, for CoordinateDescent; give a number or a function."
-            )
-        return rule
-    if callable(rule):
-        return FromFunction(rule)
-    if not isinstance(rule, Real):
+    if not isinstance(rule, StepSize):
+        return FromFunction(rule) if callable(rule) else Constant(number("step_size", rule, above=0))
+    if rule.search != FIXED and not searches:
         raise InvalidInputError(
-            f"step_size = {shown(rule)} must be a positive number, a StepSize or a function of the step numbers."
+            f"step_size = {rule} searches along blocks, for CoordinateDescent; give a number or a function."
         )
-    return Constant(number("step_size", rule, above=0))
+    return rule
 
 
 def watched(rule: StepSize) -> StepSize:

@@ -1,6 +1,6 @@
 """Rules of `SGD`: along what gradients, and what is remembered of earlier ones, a step goes."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -8,41 +8,20 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, flag, integer, number, optional, sequence
+from rmopt.core.arguments import CheckedValue, bounded, integer, number, optional, sequence
 from rmopt.core.cost import FiniteSum
 from rmopt.core.product import Parts
-from rmopt.engines.reference import Look
-from rmopt.errors import InvalidInputError
+from rmopt.engines.reference import Look, StepRule
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels.directed_sgd import Weights
 from rmopt.manifolds import Euclidean, Power, Product
 
 
-class StepRule(ABC):
-    """What direction a step takes. What it remembers is a named tuple of points, tangent vectors and numbers."""
-
-    def refuses(self, cost: FiniteSum) -> str | None:
-        """Return what a cost lacks for this rule, or None."""
-        return None
-
-    def begin(self, look: Look, point: Any) -> Any:
-        """Return what is remembered before the first step."""
-        return ()
-
-    @abstractmethod
-    def direction(self, look: Look, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
-        """Return a tangent vector, of which the step is a negative multiple, and what is remembered of it here."""
-
-    def carried(self, look: Look, start: Any, end: Any, memory: Any) -> Any:
-        """Return what is remembered at the end of a step."""
-        return memory
-
-
 class Memory(NamedTuple):
-    """The weighted sum of earlier gradients, that of their squares, and the largest one of these."""
+    """The weighted sum of earlier gradients, and that of their squares."""
 
     mean: Any
     squares: Any
-    largest: Any
 
 
 class WeightedRule(StepRule):
@@ -53,45 +32,39 @@ class WeightedRule(StepRule):
     """
 
     @property
+    @abstractmethod
     def weights(self) -> Weights:
         """How sums are weighted."""
-        return Weights()
 
     def begin(self, look: Look, point: Any) -> Memory:
         zero = look.manifold.zero_vector(point)
         squares = _squares(look.manifold, point, zero) if self.weights.take_squares else 0.0
         squares = _each(lambda part: part + self.weights.least, squares)
-        return Memory(zero if self.weights.keep else (), squares, squares)
+        return Memory(zero if self.weights.keep else (), squares)
 
     def direction(
         self, look: Look, point: Any, terms: Array, memory: Memory, step: int
     ) -> tuple[Any, Memory]:
         weights, mean = self.weights, look.gradient(point, terms)
-        squares = largest = memory.squares
+        squares = memory.squares
         if weights.take_squares:
             new = _squares(look.manifold, point, mean)
-            squares = memory.squares * weights.keep_squares + new * weights.take_squares
-            largest = _each(np.maximum, memory.largest, squares) if weights.largest else squares
+            squares = squares * weights.keep_squares + new * weights.take_squares
         if weights.keep:
             mean = memory.mean * weights.keep + mean * weights.take
-        found, direction = Memory(mean if weights.keep else (), squares, largest), mean
+        found, direction = Memory(mean if weights.keep else (), squares), mean
         if weights.corrected:
             # Both means begin at zero; this takes out what they lack for it.
             early, others = (1.0 - keep ** (step + 1) for keep in (weights.keep, weights.keep_squares))
-            direction, largest = mean * (1.0 / early), largest * (1.0 / others)
+            direction, squares = mean * (1.0 / early), squares * (1.0 / others)
         if weights.take_squares:
             direction = _each(
-                lambda part, square: part * (1.0 / (np.sqrt(square) + weights.eps)), direction, largest
+                lambda part, square: part * (1.0 / (np.sqrt(square) + weights.eps)), direction, squares
             )
         return direction, found
 
     def carried(self, look: Look, start: Any, end: Any, memory: Memory) -> Memory:
         return memory._replace(mean=look.carry(start, end, memory.mean)) if self.weights.keep else memory
-
-
-@dataclass(frozen=True)
-class Plain(WeightedRule):
-    """The gradient of the step's terms."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +109,6 @@ class Adam(CheckedValue, WeightedRule):
         How much of the two means is kept at each step.
     eps : float
         Below the length of gradients that count.
-    amsgrad : bool
-        Divide by the largest mean of the squares so far: with falling step sizes it converges where Adam may not.
 
     See Also
     --------
@@ -165,12 +136,11 @@ class Adam(CheckedValue, WeightedRule):
 
     betas: Annotated[tuple[float, float], _two_shares] = (0.9, 0.999)
     eps: Annotated[float, bounded(number, above=0)] = 1e-8
-    amsgrad: Annotated[bool, flag] = False
 
     @property
     def weights(self) -> Weights:
         first, second = self.betas
-        return Weights(first, 1.0 - first, second, 1.0 - second, self.eps, 0.0, self.amsgrad, True)
+        return Weights(first, 1.0 - first, second, 1.0 - second, self.eps, 0.0, True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,9 +218,6 @@ class VarianceReduced(CheckedValue, StepRule):
     # Whether the whole gradient is estimated from step to step.
     recursive: ClassVar[bool] = False
 
-    def refuses(self, cost: FiniteSum) -> str | None:
-        return "it has a stream of terms (n_terms is None)" if cost.n_terms is None else None
-
     def share(self, cost: FiniteSum, batch_size: int) -> float:
         """Return the share of a step's terms in all."""
         return min(1.0, batch_size / cost.n_terms)  # type: ignore[operator]
@@ -260,6 +227,10 @@ class VarianceReduced(CheckedValue, StepRule):
         return self.period or max(1, round(1.0 / self.share(cost, batch_size)))
 
     def begin(self, look: Look, point: Any) -> Known:
+        if look.cost.n_terms is None:
+            raise MissingCapabilityError(
+                f"{self} cannot run on {type(look.cost).__name__}: it has a stream of terms (n_terms is None)."
+            )
         return Known(point, look.manifold.zero_vector(point))
 
     def direction(self, look: Look, point: Any, terms: Array, memory: Known, step: int) -> tuple[Any, Known]:
