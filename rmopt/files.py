@@ -181,6 +181,9 @@ def read_arrays(path: Path | str, *layouts: Layout) -> dict[str, "np.ndarray"]:
                     f"{told.st_size:,} bytes would unpack to {needed:,}, and {allowed:,} are allowed"
                 )
             for name, member in wanted.items():
+                # Others than numpy's may ask for any memory to unpack.
+                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise ValueError(f"{name} is compressed in a way that numpy does not write")
                 with archive.open(member) as stream:
                     array = np.lib.format.read_array(stream, allow_pickle=False)
                 # Compiled loops count on the order of bytes of this machine.

@@ -282,8 +282,8 @@ class PymanoptSolver(Solver):
         if reason is not None or not np.isfinite(found.cost):
             off = f"off the manifold ({reason})" if reason else f"at a cost of {found.cost}"
             raise DivergedError(
-                f"{type(self.optimizer).__name__} ended {off}; check that the cost is finite on {problem.manifold} and "
-                "not constant up to rounding, and the retraction.",
+                f"{type(self.optimizer).__name__} ended {off}; check that the cost is finite on {problem.manifold} "
+                "and not constant up to rounding, and the retraction.",
                 steps,
             )
         converged = isinstance(watch.reason, Converged) if watch.reason else "grad norm" in why

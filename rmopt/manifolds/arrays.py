@@ -1,11 +1,14 @@
 """What manifolds of arrays share that take over the inner product of the space around them."""
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.manifold import Manifold
+from rmopt.errors import InvalidInputError
 from rmopt.precision import coarseness, real_type
 
 
@@ -56,6 +59,12 @@ class ArrayManifold(Manifold):
     point_type: ClassVar[type] = np.ndarray
     shape: tuple[int, ...]
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # All geodesics pass here: many points at once would give numbers that mean nothing.
+        for name in {"exp", "log", "dist"} & vars(cls).keys():
+            setattr(cls, name, _of_single_arrays(vars(cls)[name]))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(str, self.shape))})"
 
@@ -99,3 +108,19 @@ class ArrayManifold(Manifold):
     def refusal(self, point: Array) -> str | None:
         """Return why a finite array of the right shape is no point, or None: then all of them are."""
         return None
+
+
+def _of_single_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of two arrays that refuses what has not the shape of one point, such as many of them."""
+
+    @wraps(function)
+    def guarded(self: ArrayManifold, *pair: Any, **named: Any) -> Any:
+        for array in (*pair, *named.values()):
+            shape = getattr(array, "shape", type(array).__name__)
+            if shape != self.shape:
+                raise InvalidInputError(
+                    f"{self} takes arrays of shape {self.shape}, and got {shape}; pass many points one by one."
+                )
+        return function(self, *pair, **named)
+
+    return guarded

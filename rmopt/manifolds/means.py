@@ -23,6 +23,7 @@ from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
 from rmopt.manifolds.sphere import Oblique, Sphere
 from rmopt.manifolds.stiefel import CanonicalStiefel, SpecialOrthogonal, Stiefel
+from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 from rmopt.precision import real_type
 
 Points = Sequence[Any]
@@ -134,6 +135,17 @@ def frechet_mean(
 def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], tuple[Any, float, float]]:
     """Return what gives the mean logarithm at a point, its length, and half the mean square, of which it descends."""
     seen = [(share, point) for share, point in zip(shares.tolist(), points, strict=True) if share > 0.0]
+    if type(manifold) in (SymmetricPositiveDefinite, PositiveDefinite):
+        metric, weights = manifold._metric, shares[shares > 0.0]  # type: ignore[attr-defined]
+        many = np.stack([point for _, point in seen])
+
+        def at_once(mean: Array) -> tuple[Array, float, float]:
+            away = metric.towards(mean, many)
+            total = np.tensordot(weights, away, 1).astype(mean.dtype)
+            squares = weights @ np.square(away).reshape(len(away), -1).sum(1)
+            return metric.bent(mean, total), float(np.linalg.norm(total)), 0.5 * float(squares)
+
+        return at_once
 
     def look(mean: Any) -> tuple[Any, float, float]:
         total, squares = manifold.zero_vector(mean), 0.0

@@ -53,7 +53,7 @@ class Metric(ABC):
         """Return the initial velocity of the geodesic from A to B."""
 
     def towards(self, A: Array, B: Array) -> Array:
-        """Return the coordinates of that."""
+        """Return the coordinates of that; also from one A to many B, of shape (N, …, d, d)."""
         return self.flat(A, self.log(A, B))[0]
 
     def dist(self, A: Array, B: Array) -> float:
@@ -228,6 +228,10 @@ class SymmetricPositiveDefinite(ArrayManifold):
         )
 
 
+# Below this ratio of eigenvalues the least one has lost a quarter of its digits.
+LEAST_RATIO = 1e-4
+
+
 class AffineInvariant(Metric):
     """tr(W⁻¹ξ W⁻¹η): no change of basis alters it (Bhatia 2007, chapter 6)."""
 
@@ -263,6 +267,11 @@ class AffineInvariant(Metric):
         _, values, vectors = self._relative(A, B)
         return _composed(vectors, np.log(values))
 
+    def dist(self, A: Array, B: Array) -> float:
+        """Return the length of the logarithms of the eigenvalues of A⁻¹B."""
+        values = np.linalg.eigvalsh(whitened(cholesky(A), B))
+        return float(np.linalg.norm(np.log(self._relative(A, B)[1] if _are_wide(values).any() else values)))
+
     def transport(self, A: Array, B: Array, xi: Array) -> Array:
         """Carry a tangent vector along the geodesic, in parallel: E ξ Eᵀ with E = (B A⁻¹)^½."""
         factor, values, vectors = self._relative(A, B)
@@ -274,9 +283,14 @@ class AffineInvariant(Metric):
     def _relative(A: Array, B: Array) -> tuple[Array, Array, Array]:
         """Return L, Λ, U with A = L Lᵀ and B = L U Λ Uᵀ Lᵀ."""
         factor = cholesky(A)
-        # Singular values of L⁻¹ times the factor of B keep the digits that small eigenvalues lose.
-        vectors, roots, _ = np.linalg.svd(np.linalg.solve(factor, cholesky(B)))
-        return factor, roots**2, vectors
+        values, vectors = np.linalg.eigh(whitened(factor, B))
+        wide = _are_wide(values)
+        if wide.any():
+            # Singular values of L⁻¹ times the factor of B keep the digits that small eigenvalues lose.
+            halves = np.linalg.solve(np.broadcast_to(factor, B.shape)[wide], cholesky(B[wide]))
+            vectors[wide], singular, _ = np.linalg.svd(halves)
+            values[wide] = singular**2
+        return factor, values, vectors
 
 
 class LogEuclidean(Metric):
@@ -400,6 +414,11 @@ def _definite(values: Array) -> Any:
 def _hold(*matrices: Array) -> None:
     if not all(_definite(np.linalg.eigvalsh(W)).all() for W in matrices):
         raise outside()
+
+
+def _are_wide(values: Array) -> Any:
+    """Return which spectra are so wide that their small ends lose digits."""
+    return ~(values[..., 0] > LEAST_RATIO * values[..., -1])
 
 
 def cholesky(W: Array) -> Array:

@@ -337,6 +337,9 @@ def test_geodesics_are_between_single_points(manifold: Any, dtype: Any) -> None:
         0.1, rel=1e-9 if dtype is np.float64 else 1e-3
     )
     assert manifold.dist(y.copy(order="F"), x) == pytest.approx(manifold.dist(x, y), rel=1e-5)
+    for method in (manifold.exp, manifold.log, manifold.dist):
+        with pytest.raises(InvalidInputError, match="one by one"):
+            method(np.stack([x, x]), v)
 
 
 @each_row("metric", ["euclidean", "canonical"])
