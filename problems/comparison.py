@@ -310,7 +310,7 @@ class Comparison:
         """
         names, cells = [f"{label(one)}, seed {one['seed']}" for one in settings], []
         begun, rest = perf_counter(), len(self.seeds) - 1
-        call = joblib.delayed(partial(self._cached, train=partial(_named, train)))
+        call = joblib.delayed(partial(self._cached, train=train))
         parallel = joblib.Parallel(self.n_jobs or 1, prefer="threads", return_as="generator")
         with self.run.ticks(what, len(settings), *names[:1]) as tick:
             for number, cell in enumerate(parallel(call(self.about | one) for one in settings), 1):
@@ -323,18 +323,13 @@ class Comparison:
 
 
 def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
-    """Return a result; joblib keeps it by its settings."""
-    return train(settings)
-
-
-def _named(train: Callable[[Settings], Cell], one: Settings) -> Cell:
-    """Return a result; an error says whose it is."""
+    """Return a result, which joblib keeps by its settings; an error says whose it is."""
     try:
-        return train(one)
+        return train(settings)
     except InvalidInputError as error:
-        if "method" not in one:
+        if "method" not in settings:
             raise
-        raise InvalidInputError(f"{one['method']}, seed {one['seed']}: {error}") from error
+        raise InvalidInputError(f"{settings['method']}, seed {settings['seed']}: {error}") from error
 
 
 def listed(parameters: Settings) -> str:
@@ -413,8 +408,6 @@ class Experiment:
         Its methods by name.
     measured_by : sequence of str
         What a user's estimator needs beside `fit`: any of these methods.
-    columns : mapping
-        The columns of the table, and for each the name of its standard error, or None; see `averaged`.
     picture, ylabel : str
         The file of the picture, and what it calls the mean average precision.
     axes : mapping
@@ -425,6 +418,8 @@ class Experiment:
         What cross-validation maximises, of a fitted estimator and held-out rows.
     splitter : class
         Of scikit-learn, for cross-validation.
+    columns : mapping
+        The columns of the table, and for each the name of its standard error, or None; see `averaged`.
     kept : callable
         Maps a seed to the data, as `split` gives them; `settings` makes it.
     headings : mapping
@@ -448,11 +443,12 @@ class Experiment:
     bundle: Any = field(init=False, repr=False)
     published: bool = field(init=False, repr=False)
     kept: Callable[..., Any] = field(init=False, repr=False)
+    ranks: list[int] = field(init=False, repr=False, default_factory=list)
+    columns: dict[str, str | None] = field(init=False, repr=False)
 
     name: ClassVar[str]
     known: ClassVar[Mapping[str, Method]]
     measured_by: ClassVar[Sequence[str]]
-    columns: ClassVar[Mapping[str, str | None]] = {}
     picture: ClassVar[str]
     ylabel: ClassVar[str]
     axes: ClassVar[Mapping[int, tuple[str, str]]] = {}
@@ -463,7 +459,7 @@ class Experiment:
     toy: ClassVar[str] = ""
 
     def check(self) -> None:
-        """Refuse options before data are read."""
+        """Refuse options before data are read, and set `columns`."""
 
     @abstractmethod
     def settings(self) -> Iterable[Settings]:
@@ -622,7 +618,7 @@ class Experiment:
         """Save what was learned with the first seed, by its `save`, or a user's method without one by joblib."""
         if one["seed"] != self.run.seed:
             return
-        which = f" {one.get('rank') or ''}" * (len(getattr(self, "ranks", ())) > 1)
+        which = f" {one.get('rank') or ''}" * (len(self.ranks) > 1)
         path = self.run.path("-".join(re.findall(r"[\w.]+", f"{self.label(one)}{which}".lower())))
         if hasattr(model, "save"):
             model.save(f"{path}.npz")

@@ -292,32 +292,25 @@ def learn_labels(estimator: Any, Y: Any) -> None:
     check_labels(estimator, Y, learn=True)
 
 
-def one_each(what: str, values: Any) -> Array:
-    """Return an array with one value for each row; what is sparse or made of fields is refused."""
-    column = array_of(what, values)
-    if column.ndim == 0 or column.dtype.names is not None:
-        raise InvalidInputError(f"{what} must be an array with one value for each row, got {shown(values)}.")
-    return column
-
-
 def column_of_names(what: str, names: Any) -> Array:
     """Return names or numbers, one for each row, which can be sorted and told apart."""
-    column = one_each(what, names)
-    differ = column.dtype.kind not in "cf" or np.isfinite(column).all()
+    column = array_of(what, names)
+    plain = column.ndim == 1 and column.dtype.names is None
+    differ = plain and (column.dtype.kind not in "cf" or np.isfinite(column).all())
     with suppress(TypeError):
-        np.unique(column)
         if differ and None not in column.tolist() and np.all(column == column):
+            np.unique(column)
             return column
     raise InvalidInputError(
         f"{what} must hold a name or a number for each row, all of one type, without NaN, infinity or None; got "
-        f"{column.dtype}."
+        f"{shown(names)}."
     )
 
 
 def two_columns(name: str, table: Any) -> tuple[Array, Array]:
     """Return both columns of a table, each with a type of its own."""
     try:
-        frame = pd.DataFrame(whole(name, table))
+        frame = pd.DataFrame(whole(name, sound(name, table)))
     except (TypeError, ValueError):
         frame = pd.DataFrame()
     if frame.shape[1] != 2:
@@ -331,16 +324,20 @@ def two_columns(name: str, table: Any) -> tuple[Array, Array]:
 
 def positions(what: str, known: Array, names: Any, *, others: bool = False) -> Array:
     """Return where names stand among those that `fit` saw; their number stands for others, if they may be there."""
-    index = pd.Index(np.ravel(array_of(f"{what}s", names)))
-    places = pd.Index(known).get_indexer(index)
-    unseen = index[places < 0]
+    names = np.ravel(array_of(f"{what}s", names))
+    numbered = names.dtype.kind in "iu" and np.array_equal(known, np.arange(len(known)))
+    if numbered and names.min(initial=0) >= 0 and names.max(initial=-1) < len(known):
+        # Numbers of rows need no table of names.
+        return names.astype(np.int32)
+    places = pd.Index(known).get_indexer(names).astype(np.int32)
+    unseen = names[places < 0]
     if len(unseen) and not others:
         raise InvalidInputError(
             f"{what} {unseen[:1].tolist()[0]!r} was not seen by fit; give names such as {known[:1].tolist()[0]!r}, "
             "or fit again with the others."
         )
     places[places < 0] = len(known)
-    return places.astype(np.int32)
+    return places
 
 
 def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:

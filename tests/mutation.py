@@ -94,6 +94,11 @@ TABLE = (
         ("premise-agreement", "> 0.8 * max(map(abs, last))", "> 0.0 * max(map(abs, last))"),
         ("premise-quick", "if noise <= h * seen and abs(", "if noise <= h * seen or abs("),
     )),
+    ("optimum", "rmopt/solvers/batch/trust_regions.py",
+     "test_premises.py", (
+        ("saddle-left", "            state = work.first(below)\n", "            pass\n"),
+        ("saddle-direction", "_combined(basis, vectors[:, 0])", "_combined(basis, vectors[:, -1])"),
+    )),
     ("optimum", "rmopt/solvers/batch/descent.py",
      "test_premises.py", (
         ("rounding-at-start", "wanted = max(wanted, work.rounding)", "wanted = wanted"),
@@ -171,7 +176,7 @@ TABLE = (
     )),
     ("resumption", "rmopt/solvers/save.py",
      "test_stream_checkpoints.py::test_several_processes_keep_two_generations_and_go_back_to_the_common_one", (
-        ("another-run", "!= (now := run.get(name)):", "!= (now := before):"),
+        ("another-run", "        _refuse_another(path, about[\"run\"], run)\n", ""),
         ("generations", "sorted(self._steps())[:-2]", "sorted(self._steps())[:-1]"),
         ("common-generation", "self.world.least(max(self._steps(), default=-1))", "max(self._steps(), default=-1)"),
     )),

@@ -120,7 +120,7 @@ METHODS["ila-hinge"] = Method("ILA (squared hinge)", Multilabel("ila", "squared_
 
 def measures(true: Array, predicted: Any) -> dict[str, float]:
     """Return all measures of predicted labels, in per cent, or refuse what is no table of 0 and 1."""
-    table = rows_of("predict(X)", predicted, *true.shape[:1], columns=true.shape[1])
+    table = rows_of("predict(X)", predicted, *true.shape)
     table = table.toarray() if issparse(table) else table
     if not np.isin(table, (0, 1)).all():
         raise InvalidInputError("predict(X) must be 0 where a label does not apply and 1 where it does.")
@@ -158,7 +158,6 @@ class Coembedding(Experiment):
     name: ClassVar = "coembedding"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
-    columns: ClassVar = {measure: f"{measure}_sem" for measure in MEASURES}
     score: ClassVar = staticmethod(scored)
     common: ClassVar = ("rows", "folds", "betas", "starts", "optima_rows")
     headings: ClassVar = {
@@ -172,6 +171,7 @@ class Coembedding(Experiment):
     )
 
     def check(self) -> None:
+        self.columns = {measure: f"{measure}_sem" for measure in MEASURES}
         betas = checked_betas(options.positive_numbers(self.betas, "--betas"))
         for name in self.chosen.keys() & METHODS.keys():
             made = self.chosen[name].made(cv=self.folds, betas=betas)

@@ -143,7 +143,8 @@ def ranking_loss(distances, of_rows, posts, n_users, starts, tags):
         wide = spread[user] + spread[item]
         moved[:] = 0.0
         if wide < FACTORED:
-            odds[:] = single[user] * single[item]
+            for j in range(n_tags):
+                odds[j] = single[user, j] * single[item, j]
             # No odds: tags of the post are not ranked against each other.
             odds[mine] = 0.0
             # So many terms 1 + exp(·) can be multiplied before their logarithm has to be taken.
@@ -164,8 +165,9 @@ def ranking_loss(distances, of_rows, posts, n_users, starts, tags):
                         total += value(LOGISTIC, z, -1.0)
                         moved[y] += push
                         moved[j] -= push
-        slopes[user] += moved
-        slopes[item] += moved
+        for j in range(n_tags):
+            slopes[user, j] += moved[j]
+            slopes[item, j] += moved[j]
     return total, slopes
 
 
@@ -180,9 +182,10 @@ def ranking_curvature(distances, of_rows, posts, n_users, starts, tags, change):
         user, item = posts[p, 0], n_users + posts[p, 1]
         mine = tags[starts[p] : starts[p + 1]]
         factored = spread[user] + spread[item] < FACTORED
-        odds[:] = single[user] * single[item] if factored else np.ones(n_tags)
+        for j in range(n_tags):
+            odds[j] = single[user, j] * single[item, j] if factored else 1.0
+            steps[j] = change[user, j] + change[item, j]
         odds[mine] = 0.0
-        steps[:] = change[user] + change[item]
         moved[:] = 0.0
         for y in mine:
             pushed = 0.0
@@ -198,8 +201,9 @@ def ranking_curvature(distances, of_rows, posts, n_users, starts, tags, change):
                         moved[j] -= push
                         pushed += push
             moved[y] += pushed
-        bent[user] += moved
-        bent[item] += moved
+        for j in range(n_tags):
+            bent[user, j] += moved[j]
+            bent[item, j] += moved[j]
     return bent
 
 

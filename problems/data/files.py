@@ -64,9 +64,7 @@ def read_tables(path: Path, rows: int, **options: Any) -> Iterator[Table]:
     read = _texts if path.is_dir() else READERS.get(suffix_of(path))
     if read is None:
         known = f"{', '.join(READERS)}, which may be compressed (.gz), or as a folder of texts"
-        raise InvalidInputError(
-            f"{path} has the suffix {path.suffix or '(none)'}; save it as one of {known}."
-        )
+        raise InvalidInputError(f"{path} ends in {path.suffix or 'nothing'}; save it as one of {known}.")
     if foreign := set(options) - set(signature(read).parameters):
         raise InvalidInputError(f"{path} has no {min(foreign)} that could be said; leave it out.")
     with reading(path, InvalidInputError):
@@ -106,52 +104,43 @@ def _delimited(path: Path, rows: int, header: str = "", encoding: str = "utf-8")
             return
         # Excel says the separator in a line of its own.
         said = re.fullmatch(r'\s*"?sep=(.)"?\s*', first)
+        sign, skip = said[1] if said else separator_of(first, suffix_of(path)), int(said is not None)
+        names, about, whole = list[str](), Table(path.name, str(path), pd.DataFrame()), False
         text.seek(0)
-        if said:
-            text.readline()
-        sign = said[1] if said else separator_of(first, suffix_of(path))
-        names, about = list[str](), Table(path.name, str(path), pd.DataFrame())
-        for frame in _frames(path, encoding, text, sign, rows, said is not None):
-            if not names:
-                names, header = _header(about, frame, sign, header)
-                frame = frame.iloc[int(header != "no") :]
-                texts = ("\n".join(frame[name]) for name in frame)
-                about.commas = sign == ";" and any(map(DECIMAL_COMMA.search, texts))
-                about.notes += ["Its numbers have decimal commas."] * about.commas
-            frame.index -= header != "no"
-            yield named(replace(about, frame=frame, notes=list(about.notes)), names)
+        how: Any = {"dtype": object, "na_filter": False, "engine": "python" if len(sign) > 1 else "c"}
+        try:
+            for frame in pd.read_csv(text, sep=sign, header=None, skiprows=skip, chunksize=rows, **how):
+                # pandas fills rows that are too short.
+                if not whole and frame.iloc[:, -1].isin(["", None]).any():
+                    _refuse_short_rows(path, encoding, sign, skip)
+                    whole = True
+                if not names:
+                    names, header = _header(about, frame, sign, header)
+                    frame = frame.iloc[int(header != "no") :]
+                    texts = ("\n".join(frame[name]) for name in frame)
+                    about.commas = sign == ";" and any(map(DECIMAL_COMMA.search, texts))
+                    about.notes += ["Its numbers have decimal commas."] * about.commas
+                frame.index -= header != "no"
+                yield named(replace(about, frame=frame, notes=list(about.notes)), names)
+        except pd.errors.EmptyDataError:
+            raise InvalidInputError(f"{path} is empty.") from None
+        except (pd.errors.ParserError, csv.Error) as error:
+            cure = "put fields with a separator (a decimal comma?) in quotes, end quotes that begin, or repair it"
+            why = f"is no text in columns between {sign!r} ({str(error).strip()}); {cure}"
+            raise InvalidInputError(f"{path} {why}.") from None
 
 
-def _frames(
-    path: Path, encoding: str, text: IO[str], sign: str, rows: int, skip: bool
-) -> Iterator[pd.DataFrame]:
-    """Yield the fields of a text as they are written; pandas fills rows that are too short, which are refused."""
-    how: Any = {"dtype": object, "na_filter": False, "engine": "python" if len(sign) > 1 else "c"}
-    try:
-        with pd.read_csv(text, sep=sign, header=None, chunksize=rows, **how) as frames:
-            for frame in frames:
-                if frame.iloc[:, -1].isin(["", None]).any():
-                    with decoded(path, encoding) as again:
-                        _refuse_short_rows(islice(again, skip, None), sign)
-                yield frame
-    except pd.errors.EmptyDataError:
-        raise InvalidInputError(f"{path} is empty.") from None
-    except (pd.errors.ParserError, csv.Error) as error:
-        cure = "put fields with a separator (a decimal comma?) in quotes, end quotes that begin, or repair the line"
-        raise InvalidInputError(
-            f"{path} is no text in columns between {sign!r} ({str(error).strip()}); {cure}."
-        ) from None
-
-
-def _refuse_short_rows(lines: Iterator[str], sign: str) -> None:
+def _refuse_short_rows(path: Path, encoding: str, sign: str, skip: int) -> None:
     csv.field_size_limit(LONGEST)
-    rows: Any = (line.split(sign) for line in lines) if len(sign) > 1 else csv.reader(lines, delimiter=sign)
-    width = 0
-    for number, row in enumerate(rows, 1):
-        blank = len(row) < 2 and not "".join(row).strip()
-        width = width or len(row) * (not blank)
-        if not blank and len(row) < width:
-            raise pd.errors.ParserError(f"Expected {width} fields in line {number}, saw {len(row)}")
+    with decoded(path, encoding) as text:
+        lines, width = islice(text, skip, None), 0
+        split = (line.split(sign) for line in lines)
+        rows: Any = split if len(sign) > 1 else csv.reader(lines, delimiter=sign)
+        for number, row in enumerate(rows, 1):
+            blank = len(row) < 2 and not "".join(row).strip()
+            width = width or len(row) * (not blank)
+            if not blank and len(row) < width:
+                raise pd.errors.ParserError(f"Expected {width} fields in line {number}, saw {len(row)}")
 
 
 def separator_of(line: str, suffix: str) -> str:
@@ -248,13 +237,14 @@ def _npz(path: Path, rows: int) -> Iterator[Table]:
     known = {"feature_names", "label_names"} & set(arrays)
     names = {name: tuple(map(str, arrays.pop(name).tolist())) for name in known}
     first = arrays.pop("n_train", None)
-    n = X.shape[0] if X is not None else max(map(len, arrays.values()), default=0)
+    n = X.shape[0] if X is not None else max((len(one) for one in arrays.values() if one.ndim), default=0)
     if Y is not None and Y.shape[0] != n:
         raise InvalidInputError(f"X of {path} has {n} rows, and Y {Y.shape[0]}; repair it.")
     columns = {name: one for name, one in arrays.items() if one.shape == (n,)}
     if first is not None:
         columns["istest"] = np.arange(n) >= conforming({"n_train": first}, {"n_train": (int, ())})["n_train"]
-    table = read_frame(columns or {"": np.zeros(n)}, path.name, str(path))
+    table = Table(path.name, str(path), pd.DataFrame(index=range(n)), typed=True)
+    table = read_frame(columns, path.name, str(path)) if columns else table
     table.X, table.Y, table.names = X, Y, names
     if left := sorted(set(arrays) - set(columns) - {"about"}):
         shapes = ", ".join(f"{name} {arrays[name].shape}" for name in left)
@@ -312,15 +302,12 @@ def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table
     """Return the columns of a frame of pandas or polars, or of a mapping."""
     names = list(frame if isinstance(frame, Mapping) else frame.columns)
     table = Table(name, source, pd.DataFrame(), typed=True)
-    index = getattr(getattr(frame, "index", None), "names", [])
-    if any(one is not None for one in index):
+    if any(label is not None for label in getattr(getattr(frame, "index", None), "names", [])):
         table.notes.append("The index is left out; reset_index() makes it a column.")
-    columns = {
-        place: _column(frame[key], f"the column {key!r} of the {name}") for place, key in enumerate(names)
-    }
-    if len(set(map(len, columns.values()))) > 1:
+    columns = [_column(frame[key], f"the column {key!r} of the {name}") for key in names]
+    if len(set(map(len, columns))) > 1:
         raise InvalidInputError(f"the columns of the {name} have different lengths; make them equal.")
-    table.frame = pd.DataFrame(columns)
+    table.frame = pd.DataFrame(dict(enumerate(columns)))
     return named(table, list(map(str, names)))
 
 
@@ -332,9 +319,7 @@ def _column(given: Any, what: str) -> Any:
     if values.dtype.kind in "biuf":
         return values
     if infer_dtype(given, skipna=True) in ("mixed", "mixed-integer"):
-        raise InvalidInputError(
-            f"{what} holds lists, or values of different types; make it text, or numbers."
-        )
+        raise InvalidInputError(f"{what} holds lists, or values of several types; make it text, or numbers.")
     return pd.Series(values, dtype=object).map(str, na_action="ignore").fillna("").astype(object)
 
 
@@ -379,17 +364,13 @@ def _svmlight(
             if several is not True and all(len(own) == 1 for own in labels):
                 table.frame["label"] = np.concatenate([*labels, []])
             elif several is False:
-                raise InvalidInputError(
-                    f"{path} has rows with several labels; multilabel=True (rmopt fit ranking) is for them."
-                )
+                raise InvalidInputError(f"{path} has rows with several labels; multilabel=True is for them.")
             else:
                 binarizer = MultiLabelBinarizer(sparse_output=True)
                 table.Y = canonical(binarizer.fit_transform(labels))
                 known = binarizer.classes_.astype(np.int64)
                 if (known != binarizer.classes_).any() or ((known < 0) | (known > MOST_LABELS)).any():
-                    raise InvalidInputError(
-                        f"{path} has a label that is no whole number from 0 to {MOST_LABELS}."
-                    )
+                    raise InvalidInputError(f"{path} has a label that is no whole number to {MOST_LABELS}.")
                 parts = table.Y.data, known[table.Y.indices], table.Y.indptr
                 if whole:
                     table.names["label_names"] = tuple(map(str, known.tolist()))

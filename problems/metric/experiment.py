@@ -202,10 +202,6 @@ class Metric(Experiment):
     measured_by: ClassVar = MEASURED_BY
     common: ClassVar = ("features", "triplets", "passes", "scaling", "select_by")
     claims: ClassVar = staticmethod(metric_claims)
-    columns: ClassVar = {
-        "precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10", "precision_at_50": None, "votes": "votes_sem",
-        "map": None,
-    }  # fmt: skip
     headings: ClassVar = {
         "votes": "kNN", "votes_sem": "±", "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
         "sem_at_10": "±", "precision_at_50": "P@50", "train_seconds": "train s",
@@ -213,6 +209,8 @@ class Metric(Experiment):
     toy: ClassVar = "Where a claim fails here: a hundred words are easy for all; try --select first."
 
     def check(self) -> None:
+        self.columns = {"precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10", "precision_at_50": None}
+        self.columns |= {"votes": "votes_sem", "map": None}
         number("--passes", self.passes, above=0)
 
     def settings(self) -> Iterator[Settings]:
@@ -222,7 +220,7 @@ class Metric(Experiment):
         for name, kind in self.chosen.items():
             yield {"method": name, "code": kind.code}
 
-    def score(self, fitted: Trainee, X: Any, y: Array) -> float:  # type: ignore[override]
+    def score(self, fitted: Trainee, X: Any, y: Array) -> float:
         if self.select_by == "votes":
             return neighbour_votes(fitted.metric, fitted.rows_, fitted.classes_of_rows_, X, y)
         return float(precision(fitted.metric, *form(fitted.metric, X), y).precision_at[DEPTH])

@@ -188,10 +188,6 @@ class Ranking(Experiment):
     score: ClassVar = staticmethod(_precision)
     splitter: ClassVar = KFold
     claims: ClassVar = staticmethod(ranking_claims)
-    columns: ClassVar = {
-        "map": "map_sem", "precision_at_1": None, "precision_at_3": None, "precision_at_5": None, "ndcg_at_5": None,
-        "psp_at_1": None,
-    }  # fmt: skip
     picture: ClassVar = "ranking.png"
     ylabel: ClassVar = "mean average precision (test)"
     axes: ClassVar = {1: ("training time", "s")}
@@ -201,6 +197,8 @@ class Ranking(Experiment):
     toy: ClassVar = "Where a claim fails here: the rows are few, and how often a label occurs says much."
 
     def check(self) -> None:
+        others = ("precision_at_1", "precision_at_3", "precision_at_5", "ndcg_at_5", "psp_at_1")
+        self.columns = {"map": "map_sem"} | dict.fromkeys(others)
         options.whole_numbers(self.rank or USUAL_RANKS, "--rank")
         self.starts = list(options.chosen_from({name: name for name in INITS}, self.inits, "--inits"))
         for one in self.chosen.values():

@@ -233,7 +233,6 @@ class Similarity(Experiment):
     score: ClassVar = staticmethod(lambda model, X, y: mean_precision(scores_of(model, X), y))
     common: ClassVar = ("triplets",)
     claims: ClassVar = staticmethod(similarity_claims)
-    columns: ClassVar = {"map": "map_sem", "precision_at_1": None, "precision_at_10": None}
     headings: ClassVar = {"map_sem": "± s.e.m."}
     picture: ClassVar = "learning-curves.png"
     ylabel: ClassVar = f"mean average precision (curves: ≤ {CURVE_QUERIES} queries)"
@@ -241,6 +240,7 @@ class Similarity(Experiment):
     toy: ClassVar = "Where a claim fails here: few words tell the classes of scipy's documentation apart."
 
     def check(self) -> None:
+        self.columns = {"map": "map_sem", "precision_at_1": None, "precision_at_10": None}
         self.ranks = options.whole_numbers(self.rank or USUAL_RANK, "--rank")
         self.widths = [options.whole_numbers(one, "--features", 0)[0] for one in self.features.split(",")]
         self.parts: dict[str, Any] = {"loreta": loreta_solver}

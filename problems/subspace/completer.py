@@ -230,8 +230,8 @@ class CompletionModel(Saved, Estimator):
                 f"{len(columns)}."
             )
         rows, columns = (np.ascontiguousarray(side) for side in np.broadcast_arrays(rows, columns))
-        unseen = int(np.sum((rows == self.known_.shape[0]) | (columns == self.known_.shape[1])))
-        if unseen:
+        m, n = self.known_.shape
+        if mean and (unseen := int(np.sum((rows == m) | (columns == n)))):
             warn(
                 f"{unseen} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, "
                 "with what is known of the other one."

@@ -434,5 +434,14 @@ class Solution:
         self.W = np.linalg.solve(self.systems, right[..., None])[..., 0]
         self.gaps = np.einsum("ij,ij->i", self.V, self.W[group.task]) - group.y
         self.total = float(0.5 * self.gaps @ self.gaps + lam * np.sum(self.W**2))
-        self.gradient = group.X.T @ (self.gaps[:, None] * self.W[group.task])
-        self.curvature = self.W.T @ self.W
+        self.X, self.task = group.X, group.task
+
+    @cached_property
+    def gradient(self) -> Array:
+        """The Euclidean gradient."""
+        return self.X.T @ (self.gaps[:, None] * self.W[self.task])
+
+    @property
+    def curvature(self) -> Array:
+        """WᵀW."""
+        return self.W.T @ self.W

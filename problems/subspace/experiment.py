@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.comparison import Difference, Experiment, Kept, Row, above, averaged, best_over_folds, near
+from problems.comparison import Difference, Experiment, Kept, Row, above, best_over_folds, near
 from problems.data import Ratings
 from problems.methods import Cell, Method, Settings
 from problems.palette import Panel, draw_panels
@@ -41,10 +41,13 @@ if TYPE_CHECKING:
 # Points of a trace.
 MEASURED = 16
 # First step sizes with their decay: the larger, the faster they must fall.
-STEPS = (
-    (0.5, 0.2), (1.0, 0.2), (1.5, 0.2), (1.0, 2.0), (2.0, 2.0), (4.0, 5.0), (10.0, 30.0), (30.0, 100.0),
-    (100.0, 300.0),
-)  # fmt: skip
+GRID = [
+    {"step_size": step_size, "decay": decay}
+    for step_size, decay in (
+        (0.5, 0.2), (1.0, 0.2), (1.5, 0.2), (1.0, 2.0), (2.0, 2.0), (4.0, 5.0), (10.0, 30.0), (30.0, 100.0),
+        (100.0, 300.0),
+    )
+]  # fmt: skip
 # Of the synthetic cases. From the last weight on agents have no time to learn.
 RANK, NOISE_LEVEL, NEAR_NOISE, ONLY_AGREEMENT = 5, 1e-12, 100.0, 1e9
 # Errors are level that differ by this share.
@@ -131,10 +134,9 @@ def ended(result: Result, mean: Array, points: Parts) -> Cell:
     return {"seconds": result.seconds, "steps": result.updates, "mean": mean, "points": points}
 
 
-_GRID = [{"step_size": step_size, "decay": decay} for step_size, decay in STEPS]
 METHODS: dict[str, Method] = {
-    **{name: Method(f"{name.replace('-', ' ').title()} Gossip", Gossip(name), _GRID) for name in VARIANTS},
-    "euclidean": Method("Euclidean Gossip", Gossip(flat=True), _GRID),
+    **{name: Method(f"{name.replace('-', ' ').title()} Gossip", Gossip(name), GRID) for name in VARIANTS},
+    "euclidean": Method("Euclidean Gossip", Gossip(flat=True), GRID),
     "tree": Method("L-BFGS along a tree", AlongTree()),
     "d-lmafit": Method("D-LMaFit", DecentralLMaFit()),
     "rtrmc": Method("RTRMC (batch)", Batch(RTRMC())),
@@ -204,6 +206,7 @@ class Completion(Experiment):
     name: ClassVar = "completion"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
+    columns: ClassVar = {"test_rmse": "sem", "train_mse": None, "disagreement": None, "updates": None}
     common: ClassVar = ("graph", "lam", "updates")
     headings: ClassVar = {
         "test_rmse": "RMSE", "sem": "± s.e.m.", "train_mse": "train MSE", "disagreement": "distance",
@@ -257,8 +260,8 @@ class Completion(Experiment):
     def divided(self, seed: int, n_agents: int) -> Shares:
         """Return the shares of so many agents; models of one seed have the same matrix, and hold out the same."""
         if self.case:
-            how: Settings = {"condition": CASES[self.case].condition, "seed": seed}
-            return low_rank_shares(*self.bundle.shape, RANK, n_agents, OneProcess(), **how)
+            (m, n), condition = self.bundle.shape, CASES[self.case].condition
+            return low_rank_shares(m, n, RANK, n_agents, OneProcess(), condition=condition, seed=seed)
         held_out = self.bundle.held_out(seed, self.share)
         return shares_of(self.bundle, held_out, n_agents, self.lam, OneProcess())
 
@@ -267,7 +270,7 @@ class Completion(Experiment):
         return f"{bundle.name} ({bundle.source}): {bundle.shape[0]:,} × {bundle.shape[1]:,}, {self.splits}"
 
     def label(self, one: Settings) -> str:
-        signs = {"agents": ("N", self.counts), "rank": ("r", self.ranks), "rho": ("ρ", self.rhos)}
+        signs: Settings = {"agents": ("N", self.counts), "rank": ("r", self.ranks), "rho": ("ρ", self.rhos)}
         more = [f"{sign} = {one[key]:g}" for key, (sign, all_) in signs.items() if one[key] and len(all_) > 1]
         return ", ".join([self.chosen[one["method"]].label, *more])
 
@@ -277,11 +280,8 @@ class Completion(Experiment):
         if isinstance(model, Way):
             plan = GossipPlan(one["rho"], graph=self.graph, n_epochs=self.updates, init="independent")
             end = model.train(Job(shares.tasks, plan, one["rank"], one["seed"], *how))
-            errors = {
-                "test_rmse": shares.test_rmse(end["mean"]),
-                "train_mse": shares.train_mse(end["points"]),
-            }
-            return end | errors
+            test, train = shares.test_rmse(end["mean"]), shares.train_mse(end["points"])
+            return end | {"test_rmse": test, "train_mse": train}
         if one["method"] in METHODS:
             # Compiled code is loaded before the clock starts.
             few = np.argwhere(np.ones((4, 4))), np.arange(16.0)
@@ -321,8 +321,8 @@ class Completion(Experiment):
         try:
             found = self.trained(one, shares, recorder, saved)
         except DivergedError:
-            names = "test_rmse", "train_mse", "disagreement", "updates", "seconds"
-            return dict.fromkeys(names) | {"used": one["parameters"], "trace": [], "basis": None}
+            nothing: Settings = dict.fromkeys((*self.columns, "seconds", "basis"))
+            return nothing | {"used": one["parameters"], "trace": []}
         # What the cell tells need not be trained again.
         saved.unlink(missing_ok=True)
         pictured = first and self.data == "picture" and not self.case
@@ -339,17 +339,13 @@ class Completion(Experiment):
         return [cell["used"] for cell in row.cells]
 
     def row(self, row: Row) -> Cell:
-        about = {"method": self.chosen[row["method"]].label}
+        about: Settings = {"method": self.chosen[row["method"]].label}
         about |= {key: row[key] or None for key in ("agents", "rank")}
         about |= {"rho": row["rho"]} if len(self.rhos) > 1 else {}
-        others = "train_mse", "disagreement", "updates"
-        return about | averaged(row.cells, test_rmse="sem", **dict.fromkeys(others))
+        return about | super().row(row)
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        if not self.case:
-            return table_claims(rows, self.chosen)
-        case = CASES[self.case]
-        return case_claims(case.methods[0] if case.ahead else "", rows)
+        return case_claims(CASES[self.case], rows) if self.case else table_claims(rows, self.chosen)
 
     def draw(self, rows: Sequence[Row]) -> None:
         # A batch solver has no trace; with several ranks the picture is that of the last.
@@ -364,8 +360,8 @@ class Completion(Experiment):
             self.run.draw("picture.png", draw_completed, self.bundle, hidden, tables, size=(9.0, 6.4))
 
 
-def case_claims(ahead: str, rows: Sequence[Row]) -> list[Claim]:
-    """Return the claims about a synthetic case, one of whose methods is said to be ahead."""
+def case_claims(case: Case, rows: Sequence[Row]) -> list[Claim]:
+    """Return the claims about a synthetic case."""
     made = []
     traces = {row: np.array(row.cells[0]["trace"]).T for row in rows if row.cells[0]["trace"]}
     for row, (_, errors, gaps) in traces.items():
@@ -377,7 +373,7 @@ def case_claims(ahead: str, rows: Sequence[Row]) -> list[Claim]:
         if row["method"] in VARIANTS:
             numbers = f"distance {gaps[-1]:.1e}, MSE {errors[-1]:.1e}, noise {NOISE_LEVEL:.0e}"
             made.append(Claim(f"{row.label}: {said}", bool(held and gaps[-1] < 1e-2), numbers))
-    for ours in [row for row in traces if row["method"] == ahead][:1]:
+    for ours in [row for row in traces if case.ahead and row["method"] == case.methods[0]][:1]:
         for row in (row for row in traces if row is not ours):
             end = min(traces[ours][0, -1], traces[row][0, -1])
             a, b = (np.interp(end, *traces[one][:2]) for one in (ours, row))

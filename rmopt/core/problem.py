@@ -52,12 +52,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         manifold, cost = self.manifold, self.cost
-        if isinstance(cost, Manifold) and not isinstance(manifold, Manifold):
-            raise InvalidInputError("the arguments of Problem are swapped: write Problem(manifold, cost).")
         if not isinstance(manifold, Manifold):
             raise InvalidInputError(
-                f"manifold = {shown(manifold)} is not an rmopt manifold; take one of rmopt.manifolds, or wrap one of "
-                "pymanopt's: rmopt.interop.from_pymanopt(manifold)."
+                f"manifold = {shown(manifold)} is not an rmopt manifold; write Problem(manifold, cost), with one of "
+                "rmopt.manifolds, or one of pymanopt's that is wrapped: rmopt.interop.from_pymanopt(manifold)."
             )
         if not isinstance(cost, Cost):
             raise InvalidInputError(
@@ -66,10 +64,7 @@ class Problem:
             )
         reason = None if manifold.point_type is object else cost.refuses(manifold.point_type)
         if reason is not None:
-            wrapped = (
-                " Of factors it is one by rmopt.costs.OnFactors(cost)." if hasattr(manifold, "sizes") else ""
-            )
-            raise InvalidInputError(f"{manifold}: {reason}{wrapped}")
+            raise InvalidInputError(f"{manifold}: {reason}")
         # Where points are factors of matrices, `sizes` are those of the matrices.
         held = getattr(manifold, "sizes", getattr(manifold, "shape", None))
         scored = getattr(cost, "shape", None)

@@ -76,31 +76,18 @@ class PositiveDefinite(SymmetricPositiveDefinite):
             column = 0.5 * (column + np.asarray(ambient.T @ unit))
         return RowColumn.from_column(block, column)
 
-    def schur_along(
-        self, point: Array, direction: RowColumn, inverse: Array | None = None
-    ) -> row_column.Schur:
-        """Return D, b, a of the Schur complement D + 2bη − aη² of W_kk along W + η · direction.
-
-        Parameters
-        ----------
-        point : array, shape (d, d)
-        direction : RowColumn
-        inverse : array, optional
-            W⁻¹; with it this costs O(d²).
-        """
+    def schur_along(self, point: Array, direction: RowColumn) -> row_column.Schur:
+        """Return D, b, a of the Schur complement D + 2bη − aη² of W_kk along W + η · direction."""
         k, rest = direction.k, direction.u.copy()
         rest[k] = 0.0
-        if inverse is None:
-            unit = np.zeros(self.shape[0])
-            unit[k] = 1.0
-            w, moved = np.ascontiguousarray(cho_solve(cho_factor(point), np.column_stack([unit, rest])).T)
-        else:
-            w, moved = np.ascontiguousarray(inverse[k]), inverse @ rest
+        unit = np.zeros(self.shape[0])
+        unit[k] = 1.0
+        w, moved = np.ascontiguousarray(cho_solve(cho_factor(point), np.column_stack([unit, rest])).T)
         # Compiled for double precision alone.
         w, moved, u = (part.astype(float, copy=False) for part in (w, moved, direction.u))
         return row_column.schur_along(w, moved, u, k)
 
-    def max_step(self, point: Array, direction: Any, inverse: Array | None = None) -> float:
+    def max_step(self, point: Array, direction: Any) -> float:
         """Return the least t ≥ 0 at which W + t · direction leaves the cone, or infinity.
 
         Parameters
@@ -109,11 +96,9 @@ class PositiveDefinite(SymmetricPositiveDefinite):
         direction : RowColumn or symmetric array
             For a row and column the bound is the root of a quadratic, the Schur complement along the line
             (Atzmon, Shalit and Chechik 2015); in general it comes from the least eigenvalue of W⁻¹ · direction.
-        inverse : array, optional
-            W⁻¹; with it the bound of a row and column costs O(d²).
         """
         if isinstance(direction, RowColumn):
-            return float(row_column.max_step(self.schur_along(point, direction, inverse)))
+            return float(row_column.max_step(self.schur_along(point, direction)))
         fall = leading_eigh(-dense(direction, point), 1, point)[0][0]
         return float(1.0 / fall) if fall > 0.0 else float("inf")
 

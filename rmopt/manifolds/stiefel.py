@@ -33,8 +33,7 @@ class Stiefel(ArrayManifold):
     """The n × p matrices X with orthonormal columns, or batches of them.
 
     A tangent vector at X is an array ξ of the same shape with Xᵀξ + ξᵀX = 0. Its square is ‖ξ‖² with the Euclidean
-    metric, that of the space around, and ‖ξ‖² − ½ ‖Xᵀξ‖² with the canonical one (Edelman, Arias and Smith 1998). The
-    `transport` of the latter keeps lengths and angles: that of the Cayley transform between the points (Zhu 2017).
+    metric, that of the space around, and ‖ξ‖² − ½ ‖Xᵀξ‖² with the canonical one (Edelman, Arias and Smith 1998).
 
     Logarithms and distances are found step by step (Zimmermann and Hüper 2022). Within π, with the canonical metric
     0.89 π, they are those of the one shortest geodesic; beyond those of one that need not be the shortest. Where none
@@ -65,9 +64,7 @@ class Stiefel(ArrayManifold):
     Edelman, Arias and Smith, The geometry of algorithms with orthogonality constraints, SIAM J. Matrix Anal.
     Appl. 20 (1998), https://doi.org/10.1137/S0895479895290954. Zimmermann, A matrix-algebraic algorithm for the
     Riemannian logarithm on the Stiefel manifold under the canonical metric, SIAM J. Matrix Anal. Appl. 38
-    (2017), https://doi.org/10.1137/16M1074485. Zhu, A Riemannian conjugate gradient method for optimization on
-    the Stiefel manifold, Computational Optimization and Applications 67 (2017),
-    https://doi.org/10.1007/s10589-016-9883-4.
+    (2017), https://doi.org/10.1137/16M1074485.
 
     Examples
     --------
@@ -172,8 +169,6 @@ class CanonicalStiefel(Stiefel):
 
     metric = "canonical"
     default_retraction: Retraction = CanonicalCayley()
-    # `transport` takes longer, and saves no iterations.
-    default_transport: Transport = ByProjection()
     retractions = CANONICAL_RETRACTIONS
 
     def __repr__(self) -> str:
@@ -208,29 +203,6 @@ class CanonicalStiefel(Stiefel):
 
     def _log_of_one(self, point_a: Array, point_b: Array) -> Array:
         return _canonical_log(point_a, point_b)
-
-    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        """Carry a tangent vector along by the Cayley transform from one point to the other.
-
-        Raises
-        ------
-        MissingCapabilityError
-            Where no Cayley transform leads there, as to −X, or to a square matrix of another determinant.
-        """
-        X, Y, xi = point_a, point_b, tangent_vector_a
-        M, identity = X.mT @ Y, np.eye(self.p, dtype=X.dtype)
-        # A singular matrix may seem regular by rounding.
-        if not (np.linalg.svd(identity + M, compute_uv=False) > slack(1e-6, M)).all():
-            raise MissingCapabilityError(
-                "no Cayley transform leads from one point to the other, for I + XᵀY is singular: they are too far "
-                "apart. Take shorter steps, or transport='projection'."
-            )
-        inverse = np.linalg.inv(identity + M)
-        turn = X @ (inverse.mT @ (M - M.mT) @ inverse) + (Y - X @ M) @ inverse
-        frame, core = linalg.skew_form(X, 2.0 * turn)
-        return xi + frame @ (
-            (linalg.cayley(core) - np.eye(core.shape[-1], dtype=core.dtype)) @ (frame.mT @ xi)
-        )
 
 
 class SpecialOrthogonal(Stiefel):

@@ -133,21 +133,20 @@ class Saver:
     def seed(self) -> int | None:
         """Return the seed of the run that is saved; None where there is none."""
         path = self._file(max(self._steps(), default=0))
-        if not path.exists():
-            return None
-        with reading(path):
-            about = json.loads(read_arrays(path, {"about": (str, None)})["about"][0])
-            seed = about.get("run", {}).get("seed")
+        seed = _run_in(path).get("seed") if path.exists() else None
         return seed if type(seed) is int else None
 
     def save(self, arrays: Mapping[str, Array], run: dict[str, Any], step: int, **about: Any) -> None:
         """Write a state and its description; in several processes return when all have written theirs."""
-        began = time.monotonic()
+        began, path = time.monotonic(), self._file(step)
+        # Another run may have begun to save here since this one looked.
+        with suppress(StorageError):
+            _refuse_another(path, _run_in(path) if path.exists() else run, run)
         # Products are rounded otherwise in another order of memory.
         odd = {name: _axes(array) for name, array in arrays.items() if not array.flags.c_contiguous}
         stored = {**arrays, **{name: arrays[name].transpose(axes) for name, axes in odd.items()}}
         about |= {"run": run, "step": step, "axes": odd, "checkpoint_format": FORMAT}
-        save_arrays(self._file(step), stored, about)
+        save_arrays(path, stored, about)
         if self.world.size > 1:
             self.world.least(step)
             for older in sorted(self._steps())[:-2]:
@@ -185,11 +184,7 @@ class Saver:
                 f"{FORMAT}; delete it, or go on with the version that wrote it."
             )
         with reading(path, InvalidInputError):
-            for name in {**run, **about["run"]}:
-                if (before := about["run"].get(name)) != (now := run.get(name)):
-                    raise InvalidInputError(
-                        f"the checkpoint {path} belongs to another run: its {name} is {before}, not {now}; {ANEW}."
-                    )
+            _refuse_another(path, about["run"], run)
             arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
             for name, axes in about["axes"].items():
                 arrays[name] = arrays[name].transpose(np.argsort(axes))
@@ -256,3 +251,18 @@ def difference(saved: list[dict[str, float]], now: list[dict[str, float]], coars
 def _axes(array: Array) -> list[int]:
     """Return the axes of an array from that along which memory jumps farthest to that along which it runs."""
     return sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+
+
+def _run_in(path: Path) -> dict[str, Any]:
+    """Return what is told of the run that a file is of, nothing where it tells nothing; its arrays are not read."""
+    with reading(path):
+        about = json.loads(read_arrays(path, {"about": (str, None)})["about"][0])
+        return about.get("run", {})
+
+
+def _refuse_another(path: Path, saved: dict[str, Any], run: dict[str, Any]) -> None:
+    for name in {**run, **saved}:
+        if (before := saved.get(name)) != (now := run.get(name)):
+            raise InvalidInputError(
+                f"the checkpoint {path} belongs to another run: its {name} is {before}, not {now}; {ANEW}."
+            )

@@ -507,6 +507,20 @@ def test_a_path_is_a_checkpoint_and_keeps_its_seed(tmp_path: Path) -> None:
         SGD(0.05).run(problem, start, checkpoint=3)  # type: ignore[arg-type]
 
 
+def test_two_runs_do_not_save_to_one_file(tmp_path: Path) -> None:
+    """The one that finds the other's file says so, and leaves it."""
+    path, begun = tmp_path / "run.npz", []
+    problem = Problem(Sphere(5), of_function(lambda x: anp.sum(x**4)))
+
+    def run(seed: int, meanwhile: Any = lambda: None) -> int:
+        recorder = Recorder({"nothing": lambda x: meanwhile() or 0.0})
+        return LBFGS(max_iter=3).run(problem, random_state=seed, recorder=recorder, checkpoint=path).steps
+
+    with pytest.raises(InvalidInputError, match=r"belongs to another run: its seed is 1, not 0"):
+        run(0, lambda: None if begun else begun.append(run(1)))
+    assert begun == [run(1)]
+
+
 def test_a_run_without_a_seed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     one, other = (
         LoretaSimilarity(2, max_iter=500, checkpoint=tmp_path / "k.npz").fit(ROWS, CLASSES).model_.point

@@ -193,8 +193,8 @@ FEW = np.arange(12.0).reshape(4, 3), [[0, 1, 2]]
     ("manifold", "cost", "sentence"),
     [
         (GRASSMANN, lambda U: 0.0, r"is not a cost; make one of a function by rmopt.autograd_cost\(function\)"),
-        (ALONE, GRASSMANN, r"swapped: write Problem\(manifold, cost\)"),
-        (Sphere(5), ALONE, r"is not an rmopt manifold; take one of .*from_pymanopt\(manifold\)"),
+        (ALONE, GRASSMANN, r"write Problem\(manifold, cost\)"),
+        (Sphere(5), ALONE, r"is not an rmopt manifold; .*from_pymanopt\(manifold\)"),
         (Product([GRASSMANN, FLAT]), PAIRS, r"Parts has no method `bilinear`; take FixedRankEmbedded"),
         (LOW, ALONE, r"LowRankPoint; write a function of A and B"),
         (GRASSMANN, FACTORS, r"ndarray; write a function of the point"),

@@ -41,7 +41,7 @@ from problems.data.registry import Source
 from problems.data.sets import ml100k
 from problems.data.text import informative_unit_rows
 from problems.metric.experiment import Metric
-from problems.subspace import BiasedALS, TimeSplit, entries
+from problems.subspace import TimeSplit, entries
 from rmopt.cli.commands import app
 from rmopt.core import InvalidInputError, StorageError
 
@@ -199,7 +199,7 @@ class TestRatings:
     def test_zeros_far_from_a_scale_are_told_and_can_be_left_out(self, tmp_path: Path) -> None:
         rows = "".join(f"{n % 3},{n},{score}\n" for n, score in enumerate([0, 7, 0, 10, 0, 8]))
         path = put(tmp_path, "r.csv", f"user,item,rating\n{rows}")
-        assert "3 of 6 ratings are 0, and the others are 7 to 10; say zeros=missing" in load(path).odd()[0]
+        assert "3 of 6 ratings are 0, and the others 7 to 10; say zeros=missing" in load(path).odd()[0]
         assert load(path, zeros="missing", kind=Ratings).values.tolist() == [7.0, 10.0, 8.0]
         rows = "".join(f"{n % 3},{n},{n % 6}\n" for n in range(12))
         assert not any(
@@ -215,7 +215,7 @@ class TestRatings:
             assert found.times is not None
         tags = load(put(tmp_path, "tags.dat", "1::2::so, so::9\n3::2::fun::9\n"), kind=TagBundle)
         assert tags.tag_names == ("fun", "so, so")
-        with pytest.raises(InvalidInputError, match=r"suffix \.xlsx.*save it as"):
+        with pytest.raises(InvalidInputError, match=r"ends in \.xlsx.*save it as"):
             load(put(tmp_path, "r.xlsx", b"PK"))
 
     @each_row(
@@ -279,14 +279,6 @@ class TestNames:
         rows = "".join(f"{word},{n}x,1\n" for n, word in enumerate(words))
         bundle = load(put(tmp_path, "r.csv", f"user,item,rating\n{rows}"), kind=Ratings)
         assert list(bundle.column_names) == names
-
-    def test_are_kept_by_a_model(self, tmp_path: Path) -> None:
-        large = np.array([2**63 + 1, 2**63 + 2, 2**63 + 1], dtype=np.uint64)
-        ratings = load({"user": large, "item": list("abb"), "rating": [1, 2, 3]})
-        model = BiasedALS(1, random_state=0).fit(ratings)
-        model.save(tmp_path / "m.npz")
-        again = BiasedALS.load(tmp_path / "m.npz")
-        assert again.recommend(2**63 + 2, 1) == model.recommend(2**63 + 2, 1)
 
     def test_that_look_like_gaps_are_names(self, tmp_path: Path) -> None:
         frame = pd.DataFrame({"size": range(12), "label": ["none", "mild", "severe"] * 4})
@@ -514,28 +506,11 @@ class TestSamples:
         with pytest.raises(InvalidInputError, match="a line of more than 1,000 bytes"):
             load(put(tmp_path, "a.svmlight.gz", "1 " + "1:1 " * 10**6))
 
-    @each_row(
-        ("changed", "says"),
-        [
-            ({"X": [[np.nan], [1.0]]}, "X holds NaN"),
-            ({"X": [1.0, 2.0]}, r"X has shape \(2,\)"),
-            ({"Y": [["a"], ["b"]]}, "Y holds <U1"),
-            ({"n_train": 1.5}, "n_train holds"), ({"n_train": 0}, "both parts"),
-            ({"n_train": [1, 2]}, "n_train has"), ({"Y": np.eye(4)}, "X of .* has 2 rows, and Y 4"),
-            ({"Y": [[1, -1], [-1, 1]], "n_train": 1}, "ones and zeros"),
-        ],
-    )  # fmt: skip
-    def test_arrays_of_no_use(self, tmp_path_factory: Any, changed: Any, says: str) -> None:
-        file = tmp_path_factory.mktemp("arrays") / "a.npz"
-        np.savez(file, **({"X": [[1.0], [2.0]], "y": [0, 1]} | changed))
-        with pytest.raises((InvalidInputError, StorageError), match=says):
-            load(file)
-
     def test_unknown_files_and_names(self, tmp_path: Path) -> None:
         np.savez(tmp_path / "a.npz", X=np.eye(2))
         for given, said, says in (
             ("absent.csv", {}, "no data set 'absent.csv', nor a file or folder"), (3, {}, "got int"),
-            (put(tmp_path, "a.json", "{}"), {}, r"suffix \.json"), ("a" * 5000, {}, "no name of a file"),
+            (put(tmp_path, "a.json", "{}"), {}, r"ends in \.json"), ("a" * 5000, {}, "no name of a file"),
             ({"a": [1]}, {"header": "no"}, "header is nothing"),
             (tmp_path / "a.npz", {"header": "no"}, "no header that could be said"),
             ("digits", {"label": "x"}, "'digits' has no columns to name; leave out"),
@@ -565,7 +540,7 @@ class TestFrames:
             ({"size": [1, 2, 3]}, "different lengths"), ({"size": np.eye(4)}, "one-dimensional"),
             ({"size": [[1], [2, 3], [4], [5]]}, "'size' of the frame cannot be read as an array"),
             ({"size": np.array([[1], None, [4], [5]], dtype=object)}, "lists"),
-            ({"size": np.array([1, "1", 2, 3], dtype=object)}, "of different types"),
+            ({"size": np.array([1, "1", 2, 3], dtype=object)}, "of several types"),
             ({"size": np.arange(4).astype("datetime64[ns]")}, "size of .* holds text.*1970-01-01"),
             ({"size": [1, None, 2, 3]}, r"gaps, of so many rows: size \(1\)"),
         ],
@@ -731,20 +706,14 @@ class TestDownloads:
         home.mkdir()
         assert load_it(home).X.ravel().tolist() == [1.0, 2.0]
         assert not (home / "set" / "other.txt").exists()
-        (tmp_path / "public" / "set.zip").unlink()
-        assert load_it(home).source == "data.txt"
-
-    def test_what_is_fetched_must_have_its_checksum(
-        self, tmp_path: Path, server: str, checksums: Path
-    ) -> None:
-        put(tmp_path, "public/u.txt", "1\n")
-        source = Source(server, ("u.txt",), [f"{server}/u.txt"])
-        checksums.write_text(f"#\nu.txt sha256:{'0' * 64}\n")
+        checksums.write_text(f"#\nset.zip sha256:{'0' * 64}\n")
+        (tmp_path / "other").mkdir()
         with pytest.raises(
             StorageError, match=r"could not be fetched .*hash of downloaded file.*--data-home"
         ):
-            source(lambda path: None)(tmp_path)  # type: ignore[arg-type,return-value]
-        assert not (tmp_path / "u.txt").exists()
+            load_it(tmp_path / "other")
+        (tmp_path / "public" / "set.zip").unlink()
+        assert load_it(home).source == "data.txt"
 
     def test_without_network_it_is_said_what_to_bring(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -761,9 +730,7 @@ def test_measurements_below_zero_are_no_counts() -> None:
     X = np.random.default_rng(0).standard_normal((20, 3))
     table = load({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "label": ["x", "y"] * 10}, kind=ClassBundle)
     np.testing.assert_allclose(informative_unit_rows(table).X, X / np.linalg.norm(X, axis=1, keepdims=True))
-    with pytest.raises(
-        InvalidInputError, match=r"negative features.*cannot choose 2.*features=FIRST\+SECOND"
-    ):
+    with pytest.raises(InvalidInputError, match=r"negative features.*features=FIRST\+SECOND"):
         informative_unit_rows(table, 2)
     with pytest.raises(InvalidInputError, match="n_features = 9 must be"):
         informative_unit_rows(table, 9)

@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,10 @@ import numpy as np
 import pytest
 
 from problems.subspace.multitask_estimator import MultitaskSubspace
-from rmopt import Problem
 from rmopt.cli.failures import signals_raise
 from rmopt.cli.run import OutputFolder
 from rmopt.core import StorageError
-from rmopt.costs import BilinearSum, squared
 from rmopt.files import TEMPORARY, lock_folder, write_atomically
-from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers import SGD
 
 # A process that is killed while it writes, or that only holds a folder.
 WRITER = """
@@ -129,39 +124,6 @@ def test_signals_end_in_one_sentence(
     _, said = child.communicate(timeout=60)
     assert (child.returncode, said.count("\n")) == (status, 1), said
     assert said.startswith(f"rmopt: {word}")
-
-
-@pytest.mark.parametrize("within", [False, True])
-@pytest.mark.parametrize(("number", "ends"), [(2, KeyboardInterrupt), (15, SystemExit)])
-def test_signals_whose_exception_is_lost_end_the_next_piece_of_a_run(
-    number: int, ends: type, within: bool, tmp_path: Path
-) -> None:
-    """As in a callback of a compiled library, or in somebody's bare ``except``."""
-    # Where tests run in the background it is ignored, and stays so.
-    before, seen = signal.signal(signal.SIGINT, signal.default_int_handler), []
-
-    def lost() -> None:
-        with suppress(BaseException):
-            signal.raise_signal(number)
-
-    def rule(t: Any) -> Any:
-        seen.append(t)
-        if within and len(seen) == 2:
-            lost()
-        return np.full(np.shape(t), 1e-3)
-
-    cost = BilinearSum(np.eye(4), np.eye(4), squared, np.full(4, 2.0))
-    problem, solver = Problem(FixedRankEmbedded(4, 4, 2), cost), SGD(rule, max_iter=10**7)
-    for checkpoint in (None, tmp_path / "state.npz"):
-        seen.clear()
-        with signals_raise():
-            if not within:
-                lost()
-            with pytest.raises(ends):
-                solver.run(problem, random_state=0, checkpoint=checkpoint)
-        assert len(seen) < 10
-    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_handlers_that_could_not_be_set_again_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from descent_parts import (
     Counted,
     CountedTwice,
     Fit,
+    Quadratic,
     T,
     gap,
     same_bits,
@@ -28,13 +29,13 @@ from descent_parts import (
 )
 from tabled import each_row
 
-import rmopt
 from rmopt import DivergedError, InvalidInputError, Problem, autograd_cost
 from rmopt.checks import check_hessian
 from rmopt.core import Cost, Parts
 from rmopt.manifolds import (
     Euclidean,
     FixedRankFactors,
+    Sphere,
 )
 from rmopt.solvers import (
     LBFGS,
@@ -296,6 +297,17 @@ class Upward(Fit):
         return -super().hessian(point, direction)
 
 
+@pytest.mark.parametrize("exponent", [-400, 400])
+def test_the_unit_of_a_cost_changes_no_bits_of_trust_regions(exponent: int) -> None:
+    found, plain = (
+        TrustRegions().run(Problem(QUADRATIC.manifold, weight * QUADRATIC.cost), random_state=0)
+        for weight in (2.0**exponent, 1.0)
+    )
+    assert found.converged
+    assert found.counts == plain.counts
+    np.testing.assert_array_equal(found.point, plain.point)
+
+
 @each_row("solver", KINDS)
 def test_gradients_that_are_wrong_and_costs_without_a_minimum(solver: str) -> None:
     ended = KINDS[solver](max_iter=250).run(Problem(QUADRATIC.manifold, Wrong(B)), random_state=0)
@@ -425,8 +437,9 @@ def test_recorders_see_each_step(solver: str) -> None:
 
 
 @pytest.mark.parametrize("solver", [AdaptiveCubics, TrustRegions, GradientDescent])
-def test_runs_to_the_end_of_numbers_on_a_flat_bottom(solver: Any) -> None:
-    problem = Problem(Euclidean(3, 1), rmopt.autograd_cost(lambda x: anp.sum(x**4)))
+@pytest.mark.parametrize("unit", [1.0, 1e-100])
+def test_runs_to_the_end_of_numbers_on_a_flat_bottom(solver: Any, unit: float) -> None:
+    problem = Problem(Euclidean(3, 1), autograd_cost(lambda x: unit * anp.sum(x**4)))
     result = solver(tol=0.0, max_iter=400).run(problem, random_state=1)
     assert np.abs(result.point).max() < 1e-6
 
@@ -459,7 +472,21 @@ def test_a_cost_that_a_constant_hides_has_not_converged(solver: Any, seed: int) 
     assert found.stopped_by.startswith("rounding: no step lowers the cost")
 
 
-def test_cubics_follow_a_cost_without_a_minimum() -> None:
-    downhill = autograd_cost(lambda x: anp.sum(x**3))
+@pytest.mark.parametrize("unit", [2.0**-330, 1.0])
+def test_cubics_follow_a_cost_without_a_minimum_in_all_units(unit: float) -> None:
+    downhill = autograd_cost(lambda x: unit * anp.sum(x**3))
     with pytest.raises(DivergedError, match=r"is not finite after \d+ iterations"):
         AdaptiveCubics().run(Problem(Euclidean(3), downhill), random_state=0)
+
+
+class Bending(Quadratic):
+    """Whose Hessian turns the point around."""
+
+    def hessian(self, point: Any, direction: Any) -> Any:
+        point *= -1.0
+        return super().hessian(point, direction)
+
+
+def test_a_hessian_that_writes_into_the_point_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="its hessian work on a copy"):
+        TrustRegions().run(Problem(Sphere(10), Bending(np.diag(np.arange(1.0, 11.0)))), random_state=0)

@@ -17,10 +17,11 @@ from rmopt.core import Cost, Parts, in_precision
 from rmopt.core.ambient import dense
 from rmopt.costs import ConstrainedProblem
 from rmopt.interop import PymanoptSolver
-from rmopt.manifolds import Euclidean, Hyperbolic, Sphere
+from rmopt.manifolds import Euclidean, Grassmann, Hyperbolic, Sphere
 from rmopt.solvers import LBFGS, AugmentedLagrangian, Below, GradientDescent, TrustRegions
 
 Array = np.ndarray
+SECOND_ORDER = ("trust regions", "cubics", "hybrid")
 
 
 class Wrong(Cost):
@@ -250,7 +251,49 @@ def test_goals_that_a_start_has_reached_need_no_minimum() -> None:
 # Stationary points that are no minima, and the least costs.
 
 
-@each_row("kind", KINDS)
+class Saddle(Cost):
+    """x² − y² + y⁴."""
+
+    def value(self, x: Array) -> float:
+        return float(x[0] ** 2 - x[1] ** 2 + x[1] ** 4)
+
+    def gradient(self, x: Array) -> Array:
+        return np.array([2.0 * x[0], -2.0 * x[1] + 4.0 * x[1] ** 3])
+
+
+# Stationary points that are no minima, and the least costs.
+STATIONARY: dict[str, tuple[Problem, Any, float]] = {
+    "maximum": (Problem(Sphere(3), Rayleigh(np.diag([1.0, 2.0, 3.0]))), np.eye(3)[0], -1.5),
+    "saddle": (Problem(Sphere(3), Rayleigh(np.diag([1.0, 2.0, 3.0]))), np.eye(3)[1], -1.5),
+    "subspaces": (
+        Problem(Grassmann(5, 2), Rayleigh(np.diag(np.arange(5.0)))), np.eye(5)[:, [4, 2]], -3.5,
+    ),
+    "among many": (Problem(Sphere(400), Rayleigh(-np.diag(np.arange(1.0, 401.0)))), np.eye(400)[1], 0.5),
+    "beside a stiff one": (
+        Problem(Euclidean(2), autograd_cost(lambda x: 5e6 * x[1] ** 2 - 0.5 * x[0] ** 2 + x[0] ** 4)),
+        np.zeros(2), -0.0625,
+    ),
+    "in many dimensions": (
+        Problem(Euclidean(1000), autograd_cost(lambda x: 0.5 * anp.sum(x**2) - x[0] ** 2 + x[0] ** 4)),
+        np.zeros(1000), -0.0625,
+    ),
+    "no hessian": (Problem(Euclidean(2), Saddle()), np.zeros(2), -0.25),
+    "far and flat": (Problem(Euclidean(2), 1e-9 * Saddle()), np.zeros(2), -0.25e-9),
+}  # fmt: skip
+
+
+@each_row("place, kind, single", itertools.product(STATIONARY, SECOND_ORDER, (False, True)))
+def test_second_order_solvers_leave_stationary_starts(place: str, kind: str, single: bool) -> None:
+    problem, start, least = STATIONARY[place]
+    if single and "stiff" in place:
+        # Single precision does not know such a curvature.
+        return
+    result = KINDS[kind]().run(problem, start.astype(np.float32) if single else start, random_state=0)
+    assert result.converged
+    assert problem.value(result.point) < least + 1e-3 * abs(least)
+
+
+@each_row("kind", ("gd", "cg", "lbfgs", "wolfe"))
 def test_solvers_say_that_a_start_is_a_maximum(kind: str) -> None:
     problem, start = Problem(Sphere(3), Rayleigh(np.diag([1.0, 2.0, 3.0]))), np.eye(3)[0]
     for point in (start, start.astype(np.float32)):

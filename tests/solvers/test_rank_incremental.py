@@ -245,7 +245,9 @@ def test_saddle_points_are_left() -> None:
     wide = Problem(PSDFactors(8, 8), cost)
     with pytest.warns(RuntimeWarning, match="a maximum or a saddle"):
         stuck = LBFGS(gradient_norm=1e-6).run(wide, padded).point
+    left = TrustRegions().run(wide, padded).point
     assert cost.at(stuck).value > 1.5 * minimum
+    assert cost.at(left).value < (1.0 + 1e-6) * minimum
     result = run(cost, RankIncremental(), point_of(saddle))
     assert result.is_global
     np.testing.assert_allclose(result.certificate.objective, minimum, rtol=1e-8)

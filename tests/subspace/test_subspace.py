@@ -29,7 +29,7 @@ from problems.subspace import (
 from problems.subspace.baselines import _renewed
 from problems.subspace.cost import dealt, known_entries
 from problems.subspace.instances import agent_sums
-from problems.subspace.multitask_experiment import shared_features_tasks
+from problems.subspace.multitask_experiment import case6
 from problems.subspace.shares import low_rank_shares, shares_of
 from problems.subspace.training import GossipPlan, gossip, largest_curvature
 from rmopt import Problem
@@ -341,9 +341,10 @@ def test_synthetic_entries_are_those_of_a_matrix_of_the_rank_wanted() -> None:
     held = sp.coo_array(sp.hstack([shares.test[agent] for agent in range(3)]))
     gaps = shares.completed(other)[held.coords] - held.data
     assert shares.test_rmse(other) == pytest.approx(np.sqrt(np.mean(gaps**2)), rel=1e-12)
-    tasks, truth = shared_features_tasks(0)
-    assert len(tasks) == 1000
-    cost = MultitaskFeatures(tasks[:100], 2)
+    bundle, truth = case6(0)
+    assert bundle.task[-1] == 999
+    tasks = [(bundle.X[bundle.task == task], bundle.y[bundle.task == task]) for task in range(100)]
+    cost = MultitaskFeatures(tasks, 2)
     assert cost.value(truth) < 1e-8
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import coarseness_of, in_precision, size_of
-from rmopt.core.problem import Problem, ambient_at
+from rmopt.core.problem import Problem, ambient_at, unchanged
 from rmopt.core.product import BlockDiagonal
 from rmopt.core.streams import Stream, generator
 from rmopt.core.transport import ByManifold, ByProjection, Transport
@@ -125,9 +125,11 @@ class Oracle:
         How many times coarser the points are rounded than those of double precision.
     rounding : float
         The length that rounding gives the gradient at the start.
+    begins_flat : bool
+        Whether the start may be stationary: its gradient is rounding, or promises next to nothing.
     """
 
-    coarseness, rounding = 1.0, 0.0
+    coarseness, rounding, begins_flat = 1.0, 0.0, False
 
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
         manifold, cost = problem.manifold, problem.cost
@@ -153,6 +155,8 @@ class Oracle:
         self._ambient: tuple[Any, Any] = (None, None)
         self._preconditioners: list[tuple[Any, Any]] = []
         self.last_cost = 0.0
+        # Whether a product with the Hessian was seen to leave its arguments as they are.
+        self.trusted = False
         # The length of a gradient that is short enough, beside that of the first one.
         self.enough = -1.0, 0.0
         # Of ambient arrays; that of the first gradient, which was held against the points.
@@ -259,13 +263,19 @@ class Oracle:
 
         def product(tangent: Any) -> Any:
             if self.bends:
+                along_it = partial(along, given := manifold.embedding(point, tangent))
                 try:
-                    bent = along(manifold.embedding(point, tangent))
+                    bent = (
+                        along_it()
+                        if self.trusted
+                        else unchanged(self.cost, [point, given], along_it, "hessian")
+                    )
                 except MissingCapabilityError:
                     # A part of the cost has none, which its class does not show.
                     self.bends = False
                 else:
                     counts[2] += 1
+                    self.trusted = True
                     bent = self._own(bent, "hessian", point)
                     return manifold.euclidean_to_riemannian_hessian(point, ambient, bent, tangent)  # type: ignore[attr-defined]
             length = manifold.norm(point, tangent)
@@ -292,6 +302,8 @@ class Oracle:
         self._shape = getattr(ambient, "shape", None)
         norm = self.manifold.norm(point, gradient)
         self.rounding = self.rounding_at(point, cost, ambient, norm)
+        promised = MINIMAL * self.coarseness**0.5 * abs(cost)
+        self.begins_flat = norm <= self.rounding or norm * size_of(point) <= promised
         precondition = self.preconditioner(point)
         if precondition is not None and isfinite(norm):
             self.positive(self.inner(point, gradient, precondition(gradient * 1.0)), norm)

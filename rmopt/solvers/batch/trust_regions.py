@@ -1,9 +1,11 @@
 """Second-order methods: trust regions, also of linearised residuals or behind L-BFGS, and cubic regularisation."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import islice
+from math import frexp
 from operator import add
 from typing import Annotated, Any
 
@@ -12,7 +14,9 @@ import scipy.linalg
 import scipy.optimize
 
 from rmopt.core.arguments import bounded, integer, number, optional
+from rmopt.core.points import size_of
 from rmopt.core.problem import Problem
+from rmopt.core.streams import Stream, generator
 from rmopt.costs.residuals import ResidualSum
 from rmopt.errors import MissingCapabilityError
 from rmopt.solvers.batch.descent import GradientSolver
@@ -27,6 +31,8 @@ ACCEPTED = 0.05
 # Changes of the cost below this share of it are rounding; there the gradient alone decides. In single precision so
 # many roundings would be seen, and fewer are allowed for.
 ROUNDING = 1e3 * np.finfo(float).eps
+# Products with the Hessian to find the direction of least curvature of a start without gradient.
+KRYLOV = 200
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -45,12 +51,18 @@ class ModelSolver(GradientSolver):
     first_radius = None
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
+        state = work.first(point)
+        if work.begins_flat and self.max_iter and (below := beside_saddle(work, state)) is not None:
+            state = work.first(below)
         # The bound, below 0 where it is to be chosen, and whether a step was refused.
-        return work.first(point)._replace(memory=(self.first_radius or -1.0, 0), search=0)
+        return state._replace(memory=(self.first_radius or -1.0, 0), search=0)
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         point, gradient = state.point, state.gradient
-        step, promised, size, bound, held = self._minimised(work, state, self.products(work, state))
+        # A power of two, which changes no bits, so that squares and cubes of lengths are finite.
+        scale, product = 2.0 ** -frexp(state.first_norm)[1], self.products(work, state)
+        solved = self._minimised(work, state, lambda xi: product(xi) * scale, scale)
+        step, promised, size, bound, held = solved[0], solved[1] / scale, *solved[2:]
         if not np.isfinite(promised):
             raise self.diverged(state.steps, "a product with the Hessian", state.point)
         # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
@@ -94,8 +106,11 @@ class ModelSolver(GradientSolver):
         return work.positive(work.inner(point, gradient, precondition(gradient)), norm) ** 0.5
 
     @abstractmethod
-    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> Solved:
-        """Return a step that lowers the model, its promise and size, the bound, and whether that held it back."""
+    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
+        """Return a step that lowers the model, its promise and size, the bound, and whether that held it back.
+
+        Products are scaled, and so is the gradient, such that the first one had about the length 1, and the promise.
+        """
 
     @abstractmethod
     def _tightened(self, size: float, bound: float, nearer: float) -> float:
@@ -110,8 +125,9 @@ class ModelSolver(GradientSolver):
 class TrustRegions(ModelSolver):
     """Newton steps, solved inexactly by conjugate gradients within a trust region (Absil, Baker and Gallivan 2007).
 
-    Directions of negative curvature lead away from saddle points and maxima. Where the cost has a preconditioner, the
-    trust region and the inner iteration are measured by it (Steihaug 1983).
+    Directions of negative curvature lead out of saddle points and maxima; from a start that is one exactly the run
+    begins beside it. Where the cost has a preconditioner, the trust region and the inner iteration are measured by it
+    (Steihaug 1983).
 
     Parameters
     ----------
@@ -161,9 +177,9 @@ class TrustRegions(ModelSolver):
         longer = 2.0 * size if ratio < np.inf else 10.0 * bound
         return max(bound, longer) if ratio > 0.75 else bound
 
-    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> Solved:
+    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
         """Return what `ModelSolver` says, with the radius; sizes are in the preconditioner's norm."""
-        point, radius, gradient = state.point, state.memory[0], state.gradient
+        point, radius, gradient = state.point, state.memory[0], state.gradient * scale
         inner, precondition = work.inner, work.preconditioner(point)
         step, residual = None, gradient
         z = residual if precondition is None else precondition(residual)
@@ -308,34 +324,23 @@ class AdaptiveCubics(ModelSolver):
             return max((0.1 if ratio < np.inf else 0.01) * bound, 1e-150)
         return bound if ratio >= 0.25 else 2.0 * bound
 
-    def _minimised(self, work: Oracle, state: Iterate, product: Map) -> Solved:
+    def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
         """Return what `ModelSolver` says, with σ."""
-        point, sigma, length, inner = state.point, state.memory[0], state.norm, work.inner
-        basis, diagonal, beside = [state.gradient / -length], list[float](), list[float]()
-        for _ in range(self.max_inner):
-            Hq = product(basis[-1])
-            diagonal.append(inner(point, basis[-1], Hq))
-            # Twice, for Lanczos vectors lose their orthogonality.
-            for q in basis * 2:
-                Hq = Hq - q * inner(point, q, Hq)
-            rest = max(inner(point, Hq, Hq), 0.0) ** 0.5
+        sigma, length, first = state.memory[0], state.norm * scale, state.gradient / -state.norm
+        for basis, diagonal, beside, rest in islice(  # noqa: B007
+            _lanczos(work, state.point, first, product), self.max_inner
+        ):
             if sigma < 0.0:
                 # Ten steps of steepest descent, no further than the manifold is wide; of length 1 if nothing tells.
                 sigma = max(diagonal[0] ** 2 / (10.0 * length), length / work.manifold.diameter**2) or length
-            y = _cubic_minimum(np.array(diagonal), np.array(beside), length, sigma)
+            y = _cubic_minimum(diagonal, beside, length, sigma)
             # The model's gradient at the step is what the next Lanczos vector adds.
             size = float(np.linalg.norm(y))
             if rest * abs(y[-1]) <= 0.1 * length * min(1.0, size, state.norm / state.first_norm + 1e-3):
                 break
-            if rest <= 1e-14 * work.coarseness * max(map(abs, diagonal)):
-                break
-            beside.append(rest)
-            basis.append(Hq * (1.0 / rest))
-        beside = beside[: len(y) - 1]
         tri = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
-        step = reduce(add, (q * float(share) for q, share in zip(basis, y, strict=False)))
         promised = float(length * y[0] - 0.5 * y @ tri @ y)
-        return step, promised, size, sigma, sigma * size * size * size > 1e-8 * promised
+        return _combined(basis, y), promised, size, sigma, sigma * size * size * size > 1e-8 * promised
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -404,7 +409,55 @@ class Hybrid(TrustRegions):
         return done._replace(memory=(far, done.memory))
 
 
-def _cubic_minimum(diagonal: Any, beside: Any, length: float, sigma: float) -> Any:
+@np.errstate(all="ignore")
+def beside_saddle(work: Oracle, state: Iterate) -> Any | None:
+    """Return a lower point along the direction of least curvature of a point without gradient, or None."""
+    point, manifold = state.point, work.manifold
+    start = manifold.random_tangent_vector(point, generator(work.seed, Stream.DIRECTIONS))
+    start = start * (1.0 / manifold.norm(point, start))
+    krylov = _lanczos(work, point, start, work.hessian(point, state.gradient))
+    for basis, diagonal, beside, rest in islice(krylov, KRYLOV):  # noqa: B007
+        values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside)
+        # Differences of gradients know curvatures to about a millionth of the largest one.
+        known = 1e-12 * work.coarseness if work.bends else 1e-6 * work.coarseness ** (1.0 / 3.0)
+        known *= np.abs(values).max()
+        if values[0] < -known and rest * abs(vectors[-1, 0]) <= 0.1 * abs(values[0]):
+            break
+    along, t = _combined(basis, vectors[:, 0]), max(manifold.typical_dist, size_of(point))
+    noise = ROUNDING * work.coarseness * abs(state.cost)
+    while values[0] < -known and (promised := -0.5 * values[0] * t * t) > noise:
+        there, cost, _ = work.reached(point, along, t)
+        if cost < state.cost - 0.1 * promised - noise:
+            return there
+        t *= 0.5
+    return None
+
+
+def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tuple[Any, Any, Any, float]]:
+    """Yield an orthonormal basis of a Krylov space that grows, the tridiagonal matrix there, and what is outside.
+
+    The matrix is its diagonal and what is beside it. It ends where the space holds all its products.
+    """
+    inner, basis, diagonal, beside = work.inner, [start], list[float](), list[float]()
+    while True:
+        Hq = product(basis[-1])
+        diagonal.append(inner(point, basis[-1], Hq))
+        # Twice, for Lanczos vectors lose their orthogonality.
+        for q in basis * 2:
+            Hq = Hq - q * inner(point, q, Hq)
+        rest = max(inner(point, Hq, Hq), 0.0) ** 0.5
+        yield basis, diagonal, beside, rest
+        if rest <= 1e-14 * work.coarseness * max(map(abs, diagonal)):
+            return
+        beside.append(rest)
+        basis.append(Hq * (1.0 / rest))
+
+
+def _combined(basis: list[Any], shares: Any) -> Any:
+    return reduce(add, (q * float(share) for q, share in zip(basis, shares, strict=True)))
+
+
+def _cubic_minimum(diagonal: list[float], beside: list[float], length: float, sigma: float) -> Any:
     """Return the minimum of −length · y₁ + ½ yᵀTy + σ/3 ‖y‖³ for a tridiagonal T, by its eigenvalues."""
     values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside)
     c = length * vectors[0]

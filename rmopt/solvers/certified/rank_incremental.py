@@ -291,6 +291,9 @@ class RankIncremental(CheckedValue, Solver):
                 return solver.run(local, point_of(Y), random_state=seed).point.factor()
             # In the geometry of factors, where columns may vanish.
             local = Problem(PSDFactors(*Y.shape), cost)
+            if local.manifold.norm(Y, local.riemannian_gradient(Y)) <= gradient_norm:
+                # Where second-order solvers would look for a way out of a saddle.
+                return Y
             states = solver.with_gradient_norm(gradient_norm).iterate(local, Y, random_state=seed)
             return deque(states, 1).pop().point
 
