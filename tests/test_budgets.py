@@ -19,7 +19,7 @@ LIBRARY = Path(rmopt.__file__).parents[1]
 TESTS = Path(__file__).parent
 FAMILIES = ("similarity", "ranking", "metric", "subspace", "coembedding")
 ROOMS = {
-    "rmopt/kernels, engines": 2_980,
+    "rmopt/kernels, engines": 2_990,
     "rmopt/manifolds, retractions": 2_114,
     "rmopt/costs": 1_947,
     "rmopt/solvers": 4_289,
