@@ -317,7 +317,8 @@ def column_of_names(what: str, names: Any) -> Array:
 def two_columns(name: str, table: Any) -> tuple[Array, Array]:
     """Return both columns of a table, each with a type of its own."""
     try:
-        frame = pd.DataFrame(whole(name, table))
+        # pandas reads the rows of a sparse matrix, which may be damaged.
+        frame = pd.DataFrame() if sp.issparse(table) else pd.DataFrame(whole(name, table))
     except (TypeError, ValueError):
         frame = pd.DataFrame()
     if frame.shape[1] != 2:
@@ -336,7 +337,10 @@ def positions(what: str, known: Array, names: Any, *, others: bool = False) -> A
     if numbered and names.min(initial=0) >= 0 and names.max(initial=-1) < len(known):
         # Numbers of rows need no table of names.
         return names.astype(np.int32)
-    places = pd.Index(known).get_indexer(names).astype(np.int32)
+    try:
+        places = pd.Index(known).get_indexer(names).astype(np.int32)
+    except TypeError:
+        raise InvalidInputError(f"{what}s must be names or numbers, got {shown(names)}.") from None
     unseen = names[places < 0]
     if len(unseen) and not others:
         raise InvalidInputError(
