@@ -310,7 +310,7 @@ class Comparison:
         """
         names, cells = [f"{label(one)}, seed {one['seed']}" for one in settings], []
         begun, rest = perf_counter(), len(self.seeds) - 1
-        call = joblib.delayed(partial(self._cached, train=partial(_named, train)))
+        call = joblib.delayed(partial(self._cached, train=train))
         parallel = joblib.Parallel(self.n_jobs or 1, prefer="threads", return_as="generator")
         with self.run.ticks(what, len(settings), *names[:1]) as tick:
             for number, cell in enumerate(parallel(call(self.about | one) for one in settings), 1):
@@ -323,18 +323,13 @@ class Comparison:
 
 
 def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
-    """Return a result; joblib keeps it by its settings."""
-    return train(settings)
-
-
-def _named(train: Callable[[Settings], Cell], one: Settings) -> Cell:
-    """Return a result; an error says whose it is."""
+    """Return a result, which joblib keeps by its settings; an error says whose it is."""
     try:
-        return train(one)
+        return train(settings)
     except InvalidInputError as error:
-        if "method" not in one:
+        if "method" not in settings:
             raise
-        raise InvalidInputError(f"{one['method']}, seed {one['seed']}: {error}") from error
+        raise InvalidInputError(f"{settings['method']}, seed {settings['seed']}: {error}") from error
 
 
 def listed(parameters: Settings) -> str:

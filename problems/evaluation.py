@@ -287,8 +287,11 @@ def cosine_scores(X: Any) -> ScoreBlock:
     unit = unit.copy()
     unit.sum_duplicates()
     # Squares of very large and very small numbers are no numbers.
-    for length in (lambda: abs(unit).max(axis=1).toarray().ravel(), lambda: np.sqrt(row_dots(unit, unit))):
-        lengths = length()
-        unit.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(unit.indptr))
+    _divide(unit, abs(unit).max(axis=1).toarray().ravel())
+    _divide(unit, np.sqrt(row_dots(unit, unit)))
     columns = unit.T.tocsr()
     return lambda rows: (unit[rows] @ columns).toarray()
+
+
+def _divide(rows: Any, lengths: NDArray[np.float64]) -> None:
+    rows.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(rows.indptr))

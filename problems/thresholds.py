@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -11,7 +10,6 @@ import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
@@ -182,12 +180,6 @@ class LabelThresholds(LabelTables, Estimator):
         check_is_fitted(self, "half_of_f1_")
         return 0.5 if one_of("aim", self.aim, AIMS) == "hamming" else self.half_of_f1_
 
-    def aimed(self, aim: str) -> Self:
-        """Return the fitted model with another aim, which needs no other training."""
-        other = copy(self)
-        other.aim = one_of("aim", aim, AIMS)
-        return other
-
     def _probabilities(self, scores: Array) -> Array:
         alone = np.stack([self.slopes_, self.intercepts_])
         return expit(_log_odds(_among_others(scores, alone, self.between_), self.among_))
@@ -200,18 +192,6 @@ class LabelThresholds(LabelTables, Estimator):
     def decision_function(self, X: Any) -> Array:
         """Return how far the probability of each label is above the threshold, shape (n_samples, n_labels)."""
         return self.predict_proba(X) - self.threshold_
-
-
-def calibrated_f1(model: Any, X: Any, Y: Array) -> float:
-    """Return the micro-F1 of a model's scores, were they mapped to probabilities and cut by these very samples.
-
-    It compares models whose thresholds will be chosen: more is asked of scores than that they are right about 0.
-    """
-    scores = _scores_of(model, X, Y.shape[1])
-    alone, between, among = _learned_odds(scores, Y)
-    probabilities = expit(_log_odds(_among_others(scores, alone, between), among))
-    predicted = probabilities > _half_of_largest_f1(probabilities)
-    return float(f1_score(Y, predicted, average="micro", zero_division=0.0))
 
 
 def _scores_of(fitted: Any, X: Any, n_labels: int) -> Array:

@@ -292,33 +292,25 @@ def learn_labels(estimator: Any, Y: Any) -> None:
     check_labels(estimator, Y, learn=True)
 
 
-def one_each(what: str, values: Any) -> Array:
-    """Return an array with one value for each row; what is sparse or made of fields is refused."""
-    column = array_of(what, values)
-    if column.ndim == 0 or column.dtype.names is not None:
-        raise InvalidInputError(f"{what} must be an array with one value for each row, got {shown(values)}.")
-    return column
-
-
 def column_of_names(what: str, names: Any) -> Array:
     """Return names or numbers, one for each row, which can be sorted and told apart."""
-    column = one_each(what, names)
-    differ = column.dtype.kind not in "cf" or np.isfinite(column).all()
+    column = array_of(what, names)
+    plain = column.ndim == 1 and column.dtype.names is None
+    differ = plain and (column.dtype.kind not in "cf" or np.isfinite(column).all())
     with suppress(TypeError):
-        np.unique(column)
         if differ and None not in column.tolist() and np.all(column == column):
+            np.unique(column)
             return column
     raise InvalidInputError(
         f"{what} must hold a name or a number for each row, all of one type, without NaN, infinity or None; got "
-        f"{column.dtype}."
+        f"{shown(names)}."
     )
 
 
 def two_columns(name: str, table: Any) -> tuple[Array, Array]:
     """Return both columns of a table, each with a type of its own."""
     try:
-        # pandas reads the rows of a sparse matrix, which may be damaged.
-        frame = pd.DataFrame() if sp.issparse(table) else pd.DataFrame(whole(name, table))
+        frame = pd.DataFrame(whole(name, sound(name, table)))
     except (TypeError, ValueError):
         frame = pd.DataFrame()
     if frame.shape[1] != 2:

@@ -97,9 +97,8 @@ class Samples(Bundle):
         }  # fmt: skip
 
     def _oddities(self) -> dict[str, int]:
-        high, low = (
-            part.toarray() if issparse(part) else part for part in (self.X.max(axis=0), self.X.min(axis=0))
-        )
+        ends = self.X.max(axis=0), self.X.min(axis=0)
+        high, low = (part.toarray() if issparse(part) else part for part in ends)
         return {"Features that are constant": int((high == low).sum())}
 
     def _check(self) -> None:
@@ -125,9 +124,7 @@ class Split(Samples):
         if np.shape(self.test) != (n,) or np.asarray(self.test).dtype != np.bool_:
             raise ValueError(f"test must be a bool array of shape ({n},)")
         if held_out in (0, n):
-            raise ValueError(
-                f"{held_out:,} of {n:,} samples are held out; both parts need some: say test=COLUMN"
-            )
+            raise ValueError(f"{held_out:,} of {n:,} samples are held out; both parts need some: test=COLUMN")
 
     def summary(self) -> dict[str, Any]:
         return super().summary() | {"held out": int(self.test.sum())}
@@ -249,9 +246,7 @@ class MultilabelBundle(Split):
         super()._check()
         object.__setattr__(self, "Y", canonical(self.Y))
         if self.Y.shape[0] != self.X.shape[0] or self.Y.shape[1] < 2:
-            raise ValueError(
-                f"Y must have a row for each of X and at least 2 labels, got shape {self.Y.shape}"
-            )
+            raise ValueError(f"Y must have the rows of X and at least 2 labels, got shape {self.Y.shape}")
         if not np.isin(self.Y.data, (0, 1)).all():
             raise ValueError("Y must hold ones and zeros")
         self._check_names("label_names", self.Y.shape[1])
@@ -385,7 +380,7 @@ class Ratings(Bundle):
         if not len(values) or not np.isfinite(values).all():
             raise ValueError("values must be finite numbers, and at least one")
         outside = (
-            min(self.rows.min(), self.columns.min()) < 0 or self.rows.max() >= m or self.columns.max() >= n
+            self.rows.min() < 0 or self.columns.min() < 0 or self.rows.max() >= m or self.columns.max() >= n
         )
         if outside or len(np.unique(self.rows.astype(np.int64) * n + self.columns)) < len(values):
             raise ValueError(f"rows and columns must lie within {self.shape}, and no entry come twice")
@@ -499,9 +494,7 @@ class TagBundle(Bundle):
 
     def _check(self) -> None:
         if self.triples.ndim != 2 or self.triples.shape[1] != 3 or not len(self.triples):
-            raise ValueError(
-                f"triples must be a table with 3 columns, not empty, got shape {self.triples.shape}"
-            )
+            raise ValueError(f"triples must be a table with 3 columns, not empty, got {self.triples.shape}")
         if any(len(np.unique(one)) != one.max() + 1 or one.min() < 0 for one in self.triples.T):
             raise ValueError("users, items and tags must be numbered from 0 without holes")
         if len(np.unique(self.triples, axis=0)) != len(self.triples):

@@ -154,9 +154,7 @@ class stream:  # noqa: N801
         """
         number = integer("number", number, 0, integer("count", count, 1) - 1)
         if len(self._own) < count:
-            raise InvalidInputError(
-                f"{self.path} has fewer files than {count} processes; start as many at most."
-            )
+            raise InvalidInputError(f"{self.path} has fewer files than {count} processes; start fewer.")
         share = copy(self)
         share._own = self._own[number::count]
         return share
@@ -256,9 +254,7 @@ def files_of(path: Path) -> tuple[list[Path], bool]:
     texts = text_files(path)[0] if path.is_dir() and not files else []
     if not files and not texts:
         known = f"{', '.join(SUFFIXES)} (text also with .gz behind it)"
-        raise InvalidInputError(
-            f"{path} holds no file that ends in {known}, nor subfolders with texts of a class."
-        )
+        raise InvalidInputError(f"{path} holds no file that ends in {known}, nor subfolders with texts.")
     if files and len(files) < len(entries):
         left = [file.name for file in entries if file not in files]
         warnings.warn(f"not read from {path}: {', '.join(left[:6])}.", UserWarning, stacklevel=3)

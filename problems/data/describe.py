@@ -120,9 +120,7 @@ def listing(data_home: Path | None = None) -> list[dict[str, str]]:
         if source is not None:
             origin, there = source.origin, "built in"
             if source.files:
-                there = str(
-                    source.there(data_home)
-                    or ("to be brought" if source.advice else "fetched when first used")
-                )
+                absent = "to be brought" if source.advice else "fetched when first used"
+                there = str(source.there(data_home) or absent)
         found.append({"name": entry.name, "source": origin, "there": there})
     return found

@@ -134,9 +134,8 @@ def _refuse_short_rows(path: Path, encoding: str, sign: str, skip: int) -> None:
     csv.field_size_limit(LONGEST)
     with decoded(path, encoding) as text:
         lines, width = islice(text, skip, None), 0
-        rows: Any = (
-            (line.split(sign) for line in lines) if len(sign) > 1 else csv.reader(lines, delimiter=sign)
-        )
+        split = (line.split(sign) for line in lines)
+        rows: Any = split if len(sign) > 1 else csv.reader(lines, delimiter=sign)
         for number, row in enumerate(rows, 1):
             blank = len(row) < 2 and not "".join(row).strip()
             width = width or len(row) * (not blank)
@@ -365,17 +364,13 @@ def _svmlight(
             if several is not True and all(len(own) == 1 for own in labels):
                 table.frame["label"] = np.concatenate([*labels, []])
             elif several is False:
-                raise InvalidInputError(
-                    f"{path} has rows with several labels; multilabel=True (rmopt fit ranking) is for them."
-                )
+                raise InvalidInputError(f"{path} has rows with several labels; multilabel=True is for them.")
             else:
                 binarizer = MultiLabelBinarizer(sparse_output=True)
                 table.Y = canonical(binarizer.fit_transform(labels))
                 known = binarizer.classes_.astype(np.int64)
                 if (known != binarizer.classes_).any() or ((known < 0) | (known > MOST_LABELS)).any():
-                    raise InvalidInputError(
-                        f"{path} has a label that is no whole number from 0 to {MOST_LABELS}."
-                    )
+                    raise InvalidInputError(f"{path} has a label that is no whole number to {MOST_LABELS}.")
                 parts = table.Y.data, known[table.Y.indices], table.Y.indptr
                 if whole:
                     table.names["label_names"] = tuple(map(str, known.tolist()))

@@ -88,9 +88,8 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
         why = f"cannot be imported from {known[name].value} ({error}); repair or uninstall it"
         raise InvalidInputError(f"the data set {name!r} {why}.") from error
     if not isinstance(bundle := read(data_home), kind):
-        raise InvalidInputError(
-            f"the data set {name!r} gave a {type(bundle).__name__}, not a {kind.__name__}."
-        )
+        kinds = f"{type(bundle).__name__}, not a {kind.__name__}"
+        raise InvalidInputError(f"the data set {name!r} gave a {kinds}.")
     return bundle
 
 
@@ -112,9 +111,8 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
     if not path.exists():
         hint = "".join(f" Did you mean {close!r}?" for close in get_close_matches(name, known, n=1))
         sets = f"known data sets: {', '.join(sorted(known))}.{hint}"
-        raise InvalidInputError(
-            f"there is no data set {name!r}, nor a file or folder in {Path.cwd()}; {sets}"
-        )
+        where = f"nor a file or folder in {Path.cwd()}"
+        raise InvalidInputError(f"there is no data set {name!r}, {where}; {sets}")
     return read_file(path, **{key: said.pop(key) for key in ("header", "encoding") if key in said}), said
 
 

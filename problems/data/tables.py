@@ -155,9 +155,8 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
     known = {"drop"} | {role for one in KINDS for role in one.needs + one.may}
     if foreign := set(said) - known - set(OPTIONS):
         sayable = ", ".join([*sorted(known), *OPTIONS, "of text header, encoding"])
-        raise InvalidInputError(
-            f"{', '.join(sorted(foreign))} is nothing that can be said; of {table.source} say {sayable}."
-        )
+        strange = ", ".join(sorted(foreign))
+        raise InvalidInputError(f"{strange} is nothing that can be said; of {table.source} say {sayable}.")
     if not len(table.frame) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features; bring other data.")
     options = {name: str(said[name]) for name in OPTIONS if name in said}
@@ -178,10 +177,8 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
         raise InvalidInputError(f"{table.source} holds {bundle.holds}, and {kind.holds} are needed; {cure}.")
     needs = "; or ".join(" and ".join(one.needs) + " alone" * one.alone for one in wanted)
     command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}"
-    sentence = (
-        f"it is not clear what the columns of {table.source} mean: {table.listed()}; say which is {needs}"
-    )
-    raise InvalidInputError(f"{sentence}, as in {command}. {' '.join(table.notes)}".rstrip())
+    means = f"what the columns of {table.source} mean: {table.listed()}; say which is {needs}"
+    raise InvalidInputError(f"it is not clear {means}, as in {command}. {' '.join(table.notes)}".rstrip())
 
 
 def chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
@@ -238,9 +235,7 @@ def numbers_in(table: Table, names: Sequence[str], remedy: str) -> Array:
             raise table.wrong(name, "holds infinite values ROW; repair it", np.isinf(numbers))
     gaps = [f"{name} ({missing.sum():,})" for name, (_, missing) in columns.items() if missing.any()]
     if gaps:
-        raise InvalidInputError(
-            f"{table.source} has gaps, of so many rows: {first_of(gaps)}; fill or drop them."
-        )
+        raise InvalidInputError(f"{table.source} has gaps, of so many rows: {first_of(gaps)}; fill them.")
     return np.column_stack([numbers for numbers, _ in columns.values()])
 
 
@@ -292,9 +287,7 @@ def ratings(table: Table, roles: Roles) -> Ratings:
         table, values = replace(table, frame=table.frame[~zero]), values[~zero]
         table.notes.append(f"{zero.sum():,} ratings of 0 were left out.")
     elif zero.any() and rest.size and rest[0] > np.diff(rest).max(initial=0.0):
-        many = (
-            f"{zero.sum():,} of {len(zero):,} ratings are 0, and the others are {rest[0]:g} to {rest[-1]:g}"
-        )
+        many = f"{zero.sum():,} of {len(zero):,} ratings are 0, and the others {rest[0]:g} to {rest[-1]:g}"
         table.notes.append(f"{many}; say zeros=missing where 0 means that there is no rating.")
     (users, columns), (items, rows) = (names_in(table, roles[role][0]) for role in ("user", "item"))
     note_unused(table, roles)

@@ -46,9 +46,7 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     n_samples, n_features = counts.shape
     labels, of_sample, class_size = classes(y)
     if len(of_sample) != n_samples or len(labels) < 2:
-        raise InvalidInputError(
-            f"y must have shape ({n_samples},) and two classes or more, got {len(labels)}."
-        )
+        raise InvalidInputError(f"y must have shape ({n_samples},) and several classes, got {len(labels)}.")
     cell = np.repeat(of_sample * n_features, np.diff(counts.indptr)) + counts.indices
     present = np.bincount(cell[counts.data != 0], minlength=len(labels) * n_features).reshape(len(labels), -1)
     with_term = present.sum(axis=0)
@@ -88,9 +86,7 @@ def select_terms(X: Any, y: ArrayLike, train_mask: ArrayLike, n_features: int) -
     n_features = integer("n_features", n_features, 1, counts.shape[1])
     train, labels, shape = array("train_mask", train_mask), array("y", y), counts.shape[:1]
     if train.dtype != np.bool_ or train.shape != shape or labels.shape != shape or not train.any():
-        raise InvalidInputError(
-            f"y must have shape {shape}, and train_mask be {shape[0]} booleans, one True."
-        )
+        raise InvalidInputError(f"y must have shape {shape}, and train_mask be {shape[0]} booleans.")
     # Terms that are equally informative must not be told apart by the rounding of a sum.
     gain = np.round(information_gain(counts[train], labels[train]), GAIN_DECIMALS)
     return np.argsort(-gain, kind="stable")[:n_features]
@@ -127,9 +123,7 @@ def informative_unit_rows(
         columns = select_terms(X, bundle.y, bundle.train, wanted)
     elif wanted < X.shape[1]:
         cure = "take all, or choose columns of a file by features=FIRST+SECOND"
-        raise InvalidInputError(
-            f"{bundle.name} has negative features: information gain cannot choose {wanted}; {cure}."
-        )
+        raise InvalidInputError(f"{bundle.name} has negative features, of which none can be chosen; {cure}.")
     rows = X[:, columns]
     if holds_counts(X):
         rows = TfidfTransformer(sublinear_tf=sublinear).fit(rows[bundle.train]).transform(rows)
@@ -143,9 +137,7 @@ def informative_unit_rows(
 def _as_counts(X: Any) -> csr_array:
     """Return X as canonical CSR in float64; the argument is left as it is."""
     if not (issparse(X) or isinstance(X, np.ndarray)) or X.ndim != 2 or 0 in X.shape:
-        raise InvalidInputError(
-            "X must be a two-dimensional table of term counts, dense or sparse, not empty."
-        )
+        raise InvalidInputError("X must be a two-dimensional table of term counts, and not be empty.")
     counts = canonical(X)
     if not (np.isfinite(counts.data) & (counts.data >= 0)).all():
         raise InvalidInputError("X must hold term counts; others go to informative_unit_rows.")

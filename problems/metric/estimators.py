@@ -199,7 +199,7 @@ class CometMetric(TripletLearner):
         neighbours.
     step_size : StepSize, float, callable or None
         None: an exact line search. See `rmopt.solvers.CoordinateDescent`.
-    order : {"shuffled", "uniform", "cyclic", "gauss-southwell"}
+    order : {"shuffled", "uniform", "cyclic"}
         Which row and column moves; the paper draws uniformly.
     retraction : {"additive", "schur-exponential", "affine-exponential", "second-order"} or Retraction
         The curve that a step follows.
@@ -273,10 +273,11 @@ class CometMetric(TripletLearner):
 
     def learn(self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None) -> Array:
         problem = self.problem(X, triplets)
+        cost: Any = problem.cost
         # The start is as large as W: no name holds it while the solver runs.
         result = self.solver().run(
             problem,
-            problem.cost.best_multiple_of_identity(),
+            cost.best_multiple_of_identity(),
             random_state=seed,
             recorder=recorder or Recorder(progress=self.verbose, description="COMET"),
             checkpoint=checkpoint_of(self, X=X, triplets=triplets),

@@ -336,7 +336,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
 
     def _learn(self, rows: Any, sampler: Sampler, seed: int, **data: Any) -> Self:
         solver, problem, start = self._parts(rows, sampler, self.max_iter, seed)
-        rank = problem.manifold.rank
+        manifold: Any = problem.manifold
+        rank = manifold.rank
         empty = rank - int((abs(rows[:, :rank]).sum(axis=0) > 0).sum())
         if self.init == "identity" and 2 * empty > rank:
             warn(

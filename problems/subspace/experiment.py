@@ -260,8 +260,8 @@ class Completion(Experiment):
     def divided(self, seed: int, n_agents: int) -> Shares:
         """Return the shares of so many agents; models of one seed have the same matrix, and hold out the same."""
         if self.case:
-            how: Settings = {"condition": CASES[self.case].condition, "seed": seed}
-            return low_rank_shares(*self.bundle.shape, RANK, n_agents, OneProcess(), **how)
+            (m, n), condition = self.bundle.shape, CASES[self.case].condition
+            return low_rank_shares(m, n, RANK, n_agents, OneProcess(), condition=condition, seed=seed)
         held_out = self.bundle.held_out(seed, self.share)
         return shares_of(self.bundle, held_out, n_agents, self.lam, OneProcess())
 
@@ -270,7 +270,7 @@ class Completion(Experiment):
         return f"{bundle.name} ({bundle.source}): {bundle.shape[0]:,} × {bundle.shape[1]:,}, {self.splits}"
 
     def label(self, one: Settings) -> str:
-        signs = {"agents": ("N", self.counts), "rank": ("r", self.ranks), "rho": ("ρ", self.rhos)}
+        signs: Settings = {"agents": ("N", self.counts), "rank": ("r", self.ranks), "rho": ("ρ", self.rhos)}
         more = [f"{sign} = {one[key]:g}" for key, (sign, all_) in signs.items() if one[key] and len(all_) > 1]
         return ", ".join([self.chosen[one["method"]].label, *more])
 
@@ -339,7 +339,7 @@ class Completion(Experiment):
         return [cell["used"] for cell in row.cells]
 
     def row(self, row: Row) -> Cell:
-        about = {"method": self.chosen[row["method"]].label}
+        about: Settings = {"method": self.chosen[row["method"]].label}
         about |= {key: row[key] or None for key in ("agents", "rank")}
         about |= {"rho": row["rho"]} if len(self.rhos) > 1 else {}
         return about | super().row(row)

@@ -61,7 +61,7 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
         ({"a__svm": "1 1:1\n2 0:1\n"}, {"zero_based": False}, "line 2 of .* rise"),
         ({"a__svm": "1 4294967296:1\n"}, {"n_features": 2**31 - 1}, "line 1 of"),
         ({"a__svm": "1 0:1\n"}, {"n_features": 2**33}, "n_features = 8589934592"),
-        ({"a__svm": "1 0:1\n1,2 0:1\n"}, {}, "multilabel=True .* is for them"),
+        ({"a__svm": "1 0:1\n1,2 0:1\n"}, {}, "multilabel=True is for them"),
         ({"a__svm": "1.5 0:1\n"}, {"multilabel": True}, "no whole number"),
         ({"a__svm": "999999999999 0:1\n"}, {"multilabel": True}, "no whole number"),
         ({"a__svm": ""}, {}, "no rows; remove it"),

@@ -55,7 +55,7 @@ class TestInformationGain:
     @each_row(
         ("X", "y", "says"),
         [
-            (np.eye(3), [1, 1, 1], "two classes"),
+            (np.eye(3), [1, 1, 1], "several classes"),
             (np.eye(3), [0, 1], r"y must have shape \(3,\)"),
             (np.eye(3)[0], [0, 1, 1], "two-dimensional"),
             (-np.eye(3), [0, 1, 1], "term counts"),
