@@ -329,7 +329,10 @@ def positions(what: str, known: Array, names: Any, *, others: bool = False) -> A
     if numbered and names.min(initial=0) >= 0 and names.max(initial=-1) < len(known):
         # Numbers of rows need no table of names.
         return names.astype(np.int32)
-    places = pd.Index(known).get_indexer(names).astype(np.int32)
+    try:
+        places = pd.Index(known).get_indexer(names).astype(np.int32)
+    except TypeError:
+        raise InvalidInputError(f"{what}s must be names or numbers, got {shown(names)}.") from None
     unseen = names[places < 0]
     if len(unseen) and not others:
         raise InvalidInputError(

@@ -84,7 +84,6 @@ from rmopt.solvers import (
     FractionOfBound,
     FromDraw,
     FromFunction,
-    GaussSouthwell,
     Gossip,
     GradientDescent,
     GradientNorm,
@@ -492,12 +491,6 @@ def parts() -> list[Part]:
             FromDraw,
             {"function": lambda rng, start, size: rng.integers(N, size=(size, 1)), "batch_size": 1},
             sampled,
-        ),
-        Part(
-            "GaussSouthwell",
-            GaussSouthwell,
-            {"terms": D},
-            lambda order: runs(metric)(CoordinateDescent(1, order=order)),
         ),
         Part(
             "Matchings",

@@ -136,7 +136,7 @@ TABLE = (
      "test_ranking.py::test_measures_of_the_first_places_follow_their_formulas", (
         ("precision-of-labels", "float(hits[:, :k].mean())", "float(hits[:, :k].any(axis=1).mean())"),
         ("ndcg-discount", "np.arange(2, hits.shape[1] + 2)", "np.arange(3, hits.shape[1] + 3)"),
-        ("ndcg-ideal", "best[np.minimum(counts, k)]", "best[counts]"),
+        ("ndcg-ideal", "ideal[np.minimum(counts, k)]", "ideal[counts]"),
         ("propensity", "np.log(table.shape[0]) - 1.0", "np.log(table.shape[0])"),
         ("propensity-best",
          "np.sort(truth * -weights, axis=1)",

@@ -86,7 +86,7 @@ cost = LogDetTriplet(X, triplets, logistic, alpha=3.0, beta=3.0)
 problem, start = Problem(PositiveDefinite(64), cost), cost.best_multiple_of_identity()
 
 ends = {}
-for order in ("uniform", "shuffled", "gauss-southwell"):
+for order in ("uniform", "shuffled", "cyclic"):
     found = CoordinateDescent(6, order=order).run(problem, start, random_state=0)
     ends[order] = cost.value(found.point)
     print(f"{order:16} {ends[order]:.3f}")

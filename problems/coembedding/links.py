@@ -190,7 +190,7 @@ class TagModel(Estimator):
             known, places = np.unique(column_of_names(name, column), return_inverse=True)
             setattr(self, f"{name}_", known)
             columns.append(places)
-        if len(columns[2]) != len(columns[0]) or not len(columns[0]):
+        if columns[2].shape != columns[0].shape or not len(columns[0]):
             raise InvalidInputError(f"y must have one tag for each of the {len(columns[0])} rows of X.")
         self.n_features_in_ = 2
         self.learn(np.column_stack(columns), (len(self.users_), len(self.items_), len(self.tags_)))

@@ -199,7 +199,7 @@ class CometMetric(TripletLearner):
         neighbours.
     step_size : StepSize, float, callable or None
         None: an exact line search. See `rmopt.solvers.CoordinateDescent`.
-    order : {"shuffled", "uniform", "cyclic", "gauss-southwell"}
+    order : {"shuffled", "uniform", "cyclic"}
         Which row and column moves; the paper draws uniformly.
     retraction : {"additive", "schur-exponential", "affine-exponential", "second-order"} or Retraction
         The curve that a step follows.

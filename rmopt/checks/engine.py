@@ -16,9 +16,8 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import choose_coordinate_engine, choose_engine
-from rmopt.engines.coordinate import GREEDY
 from rmopt.kernels.row_column import EXACT, FIXED
-from rmopt.solvers.stochastic.samplers import GaussSouthwell, Sampler, as_sampler
+from rmopt.solvers.stochastic.samplers import Sampler, as_sampler
 from rmopt.solvers.stochastic.step_sizes import StepSize
 
 ENGINE: list[Law] = []
@@ -201,8 +200,7 @@ def _range(about: Any) -> Any:
     if count is None or getattr(sampler, "_table", None) is not None:
         return None
     found = sampler.draw(np.random.default_rng(seed), 0, sampler.block_size)
-    least = GREEDY if isinstance(sampler, GaussSouthwell) else 0
-    inside = found.min() >= least and found.max() < count
+    inside = found.min() >= 0 and found.max() < count
     return 0.0 if inside else f"it drew {found.min()} to {found.max()}, and there are {count}"
 
 

@@ -14,10 +14,7 @@ from rmopt.core.problem import ambient_at
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.kernels.row_column import BEYOND, CLIP, EXACT, FIXED
-from rmopt.linalg import symmetric
 
-# In a schedule: the block with the longest gradient.
-GREEDY = -1
 # A slope that stands for what is beyond all numbers; a search for the root between can compute with it.
 TOO_FAR = 1e200
 
@@ -25,7 +22,7 @@ TOO_FAR = 1e200
 class CoordinateDescentEngine(Engine):
     """An engine whose steps move one block, and which remembers the gradient of each block.
 
-    A schedule holds numbers of blocks, or `GREEDY`; `etas` hold what the search of the step length makes of them.
+    A schedule holds numbers of blocks; `etas` hold what the search of the step length makes of them.
     """
 
     @abstractmethod
@@ -41,7 +38,7 @@ class CoordinateDescentEngine(Engine):
 
 def blocks_of(schedule: Array, etas: Array, n_blocks: int) -> Array:
     """Return a copy of the blocks of a schedule, or refuse numbers that are none."""
-    return checked(schedule, etas, [(GREEDY, n_blocks)], 1, "blocks")[:, 0].copy()
+    return checked(schedule, etas, [(0, n_blocks)], 1, "blocks")[:, 0].copy()
 
 
 @dataclass(frozen=True)
@@ -89,9 +86,6 @@ class CoordinateReference(CoordinateDescentEngine):
         updates = state.updates
         blocks = blocks_of(schedule, etas, self.manifold.n_blocks).tolist()
         for step, (block, wanted) in enumerate(zip(blocks, etas, strict=True), state.steps):
-            if block == GREEDY:
-                lengths = self._lengths(point)
-                block = int(np.argmax(lengths))
             gradient = self._gradient(point, block)
             length = self._size(point, gradient)
             if not np.isfinite(length):
@@ -126,15 +120,6 @@ class CoordinateReference(CoordinateDescentEngine):
         if isinstance(block, RowColumn):
             return float(np.linalg.norm(block.column))
         return self.manifold.norm(point, block)
-
-    def _lengths(self, point: Any) -> Array:
-        """Return the length of the gradient of each block."""
-        whole = ambient_at(self.manifold, point, self.cost.gradient(point), self.cost)
-        blocks = [self.manifold.block_of(whole, block) for block in range(self.manifold.n_blocks)]
-        if all(isinstance(block, RowColumn) for block in blocks):
-            # All at once, as the compiled engine does it: ties then break alike.
-            return np.linalg.norm(symmetric(dense(whole)), axis=0)
-        return np.array([self._size(point, self._tangent(point, block)) for block in blocks])
 
     def _length(self, point: Any, direction: Any, wanted: float) -> float:
         """Return the length of the step, as `rmopt.kernels.row_column.step_length` does."""

@@ -75,7 +75,7 @@ class DirectedEngine(ReferenceEngine):
     def load(self, point: Any) -> SpannedState:  # type: ignore[override]
         return self._spanned(super().load(point))
 
-    def dump(self, state: SpannedState) -> Any:  # type: ignore[override]
+    def dump(self, state: SpannedState) -> Any:
         return super().dump(self._in_full(state))
 
     def moved(self, state: SpannedState, point: Any) -> SpannedState:  # type: ignore[override]

@@ -11,7 +11,7 @@ from rmopt.core.retraction import Retraction
 from rmopt.costs.log_det import LogDetTriplet
 from rmopt.costs.losses import Loss
 from rmopt.engines.base import Supports, diverged
-from rmopt.engines.coordinate import GREEDY, CoordinateDescentEngine, blocks_of
+from rmopt.engines.coordinate import CoordinateDescentEngine, blocks_of
 from rmopt.errors import DivergedError
 from rmopt.kernels import log_det, pending
 from rmopt.kernels.log_det import Metric, Samples, Weights
@@ -106,16 +106,7 @@ class LogDetEngine(CoordinateDescentEngine):
     def advance(self, state: MetricState, schedule: Array, etas: Array) -> MetricState:
         blocks = blocks_of(schedule, etas, self.cost.n_blocks)
         etas = np.ascontiguousarray(etas, dtype=float)
-        greedy = np.append(np.flatnonzero(blocks == GREEDY), len(blocks))
         position, first = 0, state.steps
-        for stop in greedy:
-            position = self._run(state, blocks[:stop], etas, position, first)
-            if stop < len(blocks):
-                state.metric.residuals[:] = np.linalg.norm(self.cost.gradient(state.metric.W), axis=0)
-                blocks[stop] = np.argmax(state.metric.residuals)
-        return state
-
-    def _run(self, state: MetricState, blocks: Array, etas: Array, position: int, first: int) -> int:
         while True:
             position, reason = log_det.run(
                 state.metric, self.samples, self.weights, self.retraction.kernel, self.search, blocks, etas,
@@ -123,7 +114,7 @@ class LogDetEngine(CoordinateDescentEngine):
             )  # fmt: skip
             state.steps = first + position
             if reason == FINISHED:
-                return position
+                return state
             if reason == NOT_FINITE:
                 raise diverged(state.steps, etas[position])
             if reason == STEP_REFUSED or self._inverses_drifted(state):

@@ -16,6 +16,7 @@ from rmopt.kernels.matrices import (
     cross,
     identity,
     inner,
+    largest,
     scale_row,
     times,
     times_transposed,
@@ -27,8 +28,9 @@ from rmopt.kernels.steps import (
     NOT_FINITE,
     PROBE_DUE,
     STEP_REFUSED,
+    add_row,
+    gather_row,
     gather_term,
-    row_dot,
     scatter_row,
 )
 from rmopt.kernels.vectors import dot, invert, product, trace
@@ -50,6 +52,8 @@ def run(loss, factors, counters, left, right, terms, batch, start, probe_every, 
     U, V, score = np.empty((batch, k)), np.empty((batch, k)), np.empty(k)
     scales, active = np.empty(batch), np.empty(batch, np.int64)
     ones, none = np.ones(batch), np.full(terms.minus.shape[0], np.int64(-1))
+    # Dense columns pᵢ and qᵢ of the terms at hand, for their Gram matrices; zero between steps.
+    P, Q = np.zeros((A.shape[0], batch)), np.zeros((B.shape[0], batch))
     counts, size = counters.counts, counters.size
     for t in range(start, terms.etas.shape[0]):
         if counts[1] >= probe_every:
@@ -70,8 +74,8 @@ def run(loss, factors, counters, left, right, terms, batch, start, probe_every, 
             continue
         for i in range(r):
             scale_row(V, i, scales[i])
-        R_P = _gram(left, terms.left, none, active[:r], ones)
-        R_Q = _gram(right, terms.plus, terms.minus, active[:r], scales)
+        R_P = _gram(P, left, terms.left, none, active[:r], ones)
+        R_Q = _gram(Q, right, terms.plus, terms.minus, active[:r], scales)
         if trace(R_P) == 0.0 or trace(R_Q) == 0.0:
             continue
         status, G, H = _step(factors, U[:r], V[:r], R_P, R_Q)
@@ -108,10 +112,10 @@ def _step(factors, U, V, R_P, R_Q):
     alpha = combined(0.375, S, -0.5, one)
     table = np.empty((r, 2 * r))
     write(table, combined(1.0, one, 1.0, times(alpha, S)))
-    if not np.abs(S).max() < TOO_LONG or not invert(table, 1e-6):
+    if not largest(S) < TOO_LONG or not invert(table, 1e-6):
         return REFUSED, X, Y
     shrink = columns(table, r, 2 * r)
-    if not np.abs(shrink).max() <= TOO_STEEP:
+    if not largest(shrink) <= TOO_STEEP:
         return REFUSED, X, Y
     kappa = times(combined(1.0, one, -0.5, S), shrink)
     mu = combined(2.0, alpha, 1.0, times(times(alpha, S), alpha))
@@ -141,7 +145,7 @@ def _gram_inverse(H, X, G, outside):
     if not invert(table, 1e-6):
         return False, H
     edge_inverse = columns(table, r, 2 * r)
-    if not np.abs(edge_inverse).max() <= TOO_STEEP:
+    if not largest(edge_inverse) <= TOO_STEEP:
         return False, H
     T = times(G, H)
     inside = times_transposed(T, G)
@@ -160,17 +164,28 @@ def _gram_inverse(H, X, G, outside):
 
 
 @njit(cache=True, nogil=True)
-def _gram(rows, plus, minus, active, scales):
-    """Return the Gram matrix of some scaled rows, or differences of two rows."""
+def _gram(dense, rows, plus, minus, active, scales):
+    """Return the Gram matrix of the active terms, scaled, by way of their dense columns."""
     r = active.shape[0]
-    out = np.empty((r, r))
+    out = np.empty((dense.shape[1], dense.shape[1]))
     for i in range(r):
-        for j in range(i + 1):
-            p, q, other_p, other_q = plus[active[i]], minus[active[i]], plus[active[j]], minus[active[j]]
-            same = row_dot(rows, p, other_p) + row_dot(rows, q, other_q)
-            crossed = row_dot(rows, p, other_q) + row_dot(rows, q, other_p)
-            out[i, j] = out[j, i] = scales[i] * scales[j] * (same - crossed)
-    return out
+        add_row(dense[:, i], rows, plus[active[i]], scales[i])
+        add_row(dense[:, i], rows, minus[active[i]], -scales[i])
+    for i in range(r):
+        gather_row(dense, rows, plus[active[i]], minus[active[i]], out[i])
+        scale_row(out, i, scales[i])
+    for i in range(r):
+        _clear(dense, rows, plus[active[i]])
+        _clear(dense, rows, minus[active[i]])
+    return columns(out[:r], 0, r)
+
+
+@njit(cache=True, nogil=True)
+def _clear(dense, rows, row):
+    if row >= 0:
+        for j in range(rows.indptr[row], rows.indptr[row + 1]):
+            for c in range(dense.shape[1]):
+                dense[rows.indices[j], c] = 0.0
 
 
 @njit(cache=True, nogil=True)

@@ -33,7 +33,7 @@ from rmopt.kernels.matrices import (
     write,
 )
 from rmopt.kernels.steps import add_row, gather_row, row_dot, scatter_row
-from rmopt.kernels.vectors import dot, product, transposed_product
+from rmopt.kernels.vectors import add_outer, dot, product, transposed_product
 
 # Where a smaller share of the square of a row is outside the span, that part is computed entry by entry; what is a
 # smaller share of its length is rounding.
@@ -213,12 +213,13 @@ def _products(side, rows, plus, minus, space, out):
 def _image(side, rows, plus, minus, P, vectors):
     """Return Σ p wᵀ over the terms of a step; coordinates of p are in P where there are columns."""
     live = side.live[0]
-    if side.K.shape[0] > 0:
-        return cross(columns(P, 0, live), vectors)
     out = np.zeros((live, vectors.shape[1]))
     for i in range(plus.shape[0]):
-        scatter_row(out, rows, plus[i], vectors[i], 1.0)
-        scatter_row(out, rows, minus[i], vectors[i], -1.0)
+        if side.K.shape[0] > 0:
+            add_outer(out, 1.0, P[i], vectors[i])
+        else:
+            scatter_row(out, rows, plus[i], vectors[i], 1.0)
+            scatter_row(out, rows, minus[i], vectors[i], -1.0)
     return out
 
 

@@ -7,7 +7,7 @@ every function that calls the loop: the first step would wait for minutes.
 import numpy as np
 
 from rmopt.kernels import njit
-from rmopt.kernels.vectors import dot
+from rmopt.kernels.vectors import dot, invert
 
 
 @njit(cache=True, nogil=True)
@@ -86,7 +86,20 @@ def clear(A):
 @njit(cache=True, nogil=True)
 def scale_row(A, row, weight):
     """Multiply a row by a number."""
-    A[row] *= weight
+    for j in range(A.shape[1]):
+        A[row, j] *= weight
+
+
+@njit(cache=True, nogil=True)
+def largest(A):
+    """Return the largest magnitude of an entry; NaN where one is."""
+    most = 0.0
+    for i in range(A.shape[0]):
+        for j in range(A.shape[1]):
+            if np.isnan(A[i, j]):
+                return A[i, j]
+            most = max(most, abs(A[i, j]))
+    return most
 
 
 @njit(cache=True, nogil=True)
@@ -97,8 +110,12 @@ def inner(A, B):
 
 @njit(cache=True, nogil=True)
 def solved(A, B):
-    """Return A⁻¹ B; raise an error where A is singular or not a number."""
-    return transposed(transposed(np.linalg.solve(A, B)))
+    """Return A⁻¹ B. Raises ValueError where A is singular or not a number."""
+    table = np.empty((A.shape[0], 2 * A.shape[0]))
+    write(table, A)
+    if not invert(table, 0.0):
+        raise ValueError("a matrix is singular")
+    return times(columns(table, A.shape[0], 2 * A.shape[0]), B)
 
 
 @njit(cache=True, nogil=True)

@@ -85,17 +85,8 @@ def row_dot(rows, i, j):
     """Return the inner product of two rows; 0 where a number is −1."""
     if i < 0 or j < 0:
         return 0.0
-    first, other = rows.indptr[i], rows.indptr[j]
-    return sparse_dot(
-        rows.indices,
-        rows.values,
-        first,
-        rows.indptr[i + 1],
-        rows.indices,
-        rows.values,
-        other,
-        rows.indptr[j + 1],
-    )
+    start, stop, other, end = rows.indptr[i], rows.indptr[i + 1], rows.indptr[j], rows.indptr[j + 1]
+    return sparse_dot(rows.indices, rows.values, start, stop, rows.indices, rows.values, other, end)
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -29,7 +29,6 @@ from rmopt.solvers.stochastic.identification import ManifoldIdentification
 from rmopt.solvers.stochastic.samplers import (
     Cyclic,
     FromDraw,
-    GaussSouthwell,
     Sampler,
     ShuffledEpochs,
     Uniform,
@@ -65,7 +64,7 @@ __all__ = [
     "LBFGS", "SGD", "SRG", "SVRG", "AdaGrad", "Adam", "AdaptiveCubics", "AugmentedLagrangian", "Backtracking",
     "BarzilaiBorwein", "Below", "Certificate", "CertifiedResult", "Checkpoint", "Conjugate",
     "ConjugateGradient", "Constant", "Converged", "CoordinateDescent", "Cosine", "Cyclic", "Direction",
-    "Doubling", "Exact", "ExactLineSearch", "FractionOfBound", "FromDraw", "FromFunction", "GaussSouthwell",
+    "Doubling", "Exact", "ExactLineSearch", "FractionOfBound", "FromDraw", "FromFunction",
     "Gossip", "GradientDescent", "GradientNorm", "GradientSolver", "Growth", "Hybrid", "InverseSqrt",
     "InverseTime", "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "Matchings",
     "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "OneByOne", "OneProcess",

@@ -62,7 +62,7 @@ from rmopt.retractions import (
     SecondOrderPD,
 )
 from rmopt.solvers import Constant, FromFunction, InverseSqrt
-from rmopt.solvers.stochastic.samplers import Cyclic, FromDraw, GaussSouthwell, ShuffledEpochs, Uniform
+from rmopt.solvers.stochastic.samplers import Cyclic, FromDraw, ShuffledEpochs, Uniform
 
 Array = np.ndarray
 
@@ -878,7 +878,7 @@ def runs(seed: int) -> list[Check]:
     checks = check_engine(SUM, rng=seed, engine="reference", steps=30, step_size=0.01)
     product = Product([Grassmann(5, 2), Power(Euclidean(2, 3), 2)])
     checks += check_manifold(product, seed)
-    for sampler in (Uniform(9), Uniform(9, 3), ShuffledEpochs(9, 2), Cyclic(9), GaussSouthwell(9)):
+    for sampler in (Uniform(9), Uniform(9, 3), ShuffledEpochs(9, 2), Cyclic(9)):
         checks += check_sampler(sampler, rng=seed)
     for rule in (Constant(0.1), InverseSqrt(1.0), FromFunction(lambda t: 0.5**t)):
         checks += check_step_size(rule)

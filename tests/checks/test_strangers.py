@@ -294,7 +294,7 @@ def test_a_batch_size_does_not_contradict_the_sampler() -> None:
 # Coordinate descent on a manifold of one's own
 
 
-@pytest.mark.parametrize("order", ["cyclic", "gauss-southwell"])
+@pytest.mark.parametrize("order", ["cyclic", "shuffled"])
 @pytest.mark.parametrize("step_size", [0.5, None])
 def test_coordinate_descent_runs_on_blocks_of_ones_own(order: str, step_size: float | None) -> None:
     manifold = strangers.Spheres(5, 3)

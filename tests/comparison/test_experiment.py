@@ -69,7 +69,7 @@ def test_variants_side_by_side_and_resume(tmp_path: Path, rmopt_run: Command) ->
     ("arguments", "sentence"),
     [
         (("--rank", "65"), "--rank 65 is too large"),
-        (("--compare", "colour=red"), "must be KEY=VALUE,VALUE with KEY one of retraction"),
+        (("--compare", "colour=red"), "must be KEY=VALUE,VALUE, KEY one of retraction"),
         (("--compare", "retraction=none"), "retraction = 'none' is unknown"),
         (("--data", "news20", "--data-home", "no-such-folder"), "no-such-folder"),
     ],

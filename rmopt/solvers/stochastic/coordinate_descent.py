@@ -17,7 +17,6 @@ from rmopt.manifolds import PositiveDefinite
 from rmopt.solvers.run import Result
 from rmopt.solvers.stochastic.samplers import (
     Cyclic,
-    GaussSouthwell,
     Sampler,
     ShuffledEpochs,
     Uniform,
@@ -44,9 +43,10 @@ class CoordinateDescent(ScheduledSolver):
         The budget, in steps over the number of blocks.
     step_size : StepSize, float or callable
         `ExactLineSearch`, `FractionOfBound`, or fixed step sizes, which end short of the boundary.
-    order : {"uniform", "shuffled", "cyclic", "gauss-southwell"}, Sampler or callable
+    order : {"uniform", "shuffled", "cyclic"}, Sampler or callable
         Which block moves. "uniform" draws with replacement, as the paper does; "shuffled" takes each block
-        once per pass; "gauss-southwell" takes the longest gradient, at the price of a whole gradient a step.
+        once
+        per pass.
     retraction : Retraction, optional
         Unless given, the straight line, `Additive`, where the manifold knows how far it goes (`HasStepBound`), and
         the manifold's default retraction elsewhere; a line search needs one with a `velocity`.
@@ -88,7 +88,6 @@ class CoordinateDescent(ScheduledSolver):
         "uniform": Uniform,
         "shuffled": ShuffledEpochs,
         "cyclic": Cyclic,
-        "gauss-southwell": GaussSouthwell,
     }
 
     def __init__(

@@ -15,7 +15,6 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, callable_of, integer, one_of, optional, shown
 from rmopt.core.cost import as_sum
 from rmopt.core.streams import Stream
-from rmopt.engines.coordinate import GREEDY
 from rmopt.errors import InvalidInputError
 
 
@@ -141,27 +140,6 @@ class Cyclic(Sampler):
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         return (np.arange(start, start + size) % self.n_terms)[:, None]
-
-
-class GaussSouthwell(Sampler):
-    """The block with the longest gradient at every step; the engine finds it (Nutini et al. 2015).
-
-    Parameters
-    ----------
-    terms : int
-        The number of blocks.
-
-    References
-    ----------
-    Nutini, Schmidt, Laradji, Friedlander and Koepke, Coordinate descent converges faster with the
-    Gauss–Southwell rule than random selection, ICML (2015), arXiv:1506.00552.
-    """
-
-    def __init__(self, terms: int) -> None:
-        self.n_terms = integer("number of terms", terms, 1)
-
-    def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        return np.full((size, 1), GREEDY)
 
 
 class FromDraw(Sampler):
