@@ -11,7 +11,7 @@ import scipy.linalg
 import scipy.spatial
 from tabled import each_row
 
-from rmopt import MissingCapabilityError, Problem
+from rmopt import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.checks import check_hessian
 from rmopt.core import Cost
 from rmopt.manifolds import (
