@@ -72,7 +72,7 @@ def recipes() -> dict[str, tuple[dict[str, Any], tuple[Any, ...]]]:
         "BiasedALS": ({"rank": 3, "max_iter": 3, **seed}, (ratings,)),
         "ScaledSGDCompletion": ({"rank": 3, "n_epochs": 3, **seed}, (ratings,)),
         "ImplicitALS": ({"rank": 3, "max_iter": 3, **seed}, (abs(ratings),)),
-        "RTRMC": ({"rank": 4, "max_iter": 3, "bias": True, **seed}, (ratings,)),
+        "RTRMC": ({"rank": 4, "max_iter": 3, **seed}, (ratings,)),
         "RCGMC": ({"rank": 4, "max_iter": 3, **seed}, (ratings,)),
         "GossipMatrixCompletion": ({"rank": 4, "n_epochs": 3.0, **seed}, (ratings,)),
         "MultitaskSubspace": ({"rank": 4, "n_epochs": 3.0, **seed}, (X, y.astype(float), tasks)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import autograd.numpy as anp
@@ -27,7 +26,6 @@ from rmopt.manifolds import (
     Product,
     PSDFactors,
     Sphere,
-    Stiefel,
 )
 from rmopt.solvers import (
     LBFGS,
@@ -72,26 +70,6 @@ def test_a_cost_may_write_its_gradient_into_the_same_array_again(method: str) ->
         )
         np.testing.assert_array_equal(usual.point, other.point)
         assert other.converged
-
-
-@each_row(
-    ("gradient", "told"),
-    [
-        (lambda x: x > 0, "of type bool"),
-        (lambda x: x + 0j, "of type complex"),
-        (lambda x: x.astype(object), "of type object"),
-        (lambda x: x.sum(axis=0), r"of shape \(2,\)"),
-    ],
-)
-def test_gradients_of_other_types_are_refused(gradient: Callable[[Array], Any], told: str) -> None:
-    cost = type("Own", (Quadratic,), {"gradient": lambda self, x: gradient(x)})(np.eye(4))
-    with pytest.raises(InvalidInputError, match=told):
-        LBFGS().run(Problem(Stiefel(4, 2), cost), random_state=0)
-    both = type(
-        "Own", (Cost,), {"value": lambda self, x: 0.0, "gradient": lambda self, x: [gradient(x[0]), x[1]]}
-    )()
-    with pytest.raises(InvalidInputError):
-        LBFGS().run(Problem(Product([Euclidean(4, 2), Sphere(3)]), both), random_state=0)
 
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
@@ -200,32 +178,6 @@ def test_a_complex_start_is_said_to_be_complex() -> None:
     with pytest.raises(InvalidInputError, match="is complex; points are real"):
         LBFGS().run(problem, np.array([1j, 0, 0]))
     assert "array" not in str(check_hessian(problem))
-
-
-@each_row(
-    "start",
-    [
-        np.eye(2).astype(object),
-        np.eye(2).astype(str),
-        np.ma.array(np.eye(2), mask=[[True, False], [False, False]]),
-    ],
-)
-def test_a_start_that_is_no_array_of_numbers_is_refused(start: Any) -> None:
-    problem = Problem(Euclidean(2, 2), autograd_cost(lambda x: ((x - 1.0) ** 2).sum()))
-    with pytest.raises(InvalidInputError, match=r"the point holds .*; give a plain array of real numbers"):
-        LBFGS().run(problem, start)
-    for plain in (np.eye(2) > 0, np.eye(2).view(type("Own", (np.ndarray,), {}))):
-        assert type(LBFGS().run(problem, plain).point) is np.ndarray
-
-
-@pytest.mark.parametrize("found", [np.ones(1), None, 1j, "x"])
-def test_values_are_real_numbers(found: Any) -> None:
-    class Strange(Quadratic):
-        def value(self, point: Any) -> Any:
-            return found
-
-    with pytest.raises(InvalidInputError, match=r"the value of Strange is .*, not a real number"):
-        check_cost(Problem(Grassmann(5, 2), Strange()))
 
 
 def test_complex_numbers_are_refused_in_gradients_and_starts() -> None:

@@ -331,24 +331,6 @@ def test_measures_of_the_first_places_follow_their_formulas() -> None:
         np.testing.assert_allclose([measure[k] for measure in found], wanted, rtol=1e-13)
 
 
-def test_bad_input_is_named_before_work_starts() -> None:
-    X, Y = multilabel_digits()
-    for options, message in (
-        ({"rank": 15}, "rank = 15 is out of range for 14 × 64 matrices; choose 1 to 14"),
-        ({"top_k": 15}, "top_k = 15 must be an integer of at least 1 and at most 14"),
-    ):
-        with pytest.raises(InvalidInputError, match=message):
-            LoretaLabelRanker(**options).fit(X, Y)  # type: ignore[arg-type]
-    for labels, message in (
-        (Y[:5], "Y must have one row for each of the 1797 rows of X"),
-        (Y[:, :1], "a column for each of at least 2 labels"),
-        (np.where(Y, np.nan, 0.0), "Y must be an array of finite numbers"),
-        (Y.astype(str), "Y must be a table of the numbers 0 and 1"),
-    ):
-        with pytest.raises(InvalidInputError, match=message):
-            LoretaLabelRanker().fit(X, labels)
-
-
 def test_scikit_learn_tools_take_the_estimator() -> None:
     X, Y = multilabel_digits()
     model = LoretaLabelRanker(rank=3, n_epochs=1, random_state=0)
