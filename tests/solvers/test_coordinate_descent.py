@@ -151,17 +151,6 @@ def test_blocks_that_stall_at_the_boundary_are_told_and_whole_gradients_go_on(
     assert all(check_cost(factors))
 
 
-@pytest.mark.parametrize("order", ["uniform", "shuffled", "cyclic"])
-def test_orders_and_engines_reach_the_same_optimum(order: str) -> None:
-    cost = triplet_cost(d=6, loss=logistic, count=80)
-    ends = [
-        CoordinateDescent(200, order=order, tol=1e-6, engine=engine).run(problem_of(cost), random_state=0)
-        for engine in ("compiled", "reference")
-    ]
-    assert ends[0].steps == ends[1].steps < 200 * 6
-    assert np.allclose(ends[0].point, ends[1].point, rtol=1e-9)
-
-
 @pytest.mark.parametrize("name", POSITIVE_DEFINITE_RETRACTIONS)
 def test_retractions_swap_and_the_path_changes(name: str) -> None:
     cost = triplet_cost(d=4, loss=logistic, count=40)

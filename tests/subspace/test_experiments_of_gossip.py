@@ -233,28 +233,6 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     assert all(row["nmse"] < 0.6 for row in rows if row["method"] != "Alt-Min (batch)")
 
 
-@each_row(
-    ("experiment", "options", "words"),
-    [
-        ("completion", ["--case", "9"], "Invalid value for '--case'"),
-        ("completion", ["--rho", "much"], "--rho 'much'"),
-        ("completion", ["--agents", "1"], "--agents '1'"),
-        ("completion", ["--methods", "svd"], "svd is not known"),
-        ("completion", ["--graph", "line"], "graph = 'line' is unknown"),
-        ("completion", ["--data", "digits"], "not a Ratings"),
-        ("multitask", ["--splits", "0"], "Invalid value for '--seeds' / '--splits'"),
-        ("multitask", ["--methods", "alt-min"], "Alt-Min (batch) finds no subspace"),
-    ],
-)  # fmt: skip
-def test_bad_options(
-    experiment: str, options: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(experiment, *options, "--out", str(tmp_path / "out")) == 2
-    error = capsys.readouterr().err
-    assert words in error
-    assert "Traceback" not in error
-
-
 def test_claims_say_no_where_the_numbers_do() -> None:
     good = [[0.0, 1.0, 1.0], [50.0, 1e-6, 1e-3], [100.0, 1e-12, 1e-6]]
     bad = [[0.0, 1.0, 1.0], [50.0, 1e-3, 1e-1], [100.0, 1e-4, 1e-1]]
