@@ -22,7 +22,6 @@ from rmopt.manifolds import (
     Euclidean,
     FixedRankFactors,
     Grassmann,
-    PositiveDefinite,
     Product,
     PSDFactors,
     Sphere,
@@ -104,29 +103,6 @@ def test_terms_of_a_wrong_shape_are_refused(solver: Any) -> None:
 
     with pytest.raises(InvalidInputError, match=r"the term_gradient of Terms is of shape \(4,\)"):
         solver.run(Problem(Euclidean(4, 4), Terms()), random_state=0)
-
-
-def test_a_right_proximal_step_passes_and_one_of_the_wrong_sign_does_not() -> None:
-    class Sparse(Cost):
-        sign = 1.0
-
-        def value(self, W: Array) -> float:
-            return float(np.trace(W) - np.linalg.slogdet(W)[1] + 0.2 * np.abs(np.triu(W, 1)).sum())
-
-        def gradient(self, W: Array) -> Array:
-            return np.eye(4) - np.linalg.inv(W)
-
-        def proximal_step(self, W: Array, block: int, step: float) -> Array:
-            moved, others = W.copy(), np.arange(4) != block
-            row = W[block, others]
-            moved[block, others] = np.sign(row) * np.maximum(np.abs(row) - 0.1 * self.sign * step, 0.0)
-            moved[others, block] = moved[block, others]
-            return moved
-
-    cone = PositiveDefinite(4)
-    assert all(check_cost(Problem(cone, Sparse())))
-    wrong = type("Wrong", (Sparse,), {"sign": -1.0})()
-    assert [law.name for law in check_cost(Problem(cone, wrong)) if not law] == ["proximal step"]
 
 
 def test_a_hessian_matrix_in_place_of_a_product_is_refused() -> None:

@@ -22,14 +22,13 @@ from problems.ranking import (
     precision_at,
 )
 from problems.ranking.cost import _Splitmix
-from problems.ranking.engine import RankingEngine
 from problems.ranking.estimators import epochs, starting_point
 from problems.ranking.kernels import below
 from problems.ranking.measures import ndcg_at, propensities, propensity_scored_precision_at
 from rmopt import InvalidInputError, Problem
-from rmopt.core import MissingCapabilityError, Retraction
+from rmopt.core import Retraction
 from rmopt.engines.choose import choose_engine
-from rmopt.manifolds import Euclidean, FixedRankEmbedded
+from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
 from rmopt.solvers import SGD
 
@@ -176,22 +175,6 @@ def test_ill_conditioned_starts_are_followed(kind: type[LabelRanking]) -> None:
         engine = choose_engine(Problem(manifold, cost), None, name)
         ends.append(manifold.to_dense(engine.dump(engine.advance(engine.load(start), schedule, etas))))
     assert relative(ends[0], ends[1]) < 1e-8
-
-
-def test_what_is_not_compiled_is_named() -> None:
-    cost = LabelRanking(*make_data(np.random.default_rng(0), 5, 5))
-    manifold = FixedRankEmbedded(5, 5, 2)
-    assert isinstance(choose_engine(Problem(manifold, cost)), RankingEngine)
-    for on, batch, reason in (
-        (
-            Euclidean(5, 5),
-            1,
-            r"the manifold Euclidean\(5, 5\) has no compiled twin \(FixedRankEmbedded has\)",
-        ),
-        (manifold, 3, "a step looks at 3 terms, and the compiled kernel at one"),
-    ):
-        with pytest.raises(MissingCapabilityError, match=reason):
-            choose_engine(Problem(on, cost), None, "compiled", batch)
 
 
 # Starts and the estimator

@@ -161,7 +161,7 @@ def test_peers_learn_and_give_others_the_mean(name: str) -> None:
 
 
 def test_the_picture_is_completed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--ranks", "3,6", "--updates", "8", "--agents", "3", "--out", str(tmp_path)]
+    options = ["--ranks", "6", "--updates", "8", "--agents", "3", "--out", str(tmp_path)]
     assert run("completion", *options) == 0
     found = result(tmp_path)
     errors = {row["method"]: row["test_rmse"] for row in found["rows"] if row["rank"] == 6}
