@@ -206,16 +206,22 @@ def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
     Raises
     ------
     scipy.sparse.linalg.ArpackNoConvergence
-        With what converged, within a limit ``maxiter``.
+        With what converged, for a limit ``maxiter`` or more than 5,000 rows. Of fewer all eigenvalues are computed
+        then, as where the largest are far smaller than others below 0.
     """
     # It is slow to import.
-    from scipy.sparse.linalg import eigsh
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
     # From scipy 1.17 on it draws a vector where those before span all that the matrix makes of them; unseeded, unless
     # told.
     seed = {"rng": 0} if "rng" in inspect.signature(eigsh).parameters else {}
     start = np.random.default_rng(0).standard_normal(operator.shape[0])
-    values, vectors = eigsh(operator, k, **{"which": "LA", "v0": start, **seed, **how})
+    try:
+        values, vectors = eigsh(operator, k, **{"which": "LA", "v0": start, **seed, **how})
+    except ArpackNoConvergence:
+        if "maxiter" in how or len(start) > 5000:
+            raise
+        values, vectors = np.linalg.eigh(operator @ np.eye(len(start)))
     return values[-k:], vectors[:, -k:]
 
 
@@ -240,8 +246,16 @@ def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array,
 
 def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Array, Array]:
     """Return the k largest eigenvalues of a symmetric matrix, descending, and vectors (p, k), by a `metric`."""
-    values, vectors = scipy.linalg.eigh(matrix, metric)
-    return values[: -k - 1 : -1], vectors[:, : -k - 1 : -1]
+    p = len(matrix)
+    try:
+        values, vectors = scipy.linalg.eigh(matrix, metric, subset_by_index=(p - k, p - 1))
+    except np.linalg.LinAlgError:
+        values = vectors = np.empty(0)
+    if len(values) < k:
+        # LAPACK's bisection fails or loses eigenvalues at times where many are equal; the whole spectrum has them.
+        values, vectors = scipy.linalg.eigh(matrix, metric, driver="evd" if metric is None else "gvd")
+        values, vectors = values[p - k :], vectors[:, p - k :]
+    return values[::-1], vectors[:, ::-1]
 
 
 def scaled_inverse(curvature: Array, tangent: Array) -> Array:

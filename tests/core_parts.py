@@ -513,7 +513,6 @@ def parts() -> list[Part]:
                 "first": 5,
                 "ratio": 2.0,
                 "at": None,
-                "log": None,
                 "progress": False,
             },
             recorded,

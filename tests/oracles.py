@@ -61,9 +61,18 @@ def algorithm_4(
     return (
         A + np.outer(a3, b1),
         B + np.outer(b3, a1),
-        np.linalg.pinv(A + np.outer(a3, b1)),
-        np.linalg.pinv(B + np.outer(b3, a1)),
+        rank_one_pinv_update(A, A_pinv, a3, b1),
+        rank_one_pinv_update(B, B_pinv, b3, a1),
     )
+
+
+def rank_one_pinv_update(A: Array, A_pinv: Array, c: Array, d: Array) -> Array:
+    """Return the pseudo-inverse of A + c dᵀ from that of A: Algorithm 7, where c leaves the span of A and β ≠ 0."""
+    v, row = A_pinv @ c, d @ A_pinv
+    w, beta, bent = c - A @ v, 1 + d @ v, A_pinv @ row
+    ww, rr = w @ w, row @ row
+    shrink = beta / (ww * rr + beta**2)
+    return A_pinv + np.outer(bent, w) / beta - shrink * np.outer(ww / beta * bent + v, rr / beta * w + row)
 
 
 def theorem_6(W: Array, G: Array, k: int) -> Array:

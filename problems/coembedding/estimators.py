@@ -345,10 +345,12 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     Parameters
     ----------
     betas : sequence of float
-    max_rank, verbose, loss : optional
+    max_rank : int or None
         As in `CoembeddingClassifier`.
     tol : float
         Relative gap of the model with the chosen weight.
+    verbose, loss : optional
+        As in `CoembeddingClassifier`.
     cv : int, splitter, iterable or None
         Folds; shuffled with a fixed seed for a number. None: 5.
     scoring : str, callable or None

@@ -1,5 +1,6 @@
 """Data sets by name: how they are registered, loaded, and where their files lie."""
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,6 +25,9 @@ __all__ = ["data_folder", "load", "read_texts"]
 
 B = TypeVar("B", bound=Bundle)
 CHECKSUMS = Path(__file__).with_name("checksums.txt")
+DATA_HOME = (
+    "\n\nParameters\n----------\ndata_home : path, optional\n    The folder of the data, as in `load`."
+)
 
 
 def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle, **columns: Any) -> B:  # type: ignore[assignment]
@@ -248,5 +252,7 @@ class Source:
                 return read(path)
 
         del load_it.__wrapped__
+        doc = inspect.cleandoc(read.__doc__ or "")
+        load_it.__doc__ = re.sub(r"(?=\n\n.+\n---|\Z)", DATA_HOME, doc, count=1) + "\n"
         vars(load_it)["source"] = self
         return load_it

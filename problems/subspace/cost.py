@@ -91,7 +91,7 @@ class OwnedData(AgentSum):
 
 def shares_out(what: str, count: int, n_agents: int) -> list[slice]:
     """Return consecutive shares for each agent, as many each as can be."""
-    if not 1 <= n_agents <= count:
+    if not 1 <= integer("n_agents", n_agents) <= count:
         raise InvalidInputError(
             f"n_agents = {n_agents} must lie between 1 and the number of {what}, {count}."
         )

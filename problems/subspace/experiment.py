@@ -206,7 +206,6 @@ class Completion(Experiment):
     name: ClassVar = "completion"
     known: ClassVar = METHODS
     measured_by: ClassVar = ("predict",)
-    columns: ClassVar = {"test_rmse": "sem", "train_mse": None, "disagreement": None, "updates": None}
     common: ClassVar = ("graph", "lam", "updates")
     headings: ClassVar = {
         "test_rmse": "RMSE", "sem": "± s.e.m.", "train_mse": "train MSE", "disagreement": "distance",
@@ -221,6 +220,7 @@ class Completion(Experiment):
             return super().__call__(run)
 
     def check(self) -> None:
+        self.columns = {"test_rmse": "sem", "train_mse": None, "disagreement": None, "updates": None}
         self.counts = options.whole_numbers(self.agents, "--agents", 2)
         as_graph(self.graph, self.counts[0])
         self.weight = options.number_or_auto(self.rho, "--rho")

@@ -81,7 +81,7 @@ class Multitask(Experiment):
 
     def check(self) -> None:
         case = self.data == "case6"
-        self.columns = {"distance": None} if case else {"nmse": "sem", "nmse_test": None}  # type: ignore[misc]
+        self.columns = {"distance": None} if case else {"nmse": "sem", "nmse_test": None}
         given: Settings = {"n_agents": self.agents, "rho": options.number_or_auto(self.rho, "--rho")}
         given |= {"n_epochs": self.updates}
         if case:

@@ -40,11 +40,12 @@ class ItemSearch(Searcher):
     --------
     >>> import numpy as np, scipy.sparse as sp
     >>> from problems.subspace import BiasedALS, ItemSearch
+    >>> from starlette.datastructures import QueryParams
     >>> rng = np.random.default_rng(0)
     >>> stars = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 30))
     >>> known = sp.csc_array(stars * (rng.random(stars.shape) < 0.5))
     >>> model = BiasedALS(rank=2, limits=(-8, 8), random_state=0).fit(known)
-    >>> found = ItemSearch(model).find({"q": "7"}, k=3)
+    >>> found = ItemSearch(model).find(QueryParams(q="7"), k=3)
     >>> [item["name"] for item in found.results] == [
     ...     name for name, _ in model.recommend(7, 3)
     ... ]

@@ -74,19 +74,17 @@ def completion(
     fitted.save(run.path("model.npz"))
     users = fitted.column_names_.tolist()
     lines = [
-        (_harmless(name), place, _harmless(item), *scores)
+        (name, place, item, *scores)
         for name, best in zip(users, fitted.recommend(users, n, return_std=model == "bayesian"), strict=True)
         for place, (item, *scores) in enumerate(best, 1)
     ]
     table = pd.DataFrame(lines, columns=["user", "place", "item", "score", *["std"] * (model == "bayesian")])
+    for names in table.select_dtypes(["object", "string"]):
+        # A text that begins as a formula of a spreadsheet gets an apostrophe.
+        table[names] = table[names].str.replace(r"^(?=[=+\-@\t\r])", "'", regex=True)
     text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
     return Outcome(ratings.source, {"model": model, "rank": width, "n": n}, rows, headings=HEADINGS)
-
-
-def _harmless(name: Any) -> Any:
-    """Return a name that no spreadsheet takes for a formula: a text that begins as one gets an apostrophe."""
-    return f"'{name}" if isinstance(name, str) and name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
 
 
 def _titled(ratings: Ratings, path: Path) -> Ratings:

@@ -16,6 +16,7 @@ from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, 
 from rmopt.core.streams import Stream, generator, seed_number
 from rmopt.core.values import written
 from rmopt.costs import GossipCost, Graph, as_graph
+from rmopt.costs.graph import GRAPHS
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
 from rmopt.retractions import GRASSMANN_RETRACTIONS
 from rmopt.solvers import (
@@ -51,6 +52,13 @@ TURNS = 3
 
 def _rho(name: str, value: Any) -> Any:
     return value if isinstance(value, str) and value == "auto" else number(name, value, least=0)
+
+
+def _graph(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return one_of(name, value, GRAPHS)
+    wanted = f"one of {', '.join(GRAPHS)}, a Graph or a list of pairs of agents"
+    return instance(name, value, (Graph, list, tuple, np.ndarray), wanted)
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,7 @@ class GossipPlan(CheckedValue):
 
     rho: Annotated[float | str, _rho] = "auto"
     variant: Annotated[str, bounded(one_of, VARIANTS)] = "stochastic"
-    graph: Any = "path"
+    graph: Annotated[Any, _graph] = "path"
     step_size: Annotated[float, bounded(number, above=0)] = 1.0
     decay: Annotated[float, bounded(number, least=0)] = 1.0
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0

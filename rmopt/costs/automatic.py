@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -143,9 +143,7 @@ class AutomaticCost(Cost):
         leaves = forms.leaves_of(point)
         arguments = [forms.widened(leaf) for leaf in leaves]
         bent = self._ready("bent", form, _flat(arguments))
-        known: list[Any] = []
-
-        plain = all(isinstance(leaf, np.ndarray) for leaf in leaves)
+        at_point = cache(lambda: bent(_flat(arguments)))
 
         def along(direction: Any) -> Any:
             blocks = forms.with_blocks(point, direction)
@@ -156,13 +154,12 @@ class AutomaticCost(Cost):
                     for i, (leaf, block) in enumerate(zip(leaves, blocks, strict=True))
                 ]
                 wide, moves = (_flat(side) for side in zip(*pairs, strict=True))
-                if not plain:
-                    return bent(wide)(moves)
-                if not known:
-                    known.append(bent(wide))
-                return known[0](moves)
+                return bent(wide)(moves)
 
-            return self._assembled(form, leaves, at({}), lambda i, *pair: at({i: pair}))
+            tangents = [forms.tangent_move(*pair) for pair in zip(leaves, blocks, strict=True)]
+            moves = [tangent for tangent in tangents if tangent is not None]
+            found = at_point()(_flat(moves)) if len(moves) == len(leaves) else at({})
+            return self._assembled(form, leaves, found, lambda i, *pair: at({i: pair}))
 
         return along
 

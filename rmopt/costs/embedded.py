@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Actions, Ambient, Array
-from rmopt.core.arguments import integer
+from rmopt.core.arguments import integer, shown
 from rmopt.costs.convex import ConvexCost, LocalModel, Mixture
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 
@@ -181,9 +181,11 @@ class Grid:
     """
 
     def __init__(self, rows: range, columns: range) -> None:
-        if max(rows.start, columns.start) < min(rows.stop, columns.stop):
+        whole = all(isinstance(part, range) and part.step == 1 for part in (rows, columns))
+        if not whole or max(rows.start, columns.start) < min(rows.stop, columns.stop):
             raise InvalidInputError(
-                f"a grid needs ranges of objects that do not overlap, got {rows}, {columns}."
+                "a grid needs two ranges of objects that do not overlap, in steps of 1, got "
+                f"{shown(rows)}, {shown(columns)}."
             )
         self.rows, self.columns = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
 

@@ -208,7 +208,7 @@ def as_graph(graph: Any, n: int) -> Graph:
     ([[0, 1], [0, 2], [0, 3]], [1, 2, 1])
     """
     if isinstance(graph, str):
-        return GRAPHS[one_of("graph", graph, GRAPHS)](n)
+        return GRAPHS[one_of("graph", graph, GRAPHS)](integer("n", n, 1))
     graph = graph if isinstance(graph, Graph) else Graph(n, graph)
     if graph.n != n:
         raise InvalidInputError(f"{graph} is for {graph.n} agents, and there are {n}.")

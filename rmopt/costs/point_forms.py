@@ -114,6 +114,22 @@ def moved(leaf: Any, block: Any, right: Array, left: Array) -> tuple[list[Array]
     return wide, moves
 
 
+def tangent_move(leaf: Any, block: Any) -> list[Array] | None:
+    """Return how a direction moves the arrays of `widened`, where it is tangent, [E U] [V F]ᵀ; None elsewhere."""
+    if isinstance(leaf, np.ndarray):
+        return moved(leaf, block, leaf, leaf)[1]
+    k, (V, U), moves = leaf.rank, bases_of(leaf), [np.zeros_like(side) for side in widened(leaf)]
+    if block is None:
+        return moves
+    if not hasattr(block, "left") or block.left.shape[1] != 2 * k:
+        return None
+    left, right = dense(block.left), dense(block.right)
+    if not (np.array_equal(left[:, k:], U) and np.array_equal(right[:, :k], V)):
+        return None
+    moves[0][:, k : 2 * k], moves[1][:, 2 * k :] = left[:, :k], right[:, k:]
+    return moves
+
+
 def with_blocks(point: Any, direction: Any) -> list[Any]:
     """Return the blocks of a direction for the arrays and matrices of a point; None where it is zero."""
     if not isinstance(point, Parts):

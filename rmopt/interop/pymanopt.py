@@ -24,7 +24,7 @@ from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
 from pymanopt.manifolds.manifold import RetrAsExpMixin
 
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import instance, one_of, shown
+from rmopt.core.arguments import instance, number, one_of, shown
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
@@ -190,6 +190,9 @@ class PymanoptSolver(Solver):
     def __init__(self, optimizer: Any = "ConjugateGradient", **options: Any) -> None:
         if isinstance(optimizer, str):
             kind = getattr(optimizers, one_of("optimizer", optimizer, NAMES))
+            for name in options:
+                if name.startswith(("max_", "min_")):
+                    number(name, options[name], least=0)
             try:
                 self.optimizer = kind(**{"verbosity": 0, **options})
             except TypeError as error:

@@ -63,7 +63,9 @@ class ArrayManifold(Manifold):
         super().__init_subclass__(**options)
         # All geodesics pass here: many points at once would give numbers that mean nothing.
         for name in {"exp", "log", "dist"} & vars(cls).keys():
-            setattr(cls, name, _of_single_arrays(vars(cls)[name]))
+            # One that takes back a closed form stays that of `Manifold`, by which `knows` tells.
+            if vars(cls)[name] is not vars(Manifold)[name]:
+                setattr(cls, name, _of_single_arrays(vars(cls)[name]))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(str, self.shape))})"

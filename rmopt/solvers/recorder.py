@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.core.arguments import callable_of, flag, integer, number, sequence, shown
+from rmopt.core.arguments import callable_of, flag, instance, integer, number, sequence, shown
 from rmopt.errors import InvalidInputError
 
 Metric = Callable[[Any], float | Mapping[str, float]]
@@ -64,7 +64,7 @@ class Recorder:
         progress: bool = False,
         description: str = "training",
     ) -> None:
-        self.metrics = dict(metrics or {})
+        self.metrics = dict(instance("metrics", metrics or {}, Mapping, "a mapping from names to functions"))
         for name, metric in self.metrics.items():
             callable_of(f"the metric {name!r}", metric)
         self.first, self.ratio = integer("first", first, 1), number("ratio", ratio, above=1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import scipy.optimize
@@ -15,21 +13,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
-from tabled import each_row
 
 from problems.coembedding import (
     CoembeddingClassifier,
     CoembeddingClassifierCV,
-    LinkPrediction,
     LinkPredictor,
     MultilabelCoembedding,
     OneVsRestCoembedding,
-    TagRanking,
     TagRecommender,
     coembedding_path,
 )
 from problems.coembedding.cost import smooth_hinge
-from problems.coembedding.estimators import checked_betas, local_optima, minimise
+from problems.coembedding.estimators import local_optima, minimise
 from problems.coembedding.experiment import measures
 from problems.data.sets import digits_labels, emotions, scene
 from rmopt.costs import Trace
@@ -210,36 +205,6 @@ def test_cross_validation_of_the_weight() -> None:
     again = CoembeddingClassifier(model.beta_).fit(X, Y)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     assert clone(model).get_params()["cv"] == 3
-
-
-@each_row(
-    ("call", "words"),
-    [
-        (lambda X, Y: CoembeddingClassifier().fit(X, np.zeros(len(X))), "1 class"),
-        (lambda X, Y: CoembeddingClassifier().fit(X, X[:, 0]), "Unknown label type"),
-        (lambda X, Y: MultilabelCoembedding(X, 2 * Y), "table of 0 and 1"),
-        (lambda X, Y: MultilabelCoembedding(X, Y[:5]), "0 and 1, 80 rows"),
-        (lambda X, Y: MultilabelCoembedding(X * np.inf, Y), "finite numbers"),
-        (lambda X, Y: OneVsRestCoembedding(X, 2 * Y), "table of 0 and 1"),
-        (lambda X, Y: OneVsRestCoembedding(X, Y, "hinge"), "loss = 'hinge' is unknown"),
-        (lambda X, Y: coembedding_path(X, Y, ()), "at least one"),
-        (lambda X, Y: checked_betas([1.0, 0.0]), "positive"),
-        (lambda X, Y: TagRanking([[0, 0]]), "user, item and tag"),
-        (lambda X, Y: TagRanking([[0, 0, -1]]), "integers from 0"),
-        (lambda X, Y: TagRanking([[0, 0, 3]], (1, 1, 2)), "must be at least"),
-        (lambda X, Y: TagRanking([[0, 0, 0], [0, 0, 1]]), "nothing to rank"),
-        (lambda X, Y: TagRecommender().fit(X[:, :3], Y[:, 0]), "shape"),
-        (lambda X, Y: LinkPrediction(X, [[0, 0]], [1]), "two different objects"),
-        (lambda X, Y: LinkPrediction(X, [[0, 1]], [1, 0]), "shape"),
-        (lambda X, Y: LinkPrediction(X, [[0, 99]], [1]), "from 0 to 79"),
-        (lambda X, Y: LinkPredictor().fit(X, np.eye(3)), "symmetric 80 × 80 table"),
-        (lambda X, Y: LinkPredictor().fit(X, np.zeros((80, 80))), "with a link and some without"),
-    ],
-)
-def test_bad_input_is_named(call: Any, words: str) -> None:
-    X, Y = samples()
-    with pytest.raises(ValueError, match=words):
-        call(X, Y)
 
 
 def test_local_optima_contract_to_the_global_minimum() -> None:

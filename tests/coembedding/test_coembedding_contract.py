@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -76,27 +75,6 @@ def test_what_is_not_certified_is_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not CoembeddingClassifier(0.1, max_rank=1).fit(X, Y).is_global_
-
-
-def test_data_are_checked_at_the_door() -> None:
-    damaged = sp.csr_array(X)
-    damaged.indices[0] = 10**8
-    labels = sp.csr_array(Y)
-    labels.indices[0] = -7
-    holes = LINKS.astype(float)
-    holes[0, 1] = holes[1, 0] = np.nan
-    for call, words in (
-        (lambda: CoembeddingClassifier().fit(damaged, Y), "X is a damaged"),
-        (lambda: CoembeddingClassifier().fit(X, labels), "Y is a damaged"),
-        (lambda: CoembeddingClassifier(2.0).fit(X, Y).score(X, labels), "y is a damaged"),
-        (lambda: LinkPredictor().fit(damaged, LINKS), "X is a damaged"),
-        (lambda: LinkPredictor().fit(X, holes), "finite numbers"),
-        (lambda: LinkPredictor().fit(X * 1e155, LINKS), "scale it"),
-        (lambda: TagRecommender(5.0).fit(POSTS, TAGS).predict([["a", "b"]]), "user 'a' was not seen"),
-        (lambda: LinkPredictor(random_state=0).fit(X, LINKS).score(X, [{}, {}], [[0, 1], [0, 9]]), "linked"),
-    ):
-        with pytest.raises(InvalidInputError, match=words):
-            call()
 
 
 def test_frames_of_names() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tabled import each_row
 
 from problems.coembedding.experiment import METHODS, Coembedding, optima_claims, table_claims
 from problems.coembedding.regression_experiment import METHODS as STRATEGIES
@@ -14,7 +13,6 @@ from problems.coembedding.regression_experiment import metric_regression
 from problems.coembedding.tagging_experiment import Tagging
 from problems.comparison import Row
 from problems.data import TagBundle, load
-from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
 
 
@@ -108,25 +106,6 @@ def test_tags_choose_by_posts_of_the_training_part(run: Run, monkeypatch: pytest
     assert [beta for beta, *_ in asked[-2:]] == [30.0, None]
     assert all(np.array_equal(held, bundle.triples[test]) for _, _, held in asked[-2:])
     assert outcome.parameters["used"]["ILA"] == [{"beta": 30.0}]
-
-
-@each_row(
-    ("call", "words"),
-    [
-        (lambda run: coembedding(run, methods="svm"), "--methods 'svm'"),
-        (lambda run: coembedding(run, betas="1,x"), "--betas '1,x'"),
-        (lambda run: coembedding(run, betas="0"), "--betas '0'"),
-        (lambda run: coembedding(run, rows=99_999), "n_train = 99999 must be"),
-        (lambda run: coembedding(run, data="digits"), "MultilabelBundle"),
-        (lambda run: metric_regression(run, sizes="0"), "--sizes '0'"),
-        (lambda run: metric_regression(run, methods="slow"), "--methods 'slow'"),
-        (lambda run: tagging(run, betas=""), "--betas ''"),
-        (lambda run: tagging(run, data="digits"), "TagBundle"),
-    ],
-)
-def test_bad_options_are_named(run: Run, call: Any, words: str) -> None:
-    with pytest.raises(InvalidInputError, match=words):
-        call(run)
 
 
 def test_claims_follow_the_numbers() -> None:

@@ -148,12 +148,6 @@ class TestInvariance:
         assert found.n_queries == 3
         assert found.map == pytest.approx(np.mean(expected), rel=1e-13)
 
-    def test_the_scores_are_left_as_they_are(self, y: np.ndarray) -> None:
-        scores = scores_with("none")
-        before = scores.copy()
-        evaluate_retrieval(lambda rows: scores[rows[0] : rows[-1] + 1], y[:40].tolist() + [0] * 43)
-        np.testing.assert_array_equal(scores, before)
-
     def test_memory_is_that_of_a_block(self) -> None:
         rng = np.random.default_rng(0)
         embedding = rng.normal(size=(3000, 4))
@@ -194,50 +188,11 @@ class TestScores:
 
 
 class TestRefusals:
-    @each_row(
-        ("changes", "says"),
-        [
-            ({"y": [[0, 0], [1, 1]]}, "y must have one label for each row"),
-            ({"y": [0, 1, 2, 3]}, "another document of its class"),
-            ({"queries": []}, "another document of its class"),
-            ({"queries": [3], "y": [0, 0, 0, 1]}, "another document of its class"),
-            ({"queries": [4]}, "row numbers from 0 to 3"),
-            ({"queries": [-1]}, "row numbers from 0 to 3"),
-            ({"queries": [True, False, True, True]}, "np.flatnonzero"),
-            ({"queries": [[0, 1]]}, "list of row numbers"),
-            ({"queries": [0.5]}, "list of row numbers"),
-            ({"ks": (0,)}, "each of ks = 0 must be a positive integer"),
-            ({"ks": (2.5,)}, "of ks"),
-            ({"ks": 10}, "ks = 10 must"),
-            ({"score_block": np.eye(4)}, "must be a function"),
-            ({"score_block": table(np.ones((4, 3)))}, r"real scores of shape \(4, 4\)"),
-            ({"score_block": table(np.ones((4, 4), dtype=complex))}, "real scores"),
-            ({"score_block": table(np.full((4, 4), "x"))}, "real scores"),
-        ],
-    )
-    def test_arguments(self, changes: dict[str, Any], says: str) -> None:
-        given: dict[str, Any] = {"score_block": table(np.eye(4)), "y": [0, 0, 1, 1]}
-        given |= changes
-        with pytest.raises(InvalidInputError, match=says):
-            evaluate_retrieval(given.pop("score_block"), given.pop("y"), **given)
-
     def test_one_nan_score(self) -> None:
         scores = np.ones((4, 4))
         scores[2, 1] = np.nan
         with pytest.raises(InvalidInputError, match="NaN scores"):
             evaluate_retrieval(table(scores), [0, 0, 1, 1])
-
-    @each_row(
-        ("left", "right", "says"),
-        [
-            (np.ones((3, 2)), np.ones((3, 1)), "of one shape"),
-            (np.ones(3), np.ones(3), "query_embedding must be a table of finite numbers"),
-            (np.ones((3, 2)), np.full((3, 2), np.nan), "document_embedding must be a table of finite"),
-        ],
-    )
-    def test_embeddings(self, left: Any, right: Any, says: str) -> None:
-        with pytest.raises(InvalidInputError, match=says):
-            bilinear_scores(left, right)
 
     @each_row("X", [np.ones(3), np.full((3, 2), np.nan), csr_array([[1.0, np.inf]]), [["a"]]])
     def test_features(self, X: Any) -> None:

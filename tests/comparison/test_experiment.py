@@ -32,7 +32,7 @@ def test_the_default_data_in_a_process_of_their_own(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
     assert "\x1b" not in done.stdout
-    assert "holds: LORETA-1 is above cosine" in done.stdout
+    assert "holds: (not in the paper) LORETA-1 is above cosine" in done.stdout
     result = json.loads((tmp_path / "result.json").read_text())
     assert list(result) == ["experiment", "data", "parameters", "seed", "versions", "rows", "claims", "notes"]
     assert result["data"] == "scipy-docs"

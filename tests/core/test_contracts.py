@@ -20,7 +20,7 @@ from rmopt.checks import check_gradient, check_hessian, check_manifold
 from rmopt.core import Actions, BlockDiagonal, Cost, Factored, Manifold, Parts, Retraction
 from rmopt.core.ambient import Operator, RowColumn, Sum, dense
 from rmopt.core.cost import WholeCost
-from rmopt.costs import BilinearSum, LogDetTriplet
+from rmopt.costs import BilinearSum
 from rmopt.interop import PymanoptSolver, from_pymanopt
 from rmopt.manifolds import (
     Euclidean,
@@ -186,25 +186,6 @@ class Linear(Cost):
 PAIRS = BilinearSum(np.eye(6), np.eye(6)[:, :2])
 ALONE = rmopt.autograd_cost(lambda U: anp.sum(U))
 FACTORS = rmopt.autograd_cost(lambda A, B: anp.sum(anp.dot(A, B.T)))
-FEW = np.arange(12.0).reshape(4, 3), [[0, 1, 2]]
-
-
-@each_row(
-    ("manifold", "cost", "sentence"),
-    [
-        (GRASSMANN, lambda U: 0.0, r"is not a cost; make one of a function by rmopt.autograd_cost\(function\)"),
-        (ALONE, GRASSMANN, r"write Problem\(manifold, cost\)"),
-        (Sphere(5), ALONE, r"is not an rmopt manifold; .*from_pymanopt\(manifold\)"),
-        (Product([GRASSMANN, FLAT]), PAIRS, r"Parts has no method `bilinear`; take FixedRankEmbedded"),
-        (LOW, ALONE, r"LowRankPoint; write a function of A and B"),
-        (GRASSMANN, FACTORS, r"ndarray; write a function of the point"),
-        (PSDFixedRank(3, 1), LogDetTriplet(*FEW), r"take PositiveDefinite"),
-        (PositiveDefinite(4), LogDetTriplet(*FEW), r"scores 3 × 3 matrices, and PositiveDefinite\(4\) holds 4 × 4"),
-    ],
-)  # fmt: skip
-def test_problems_that_are_none_are_refused(manifold: Any, cost: Any, sentence: str) -> None:
-    with pytest.raises(InvalidInputError, match=sentence):
-        Problem(manifold, cost)
 
 
 @each_row(

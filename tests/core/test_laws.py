@@ -12,19 +12,16 @@ import pytest
 from tabled import each_row
 
 import rmopt.checks
-from rmopt import Problem
 from rmopt.checks import (
     Check,
     check_engine,
-    check_gradient,
-    check_hessian,
     check_manifold,
     check_retraction,
     report,
     run_catalogue,
 )
 from rmopt.checks.catalogue import Instance, fixed_rank_instances, instances
-from rmopt.core import BlockCost, Cost, Factored, InvalidInputError, LowRankPoint, Retraction
+from rmopt.core import BlockCost, InvalidInputError
 from rmopt.engines import BilinearEngine
 from rmopt.engines.bilinear import BatchEngine, SymmetricBilinearEngine
 from rmopt.engines.choose import choose_coordinate_engine, choose_engine
@@ -114,62 +111,6 @@ def test_a_point_and_a_vector_of_one_seed_are_a_pair(seed: int) -> None:
         assert abs(manifold.norm(point, vector) - 1.0) < 1e-10
         off = manifold.norm(point, vector - manifold.to_tangent_space(point, vector))
         assert off < 1e-10, f"{one.name}: {off}"
-
-
-class FirstOrder(Retraction):
-    """A retraction of order 1 that claims order 2."""
-
-    order = 2
-    name = "wrong"
-
-    def __call__(self, manifold: Any, point: LowRankPoint, tangent: Any, t: float = 1.0) -> LowRankPoint:
-        # The tangential part t² U Up'Up Vᵀ spoils the second order.
-        bent = type(tangent)(
-            t * tangent.M + t * t * tangent.Up.T @ tangent.Up, t * tangent.Up, t * tangent.Vp
-        )
-        return SecondOrder()(manifold, point, bent)
-
-
-def test_a_retraction_of_first_order_is_found_out() -> None:
-    rigidity, order, *_ = check_retraction(FirstOrder(), FixedRankEmbedded(9, 7, 3))
-    assert rigidity
-    assert not order
-    assert order.measured == pytest.approx(2.0, abs=0.1)
-
-
-class HalfSquare(Cost):
-    """½‖W‖², with derivatives that may be wrong by a factor."""
-
-    def __init__(self, factor: float = 1.0) -> None:
-        self.factor = factor
-
-    def value(self, point: LowRankPoint) -> float:
-        return 0.5 * float(np.sum(point.singular_values() ** 2))
-
-    def gradient(self, point: LowRankPoint) -> Factored:
-        return Factored(self.factor * point.U @ point.S, point.V)
-
-    def hessian(self, point: LowRankPoint, direction: Factored) -> Factored:
-        return Factored(self.factor * direction.left, direction.right)
-
-
-def test_wrong_derivatives_are_found_out() -> None:
-    manifold = FixedRankEmbedded(9, 7, 3)
-    assert check_gradient(Problem(manifold, HalfSquare()))
-    assert all(check_hessian(Problem(manifold, HalfSquare())))
-    wrong = check_gradient(Problem(manifold, HalfSquare(1.01)))
-    assert not wrong
-    assert wrong.measured == pytest.approx(1.0, abs=0.1)
-    assert not check_hessian(Problem(manifold, HalfSquare(1.01)))[0]
-
-
-def test_a_wrong_manifold_is_found_out() -> None:
-    class Oblique(FixedRankEmbedded):
-        def projection(self, point: Any, ambient: Any) -> Any:
-            return super().projection(point, ambient) * 1.001
-
-    failed = {check.name for check in check_manifold(Oblique(9, 7, 3)) if not check}
-    assert {"projection", "duality", "transport"} <= failed
 
 
 def test_report_and_plot(tmp_path: Path) -> None:

@@ -376,23 +376,6 @@ def test_a_vector_of_constraints_is_as_many_as_it_has_numbers() -> None:
     np.testing.assert_allclose(result.point, [0.0, 0.0, 1.0], atol=1e-6)
 
 
-def test_bad_input_is_named() -> None:
-    cases = {
-        r"has one or more constraints; take Problem": lambda: ConstrainedProblem(Sphere(8), minus_variance),
-        r"must be a sequence": lambda: ConstrainedProblem(
-            Sphere(8), minus_variance, equalities=minus_variance
-        ),
-        r"write a function of the point alone": lambda: ConstrainedProblem(
-            Stiefel(4, 2), minus_variance, equalities=[autograd_cost(lambda A, B: anp.sum(A @ B.T))]
-        ),
-        r"growth = 1.0 must be a number above 1": lambda: AugmentedLagrangian(growth=1.0),
-        r"inner = SGD.* must be such as LBFGS": lambda: AugmentedLagrangian(inner=SGD(0.1)),  # type: ignore[arg-type]
-    }
-    for says, make in cases.items():
-        with pytest.raises(InvalidInputError, match=says):
-            make()
-
-
 @parametrize_with_laws([(AugmentedLagrangian(max_iter=8), NONNEGATIVE_PCA)], seeds=[0])
 def test_laws(check: Any) -> None:
     check()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import autograd.numpy as anp
@@ -23,11 +22,9 @@ from rmopt.manifolds import (
     Euclidean,
     FixedRankFactors,
     Grassmann,
-    PositiveDefinite,
     Product,
     PSDFactors,
     Sphere,
-    Stiefel,
 )
 from rmopt.solvers import (
     LBFGS,
@@ -74,26 +71,6 @@ def test_a_cost_may_write_its_gradient_into_the_same_array_again(method: str) ->
         assert other.converged
 
 
-@each_row(
-    ("gradient", "told"),
-    [
-        (lambda x: x > 0, "of type bool"),
-        (lambda x: x + 0j, "of type complex"),
-        (lambda x: x.astype(object), "of type object"),
-        (lambda x: x.sum(axis=0), r"of shape \(2,\)"),
-    ],
-)
-def test_gradients_of_other_types_are_refused(gradient: Callable[[Array], Any], told: str) -> None:
-    cost = type("Own", (Quadratic,), {"gradient": lambda self, x: gradient(x)})(np.eye(4))
-    with pytest.raises(InvalidInputError, match=told):
-        LBFGS().run(Problem(Stiefel(4, 2), cost), random_state=0)
-    both = type(
-        "Own", (Cost,), {"value": lambda self, x: 0.0, "gradient": lambda self, x: [gradient(x[0]), x[1]]}
-    )()
-    with pytest.raises(InvalidInputError):
-        LBFGS().run(Problem(Product([Euclidean(4, 2), Sphere(3)]), both), random_state=0)
-
-
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
 def test_matrices_of_numpy_and_blocks_that_are_left_out_are_taken() -> None:
     cost = type("Own", (Quadratic,), {"gradient": lambda self, x: np.matrix(x)})(np.eye(4))
@@ -126,29 +103,6 @@ def test_terms_of_a_wrong_shape_are_refused(solver: Any) -> None:
 
     with pytest.raises(InvalidInputError, match=r"the term_gradient of Terms is of shape \(4,\)"):
         solver.run(Problem(Euclidean(4, 4), Terms()), random_state=0)
-
-
-def test_a_right_proximal_step_passes_and_one_of_the_wrong_sign_does_not() -> None:
-    class Sparse(Cost):
-        sign = 1.0
-
-        def value(self, W: Array) -> float:
-            return float(np.trace(W) - np.linalg.slogdet(W)[1] + 0.2 * np.abs(np.triu(W, 1)).sum())
-
-        def gradient(self, W: Array) -> Array:
-            return np.eye(4) - np.linalg.inv(W)
-
-        def proximal_step(self, W: Array, block: int, step: float) -> Array:
-            moved, others = W.copy(), np.arange(4) != block
-            row = W[block, others]
-            moved[block, others] = np.sign(row) * np.maximum(np.abs(row) - 0.1 * self.sign * step, 0.0)
-            moved[others, block] = moved[block, others]
-            return moved
-
-    cone = PositiveDefinite(4)
-    assert all(check_cost(Problem(cone, Sparse())))
-    wrong = type("Wrong", (Sparse,), {"sign": -1.0})()
-    assert [law.name for law in check_cost(Problem(cone, wrong)) if not law] == ["proximal step"]
 
 
 def test_a_hessian_matrix_in_place_of_a_product_is_refused() -> None:
@@ -200,32 +154,6 @@ def test_a_complex_start_is_said_to_be_complex() -> None:
     with pytest.raises(InvalidInputError, match="is complex; points are real"):
         LBFGS().run(problem, np.array([1j, 0, 0]))
     assert "array" not in str(check_hessian(problem))
-
-
-@each_row(
-    "start",
-    [
-        np.eye(2).astype(object),
-        np.eye(2).astype(str),
-        np.ma.array(np.eye(2), mask=[[True, False], [False, False]]),
-    ],
-)
-def test_a_start_that_is_no_array_of_numbers_is_refused(start: Any) -> None:
-    problem = Problem(Euclidean(2, 2), autograd_cost(lambda x: ((x - 1.0) ** 2).sum()))
-    with pytest.raises(InvalidInputError, match=r"the point holds .*; give a plain array of real numbers"):
-        LBFGS().run(problem, start)
-    for plain in (np.eye(2) > 0, np.eye(2).view(type("Own", (np.ndarray,), {}))):
-        assert type(LBFGS().run(problem, plain).point) is np.ndarray
-
-
-@pytest.mark.parametrize("found", [np.ones(1), None, 1j, "x"])
-def test_values_are_real_numbers(found: Any) -> None:
-    class Strange(Quadratic):
-        def value(self, point: Any) -> Any:
-            return found
-
-    with pytest.raises(InvalidInputError, match=r"the value of Strange is .*, not a real number"):
-        check_cost(Problem(Grassmann(5, 2), Strange()))
 
 
 def test_complex_numbers_are_refused_in_gradients_and_starts() -> None:

@@ -20,8 +20,7 @@ scale = 1.0
 weights = np.ones(100_000)
 
 
-@pytest.mark.parametrize("held", ["name", "array"])
-@pytest.mark.parametrize("engine", ["reference", "compiled"])
+@pytest.mark.parametrize(("engine", "held"), [("reference", "name"), ("compiled", "array")])
 def test_a_loss_is_compiled_again(monkeypatch: pytest.MonkeyPatch, engine: str, held: str) -> None:
     """Where a name is bound anew, or an array of any size is written to."""
     slopes = {"name": lambda z, y: 2.0 * scale * (z - y), "array": lambda z, y: 2.0 * weights[-1] * (z - y)}
@@ -72,7 +71,7 @@ def test_a_function_that_is_another_when_compiled_is_refused() -> None:
 # Each compiles a loop, for some ten seconds.
 COMPILED = [
     partial(SGD, 1e-2), pytest.param(partial(SGD, 1e-2, batch_size=2), marks=pytest.mark.slow),
-    partial(SGD, 1e-2, rule=Momentum(0.9)),
+    pytest.param(partial(SGD, 1e-2, rule=Momentum(0.9)), marks=pytest.mark.slow),
 ]  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from tabled import each_row
 
 from problems.data import ClassBundle
 from problems.data.text import information_gain, informative_unit_rows, select_terms
-from rmopt.errors import InvalidInputError
 
 
 @pytest.fixture
@@ -52,20 +51,6 @@ class TestInformationGain:
         np.testing.assert_array_equal(information_gain(odd, [0, 1]), information_gain(plain, [0, 1]))
         assert odd.nnz == 4
 
-    @each_row(
-        ("X", "y", "says"),
-        [
-            (np.eye(3), [1, 1, 1], "several classes"),
-            (np.eye(3), [0, 1], r"y must have shape \(3,\)"),
-            (np.eye(3)[0], [0, 1, 1], "two-dimensional"),
-            (-np.eye(3), [0, 1, 1], "term counts"),
-            (np.eye(3) * np.nan, [0, 1, 1], "term counts"),
-        ],
-    )
-    def test_refuses(self, X: Any, y: Any, says: str) -> None:
-        with pytest.raises(InvalidInputError, match=says):
-            information_gain(X, y)
-
 
 class TestSelectTerms:
     def test_takes_the_most_informative_in_order(
@@ -94,20 +79,6 @@ class TestSelectTerms:
         before = select_terms(counts, y, train, 12)
         np.testing.assert_array_equal(before, select_terms(other_rows, other_labels, train, 12))
         assert before.tolist() != select_terms(other_rows, y, np.ones(60, dtype=bool), 12).tolist()
-
-    @each_row(
-        ("changed", "says"),
-        [
-            ({"n_features": 41}, "at most 40"), ({"n_features": 2.5}, "at most 40"),
-            ({"y": np.zeros(61)}, "y must have shape"),
-            ({"train_mask": np.zeros(60, dtype=bool)}, "60 booleans"), ({"train_mask": np.ones(60)}, "60 booleans"),
-        ],
-    )  # fmt: skip
-    def test_refuses(
-        self, counts: csr_array, y: np.ndarray, train: np.ndarray, changed: Any, says: str
-    ) -> None:
-        with pytest.raises(InvalidInputError, match=says):
-            select_terms(**({"X": counts, "y": y, "train_mask": train, "n_features": 5} | changed))
 
 
 class TestUnitRows:

@@ -103,10 +103,12 @@ def test_a_short_command_of_the_docs_runs(command: str, tmp_path: Path) -> None:
 def constructed() -> Iterator[tuple[str, ast.Call]]:
     """Yield the calls with keywords in lines and tables of pages, but for the one with those of other libraries."""
     for page in PAGES:
+        if page.name == "migration.md":
+            continue
         text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         for code in re.findall(r"`([A-Za-z][\w.]*\([^`\n]*=[^`\n]*\))`", text):
             call = ast.parse(code.replace("…", "..."), mode="eval").body
-            if page.name != "migration.md" and isinstance(call, ast.Call):
+            if isinstance(call, ast.Call):
                 yield page.name, call
 
 

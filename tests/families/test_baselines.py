@@ -10,13 +10,13 @@ import pytest
 import scipy.sparse as sp
 
 from problems.online import Lego, Oasis, distance_targets
-from problems.ranking import LabelRanking, WarpRanking
+from problems.ranking import LabelRanking
 from problems.ranking.baselines import GroupPerceptron, MatrixPerceptron, Mirror
 from problems.ranking.baselines import PassiveAggressive as LabelPassiveAggressive
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
-from rmopt import InvalidInputError, Problem
+from rmopt import Problem
 from rmopt.core import DivergedError
-from rmopt.costs import TripletSum, logistic
+from rmopt.costs import TripletSum
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PSDFixedRank
 from rmopt.solvers import Uniform
 
@@ -237,27 +237,6 @@ def test_the_mirror_map_is_a_gradient_and_has_an_inverse() -> None:
 
 
 # Errors
-
-
-def test_baselines_refuse_what_they_are_not_defined_for() -> None:
-    rng = np.random.default_rng(6)
-    X, Z = rng.standard_normal((2, 20, N))
-    sampler = Uniform(20)
-    for solver in (FactoredGradientDescent, PassiveAggressive, PSDGradientDescent, Oasis, Lego):
-        with pytest.raises(
-            InvalidInputError, match=f"{solver.__name__} is defined for a TripletSum with the hinge"
-        ):
-            solver(0.1, max_iter=5, sampler=sampler).engine(
-                Problem(Euclidean(N, N), TripletSum(X, X, logistic))
-            )
-    for solver in (PSDGradientDescent, Oasis, Lego):
-        with pytest.raises(InvalidInputError, match=f"{solver.__name__} compares rows of one matrix"):
-            solver(0.1, max_iter=5, sampler=sampler).engine(Problem(Euclidean(N, N), TripletSum(X, Z)))
-    warp = WarpRanking(X, rng.random((20, 4)) < 0.5)
-    with pytest.raises(
-        InvalidInputError, match="MatrixPerceptron is defined for LabelRanking, got WarpRanking"
-    ):
-        MatrixPerceptron(0.1, max_iter=5, sampler=sampler).engine(Problem(Euclidean(4, N), warp))
 
 
 def test_divergence_names_the_step() -> None:

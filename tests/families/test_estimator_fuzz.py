@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from functools import cache
 from inspect import signature
 from itertools import chain
 from pathlib import Path
@@ -26,6 +27,7 @@ from sklearn.utils.validation import has_fit_parameter
 from tabled import each_row
 
 
+@cache
 def cases_of(name: str) -> list[Case]:
     """Return all cases of an estimator or of a function."""
     if name in FUNCTIONS:

@@ -11,7 +11,7 @@ import pymanopt
 import pytest
 import scipy.sparse as sp
 from pymanopt import manifolds
-from pymanopt.manifolds import Sphere, Stiefel
+from pymanopt.manifolds import Sphere
 from pymanopt.optimizers import ConjugateGradient
 
 import rmopt
@@ -164,35 +164,6 @@ def test_a_reason_of_ones_own_is_no_convergence() -> None:
     assert PymanoptSolver().run(problem, random_state=0).converged
     found = PymanoptSolver().run(problem, random_state=0, stop=lambda rows: "the grad norm is long")
     assert (found.stopped_by, found.converged) == ("the grad norm is long", False)
-
-
-def test_bad_input_is_named(completion: tuple[FixedRankEmbedded, Completion, np.ndarray]) -> None:
-    manifold, cost, _ = completion
-    with pytest.raises(
-        InvalidInputError, match=r"optimizer = 'Newton' is unknown; choose one of SteepestDescent"
-    ):
-        PymanoptSolver("Newton")
-    with pytest.raises(InvalidInputError, match=r"set max_time on the optimizer itself"):
-        PymanoptSolver(ConjugateGradient(), max_time=3)
-    with pytest.raises(InvalidInputError, match=r"is a LowRankPoint, not ndarray"):
-        PymanoptSolver().run(Problem(manifold, cost), np.eye(3))
-    with pytest.raises(InvalidInputError, match=r"the initial point is not on FromPymanopt"):
-        SGD(0.1).run(Problem(from_pymanopt(Sphere(6)), Rayleigh(np.eye(6))), np.ones(5))
-    with pytest.raises(InvalidInputError, match=r"a step of length zero moves the point"):
-        SGD(0.1).run(Problem(from_pymanopt(Sphere(6)), Rayleigh(np.eye(6))), np.ones(6))
-    with pytest.raises(InvalidInputError, match=r"ConjugateGradient refuses the options speed"):
-        PymanoptSolver("ConjugateGradient", speed=3)
-    with pytest.raises(InvalidInputError, match=r"must be a name or an optimizer made by pymanopt"):
-        PymanoptSolver(3)
-    with pytest.raises(MissingCapabilityError, match=r"runs as a whole"):
-        PymanoptSolver().run(Problem(manifold, cost), first_step=7)
-    with pytest.raises(InvalidInputError, match=r"random_state = -1 must be a non-negative integer"):
-        PymanoptSolver().run(Problem(manifold, cost), random_state=-1)
-    with pytest.raises(
-        InvalidInputError, match=r"must be a Problem; rmopt's manifolds are pymanopt's as they are"
-    ):
-        to_pymanopt(rmopt.manifolds.Sphere(4))  # type: ignore[arg-type]
-    assert to_pymanopt(Problem(from_pymanopt(Stiefel(4, 2)), Rayleigh(np.eye(4)))).manifold.dim == 5
 
 
 def test_optimizers_start_from_another_result_and_from_whole_numbers() -> None:

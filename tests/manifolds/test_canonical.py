@@ -12,7 +12,6 @@ import scipy.linalg
 from tabled import each_row
 
 from rmopt import InvalidInputError, Problem
-from rmopt.checks import check_hessian
 from rmopt.core import Cost, MissingCapabilityError
 from rmopt.manifolds import Elliptope, SpecialOrthogonal, Stiefel, stiefel
 from rmopt.retractions import Cayley
@@ -102,29 +101,6 @@ def test_far_frames_take_few_steps(metric: str, step: str, monkeypatch: pytest.M
         x, y = (manifold.random_point(rng) for _ in range(2))
         np.testing.assert_allclose(manifold.exp(x, manifold.log(x, y)), y, atol=1e-12)
     assert len(steps) < 300
-
-
-class Curved(Cost):
-    """A function of every entry, with a Hessian that is not constant."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.A, self.B = np.random.default_rng(4).standard_normal((2, *shape))
-
-    def value(self, point: Array) -> float:
-        return float(np.vdot(self.A, point) + np.vdot(self.B, point**3) / 6.0)
-
-    def gradient(self, point: Array) -> Array:
-        return self.A + 0.5 * self.B * point**2
-
-    def hessian(self, point: Array, direction: Array) -> Array:
-        return self.B * point * direction
-
-
-@each_row("manifold", FRAMES)
-def test_hessians_are_second_derivatives(manifold: Stiefel) -> None:
-    for seed in range(3):
-        checks = check_hessian(Problem(manifold, Curved(manifold.shape)), seed)
-        assert all(checks), checks
 
 
 class Brockett(Cost):

@@ -146,20 +146,6 @@ def test_laws_of_geodesics_look_no_further_than_these_lead() -> None:
     assert all(check_manifold(Simplex(1000)))
 
 
-def test_points_beside_them_are_told() -> None:
-    cases: dict[str, tuple[Any, Array]] = {
-        r"least number is 0.0e\+00; all of them must be positive": (Simplex(3), np.array([0.0, 0.5, 0.5])),
-        r"its sum differs from 1 by 2.0e-01; divide by it": (Simplex(3), np.array([0.3, 0.4, 0.5])),
-        r"not on the upper sheet": (Hyperbolic(2), np.array([-1.0, 0.0, 0.0])),
-        r"an array of shape \(3, 2\)": (Hyperbolic(2, 2), np.array([1.0, 0.0, 0.0])),
-    }
-    for says, (manifold, point) in cases.items():
-        with pytest.raises(InvalidInputError, match=says):
-            LBFGS().run(Problem(manifold, autograd_cost(lambda x: anp.sum(x))), point)
-    with pytest.raises(InvalidInputError, match=r"Simplex\(1\) has no directions"):
-        Simplex(1)
-
-
 @pytest.mark.parametrize("solver", [TrustRegions(), Hybrid(), LBFGS()])
 def test_entropy_leads_away_from_the_boundary(solver: Any) -> None:
     """At a vertex every gradient is short; the minimum is exp(−2c), up to a factor."""

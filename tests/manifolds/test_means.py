@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tabled import each_row
 
-from rmopt import InvalidInputError
 from rmopt.core import MissingCapabilityError
 from rmopt.manifolds import (
     Elliptope,
@@ -93,19 +91,3 @@ def test_means_of_products_and_what_has_none() -> None:
     Upper.projected_mean = lambda self, points, weights: points[int(np.argmax(weights))]  # type: ignore[attr-defined]
     first, last = (Upper(3).random_point(rng) for _ in range(2))
     assert np.array_equal(projected_mean(Upper(3), [first, last], [0.3, 0.7]), last)
-
-
-@each_row(
-    ("points", "weights", "sentence"),
-    [
-        ([], None, "at least one point"),
-        ([np.array([1.0, 0.0]), np.array([2.0, 0.0])], None, "not on"),
-        ([np.array([1.0, 0.0])] * 2, [1.0, 1.0], "sum"),
-        ([np.array([1.0, 0.0])] * 2, [1.0, -1.0], "sum"),
-        ([np.array([1.0, 0.0])] * 2, [1.0], "weights"),
-        ([np.array([1.0, 0.0]), np.array([-1.0, 0.0])], None, "nearest"),
-    ],
-)
-def test_wrong_points_get_a_sentence(points: Any, weights: Any, sentence: str) -> None:
-    with pytest.raises(InvalidInputError, match=sentence):
-        projected_mean(Sphere(2), points, weights)

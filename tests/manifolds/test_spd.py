@@ -6,13 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pymanopt.manifolds as foreign
 import pytest
 import scipy.linalg
 from tabled import each_row
 
 from rmopt import InvalidInputError, Problem
-from rmopt.checks import check_hessian
 from rmopt.core import Cost
 from rmopt.linalg import exp_differences, symmetric
 from rmopt.manifolds import PositiveDefinite, SymmetricPositiveDefinite, frechet_mean
@@ -29,21 +27,6 @@ def drawn(
     rng = np.random.default_rng(seed)
     x, y = (manifold.random_point(rng) for _ in range(2))
     return x, y, length * manifold.random_tangent_vector(x, rng), rng
-
-
-@each_row("k", [1, 4])
-def test_the_affine_invariant_metric_is_that_of_pymanopt(k: int) -> None:
-    ours, theirs = SymmetricPositiveDefinite(5, k), foreign.SymmetricPositiveDefinite(5, k=k)
-    A, B, a, rng = drawn(ours)
-    b = ours.random_tangent_vector(A, rng)
-    G, H = symmetric(rng.standard_normal((2, *ours.shape)))
-    assert ours.dim == theirs.dim
-    for method, arguments in {
-        "exp": (A, a), "log": (A, B), "dist": (A, B), "inner_product": (A, a, b), "retraction": (A, a),
-        "euclidean_to_riemannian_gradient": (A, G), "euclidean_to_riemannian_hessian": (A, G, H, a),
-    }.items():  # fmt: skip
-        found, wanted = (getattr(manifold, method)(*arguments) for manifold in (ours, theirs))
-        np.testing.assert_allclose(found, wanted, atol=1e-12, err_msg=method)
 
 
 def test_rows_and_columns_are_of_the_same_geometry() -> None:
@@ -135,29 +118,6 @@ def test_batches_are_many_single_matrices(metric: str) -> None:
     )
 
 
-class Curved(Cost):
-    """A function of every entry, with a Hessian that is not constant."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.A, self.B = np.random.default_rng(4).standard_normal((2, *shape))
-
-    def value(self, point: Array) -> float:
-        return float(np.vdot(self.A, point) + np.vdot(self.B, point**3) / 6.0)
-
-    def gradient(self, point: Array) -> Array:
-        return self.A + 0.5 * self.B * point**2
-
-    def hessian(self, point: Array, direction: Array) -> Array:
-        return self.B * point * direction
-
-
-@each_row("manifold", EVERY)
-def test_hessians_are_second_derivatives(manifold: Any) -> None:
-    for seed in range(3):
-        checks = check_hessian(Problem(manifold, Curved(manifold.shape)), seed)
-        assert all(checks), checks
-
-
 class ToTarget(Cost):
     """tr(T⁻¹W) − log det W, least at T."""
 
@@ -207,21 +167,6 @@ def test_divided_differences_are_exact_at_every_gap(gap: float) -> None:
                 corner = scipy.linalg.expm(np.diag(x[[i, j, k]]) + np.diag(np.ones(2), 1))
                 np.testing.assert_allclose(once[i, j], corner[0, 1], rtol=1e-12)
                 np.testing.assert_allclose(twice[i, j, k], corner[0, 2], rtol=1e-11)
-
-
-def test_bad_sizes_points_and_metrics_are_named() -> None:
-    with pytest.raises(InvalidInputError, match="metric = 'flat'"):
-        SymmetricPositiveDefinite(3, metric="flat")
-    with pytest.raises(InvalidInputError, match="k = 0"):
-        SymmetricPositiveDefinite(3, k=0)
-    with pytest.raises(InvalidInputError, match="retraction"):
-        SymmetricPositiveDefinite(3, metric="log-euclidean", retraction="congruence")
-    manifold = SymmetricPositiveDefinite(2, 2)
-    two = np.array([np.eye(2), [[1.0, 2.0], [2.0, 1.0]]])
-    assert "least eigenvalue is -1" in str(manifold.check_point(two))
-    for metric in METRICS:
-        with pytest.raises(InvalidInputError, match="not positive definite"):
-            SymmetricPositiveDefinite(2, metric=metric).log(two[1], two[0])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -25,7 +25,6 @@ from rmopt.manifolds import (
     Sphere,
     Stiefel,
     SymmetricPositiveDefinite,
-    frechet_mean,
 )
 from rmopt.solvers import AdaptiveCubics, TrustRegions
 
@@ -63,35 +62,6 @@ def theirs(x: Array, xi: Array, lie: bool) -> Array:
 
 
 # Tangent spaces
-
-
-@each_row("ours, peer, lie", PAIRS)
-def test_tangent_spaces_are_those_of_pymanopt(ours: Any, peer: Any, lie: bool) -> None:
-    x, xi, rng = drawn(ours)
-    Z, H = rng.standard_normal((2, *ours.shape))
-    eta = ours.random_tangent_vector(x, rng)
-    assert ours.dim == peer.dim
-    there = peer.euclidean_to_riemannian_gradient(x, Z)
-    np.testing.assert_allclose(theirs(x, ours.euclidean_to_riemannian_gradient(x, Z), lie), there, atol=1e-14)
-    np.testing.assert_allclose(
-        ours.inner_product(x, xi, eta),
-        peer.inner_product(x, theirs(x, xi, lie), theirs(x, eta, lie)),
-        atol=1e-14,
-    )
-    bent = ours.euclidean_to_riemannian_hessian(x, Z, H, xi)
-    there = peer.euclidean_to_riemannian_hessian(x, Z, H, theirs(x, xi, lie))
-    np.testing.assert_allclose(theirs(x, bent, lie), there, atol=1e-13)
-
-
-@each_row("ours, peer, lie", PAIRS)
-def test_geodesics_are_those_of_pymanopt(ours: Any, peer: Any, lie: bool) -> None:
-    x, xi, _ = drawn(ours)
-    y = ours.exp(x, xi)
-    np.testing.assert_allclose(y, peer.exp(x, theirs(x, xi, lie)), atol=1e-13)
-    if type(ours) is not Stiefel:
-        np.testing.assert_allclose(theirs(x, ours.log(x, y), lie), peer.log(x, y), atol=1e-12)
-        np.testing.assert_allclose(ours.dist(x, y), peer.dist(x, y), atol=1e-7)
-        np.testing.assert_allclose(ours.pair_mean(x, y), peer.pair_mean(x, y), atol=1e-7)
 
 
 @each_row("ours", FRAMES)
@@ -279,14 +249,6 @@ def test_many_rotations_of_space_are_projected_and_have_the_logarithms_of_scipy(
         )
         one = SpecialOrthogonal(3).log(np.eye(3), Q[0])
         np.testing.assert_allclose(one[[2, 0, 1], [1, 2, 0]], turns[0], rtol=1e-13, atol=1e-14)
-
-
-def test_means_of_rotations_and_directions() -> None:
-    for manifold in (Sphere(4), Oblique(3, 2), SpecialOrthogonal(3), SpecialOrthogonal(4, k=2)):
-        middle, _, rng = drawn(manifold)
-        vectors = [0.5 * manifold.random_tangent_vector(middle, rng) for _ in range(3)]
-        points = [manifold.exp(middle, sign * vector) for vector in vectors for sign in (1.0, -1.0)]
-        assert manifold.dist(frechet_mean(manifold, points), middle) < 1e-10
 
 
 def test_random_points_are_spread_evenly() -> None:

@@ -28,7 +28,6 @@ from problems.metric.baselines import _leading
 from problems.metric.experiment import METHODS, metric_claims, neighbour_votes
 from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt import InvalidInputError
-from rmopt.cli import main
 from rmopt.core import StorageError
 from rmopt.errors import DivergedError
 
@@ -302,14 +301,6 @@ def test_comet_parameters_change_what_is_learned(digits: Any) -> None:
     assert "residual" in early.stopped_by_
 
 
-def test_comet_refuses_what_does_not_go_together(digits: Any) -> None:
-    X, y = digits
-    with pytest.raises(InvalidInputError, match="1 class"):
-        CometMetric().fit(X, np.zeros(len(y), dtype=int))
-    with pytest.raises(InvalidInputError, match=r"\(n_pairs, 2, 64\)"):
-        EuclideanMetric().fit(X, y).pair_distance(X)
-
-
 def test_comet_resumes(digits: Any, tmp_path: Path) -> None:
     X, y = digits
     checkpoint = tmp_path / "comet.npz"
@@ -379,25 +370,6 @@ def test_experiment_runs_and_resumes(tmp_path: Path, rmopt_run: Any) -> None:
     again = json.loads(rmopt_run("metric", *command, "--resume", "--json").stdout)
     assert len(cells_in(tmp_path)) == len(cells)
     assert again["rows"] == result["rows"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--select", "often"], "--select"),
-        (["--seeds", "-1"], "Invalid value for '--seeds' / '--splits'"),
-        (["--methods", "svm"], "svm"),
-        (["--data", "delicious"], "MultilabelBundle"),
-        (["--rows", "-1"], "--rows"),
-        (["--data", "digits", "--scaling", "raw", "--features", "9"], "is for arrays, with --features 0"),
-    ],
-)
-def test_experiment_refuses(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if "delicious" in arguments and not os.environ.get("RMOPT_DATA_HOME"):
-        pytest.skip("RMOPT_DATA_HOME is not set: no Delicious.")
-    with pytest.raises(SystemExit):
-        main(["run", "metric", *arguments])
-    assert message in capsys.readouterr().err
 
 
 def test_image_sets(tmp_path: Path) -> None:

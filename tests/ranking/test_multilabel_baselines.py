@@ -250,16 +250,6 @@ def test_the_threshold_for_f1_is_the_best_of_all() -> None:
     assert abs(2.0 * cut - f1(cut)) < 1e-2
 
 
-def test_label_thresholds_refuse() -> None:
-    X, Y = samples()
-    with pytest.raises(InvalidInputError, match=r"estimator = .* must be an estimator with fit and"):
-        LabelThresholds(StandardScaler()).fit(X, Y)
-    with pytest.raises(InvalidInputError, match="aim"):
-        LabelThresholds(Moved(), aim="recall").fit(X, Y)
-    with pytest.raises(InvalidInputError, match="0 and 1"):
-        LabelThresholds(Moved()).fit(X, Y[:, 0])
-
-
 def test_measures_by_hand() -> None:
     true, predicted = np.array([[1, 0], [1, 1], [0, 0]]), np.array([[1, 0], [0, 1], [0, 1]])
     found = measures(true, predicted)

@@ -22,14 +22,13 @@ from problems.ranking import (
     precision_at,
 )
 from problems.ranking.cost import _Splitmix
-from problems.ranking.engine import RankingEngine
 from problems.ranking.estimators import epochs, starting_point
 from problems.ranking.kernels import below
 from problems.ranking.measures import ndcg_at, propensities, propensity_scored_precision_at
 from rmopt import InvalidInputError, Problem
-from rmopt.core import MissingCapabilityError, Retraction
+from rmopt.core import Retraction
 from rmopt.engines.choose import choose_engine
-from rmopt.manifolds import Euclidean, FixedRankEmbedded
+from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
 from rmopt.solvers import SGD
 
@@ -178,22 +177,6 @@ def test_ill_conditioned_starts_are_followed(kind: type[LabelRanking]) -> None:
     assert relative(ends[0], ends[1]) < 1e-8
 
 
-def test_what_is_not_compiled_is_named() -> None:
-    cost = LabelRanking(*make_data(np.random.default_rng(0), 5, 5))
-    manifold = FixedRankEmbedded(5, 5, 2)
-    assert isinstance(choose_engine(Problem(manifold, cost)), RankingEngine)
-    for on, batch, reason in (
-        (
-            Euclidean(5, 5),
-            1,
-            r"the manifold Euclidean\(5, 5\) has no compiled twin \(FixedRankEmbedded has\)",
-        ),
-        (manifold, 3, "a step looks at 3 terms, and the compiled kernel at one"),
-    ):
-        with pytest.raises(MissingCapabilityError, match=reason):
-            choose_engine(Problem(on, cost), None, "compiled", batch)
-
-
 # Starts and the estimator
 
 
@@ -329,24 +312,6 @@ def test_measures_of_the_first_places_follow_their_formulas() -> None:
         gains = np.sum(hits * weights[first]) / np.sum(np.sort(Y * weights, axis=1)[:, ::-1][:, :k])
         wanted = np.mean(hits), ndcg_score(Y, scores, k=k), gains
         np.testing.assert_allclose([measure[k] for measure in found], wanted, rtol=1e-13)
-
-
-def test_bad_input_is_named_before_work_starts() -> None:
-    X, Y = multilabel_digits()
-    for options, message in (
-        ({"rank": 15}, "rank = 15 is out of range for 14 × 64 matrices; choose 1 to 14"),
-        ({"top_k": 15}, "top_k = 15 must be an integer of at least 1 and at most 14"),
-    ):
-        with pytest.raises(InvalidInputError, match=message):
-            LoretaLabelRanker(**options).fit(X, Y)  # type: ignore[arg-type]
-    for labels, message in (
-        (Y[:5], "Y must have one row for each of the 1797 rows of X"),
-        (Y[:, :1], "a column for each of at least 2 labels"),
-        (np.where(Y, np.nan, 0.0), "Y must be an array of finite numbers"),
-        (Y.astype(str), "Y must be a table of the numbers 0 and 1"),
-    ):
-        with pytest.raises(InvalidInputError, match=message):
-            LoretaLabelRanker().fit(X, labels)
 
 
 def test_scikit_learn_tools_take_the_estimator() -> None:

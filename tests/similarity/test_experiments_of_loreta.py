@@ -17,7 +17,6 @@ from cells_kept import cells_in
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
 from sklearn.multiclass import OneVsRestClassifier
-from tabled import each_row
 
 from problems.comparison import Row
 from problems.data import load
@@ -205,29 +204,6 @@ def test_no_seeds_are_the_published_split(tmp_path: Path, rmopt_run: Command) ->
     expected = label_ranking_average_precision_score(Y[part.test], np.tile(counts, (part.test.sum(), 1)))
     assert result["rows"][0]["map"] == pytest.approx(expected, rel=1e-9)
     assert result["parameters"]["published"] is True
-
-
-@each_row(
-    ("arguments", "sentence"),
-    [
-        ((*RANKS, "--methods", "knn"), "--methods 'knn': knn is not known; choose from cosine, "),
-        ((*RANKS, "--rank", "4,8,9"), "--features 32,16 must be one number, or one for each of the 3 ranks"),
-        ((*RANKS, "--data", "digits-labels"), "not a ClassBundle"),
-        (
-            (*RANKING, "--inits", "ones"),
-            "--inits 'ones': ones is not known; choose from zero, identity, gaussian",
-        ),
-        ((*RANKING, "--rank", "16"), "--rank 16 is too large for these data; choose 1 to 15"),
-        ((*DIGITS, "--steps", "oasis=1"), "'oasis=1' must be NAME=VALUE with one of naive-gd, "),
-        ((*DIGITS, "--methods", "pa", "--compare", "init=identity"), "and --methods have loreta"),
-    ],
-)
-def test_bad_options_get_one_sentence(
-    arguments: tuple[str, ...], sentence: str, tmp_path: Path, rmopt_run: Command
-) -> None:
-    done = rmopt_run(*arguments, "--out", str(tmp_path), code=2)
-    assert sentence in " ".join(done.stderr.split())
-    assert done.stdout == ""
 
 
 def test_usual_ranks_are_lowered_to_what_fits_and_others_refused() -> None:

@@ -95,7 +95,7 @@ def ill_conditioned(rng: np.random.Generator, where: str) -> tuple[LowRankPoint,
     return manifold.from_factors(A, B), manifold
 
 
-@pytest.mark.parametrize(("where", "eta"), [("A", 1e-7), ("A", 3e-2), ("W", 1e-7), ("W", 1e-4)])
+@pytest.mark.parametrize(("where", "eta"), [("A", 1e-7), ("A", 3e-2), ("W", 1e-4)])
 def test_ill_conditioned_start_is_followed_for_10000_steps(where: str, eta: float) -> None:
     rng = np.random.default_rng(2)
     start, manifold = ill_conditioned(rng, where)

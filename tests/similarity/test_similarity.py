@@ -18,7 +18,7 @@ from problems.similarity import ClassTriplets, LoretaSimilarity
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive
 from problems.similarity.estimators import BilinearSimilarity
 from problems.similarity.experiment import CURVE_QUERIES, Similarity
-from rmopt import DivergedError, InvalidInputError, Problem
+from rmopt import InvalidInputError, Problem
 from rmopt.core import StorageError
 from rmopt.costs import TripletSum
 from rmopt.manifolds import FixedRankEmbedded
@@ -148,20 +148,6 @@ def test_swapping_the_retraction_changes_the_path(
     )
     if retraction != "second-order":
         assert np.abs(here - quick(step_size=0.1).fit(X, y).similarity(X[:3], X[:3])).max() > 1e-3
-
-
-def test_bad_data(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = digits
-    with pytest.raises(InvalidInputError, match=r"y has 1 class \(0\); triplets need at least 2 classes"):
-        quick().fit(X[y == 0], y[y == 0])
-    with pytest.raises(InvalidInputError, match=r"a single row; triplets need a class with 2 rows"):
-        quick().fit(X[:10], np.arange(10))
-    with pytest.raises(ValueError, match="NaN"):
-        quick().fit(np.where(X > 0.9, np.nan, X), y)
-    with pytest.raises(InvalidInputError, match=r"row numbers from 0 to 1797, but there are 1797 queries"):
-        quick().fit_triplets(X, [[0, 1, 1797]])
-    with pytest.raises(DivergedError, match=r"step"):
-        quick(step_size=1e200).fit(X, y)
 
 
 def test_empty_rows_change_nothing_but_the_draw(digits: tuple[np.ndarray, np.ndarray]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from itertools import pairwise
 from typing import Any
 
@@ -14,10 +13,10 @@ import scipy.sparse as sp
 import rmopt.solvers.stochastic.scaled_sgd as module
 from problems.subspace import ScaledSGDCompletion
 from rmopt import Problem
-from rmopt.core import InvalidInputError, MissingCapabilityError, Parts, in_precision
+from rmopt.core import Parts, in_precision
 from rmopt.core.streams import Stream, generator
-from rmopt.costs import BilinearSum, OnFactors, hinge, squared
-from rmopt.manifolds import BoundedRank, FixedRankEmbedded, FixedRankFactors
+from rmopt.costs import BilinearSum, OnFactors, squared
+from rmopt.manifolds import BoundedRank, FixedRankFactors
 from rmopt.solvers import InverseTime, ScaledSGD
 
 Array = np.ndarray
@@ -134,28 +133,6 @@ def test_repeated_entries_and_no_passes() -> None:
     start = Parts([np.eye(4)[:, :2], np.eye(3)[:, :2]])
     found = ScaledSGD(n_epochs=0).run(Problem(BoundedRank(4, 3, 2), cost), start)
     np.testing.assert_array_equal(found.point[0], start[0])
-
-
-def test_what_it_does_not_run_on_is_told() -> None:
-    problem, _ = problem_of(2)
-    inner = problem.cost.cost
-    with pytest.raises(MissingCapabilityError, match="rows of factors"):
-        ScaledSGD().run(Problem(FixedRankEmbedded(M, N, 2), inner))
-    for cost in (
-        BilinearSum(inner.left, inner.right, hinge),
-        BilinearSum(2.0 * inner.left, inner.right, squared),
-    ):
-        with pytest.raises(MissingCapabilityError, match="known entries"):
-            ScaledSGD().run(Problem(problem.manifold, OnFactors(cost)))
-    with pytest.raises(InvalidInputError, match="W = 0"):
-        ScaledSGD().run(
-            Problem(BoundedRank(M, N, 2), problem.cost), Parts([np.ones((M, 2)), np.zeros((N, 2))])
-        )
-    with pytest.raises(InvalidInputError, match="damping"):
-        ScaledSGD(damping=-1.0)
-    # Equal losses are one loss: that of a problem that was pickled is another object.
-    moved = pickle.loads(pickle.dumps(problem))
-    assert ScaledSGD(n_epochs=1).run(moved, random_state=0).steps == 1
 
 
 def test_the_estimator_predicts_and_takes_in_a_column() -> None:

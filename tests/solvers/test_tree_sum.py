@@ -15,10 +15,9 @@ from problems.subspace import RCGMC, agree
 from problems.subspace.instances import agent_sums
 from problems.subspace.shares import low_rank_shares
 from rmopt import Problem
-from rmopt.core import InvalidInputError
 from rmopt.costs import Graph
 from rmopt.manifolds import Grassmann
-from rmopt.solvers import LBFGS, Checkpoint, ConjugateGradient, MaxSteps, OneProcess, TreeSum
+from rmopt.solvers import LBFGS, Checkpoint, MaxSteps, OneProcess, TreeSum
 
 GRAPHS = [
     Graph.path(1),
@@ -137,15 +136,3 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     cost: Any = problem.cost
     copied = pickle.loads(pickle.dumps(cost))
     assert copied.value(whole.point) == cost.value(whole.point)
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    tasks: Any = agent_sums(5)["completion"]
-    with pytest.raises(InvalidInputError, match="does not fit the 5 agents"):
-        TreeSum(tasks, Graph.path(4))
-    many = OneProcess()
-    many.size = 6
-    with pytest.raises(InvalidInputError, match="fewer agents than there are processes, 6"):
-        TreeSum(tasks, Graph.path(5), many)
-    with pytest.raises(InvalidInputError, match="AgentSum"):
-        TreeSum(ConjugateGradient(), Graph.path(5))  # type: ignore[arg-type]

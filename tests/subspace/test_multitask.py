@@ -17,10 +17,8 @@ from problems.subspace import (
     alt_min,
 )
 from problems.subspace.multitask_experiment import errors
-from problems.subspace.shares import low_rank_shares
 from rmopt.core import InvalidInputError
-from rmopt.manifolds import Euclidean, Grassmann
-from rmopt.solvers import OneProcess
+from rmopt.manifolds import Grassmann
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
 
@@ -163,30 +161,3 @@ def test_gossip_on_parkinsons_is_near_alt_min_and_the_batch_optimum() -> None:
     ]
     assert 1.0 - scores[0] < 0.37
     assert abs(scores[0] - scores[1]) < 0.01
-
-
-def test_bad_tasks_are_told_in_a_sentence() -> None:
-    good = (np.ones((4, 3)), np.ones(4))
-    for tasks, words in (
-        ([good, (np.ones((4, 2)), np.ones(4))], "same number of features"),
-        ([good, (np.ones((4, 3)), np.ones(3))], r"shape \(4,\)"),
-        ([good, (np.ones((0, 3)), np.ones(0))], "0 sample"),
-        ([good, (np.full((4, 3), np.nan), np.ones(4))], "NaN"),
-    ):
-        with pytest.raises(InvalidInputError, match=words):
-            MultitaskFeatures(tasks)
-    with pytest.raises(InvalidInputError, match="between 1 and the number of tasks, 1"):
-        MultitaskFeatures([good], 2)
-    with pytest.raises(InvalidInputError, match="at least 0"):
-        MultitaskFeatures([good], 1, -1.0)
-    with pytest.raises(InvalidInputError, match="agents count from 0 to 1"):
-        MultitaskFeatures({7: [good]}, 2)
-    with pytest.raises(InvalidInputError, match="no unique solution at rank 2 and lam = 0"):
-        MultitaskFeatures([good]).value(np.eye(3)[:, :2])
-    with pytest.raises(InvalidInputError, match="needs 3 rows"):
-        MultitaskFeatures([good]).value(np.eye(2))
-    with pytest.raises(InvalidInputError, match="there must be tasks"):
-        MultitaskFeatures({0: []}, 1)
-    with pytest.raises(InvalidInputError, match="asks for"):
-        low_rank_shares(20, 20, 5, 2, OneProcess(), oversampling=6.0)
-    assert Euclidean(3, 2).dist(np.zeros((3, 2)), np.ones((3, 2))) == pytest.approx(6**0.5)

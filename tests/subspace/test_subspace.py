@@ -23,11 +23,9 @@ from problems.subspace import (
     GossipMatrixCompletion,
     MatrixCompletion,
     MultitaskFeatures,
-    agree,
     entries,
 )
 from problems.subspace.baselines import _renewed
-from problems.subspace.cost import dealt, known_entries
 from problems.subspace.instances import agent_sums
 from problems.subspace.multitask_experiment import case6
 from problems.subspace.shares import low_rank_shares, shares_of
@@ -370,51 +368,6 @@ def test_rtrmc_on_ml1m_reaches_the_published_level() -> None:
 
 
 # Bad input
-
-
-def test_bad_input_is_told_in_a_sentence() -> None:
-    ratings, _ = low_rank()
-    for lam in (-0.1, 0.5, np.nan):
-        with pytest.raises(InvalidInputError, match="lam = "):
-            MatrixCompletion(ratings, 2, lam)
-    with pytest.raises(InvalidInputError, match=r"scipy\.sparse array of the known entries, got ndarray"):
-        MatrixCompletion(ratings.toarray(), 2)
-    with pytest.raises(InvalidInputError, match="hold NaN"):
-        MatrixCompletion(ratings * np.nan, 2)
-    with pytest.raises(InvalidInputError, match="hold no known entry"):
-        MatrixCompletion(sp.csc_array((4, 5)), 2)
-    with pytest.raises(InvalidInputError, match="1 entries come twice"):
-        MatrixCompletion(sp.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(2, 2)))
-    with pytest.raises(InvalidInputError, match="between 1 and the number of columns, 60"):
-        MatrixCompletion(ratings, 61)
-    with pytest.raises(InvalidInputError, match=r"agent 1 \(columns 60 to 119\) would have no known entry"):
-        MatrixCompletion(sp.csc_array(sp.hstack([ratings, sp.csc_array((40, 60))])), 2)
-    parts = dealt(ratings, 3)
-    with pytest.raises(InvalidInputError, match=r"data of \[5, 40\] rows"):
-        MatrixCompletion({0: parts[0], 1: parts[1][:5]}, 3)
-    some = MatrixCompletion({0: parts[0], 2: parts[2]}, 3)
-    U = Grassmann(40, 2).random_point(np.random.default_rng(0))
-    with pytest.raises(InvalidInputError, match="agent 1 are not in this process"):
-        some.agent_value(U, 1)
-    with pytest.raises(InvalidInputError, match="2 of 3 agents, and a batch solver needs all"):
-        some.value(U)
-    thin = known_entries(sp.csc_array(ratings.toarray() * (np.arange(40) < 3)[:, None]))
-    with pytest.raises(InvalidInputError, match="has no unique solution at rank 4 and lam = 0"):
-        MatrixCompletion(thin, 1).value(np.linalg.qr(np.random.default_rng(0).standard_normal((40, 4)))[0])
-    for call in (MatrixCompletion(ratings).value, lambda U: MatrixCompletion(ratings).agent_gradient(U, 0)):
-        with pytest.raises(InvalidInputError, match="needs 40 rows"):
-            call(np.eye(5)[:, :2])
-    with pytest.raises(InvalidInputError, match="rank = "):
-        RTRMC(40).fit(ratings)
-    with pytest.raises(InvalidInputError):
-        GossipMatrixCompletion(2, n_agents=3, graph=[(0, 1)]).fit(ratings)
-    # Nothing is said of checkpoints where there is none.
-    with pytest.raises(InvalidInputError, match="must be pairs of integers"):
-        agree(MatrixCompletion(ratings, 3), 2, 0, graph=(pair for pair in [(0, 1)]))  # type: ignore[arg-type]
-    model = RTRMC(2, max_iter=1).fit(ratings)
-    for rows, columns in (([40], [0]), ([0], [60]), ([-1], [0]), ([0.5], [1]), ([0, 1], [1, 2, 3])):
-        with pytest.raises(InvalidInputError, match=r"row|column"):
-            model.predict(rows, columns)
 
 
 def test_a_line_search_goes_on_where_its_polynomial_has_no_minimum() -> None:

@@ -92,23 +92,6 @@ def test_a_run_that_diverges_says_so() -> None:
         MatrixCompletion(ratings(), lam=0.1).value(point)
 
 
-def test_ratings_are_checked_at_the_door() -> None:
-    damaged = ratings()
-    damaged.indices[0] = 10**8
-    for table, words in (
-        (damaged, "damaged csc matrix"),
-        (ratings() * 1e40, "divide them"),
-        (ratings() * 1j, "real numbers"),
-        (ratings().toarray(), "scipy.sparse.coo_array"),
-    ):
-        with pytest.raises(InvalidInputError, match=words):
-            RTRMC(2).fit(table)
-    model = made(RTRMC).fit(ratings())
-    for other in (ratings(10), ratings(20, 29)):
-        with pytest.raises(InvalidInputError, match="fit saw a matrix of"):
-            model.rmse(other)
-
-
 def test_pairs_are_the_matrix() -> None:
     table = ratings()
     pairs, values = entries(table)

@@ -414,7 +414,10 @@ def beside_saddle(work: Oracle, state: Iterate) -> Any | None:
     """Return a lower point along the direction of least curvature of a point without gradient, or None."""
     point, manifold = state.point, work.manifold
     start = manifold.random_tangent_vector(point, generator(work.seed, Stream.DIRECTIONS))
-    start = start * (1.0 / manifold.norm(point, start))
+    square = work.inner(point, start, start)
+    if not 0.0 < square < np.inf:
+        return None
+    start = start * (1.0 / square**0.5)
     krylov = _lanczos(work, point, start, work.hessian(point, state.gradient))
     for basis, diagonal, beside, rest in islice(krylov, KRYLOV):  # noqa: B007
         values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside)

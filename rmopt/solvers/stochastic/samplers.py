@@ -71,9 +71,9 @@ class _OverTerms(Sampler):
     """Common ground of samplers that choose among enumerated terms or among rows of a table of terms."""
 
     def __init__(self, terms: int | Array, batch_size: int = 1) -> None:
-        table = None if np.isscalar(terms) else array("terms", terms)
-        self.n_terms = integer("number of terms", terms if table is None else len(table), 1, 2**62)
-        self.terms, self._table = terms, table
+        table = array("terms", terms)
+        self.n_terms = integer("number of terms", len(table) if table.ndim else terms, 1, 2**62)
+        self.terms, self._table = terms, table if table.ndim else None
         self.batch_size = integer("batch_size", batch_size, 1, self.n_terms)
 
     def _look_up(self, numbers: Array) -> Array:
