@@ -79,7 +79,7 @@ def recipes() -> dict[str, tuple[dict[str, Any], tuple[Any, ...]]]:
         "CoembeddingClassifier": ({"max_rank": 3, "tol": 1e-2}, (X, labels)),
         "CoembeddingClassifierCV": ({"betas": (5.0, 20.0), "cv": 2, "max_rank": 2, "n_jobs": 2}, (X, labels)),
         "LinkPredictor": ({"max_rank": 3, "tol": 1e-2, **seed}, (X, (pairs, np.ptp(y[pairs], axis=1) % 2))),
-        "TagRecommender": ({"max_rank": 3, "tol": 1e-1}, posts),
+        "TagRecommender": ({"max_rank": 2, "tol": 1e-1}, posts),
         "PairwiseInteractionTags": ({"rank": 8, "n_epochs": 2, **seed}, posts),
         "CalibratedLabelRanking": ({"estimator": RidgeClassifier()}, (X, labels[:, :5])),
         "LabelThresholds": (
@@ -152,7 +152,9 @@ def test_every_public_estimator_has_a_recipe() -> None:
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="BLAS has one thread anyway")
 def test_one_and_two_threads_give_equal_bits() -> None:
-    one, two = in_processes(1, 2)
+    with threadpool_limits(1):
+        one = json.loads(json.dumps(digests()))
+    (two,) = in_processes(2)
     assert not [name for name in one if one[name] != two[name]]
 
 
