@@ -60,10 +60,14 @@ def _columns(table: Table) -> list[dict[str, Any]]:
     found = []
     for name, column in table.frame.iloc[:, :MANY].items():
         numbers, missing = table.numbers(str(name))
-        there, known = column[~missing], numbers[~missing]
+        known = numbers[~missing]
         span = f"{known.min():g} to {known.max():g}" if len(known) else "nothing"
+        if text := (known != known).any():
+            # Among names, NA and none are names.
+            missing = (column.str.strip() == "").to_numpy()
+        there = column[~missing]
         found.append({
-            "name": name, "holds": "text" if (known != known).any() else span, "different": there.nunique(),
+            "name": name, "holds": "text" if text else span, "different": there.nunique(),
             "missing": int(missing.sum()), "first": str(next(iter(there), ""))[:30],
         })  # fmt: skip
     if (more := len(table.frame.columns) - MANY) > 0:

@@ -85,6 +85,8 @@ class Multitask(Experiment):
         given: Settings = {"n_agents": self.agents, "rho": options.number_or_auto(self.rho, "--rho")}
         given |= {"n_epochs": self.updates}
         if case:
+            if self.rank not in ("", str(CASE_RANK)):
+                raise InvalidInputError(f"--rank {self.rank}: case6 has rank {CASE_RANK}; leave it out.")
             given |= {
                 "rho": CASE_RHO if self.rho == "auto" else given["rho"],
                 "lam": 0.0,

@@ -15,10 +15,10 @@ import rmopt.checks
 from rmopt.checks import (
     Check,
     check_engine,
+    check_instance,
     check_manifold,
     check_retraction,
     report,
-    run_catalogue,
 )
 from rmopt.checks.catalogue import Instance, fixed_rank_instances, instances
 from rmopt.core import BlockCost, InvalidInputError
@@ -39,11 +39,11 @@ from rmopt.retractions.arrays import FRAME_RETRACTIONS, SPHERE_RETRACTIONS
 from rmopt.testing import checks_of
 
 
-@pytest.mark.parametrize("name", [instance.name for instance in instances()])
-def test_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("instance", instances(), ids=lambda one: one.name)
+def test_laws(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     # More steps than a block of the blocked engine has; `rmopt check` and the slow tests take 200.
     monkeypatch.setattr(rmopt.checks, "check_engine", partial(check_engine, steps=80))
-    checks = list(run_catalogue([name], seed=1))
+    checks = list(check_instance(instance, seed=1))
     assert len(checks) >= 10
     failed = [str(check) for check in checks if not check]
     assert not failed, "\n".join(failed)

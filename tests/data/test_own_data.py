@@ -646,6 +646,8 @@ class TestCommand:
         assert "It cannot be used: the column name of" in said
         sizes = [line.split() for line in said.splitlines() if line.startswith("size")]
         assert sizes == [["size", "1", "to", "1", "1", "1", "1"]]
+        names = describe(put(tmp_path, "d.csv", "size,label\nna,none\n2,none\n3,b\n4,b\n"))["columns"]
+        assert [(column["different"], column["missing"]) for column in names] == [(3, 1), (2, 0)]
         status, said = self.says("digit")
         assert (status, "Did you mean 'digits'?" in said) == (2, True)
 
