@@ -113,6 +113,24 @@ def test_a_point_that_attains_the_bound_has_nowhere_to_fall() -> None:
         certify(cost, np.zeros((8, 0)))
 
 
+class WrongBeside(Bounded):
+    """A gradient that is wrong outside of the span of the factor alone: no point nearby tells."""
+
+    def at(self, Y: Array) -> Any:
+        local, Q = super().at(Y), np.linalg.qr(Y)[0]
+        right = local.apply
+        local.apply = lambda Z: right(Z) + 0.5 * (Z - Q @ (Q.T @ Z))  # type: ignore[method-assign]
+        return local
+
+
+@pytest.mark.parametrize("c", [0.0, 1e6])
+def test_a_gradient_that_is_wrong_along_the_eigenvector_alone_is_found_out(c: float) -> None:
+    Y = np.sqrt(TARGET)[:, 5:]
+    certify(Bounded(c) + Trace(1e-3), Y)
+    with pytest.raises(InvalidInputError, match="along the certifying eigenvector"):
+        certify(WrongBeside(c) + Trace(1e-3), Y)
+
+
 def test_a_constant_in_cost_and_bound_changes_nothing() -> None:
     plain = run(Bounded() + Trace(1e-3))
     assert plain.is_global
