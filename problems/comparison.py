@@ -44,6 +44,7 @@ from threadpoolctl import threadpool_limits
 from problems import options
 from problems.methods import Cell, Method, Settings, chosen_methods
 from problems.palette import Panel, draw_panels
+from problems.validation import thread_count
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.experiments import Claim, Outcome, Run
@@ -270,7 +271,8 @@ class Comparison:
     def __init__(
         self, run: Run, resume: bool | None, *, seeds: int = 1, n_jobs: int = 1, **about: Any
     ) -> None:
-        self.run, self.about, self.n_jobs = run, about | {"rmopt": version("rmopt")}, n_jobs
+        self.run, self.about = run, about | {"rmopt": version("rmopt")}
+        self.n_jobs = thread_count("--n-jobs", n_jobs)
         self.seeds = range(run.seed, run.seed + seeds)
         folder = Path(run.path("cells"))
         if resume is False and (aside := set_aside(folder)) is not None:
@@ -311,7 +313,7 @@ class Comparison:
         names, cells = [f"{label(one)}, seed {one['seed']}" for one in settings], []
         begun, rest = perf_counter(), len(self.seeds) - 1
         call = joblib.delayed(partial(self._cached, train=train))
-        parallel = joblib.Parallel(self.n_jobs or 1, prefer="threads", return_as="generator")
+        parallel = joblib.Parallel(self.n_jobs, prefer="threads", return_as="generator")
         with self.run.ticks(what, len(settings), *names[:1]) as tick:
             for number, cell in enumerate(parallel(call(self.about | one) for one in settings), 1):
                 cells.append(cell)

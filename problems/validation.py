@@ -81,7 +81,7 @@ def begin(estimator: Any) -> int:
 def thread_count(name: str, value: Any) -> int:
     """Return a number of threads, or a negative one that counts from all cores down, as joblib has it."""
     if integer(name, value, -1000, 1000) == 0:
-        raise InvalidInputError(f"{name} = 0 must be None, a number of threads, or −1 for all cores.")
+        raise InvalidInputError(f"{name} = 0 must be a number of threads, or −1 for all cores.")
     return int(value)
 
 

@@ -119,7 +119,7 @@ class WrongBeside(Bounded):
     def at(self, Y: Array) -> Any:
         local, Q = super().at(Y), np.linalg.qr(Y)[0]
         right = local.apply
-        local.apply = lambda Z: right(Z) + 0.5 * (Z - Q @ (Q.T @ Z))  # type: ignore[method-assign]
+        local.apply = lambda Z: right(Z) + 0.5 * (Z - Q @ (Q.T @ Z))
         return local
 
 
