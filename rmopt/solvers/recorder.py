@@ -138,12 +138,15 @@ class ProgressBar:
         """Draw the bar at its first place; None: nobody knows the last one."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.table import Column
 
+        # The text has what the numbers leave.
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         columns = (
-            TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(),
+            TextColumn("{task.description}", table_column=rest), BarColumn(bar_width=12), MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"), TimeRemainingColumn(compact=True),
         )  # fmt: skip
-        self._progress = Progress(*columns, console=Console(stderr=True))
+        self._progress = Progress(*columns, console=Console(stderr=True), expand=True)
         self._task = self._progress.add_task(self.description, total=n_steps, completed=step, rate="")
         self._begun = (step, time.perf_counter())
         self._progress.start()
