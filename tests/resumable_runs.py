@@ -218,7 +218,7 @@ CASES = {
         12,
     ),
     "own-cost": Case(
-        lambda: Problem(Grassmann(12, 3), WholeCost(Rayleigh())), lambda n: SGD(0.1, max_iter=n), 100, 1000
+        lambda: Problem(Grassmann(12, 3), WholeCost(Rayleigh())), lambda n: SGD(0.1, max_iter=n), 100, 10_000
     ),
     "own-solver": Case(
         lambda: Problem(Grassmann(12, 3), WholeCost(Rayleigh())),
