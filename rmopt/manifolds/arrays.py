@@ -117,7 +117,8 @@ def _of_single_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def guarded(self: ArrayManifold, *pair: Any, **named: Any) -> Any:
-        for array in (*pair, *named.values()):
+        # A subclass may take more.
+        for array in (*pair, *named.values())[:2]:
             shape = getattr(array, "shape", type(array).__name__)
             if shape != self.shape:
                 raise InvalidInputError(

@@ -271,6 +271,17 @@ def test_memory_order_of_the_point_is_kept() -> None:
         np.testing.assert_allclose(manifold.inner_product(x, *mixed[::-1]), np.sum(xi**2), rtol=1e-14)
 
 
+def test_a_geodesic_of_ones_own_may_take_more_than_two_arrays() -> None:
+    class Timed(Sphere):
+        def exp(self, point: Any, vector: Any, t: float = 1.0) -> Any:  # type: ignore[override]
+            return super().exp(point, t * vector)
+
+    sphere = Timed(3)
+    x, v = np.eye(3)[0], np.pi * np.eye(3)[1]
+    np.testing.assert_allclose(sphere.exp(x, v, 0.5), np.eye(3)[1], atol=1e-15)
+    np.testing.assert_allclose(sphere.exp(x, v, t=0.5), np.eye(3)[1], atol=1e-15)
+
+
 def test_points_beside_the_manifold_are_told() -> None:
     rng = np.random.default_rng(0)
     assert "length" in str(Sphere(3).check_point(np.ones(3)))
