@@ -206,7 +206,9 @@ CASES = {
         30,
         500,
     ),
-    "rank-incremental": Case(cone, lambda n: RankIncremental(columns=1, factor=1, tol=1e-9, max_iter=n), 4, 30),
+    "rank-incremental": Case(
+        cone, lambda n: RankIncremental(columns=1, factor=1, tol=1e-9, max_iter=n), 4, 30
+    ),
     "rank-incremental-sgd": Case(
         cone,
         lambda n: RankIncremental(columns=1, factor=1, inner=SGD(1e-3, max_iter=60), tol=1e-9, max_iter=n),

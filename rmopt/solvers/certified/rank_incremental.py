@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, optional, shown
+from rmopt.core.arguments import CheckedValue, bounded, flag, integer, number, optional, shown
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint, point_of
 from rmopt.core.streams import Stream, generator

@@ -23,6 +23,7 @@ from rmopt.solvers.stochastic.samplers import Sampler, Uniform, as_order
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import as_step_size
 
+
 @dataclass(frozen=True)
 class GossipState:
     """The points of the agents in this process, and how often each agent moved.
