@@ -25,7 +25,7 @@ from problems.palette import Panel, draw_panels
 from rmopt.core import DivergedError
 from rmopt.core.ambient import Array
 from rmopt.experiments import Claim
-from rmopt.solvers import OneByOne, RankIncremental, Recorder
+from rmopt.solvers import RankIncremental, Recorder
 
 METHODS: dict[str, Method] = {
     "ila": Method("ILA", TagRecommender(tol=1e-2)),
@@ -147,7 +147,7 @@ class Tagging(Experiment):
             return model.score(held[:, :2], held[:, 2])
 
         cost, begun = TagRanking(train, counts), perf_counter()
-        solver = RankIncremental(OneByOne(4), tol=model.tol)
+        solver = RankIncremental(columns=4, factor=1, tol=model.tol)
         result = minimise(cost, model.beta, solver, recorder=Recorder({"f1": f1_at}, at=()))
         seconds = perf_counter() - begun
         curve = [(row["rank"], row["objective"], row["f1"]) for row in result.history]
