@@ -32,7 +32,7 @@ from rmopt.core.ambient import Array
 from rmopt.costs import ConvexCost, Trace
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFactors, PSDFixedRank
-from rmopt.solvers import LBFGS, Certificate, Doubling, Growth, OneByOne, RankIncremental, certify
+from rmopt.solvers import LBFGS, Certificate, RankIncremental, certify
 
 # Of indicators of labels; an F1 without any label is 0. scikit-learn's own scorers fail where labels are constant.
 MEASURES: dict[str, Callable[[Array, Array], float]] = {
@@ -332,9 +332,9 @@ Curves = dict[int, dict[str, dict[int, float]]]
 BETA, TOL = 0.5, 1e-5
 
 
-def _rounds(cost: ConvexCost, seed: int, growth: Growth, **how: Any) -> Solution:
+def _rounds(cost: ConvexCost, seed: int, **how: Any) -> Solution:
     problem = Problem(PSDFixedRank(cost.shape[0], 1), cost)
-    result: Any = RankIncremental(growth, tol=TOL, **how).run(problem, random_state=0)
+    result: Any = RankIncremental(columns=1, tol=TOL, **how).run(problem, random_state=0)
     return result.steps, result.point.rank, result.certificate
 
 
@@ -348,10 +348,10 @@ def _one_shot(cost: ConvexCost, seed: int) -> Solution:
 
 
 STRATEGIES: dict[str, tuple[str, Callable[[ConvexCost, int], Solution]]] = {
-    "exponential": ("exponential", partial(_rounds, growth=Doubling())),
-    "linear": ("linear (Zhang et al.)", partial(_rounds, growth=OneByOne())),
-    "journee": ("linear (Journée et al.)", partial(_rounds, growth=OneByOne(), rescale=False)),
-    "boosting": ("boosting, not local", partial(_rounds, growth=OneByOne(), inner=None)),
+    "exponential": ("exponential", _rounds),
+    "linear": ("linear (Zhang et al.)", partial(_rounds, factor=1)),
+    "journee": ("linear (Journée et al.)", partial(_rounds, factor=1, rescale=False)),
+    "boosting": ("boosting, not local", partial(_rounds, factor=1, inner=None)),
     "one-shot": ("all columns at once", _one_shot),
 }
 

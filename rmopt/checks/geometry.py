@@ -290,7 +290,8 @@ def _precision(at: _Tangents) -> Any:
         made["euclidean_to_riemannian_hessian"] = manifold.euclidean_to_riemannian_hessian(x, at.Z, at.Y, a)
     if manifold.knows("exp"):
         made["exp"] = at.near()
-    made |= {name: getattr(manifold, name)(x, y) for name in ("log", "pair_mean") if manifold.knows(name)}
+    if manifold.knows("log"):
+        made["log"] = manifold.log(x, y)
     return _other_types(at.x, made)
 
 

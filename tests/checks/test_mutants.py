@@ -349,7 +349,7 @@ def hessian_of_frames(move: Retraction, **members: Any) -> list[Check]:
 
 
 def hessian_of_cone(move: Retraction, cost: Cost | None = None, **members: Any) -> list[Check]:
-    manifold = of(PositiveDefinite, 7, move, **members)
+    manifold = of(PositiveDefinite, 7, **members).using(move)
     return check_hessian(Problem(manifold, Likelihood() if cost is None else cost))
 
 
@@ -609,13 +609,8 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     (
         "with_rank forgets the retraction",
         lambda: check_manifold(
-            of(
-                FixedRankEmbedded,
-                6,
-                5,
-                2,
-                MetricProjection(),
-                with_rank=lambda self, k: FixedRankEmbedded(6, 5, k),
+            of(FixedRankEmbedded, 6, 5, 2, with_rank=lambda self, k: FixedRankEmbedded(6, 5, k)).using(
+                MetricProjection()
             )
         ),
         "other rank",
@@ -856,12 +851,12 @@ def costs(seed: int) -> list[Check]:
     checks = check_cost(Problem(frames, Brockett()), seed) + check_hessian(Problem(frames, Brockett()), seed)
     for cost in (Variance(), Agents()):
         checks += check_cost(Problem(subspaces, cost), seed)
-    for manifold in (subspaces, of(Grassmann, 7, 3, QR())):
+    for manifold in (subspaces, Grassmann(7, 3).using(QR())):
         checks += check_hessian(Problem(manifold, Variance()), seed)
     first = of(Frames, default_retraction=retraction(1, by_qr))
     checks += check_hessian(Problem(first, Brockett()), seed)
     for move in (SecondOrderPD(), AffineExponential(), Additive(), SchurExponential()):
-        checks += check_hessian(Problem(of(PositiveDefinite, 7, move), Likelihood()), seed)
+        checks += check_hessian(Problem(PositiveDefinite(7).using(move), Likelihood()), seed)
     checks += check_cost(Problem(cone, Likelihood()), seed) + check_cost(
         Problem(PSDFixedRank(5, 2), Lengths()), seed
     )
