@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -24,6 +23,7 @@ from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.transport import ByProjection
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
+from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.solvers.batch.oracle import Oracle
 from rmopt.solvers.batch.premise import held
 from rmopt.solvers.recorder import Recorder
@@ -216,11 +216,8 @@ class PymanoptSolver(Solver):
         reason, steps = problem.manifold.check_point(found.point), found.iterations
         if reason is not None or not np.isfinite(found.cost):
             off = f"off the manifold ({reason})" if reason else f"at a cost of {found.cost}"
-            raise DivergedError(
-                f"{self.optimizer} ended {off}; check that the cost is finite on {problem.manifold} and not constant "
-                "up to rounding, and the retraction.",
-                steps,
-            )
+            cure = f"check the retraction, and that the cost is finite on {problem.manifold} and not constant"
+            raise DivergedError(f"{self.optimizer} ended {off}; {cure} up to rounding.", steps)
         point, why = found.point, str(found.stopping_criterion)
         converged = isinstance(watch.reason, Converged) if watch.reason else "grad norm" in why
         rows = watch.recorder.rows
@@ -260,7 +257,7 @@ def _as_there(method: str) -> Any:
     return asked
 
 
-class FromPymanopt(Manifold):
+class FromPymanopt(ArrayManifold):
     """A pymanopt manifold whose points are arrays, as an rmopt manifold.
 
     What the foreign manifold has in closed form (`exp`, `log`, `dist`, `pair_mean`), it has here.
@@ -277,8 +274,6 @@ class FromPymanopt(Manifold):
     """
 
     inner_product = _as_there("inner_product")
-    norm = _as_there("norm")
-    zero_vector = _as_there("zero_vector")
     transport = _as_there("transport")
     exp = _as_there("exp")
     log = _as_there("log")
@@ -286,7 +281,6 @@ class FromPymanopt(Manifold):
     pair_mean = _as_there("pair_mean")
     _convert_gradient = _as_there("euclidean_to_riemannian_gradient")
     _convert_hessian = _as_there("euclidean_to_riemannian_hessian")
-    point_type = np.ndarray
     default_retraction: Retraction = ForeignRetraction()
     retractions: Mapping[str, Retraction] = {"foreign": ForeignRetraction()}
 
@@ -298,6 +292,7 @@ class FromPymanopt(Manifold):
                 f"pymanopt.manifolds.Sphere(5), got {shown(foreign)}."
             )
         self.foreign = foreign
+        self.shape = self.random_point(np.random.default_rng(0)).shape
         if not _has(foreign, "transport"):
             self.default_transport = ByProjection()
 
@@ -307,13 +302,6 @@ class FromPymanopt(Manifold):
     @property
     def dim(self) -> int:
         return int(self.foreign.dim)
-
-    @property
-    def typical_dist(self) -> float:
-        try:
-            return float(self.foreign.typical_dist)
-        except NotImplementedError:
-            return super().typical_dist
 
     def projection(self, point: Array, ambient: Any) -> Array:
         return self.foreign.projection(point, dense(ambient))
@@ -337,10 +325,6 @@ class FromPymanopt(Manifold):
         with global_seed(rng):
             return self.foreign.random_point()
 
-    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        with global_seed(rng):
-            return self.foreign.random_tangent_vector(point)
-
     @property
     def knows_hessians(self) -> bool:
         return _has(self.foreign, "euclidean_to_riemannian_hessian")
@@ -348,18 +332,12 @@ class FromPymanopt(Manifold):
     def knows(self, method: str) -> bool:
         return _has(self.foreign, method)
 
-    # Points
-
-    def check_point(self, point: Any) -> str | None:
+    def refusal(self, point: Array) -> str | None:
         """Return why `point` is not on the manifold, or None; pymanopt has no such check.
 
-        Besides its form it is told by the zero step, which leaves a point of the manifold in its place, and by the
-        linear space or the cone that it lies in, as far as pymanopt tells of one.
+        It is told by the zero step, which leaves a point of the manifold in its place, and by the linear space or the
+        cone that it lies in, as far as pymanopt tells of one.
         """
-        if not isinstance(point, np.ndarray) or point.shape != self.shape:
-            return f"a point of {self} is an array of shape {self.shape}"
-        if not np.isfinite(point).all():
-            return "the point holds NaN or infinity"
         try:
             nearest = self.foreign.retraction(point, np.zeros_like(point))
         except np.linalg.LinAlgError as error:
@@ -372,11 +350,6 @@ class FromPymanopt(Manifold):
             nearest = self.foreign._subspace_projector @ nearest
         off = np.linalg.norm(nearest - point) / max(1.0, float(np.linalg.norm(point)))
         return None if off < 1e-8 else f"a step of length zero moves the point by {off:.1e}"
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of a point."""
-        return self.random_point(np.random.default_rng(0)).shape
 
 
 _GLOBAL = RLock()
