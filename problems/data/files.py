@@ -21,7 +21,7 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from problems.data.bundles import canonical
-from problems.data.tables import Table, count_terms
+from problems.data.tables import MEANT, Table, count_terms, plain
 from rmopt.core.arguments import array
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError
@@ -131,7 +131,8 @@ def _header(about: Table, first: list[str], sign: str) -> tuple[list[str], int]:
     if len(known) == len(first):
         about.notes.append(f"It was taken for a file of MovieLens, with the columns {', '.join(known)}.")
         return list(known), 0
-    if pd.to_numeric(pd.Series(first), errors="coerce").notna().any():
+    numbers = pd.to_numeric(pd.Series(first), errors="coerce").notna()
+    if numbers.any() and not any(plain(name) in MEANT for name in first):
         cure = "put the names of the columns above it"
         raise InvalidInputError(f"the first line of {about.source} holds numbers; {cure}.")
     return first, 1
