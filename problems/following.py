@@ -66,16 +66,16 @@ def follow(
     saver = None
     if model.checkpoint is not None:
         saver = Saver("checkpoint", Checkpoint(model.checkpoint, every_steps=CHUNKS), world)
-    if saver is not None and model.random_state is None and (saved_seed := saver.seed()) is not None:
-        seed = saved_seed
-    seed = world.first(seed)
+    world.check_alike({"checkpoint": saver is not None})
+    saved_seed = saver.seed() if saver is not None else None
+    seed = world.first(seed if model.random_state is not None or saved_seed is None else saved_seed)
     run = {
         **settings_of(model),
         **{name: written(value) for name, value in about.items()},
         "seed": seed,
         "rmopt": rmopt.__version__,
     }
-    world.check_alike(run | {"checkpoint": saver is not None})
+    world.check_alike(run)
     stream, seconds = _Stream(model, chunks, learn, seed, world), 0.0
     if saver is not None and (saved := saver.load(run)) is not None:
         with reading(saver.path, InvalidInputError):

@@ -302,12 +302,12 @@ def positions(what: str, known: Array, names: Any, *, others: bool = False) -> A
     return places
 
 
-def package(module: str, distribution: str | None = None, instead: str = "take the index 'exact'") -> Any:
+def package(module: str, distribution: str, instead: str) -> Any:
     """Return a module of a package that is installed apart; an `InvalidInputError` tells how."""
     try:
         return import_module(module)
     except ImportError as error:
         name = module.partition(".")[0]
         raise InvalidInputError(
-            f"{name} cannot be imported ({error}); pip install {distribution or name}, or {instead}."
+            f"{name} cannot be imported ({error}); pip install {distribution}, or {instead}."
         ) from error
