@@ -17,7 +17,6 @@ from problems.validation import check_columns
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
-from rmopt.core.points import arrays_of
 from rmopt.core.runs import running
 from rmopt.core.values import written
 from rmopt.files import reading
@@ -28,7 +27,7 @@ from rmopt.solvers.stochastic.continued import Continued
 
 # Parameters on which no bit of a checkpoint depends, or which the seed stands for.
 NO_IDENTITY = (
-    "checkpoint", "verbose", "random_state", "warm_start", "max_iter", "n_epochs", "threshold", "top_k",
+    "checkpoint", "verbose", "random_state", "max_iter", "n_epochs", "threshold", "top_k",
 )  # fmt: skip
 AGAIN = "bring files, batch_size, shuffle_buffer and random_state back as they were, or remove the checkpoint"
 
@@ -59,12 +58,9 @@ def follow(
     saver = None if model.checkpoint is None else Saver("checkpoint", Checkpoint(model.checkpoint))
     if saver is not None and model.random_state is None and (saved_seed := saver.seed()) is not None:
         seed = saved_seed
-    begun = model._has_learned()
     run = {
         **settings_of(model),
         **{name: written(value) for name, value in about.items()},
-        "initial point": written(arrays_of(model.model_.point)) if begun else "afresh",
-        "first step": str(model.n_iter_ if begun else 0),
         "seed": seed,
         "rmopt": rmopt.__version__,
     }
