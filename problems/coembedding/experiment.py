@@ -139,10 +139,7 @@ class Coembedding(Experiment):
 
     data: Annotated[options.Data, MultilabelBundle] = "digits-labels"
     rows: Annotated[
-        int,
-        Option(
-            min=0, help="Training rows; 0: 1,000, or two thirds of the smaller sets; of digits-labels 200."
-        ),
+        int, Option(min=0, help="Training rows; 0: 200 digits, or up to 1,000 of other data.")
     ] = 0
     betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.05,0.5,1,2,5,10,20"
     seeds: options.SeedsOrPublished = 3
@@ -211,8 +208,8 @@ NEAR_F1, TOP = 0.02, 5
 class Tagging(Experiment):
     """Recommend tags: users, items and tags in one space, beside the pairwise-interaction factor model.
 
-    One post of each user is held out, and F1 of the five best tags measured. The default run takes about a minute on
-    two cores.
+    One post of each user is held out, and F1 of the five best tags measured; --select chooses β and the like by
+    another post of each user. The default run takes about a minute on two cores.
     """
 
     data: Annotated[options.Data, TagBundle] = "toy-tags"
@@ -220,12 +217,7 @@ class Tagging(Experiment):
     rank: Annotated[int, Option(min=1, help="Rank of pairwise interactions.")] = 64
     seeds: options.Seeds = 3
     methods: Annotated[str, options.methods_option(RECOMMENDERS)] = ",".join(RECOMMENDERS)
-    select: Annotated[
-        options.Selection,
-        Option(
-            help="Choose β and the like by a training post of each user: none, of the first split, or of each."
-        ),
-    ] = "none"
+    select: options.Select = "none"
     # A choice is made by one more post of each user, in the place of folds.
     folds: int = field(init=False, default_factory=lambda: 2)
 
