@@ -238,9 +238,10 @@ class Tagging(Experiment):
         rows: list[Settings] = []
         for name, kind in self.chosen.items():
             one = {"method": name, "code": kind.code, "rank": self.rank * kind.ranked}
-            each = isinstance(kind.estimator, TagRecommender) and self.select == "none"
-            points = [{"parameters": point, "variant": f"β = {point['beta']:g}"} for point in kind.grid]
-            rows += [one | point for point in points] if each else [one]
+            if isinstance(kind.estimator, TagRecommender) and self.select == "none":
+                rows += [one | {"parameters": at, "variant": f"β = {at['beta']:g}"} for at in kind.grid]
+            else:
+                rows.append(one)
         return rows
 
     def header(self) -> str:
