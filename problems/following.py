@@ -17,7 +17,6 @@ from problems.validation import check_columns
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
-from rmopt.core.points import arrays_of
 from rmopt.core.runs import running
 from rmopt.core.values import written
 from rmopt.core.world import ONE_PROCESS, World
@@ -34,7 +33,7 @@ CHUNKS = 10
 
 # Parameters on which no bit of a checkpoint depends, or which the seed stands for.
 NO_IDENTITY = (
-    "checkpoint", "verbose", "random_state", "warm_start", "max_iter", "n_epochs", "threshold", "top_k",
+    "checkpoint", "verbose", "random_state", "max_iter", "n_epochs", "threshold", "top_k",
 )  # fmt: skip
 AGAIN = "bring files, batch_size, shuffle_buffer and random_state back as they were, or remove the checkpoint"
 
@@ -67,18 +66,16 @@ def follow(
     saver = None
     if model.checkpoint is not None:
         saver = Saver("checkpoint", Checkpoint(model.checkpoint, every_steps=CHUNKS), world)
-    if saver is not None and model.random_state is None and (saved_seed := saver.seed()) is not None:
-        seed = saved_seed
-    seed, begun = world.first(seed), model._has_learned()
+    world.check_alike({"checkpoint": saver is not None})
+    saved_seed = saver.seed() if saver is not None else None
+    seed = world.first(seed if model.random_state is not None or saved_seed is None else saved_seed)
     run = {
         **settings_of(model),
         **{name: written(value) for name, value in about.items()},
-        "initial point": written(arrays_of(model.model_.point)) if begun else "afresh",
-        "first step": str(model.n_iter_ if begun else 0),
         "seed": seed,
         "rmopt": rmopt.__version__,
     }
-    world.check_alike(run | {"checkpoint": saver is not None})
+    world.check_alike(run)
     stream, seconds = _Stream(model, chunks, learn, seed, world), 0.0
     if saver is not None and (saved := saver.load(run)) is not None:
         with reading(saver.path, InvalidInputError):

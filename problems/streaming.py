@@ -58,7 +58,7 @@ class Fit:
         # All keep what they save in the folder of the first process.
         run = replace(run, out=together.first(run.out), quiet=run.quiet or together.rank > 0)
         checkpoint = run.path("checkpoint.npz")
-        saved = list(checkpoint.parent.glob("checkpoint*.npz"))
+        saved = checkpoint.exists()
         if saved and not self.resume:
             raise InvalidInputError(
                 f"{checkpoint} is of an earlier run; say --resume to go on from it, or choose another --out."

@@ -69,8 +69,7 @@ class Part:
         return self.kind(**{**self.quick, **changes})
 
 
-_METRIC = {"transform": (X,), "pair_distance": (X.reshape(12, 2, 5),)}
-_METRIC["get_mahalanobis_matrix"] = ()
+_METRIC = {"transform": (X,), "get_mahalanobis_matrix": ()}
 _SAMPLES = {"X": X, "y": LABELS}
 _COEMBEDDING = {name: (X,) for name in ("transform", "decision_function", "predict")} | {"score": (X, TABLE)}
 _PAIRS = np.array([[0, 1], [2, 5]])

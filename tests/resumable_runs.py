@@ -35,7 +35,6 @@ from rmopt.solvers import (
     CoordinateDescent,
     Gossip,
     ManifoldIdentification,
-    OneByOne,
     Parallel,
     RankIncremental,
     Recorder,
@@ -197,11 +196,8 @@ CASES = {
         metric, lambda n: CoordinateDescent(max_iter=n, engine="reference", step_size=0.01), 60, 1000
     ),
     "gossip": Case(lambda: agents("completion-ridge"), lambda n: Gossip(0.05, max_iter=n), 60, 2000),
-    "gossip-own-clock": Case(
-        lambda: agents("multitask"),
-        lambda n: Gossip(0.05, max_iter=n, order="parallel", clock="own"),
-        40,
-        800,
+    "gossip-parallel": Case(
+        lambda: agents("multitask"), lambda n: Gossip(0.05, max_iter=n, order="parallel"), 40, 800
     ),
     "lmafit": Case(lambda: agents("completion"), DLMaFit, 10, 400),
     "identification": Case(
@@ -210,10 +206,12 @@ CASES = {
         30,
         500,
     ),
-    "rank-incremental": Case(cone, lambda n: RankIncremental(OneByOne(), tol=1e-9, max_iter=n), 4, 30),
+    "rank-incremental": Case(
+        cone, lambda n: RankIncremental(columns=1, factor=1, tol=1e-9, max_iter=n), 4, 30
+    ),
     "rank-incremental-sgd": Case(
         cone,
-        lambda n: RankIncremental(OneByOne(), inner=SGD(1e-3, max_iter=60), tol=1e-9, max_iter=n),
+        lambda n: RankIncremental(columns=1, factor=1, inner=SGD(1e-3, max_iter=60), tol=1e-9, max_iter=n),
         3,
         12,
     ),

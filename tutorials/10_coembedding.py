@@ -81,19 +81,17 @@ from rmopt import Problem
 from rmopt.costs import Trace
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import PSDFixedRank
-from rmopt.solvers import LBFGS, Doubling, OneByOne, TrustRegions, RankIncremental
+from rmopt.solvers import LBFGS, TrustRegions, RankIncremental
 
 data = np.random.default_rng(0).standard_normal((40, 100))
 problem = Problem(PSDFixedRank(40, 1), MetricRegression(data) + Trace(0.5))
 minimum = closed_form(data, 0.5)[1]
 
 found = {}
-for growth in (Doubling(), OneByOne()):
-    found[type(growth).__name__] = result = RankIncremental(growth).run(problem)
+for name, factor in (("doubling", 2), ("one by one", 1)):
+    found[name] = result = RankIncremental(columns=1, factor=factor).run(problem)
     error = result.certificate.objective / minimum - 1
-    print(
-        f"{type(growth).__name__:12} {result.steps:3} rounds, error {error:.0e}, {result.stopped_by}"
-    )
+    print(f"{name:12} {result.steps:3} rounds, error {error:.0e}, {result.stopped_by}")
 
 # %%
 # Local optimisers can be exchanged as well: ours, scipy's, pymanopt's.
@@ -187,7 +185,7 @@ assert np.sum((even - odd) ** 2) > np.sum((even - two) ** 2)
 assert all(
     abs(result.certificate.objective / minimum - 1) < 1e-6 for result in found.values()
 )
-assert found["Doubling"].steps < found["OneByOne"].steps / 3
+assert found["doubling"].steps < found["one by one"].steps / 3
 assert optima[1].min() > optima[3].min() > best.certificate.objective * 1.01
 assert np.allclose(optima[best.point.rank], best.certificate.objective, rtol=1e-5)
 assert apart[same].mean() < 0.5 * apart[~same].mean()

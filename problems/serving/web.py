@@ -10,16 +10,13 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy.sparse import csr_array
-
 from problems.serving.index import SimilarityIndex
 from problems.validation import package
 from rmopt.core.arguments import instance, integer
 from rmopt.errors import InvalidInputError
 
-# Results of a query: by default, and at most; terms that say why a document was found; characters of its text.
-RESULTS, MOST_RESULTS, REASONS, EXCERPT = 10, 100, 6, 240
+# Results of a query: by default, and at most; and characters of a text.
+RESULTS, MOST_RESULTS, EXCERPT = 10, 100, 240
 # A page that is open elsewhere in the browser cannot read the answers by a name of its own for this machine.
 HERE = ("localhost", "127.0.0.1", "[::1]")
 HEADERS = {
@@ -39,7 +36,7 @@ class Found:
         What stands in the field.
     results : list of dict
         Each with ``name``, and where there are such ``row``, ``score``, ``std``, ``text``, and ``why``: dicts with
-        ``term`` and ``shared`` (is it in the query). ``links``, for the page alone, has labels, and the fields of the
+        ``term``. ``links``, for the page alone, has labels, and the fields of the
         address that each leads to.
     message : str
         What is to be said of them, or why there are none.
@@ -173,12 +170,12 @@ def excerpt(text: str) -> str:
 
 
 class TextSearch(Searcher):
-    """The documents most similar to a text, or to one of them, each with the terms that speak for it.
+    """The documents most similar to a text, or to one of them.
 
     Parameters
     ----------
     index : SimilarityIndex
-        With texts and a vectorizer; there are reasons where it has names of features.
+        With texts and a vectorizer.
     """
 
     prompt = "Text to search for"
@@ -190,41 +187,20 @@ class TextSearch(Searcher):
                 "model.index(X, names, texts=…, vectorizer=…)."
             )
         self.index = index
-        named = hasattr(index.vectorizer, "get_feature_names_out")
-        self._terms = np.asarray(index.vectorizer.get_feature_names_out()) if named else None
 
     def find(self, fields: Any, k: int) -> Found:
-        if "like" not in fields:
-            return self._nearest(fields.get("q", ""), k)
-        row = whole_number("like", fields["like"], 0, len(self.index) - 1)
-        found = self._nearest(self.index.texts[row], k, row)
-        return Found("", found.results, found.message or f"Similar to {self.index.names[row]}:")
-
-    def _nearest(self, query: str, k: int, *hidden: int) -> Found:
-        """Return the texts that are most similar to a text, or why there are none."""
-        index, x = self.index, csr_array(self.index.vectorizer.transform([query]))
-        if not x.nnz:
+        index, query, row, said = self.index, fields.get("q", ""), -1, ""
+        if "like" in fields:
+            row = whole_number("like", fields["like"], 0, len(index) - 1)
+            query, said = index.texts[row], f"Similar to {index.names[row]}:"
+        x = index.vectorizer.transform([query])
+        if not abs(x).sum():
             return Found(query, message="No word of this is known to the model." if query.strip() else "")
-        k = min(k, len(index) - len(hidden))
-        if k < 1:
-            return Found(query, message="There is no other document.")
-        scores, rows = (values[0].tolist() for values in index.query(x, k, exclude=[hidden]))
+        # A document is no answer to itself.
+        scores, rows = (values[0].tolist() for values in index.query(x, min(k + (row >= 0), len(index))))
         results = [
-            {"row": row, "name": index.names[row], "score": score, "text": excerpt(index.texts[row]),
-             "why": self._reasons(x, index.texts[row]), "links": {"similar": [("like", row)]}}
-            for row, score in zip(rows, scores, strict=True)
+            {"row": other, "name": index.names[other], "score": score, "text": excerpt(index.texts[other]),
+             "links": {"similar": [("like", other)]}}
+            for other, score in zip(rows, scores, strict=True) if other != row
         ]  # fmt: skip
-        return Found(query, results)
-
-    def _reasons(self, x: csr_array, text: str) -> list[dict[str, Any]]:
-        """Return the terms that add most to the score of a text, and whether the query has them too."""
-        if self._terms is None:
-            return []
-        parts = self.index.contributions(x, self.index.vectorizer.transform([text]))
-        best = [
-            place for place in np.argsort(-parts.data, kind="stable")[:REASONS] if parts.data[place] > 0.0
-        ]
-        return [
-            {"term": str(self._terms[column]), "contribution": value, "shared": column in x.indices}
-            for column, value in zip(parts.indices[best].tolist(), parts.data[best].tolist(), strict=True)
-        ]
+        return Found("" if said else query, results[:k], said)

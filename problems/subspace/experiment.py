@@ -14,7 +14,7 @@ from sklearn.model_selection import KFold
 from typer import Option
 
 from problems import options
-from problems.comparison import Difference, Experiment, Kept, Row, above, near
+from problems.comparison import Difference, Experiment, Kept, Row, above
 from problems.data import Ratings
 from problems.methods import Cell, Method, Settings
 from problems.subspace import baselines
@@ -154,9 +154,6 @@ class Completion(Experiment):
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         return completion_claims(rows, self.chosen)
 
-    def draw(self, rows: Sequence[Row]) -> None:
-        """Draw nothing: the table says all."""
-
 
 def entries_of(bundle: Ratings, share: float, seed: int) -> SimpleNamespace:
     """Return pairs and values of a bundle, a share of which is held out."""
@@ -176,7 +173,7 @@ def completion_claims(rows: Sequence[Row], methods: Mapping[str, Method]) -> lis
             gap, mean = Difference.of(other.cells, row.cells, "test_rmse"), other.mean("test_rmse")
             if isinstance(methods[other["method"]].estimator, BatchCompletion):
                 claim = f"{row.label} is within {LEVEL:.0%} of {other.label}"
-                made.append(near(claim, {"": (gap, LEVEL * mean)}, f"{mean:.3f}", other.label))
+                made.append(above(claim, {"": gap}, other.label, LEVEL * mean, f"{mean:.3f}"))
             elif other["method"] not in METHODS:
                 claim = f"{row.label} has a smaller error than {other.label}"
                 made.append(above(claim, {"": gap}, other.label))

@@ -108,8 +108,7 @@ class ItemSearch(Searcher):
             near = [at for at in np.argsort(-likeness, kind="stable")[:REASONS] if likeness[at] > 0.0]
             if near:
                 result["why"] = [
-                    {"term": str(self._items[seen[at]]), "contribution": float(likeness[at]), "shared": True}
-                    for at in near
+                    {"term": str(self._items[seen[at]]), "contribution": float(likeness[at])} for at in near
                 ]
             results.append(result)
         return results

@@ -12,13 +12,7 @@ from rmopt.solvers.batch.line_search import LBFGS, ConjugateGradient, GradientDe
 from rmopt.solvers.batch.step_lengths import Backtracking, BarzilaiBorwein, Exact, StepLength, StrongWolfe
 from rmopt.solvers.batch.trust_regions import AdaptiveCubics, Hybrid, LevenbergMarquardt, TrustRegions
 from rmopt.solvers.certified.certificate import Certificate, certify
-from rmopt.solvers.certified.rank_incremental import (
-    CertifiedResult,
-    Doubling,
-    Growth,
-    OneByOne,
-    RankIncremental,
-)
+from rmopt.solvers.certified.rank_incremental import CertifiedResult, RankIncremental
 from rmopt.solvers.gossip.gossip import Gossip, Matchings
 from rmopt.solvers.gossip.parallel import Parallel
 from rmopt.solvers.recorder import Recorder
@@ -64,10 +58,10 @@ __all__ = [
     "LBFGS", "SGD", "SRG", "SVRG", "AdaGrad", "Adam", "AdaptiveCubics", "AugmentedLagrangian", "Backtracking",
     "BarzilaiBorwein", "Below", "Certificate", "CertifiedResult", "Checkpoint", "Conjugate",
     "ConjugateGradient", "Constant", "Converged", "CoordinateDescent", "Cosine", "Cyclic", "Direction",
-    "Doubling", "Exact", "ExactLineSearch", "FractionOfBound", "FromDraw", "FromFunction",
-    "Gossip", "GradientDescent", "GradientNorm", "GradientSolver", "Growth", "Hybrid", "InverseSqrt",
+    "Exact", "ExactLineSearch", "FractionOfBound", "FromDraw", "FromFunction",
+    "Gossip", "GradientDescent", "GradientNorm", "GradientSolver", "Hybrid", "InverseSqrt",
     "InverseTime", "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "Matchings",
-    "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "OneByOne", "OneProcess",
+    "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "OneProcess",
     "Parallel", "QuasiNewton", "RankIncremental", "Recorder", "Result", "Sampler", "ScaledSGD",
     "ScheduledSolver", "Shards", "ShuffledEpochs", "SmallChange", "SmallStep", "Solver",
     "Stagnation", "SteepestDescent", "StepLength", "StepRule", "StepSize", "Stop", "StrongWolfe", "TreeSum",

@@ -405,8 +405,7 @@ class _Run:
         worlds = (getattr(part, "world", None) for part in (solver, problem.cost))
         world = next((world for world in worlds if isinstance(world, World) and world.size > 1), ONE_PROCESS)
         self.saver = None if checkpoint is None else Saver("checkpoint", checkpoint, world)
-        saved = self.saver.seed() if random_state is None and self.saver is not None else None
-        seed = seed_of(random_state if saved is None else saved)
+        seed = None if random_state is None else seed_of(random_state)
         start = initial_point.point if isinstance(initial_point, Result) else initial_point
         if world.size > 1:
             # Where one process went elsewhere than others they would mix two runs, or wait forever.
@@ -415,13 +414,11 @@ class _Run:
                     "each process has a clock of its own, and MaxSeconds would end them at different steps; take "
                     "MaxSteps, or a smaller budget."
                 )
-            about = solver._alike(problem, start) | {
-                "first_step": first_step,
-                "checkpoint": checkpoint is not None,
-            }
-            world.check_alike(about | {"random_state": "drawn" if random_state is None else seed})
-            seed = world.first(seed)
-        self.seed = seed
+            about = {"first_step": first_step, "checkpoint": checkpoint is not None, "random_state": seed}
+            world.check_alike(solver._alike(problem, start) | about)
+        if seed is None and self.saver is not None:
+            seed = self.saver.seed()
+        self.seed = seed = world.first(seed_of(seed))
         self.last = first_step + solver.budget(problem)
         self.asked_at = stop.due(first_step) if isinstance(stop, Stop) else np.inf
         self.check_every = solver.check_every(problem)

@@ -3,13 +3,11 @@
 import json
 import math
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +23,7 @@ from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import load_arrays, read_arrays, reading, save_arrays
 
 # Of the files; another number for another layout.
-FORMAT = 3
+FORMAT = 4
 # At a save so many terms of a sum are looked at, and all of them where there are no more than these.
 TERMS, FEW = 32, 10_000
 # The same at the start, which a run and each that goes on look at once.
@@ -64,9 +62,7 @@ class Checkpoint(CheckedValue):
     must be what they were, of a sum of over a million terms those of some terms. Files are replaced atomically.
     Ctrl-C and SIGTERM end a run as soon as its state is saved; a second one ends it at once.
 
-    A run on several processes saves by steps, each process a file of its own, called after `path`, the process, their
-    number and the step. The two latest are kept, so that a process that dies while it saves leaves one that is whole
-    everywhere; as many processes go on as began.
+    Several processes save by steps: the first one writes the states of all, and as many go on as began.
 
     Attributes
     ----------
@@ -102,7 +98,7 @@ class Checkpoint(CheckedValue):
 
 
 class Saver:
-    """The files of a checkpoint in one process of a world, and when they were written.
+    """The file of a checkpoint, for all processes of a world, and when it was written.
 
     Parameters
     ----------
@@ -132,30 +128,29 @@ class Saver:
 
     def seed(self) -> int | None:
         """Return the seed of the run that is saved; None where there is none."""
-        path = self._file(max(self._steps(), default=0))
-        seed = _run_in(path).get("seed") if path.exists() else None
+        first = self.world.rank == 0 and self.path.exists()
+        seed = self.world.first(_run_in(self.path).get("seed") if first else None)
         return seed if type(seed) is int else None
 
     def save(self, arrays: Mapping[str, Array], run: dict[str, Any], step: int, **about: Any) -> None:
-        """Write a state and its description; in several processes return when all have written theirs."""
-        began, path = time.monotonic(), self._file(step)
-        # Another run may have begun to save here since this one looked.
-        with suppress(StorageError):
-            _refuse_another(path, _run_in(path) if path.exists() else run, run)
+        """Write the states of all processes and what is told of them; all call it together."""
+        began, run = time.monotonic(), run | {"number of processes": self.world.size}
         # Products are rounded otherwise in another order of memory.
         odd = {name: _axes(array) for name, array in arrays.items() if not array.flags.c_contiguous}
-        stored = {**arrays, **{name: arrays[name].transpose(axes) for name, axes in odd.items()}}
-        about |= {"run": run, "step": step, "axes": odd, "checkpoint_format": FORMAT}
-        save_arrays(path, stored, about)
-        if self.world.size > 1:
-            self.world.least(step)
-            for older in sorted(self._steps())[:-2]:
-                self._file(older).unlink(missing_ok=True)
+        arrays = {**arrays, **{name: arrays[name].transpose(axes) for name, axes in odd.items()}}
+        parts = self.world.everywhere((arrays, about | {"axes": odd}))
+        if self.world.rank == 0:
+            # Another run may have begun to save here since this one looked.
+            with suppress(StorageError):
+                _refuse_another(self.path, _run_in(self.path) if self.path.exists() else run, run)
+            stored = {f"{i}.{name}": array for i, (own, _) in enumerate(parts) for name, array in own.items()}
+            told = {"run": run, "step": step, "parts": [part for _, part in parts]}
+            save_arrays(self.path, stored, told | {"checkpoint_format": FORMAT})
         self.saved = time.monotonic()
         self.took = self.saved - began
 
     def load(self, run: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
-        """Return the latest state that all processes have saved, and its description, or None when there is none.
+        """Return the state that was saved, and its description, or None when there is none.
 
         Raises
         ------
@@ -164,18 +159,11 @@ class Saver:
         StorageError
             When the file is damaged, or of another version of rmopt.
         """
-        common = self.world.least(max(self._steps(), default=-1))
-        if common < 0:
-            form = f"{escape(self.path.stem)}.rank*of*.step*{escape(self.path.suffix)}"
-            files = [self.path.name, *(file.name for file in self.path.parent.glob(form))]
-            if self.path.exists() or any(f"of{self.world.size}." not in name for name in files[1:]):
-                raise InvalidInputError(
-                    f"the checkpoint {self.path} was saved by another number of processes than the {self.world.size} "
-                    "of now; start as many as then, or delete its files, or choose another path."
-                )
+        path, world = self.path, self.world
+        saved = world.first(load_arrays(path) if world.rank == 0 and path.exists() else None)
+        if saved is None:
             return None
-        path = self._file(common)
-        arrays, about = load_arrays(path)
+        stored, about = saved
         if "checkpoint_format" not in about:
             raise InvalidInputError(f"{path} is not a checkpoint; {ANEW}.")
         if about["checkpoint_format"] != FORMAT:
@@ -184,25 +172,14 @@ class Saver:
                 f"{FORMAT}; delete it, or go on with the version that wrote it."
             )
         with reading(path, InvalidInputError):
-            _refuse_another(path, about["run"], run)
-            arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-            for name, axes in about["axes"].items():
-                arrays[name] = arrays[name].transpose(np.argsort(axes))
-        return arrays, about
-
-    def _file(self, step: int) -> Path:
-        path, world = self.path, self.world
-        if world.size == 1:
-            return path
-        return path.with_name(f"{path.stem}.rank{world.rank}of{world.size}.step{step}{path.suffix}")
-
-    def _steps(self) -> list[int]:
-        """Return the steps at which this process saved; 0 stands for any in the one file of one process."""
-        if self.world.size == 1:
-            return [0] * self.path.exists()
-        stem, end = re.escape(self.path.stem), re.escape(self.path.suffix)
-        form = re.compile(rf"{stem}\.rank{self.world.rank}of{self.world.size}\.step(\d+){end}")
-        return [int(name[1]) for file in self.path.parent.glob("*") if (name := form.fullmatch(file.name))]
+            _refuse_another(path, about["run"], run | {"number of processes": world.size})
+            own, arrays = about["parts"][world.rank], {}
+            for key, array in stored.items():
+                process, _, name = key.partition(".")
+                if int(process) == world.rank:
+                    axes = own["axes"].get(name, range(array.ndim))
+                    arrays[name] = np.asarray(array, order="C").transpose(np.argsort(axes))
+        return arrays, {"step": about["step"], **own}
 
 
 def witness(

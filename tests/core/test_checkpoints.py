@@ -308,14 +308,14 @@ def forged(path: Path, change: Any) -> None:
 
 
 FORGERIES: dict[str, Any] = {
-    "shape": lambda arrays, about: arrays.update({"factors.A": arrays["factors.A"][:-1]}),
-    "type": lambda arrays, about: arrays.update({"factors.A": arrays["factors.A"].astype(np.float32)}),
-    "missing": lambda arrays, about: arrays.pop("factors.A"),
-    "more": lambda arrays, about: arrays.update(extra=np.ones(1)),
-    "no witness": lambda arrays, about: about.pop("witness"),
-    "no seconds": lambda arrays, about: about.pop("seconds"),
+    "shape": lambda arrays, about: arrays.update({"0.factors.A": arrays["0.factors.A"][:-1]}),
+    "type": lambda arrays, about: arrays.update({"0.factors.A": arrays["0.factors.A"].astype(np.float32)}),
+    "missing": lambda arrays, about: arrays.pop("0.factors.A"),
+    "more": lambda arrays, about: arrays.update({"0.extra": np.ones(1)}),
+    "no witness": lambda arrays, about: about["parts"][0].pop("witness"),
+    "no seconds": lambda arrays, about: about["parts"][0].pop("seconds"),
     "another step": lambda arrays, about: about.update(step=19),
-    "later rows": lambda arrays, about: about.update(rows=[{"step": 10**6}]),
+    "later rows": lambda arrays, about: about["parts"][0].update(rows=[{"step": 10**6}]),
 }
 
 

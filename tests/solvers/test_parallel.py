@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -15,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_multilabel_classification
 from tabled import each_row
+from worlds import Room
 
 from problems.data import stream
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
@@ -51,39 +48,6 @@ Array = np.ndarray
 def dense_of(point: Any) -> Array:
     """Return a matrix of low rank as an array."""
     return point.as_ambient() @ np.eye(point.shape[1])
-
-
-class Room(World):
-    """The processes of a world, in threads of one process that share a table."""
-
-    def __init__(self, rank: int, size: int, table: dict[Any, Any], barrier: threading.Barrier) -> None:
-        super().__init__()
-        self.rank, self.size, self.table, self.barrier = rank, size, table, barrier
-
-    @classmethod
-    def together(cls, size: int, work: Callable[[World], Any]) -> list[Any]:
-        barrier, table = threading.Barrier(size, timeout=30), dict[Any, Any]()
-        with ThreadPoolExecutor(size) as threads:
-            return list(threads.map(lambda rank: work(cls(rank, size, table, barrier)), range(size)))
-
-    def shared(self, things: dict[Any, Any]) -> dict[Any, Any]:
-        self.table.update(things)
-        self.barrier.wait()
-        everything = dict(self.table)
-        self.barrier.wait()
-        self.table.clear()
-        self.barrier.wait()
-        return everything
-
-    def deliver(self, messages: Any, ways: Any, like: Any, n_agents: int) -> Any:
-        owners, sent = self.owners(n_agents), self.shared(dict(messages))
-        assert all(message.nbytes == like.nbytes for message in messages.values())
-        arrived = {agent: sent[agent].copy() for agent, other in ways if owners[other] == self.rank}
-        return lambda: dict(messages) | arrived
-
-    def everywhere(self, value: Any) -> list[Any]:
-        values = self.shared({self.rank: value})
-        return [copy.deepcopy(values[rank]) for rank in range(self.size)]
 
 
 def test_all_processes_join_the_same_pairs() -> None:
@@ -339,7 +303,7 @@ def test_processes_that_would_mix_two_runs_are_refused(problem: Problem, tmp_pat
     for budget in (20, 40):
         found, _ = Room.together(2, lambda world, n=budget: run(world, n, saved=tmp_path / "run.npz"))
     assert np.array_equal(dense_of(found), dense_of(run(OneProcess())))
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == 1
     # Without a seed it is that of the run that is saved.
     begun = Room.together(2, lambda world: run(world, 20, random_state=None, saved=tmp_path / "free.npz"))
     ended = Room.together(2, lambda world: run(world, 20, random_state=None, saved=tmp_path / "free.npz"))

@@ -25,9 +25,7 @@ from rmopt.solvers import (
     LBFGS,
     SGD,
     Checkpoint,
-    Doubling,
     Hybrid,
-    OneByOne,
     RankIncremental,
     TrustRegions,
     certify,
@@ -40,10 +38,10 @@ def regression(n: int, t: int, beta: float = 0.5, seed: int = 0) -> tuple[Array,
 
 
 @pytest.mark.parametrize(("n", "t", "beta"), [(1, 4, 0.5), (12, 30, 0.5), (20, 8, 2.0), (15, 15, 300.0)])
-@pytest.mark.parametrize("growth", [Doubling(), Doubling(2, 3), OneByOne(), OneByOne(4)])
-def test_the_closed_form_of_equation_12(n: int, t: int, beta: float, growth: Any) -> None:
+@pytest.mark.parametrize(("columns", "factor"), [(1, 2), (2, 3), (1, 1), (4, 1)])
+def test_the_closed_form_of_equation_12(n: int, t: int, beta: float, columns: int, factor: int) -> None:
     X, cost, minimum = regression(n, t, beta)
-    result = run(cost, RankIncremental(growth, tol=1e-7))
+    result = run(cost, RankIncremental(columns=columns, factor=factor, tol=1e-7))
     W, _ = closed_form(X, beta)
     assert result.is_global
     assert result.gap <= 1e-7 * result.certificate.objective
@@ -199,10 +197,10 @@ def test_strategies_differ_as_their_descriptions_say() -> None:
     rows = {
         name: run(cost, solver).history
         for name, solver in {
-            "exponential": RankIncremental(Doubling()),
-            "linear": RankIncremental(OneByOne()),
-            "journee": RankIncremental(OneByOne(), rescale=False),
-            "boosting": RankIncremental(OneByOne(), inner=None, max_iter=400),
+            "exponential": RankIncremental(columns=1),
+            "linear": RankIncremental(columns=1, factor=1),
+            "journee": RankIncremental(columns=1, factor=1, rescale=False),
+            "boosting": RankIncremental(columns=1, factor=1, inner=None, max_iter=400),
         }.items()
     }
     assert [row["rank"] for row in rows["exponential"]][:5] == [0, 1, 3, 7, 15]
@@ -278,7 +276,7 @@ def test_rounds_without_progress_end_the_run(factor: float) -> None:
 def test_numbers_that_are_not_finite_end_the_run() -> None:
     _, cost, _ = regression(6, 10)
     with pytest.raises(DivergedError, match="round 0 left the finite numbers; scale the data"):
-        run(cost, RankIncremental(Doubling(), inner=Idle(np.nan)))
+        run(cost, RankIncremental(columns=1, inner=Idle(np.nan)))
     # Of more columns no eigenvalues are found.
     with pytest.raises(DivergedError, match="broke down at step 0 or soon after"):
         run(cost, RankIncremental(inner=Idle(np.nan)))
@@ -339,7 +337,6 @@ def test_a_run_that_was_cut_off_ends_with_the_same_bits(tmp_path: Path) -> None:
 @each_row(
     ("call", "words"),
     [
-        (lambda: RankIncremental(growth="fast"), "growth = 'fast'"),  # type: ignore[arg-type]
         (lambda: RankIncremental(inner="newtown"), "inner = 'newtown'"),
         (lambda: certify(regression(5, 5)[1], np.ones((4, 2))), r"shape \(5, 2\), got shape \(4, 2\)"),
         (lambda: certify(np.eye(5), np.eye(5)), "must be a ConvexCost"),  # type: ignore[arg-type]

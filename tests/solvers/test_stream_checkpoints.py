@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from worlds import Alike, Room
 
 from problems.data import stream
 from problems.ranking import LoretaLabelRanker
@@ -20,68 +21,30 @@ from rmopt import InvalidInputError, Problem
 from rmopt.costs import GossipCost, Graph
 from rmopt.experiments import Run
 from rmopt.manifolds import Grassmann, Power
-from rmopt.solvers import Checkpoint, Gossip, OneProcess
+from rmopt.solvers import Checkpoint, Gossip, OneProcess, World
 from rmopt.solvers.save import Saver
 
 
-class Alike(OneProcess):
-    """The first of several processes, of which the others say what it says, but for some words."""
-
-    def __init__(self, size: int, **other: Any) -> None:
-        super().__init__()
-        self.size, self.other = size, other
-
-    def everywhere(self, value: Any) -> list[Any]:
-        known = isinstance(value, dict) and set(self.other) <= set(value)
-        return [value] + [{**value, **self.other} if known else value] * (self.size - 1)
-
-
-RUN = {"seed": 0}
-
-
-def saver(path: Path, size: int, least: int | None = None) -> Saver:
-    """Return that of the first of some processes, where another one has come to the step `least`."""
-    world = Alike(size)
-    if least is not None:
-        world.least = lambda number: min(number, least)  # type: ignore[method-assign]
-    return Saver("checkpoint", Checkpoint(path, every_steps=10), world)
-
-
-def save(saver: Saver, step: int) -> None:
-    saver.save({"x": np.array([step])}, RUN, step, seconds=0.0, rows=[], witness=[])
-
-
-def test_several_processes_keep_two_generations_and_go_back_to_the_common_one(tmp_path: Path) -> None:
+def test_the_states_of_several_processes_are_one_file(tmp_path: Path) -> None:
     path = tmp_path / "run.npz"
-    for step in (80, 90, 100):
-        save(saver(path, 2), step)
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["run.rank0of2.step100.npz", "run.rank0of2.step90.npz"]
-    # Nobody looks at what this one has beyond that of the other.
-    (tmp_path / names[0]).write_bytes(b"")
-    behind = saver(path, 2, least=90)
-    found = behind.load(RUN)
-    assert found is not None
-    assert (found[0]["x"].tolist(), found[1]["step"]) == ([90], 90)
-    with pytest.raises(InvalidInputError, match="another run: its seed is 0, not 1"):
-        behind.load({"seed": 1})
-    assert (behind.pause_after(7), behind.due(20), behind.due(21)) == (10, True, False)
 
+    def saver(world: World) -> Saver:
+        return Saver("checkpoint", Checkpoint(path, every_steps=10), world)
 
-def test_another_number_of_processes_does_not_begin_anew(tmp_path: Path) -> None:
-    path = tmp_path / "run.npz"
-    save(saver(path, 2), 10)
-    with pytest.raises(
-        InvalidInputError, match="another number of processes than the 3 of now; start as many"
-    ):
-        saver(path, 3).load(RUN)
-    with pytest.raises(InvalidInputError, match="another number of processes"):
-        saver(path, 1).load(RUN)
-    for file in tmp_path.iterdir():
-        file.unlink()
-    save(saver(path, 1), 10)
-    with pytest.raises(InvalidInputError, match="another number of processes"):
-        saver(path, 2).load(RUN)
+    def saved(world: World) -> Any:
+        state = np.full((2, 3, 4), world.rank).transpose(1, 2, 0)
+        saver(world).save({"x": state, "y.z": np.ones(2)}, {"seed": 7}, 90, rows=[world.rank])
+        arrays, about = saver(world).load({"seed": 7})  # type: ignore[misc]
+        assert (arrays["x"] == world.rank).all()
+        assert arrays["x"].strides == state.strides
+        return saver(world).seed(), about["rows"], about["step"]
+
+    assert Room.together(2, saved) == [(7, [0], 90), (7, [1], 90)]
+    assert [file.name for file in tmp_path.iterdir()] == ["run.npz"]
+    with pytest.raises(InvalidInputError, match="another run: its number of processes is 2, not 1"):
+        saver(OneProcess()).load({"seed": 7})
+    two = saver(Alike(2))
+    assert (two.pause_after(7), two.due(20), two.due(21)) == (10, True, False)
 
 
 X = np.random.default_rng(0).standard_normal((90, 6))
@@ -123,20 +86,6 @@ def bits(found: LoretaSimilarity) -> bytes:
 
 def model(**how: Any) -> LoretaSimilarity:
     return LoretaSimilarity(rank=2, random_state=0, **how)
-
-
-def test_a_stream_is_resumed_from_where_it_started(tmp_path: Path) -> None:
-    one, other = (model(max_iter=200).fit(X[:30] * sign, y[:30]).model_.point for sign in (1, 2))
-
-    def tuned(point: Any, n: int) -> LoretaSimilarity:
-        return model(warm_start=True, checkpoint=tmp_path / "run.npz").start_at(point).fit_stream(chunks(n))
-
-    tuned(one, 1)
-    assert bits(tuned(one, 2)) == bits(model(warm_start=True).start_at(one).fit_stream(chunks(2)))
-    with pytest.raises(InvalidInputError, match="its initial point is"):
-        tuned(other, 2)
-    with pytest.raises(InvalidInputError, match=r"its initial point is .* not afresh"):
-        model(checkpoint=tmp_path / "run.npz").fit_stream(chunks(2))
 
 
 def test_all_cores_are_as_many_as_a_machine_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +170,7 @@ def test_processes_that_were_told_otherwise_are_refused_before_they_start(tmp_pa
             with pytest.raises(InvalidInputError, match=f"{name} of process 1 is .*; give all"):
                 run(Alike(2, **{name: other}))
     agents = Problem(Power(Grassmann(90, 2), 2), GossipCost(tasks, Graph.path(2), 0.1, Grassmann(90, 2)))
-    for name, other in {"budget": 7, "solver.clock": "'own'", "random_state": 1}.items():
+    for name, other in {"budget": 7, "solver.order": "'parallel'", "random_state": 1}.items():
         with pytest.raises(InvalidInputError, match=f"{name} of process 1 is .*; give all"):
             Gossip(0.1, max_iter=5, world=Alike(2, **{name: other})).run(agents, random_state=0)
 

@@ -3,13 +3,13 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, field, replace
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, optional, shown
+from rmopt.core.arguments import CheckedValue, bounded, flag, integer, number, optional, shown
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint, point_of
 from rmopt.core.streams import Stream, generator
@@ -43,94 +43,6 @@ ROUNDING = 1e-13
 
 # From a factor, a bound on the length of its gradient and a seed to a better factor.
 Inner = Callable[[Array, float, int], Array]
-
-
-@runtime_checkable
-class Growth(Protocol):
-    """How many columns a round adds at most."""
-
-    def first(self) -> int:
-        """Return the number for the first round."""
-
-    def after(self, added: int) -> int:
-        """Return the number for the next round, when the last one added so many."""
-
-
-@dataclass(frozen=True)
-class Doubling(CheckedValue):
-    """Twice as many as the round before: 1, 2, 4, … (Mirzazadeh et al. 2015, Algorithm 1).
-
-    Parameters
-    ----------
-    columns : int
-        In the first round.
-    factor : int
-        From round to round.
-
-    See Also
-    --------
-    OneByOne : fewer columns, and more rounds.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
-
-    Examples
-    --------
-    >>> from rmopt.solvers import Doubling
-    >>> growth = Doubling()
-    >>> growth.first(), growth.after(1), growth.after(4)
-    (1, 2, 8)
-    """
-
-    columns: Annotated[int, bounded(integer, 1)] = 1
-    factor: Annotated[int, bounded(integer, 2)] = 2
-
-    def first(self) -> int:
-        """Return the number for the first round."""
-        return self.columns
-
-    def after(self, added: int) -> int:
-        """Return the number for the next round, when the last one added so many."""
-        return self.factor * max(added, 1)
-
-
-@dataclass(frozen=True)
-class OneByOne(CheckedValue):
-    """Always as many: one by default (Journée et al. 2010; Zhang et al. 2012).
-
-    Parameters
-    ----------
-    columns : int
-
-    See Also
-    --------
-    Doubling : fewer rounds.
-
-    References
-    ----------
-    Journée, Bach, Absil and Sepulchre, Low-rank optimization on the cone of positive semidefinite matrices, SIAM
-    J. Optim. 20 (2010), https://doi.org/10.1137/080731359. Zhang, Yu and Schuurmans, Accelerated training for
-    matrix-norm regularization: a boosting approach, NIPS (2012).
-
-    Examples
-    --------
-    >>> from rmopt.solvers import OneByOne
-    >>> growth = OneByOne()
-    >>> growth.first(), growth.after(1)
-    (1, 1)
-    """
-
-    columns: Annotated[int, bounded(integer, 1)] = 1
-
-    def first(self) -> int:
-        """Return the number for the first round."""
-        return self.columns
-
-    def after(self, added: int) -> int:
-        """Return the number for the next round."""
-        return self.columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,10 +110,6 @@ class Rounds(NamedTuple):
     first_step: int
 
 
-def _growth(name: str, value: Any) -> Growth:
-    return Doubling(64) if value is None else instance(name, value, Growth, "Doubling() or OneByOne()")
-
-
 def _inner(name: str, value: Any) -> Any:
     if not (value in (None, "auto") or callable(getattr(value, "run", None))):
         raise InvalidInputError(
@@ -219,15 +127,15 @@ class RankIncremental(CheckedValue, Solver):
 
     Each round adds leading eigenvectors of −∇f, found by Lanczos iterations, scales old and new columns, minimises
     locally, and drops columns that vanished. It lowers the objective but for rounding, so that no loop of growing and
-    shrinking can arise but one of rounding, which ends the run. `growth`, `rescale` and `inner` give the strategies
-    that the paper compares: ``RankIncremental(OneByOne())`` is Zhang et al. (2012), with ``rescale=False`` Journée et
-    al. (2010), and with ``inner=None`` boosting without local optimisation.
+    shrinking can arise but one of rounding, which ends the run. The strategies that the paper compares are
+    ``columns=1``: 1, 2, 4, … columns a round; with ``factor=1`` always one (Zhang et al. 2012), and ``rescale=False``
+    (Journée et al. 2010); and ``inner=None``, boosting without local optimisation.
 
     Parameters
     ----------
-    growth : Growth
-        `Doubling()` or `OneByOne()`, or anything with their two methods. ``Doubling(64)`` unless given: where
-        columns are few, local optimisation is hard and soon out of date.
+    columns, factor : int
+        How many columns the first round adds at most, and how many times as many as the round before a later one.
+        With few columns local optimisation is hard and soon out of date.
     inner : "auto", Solver or None
         The local optimiser: anything with ``run(problem, initial_point, random_state=…)`` on matrices of one rank.
         "auto" is ``TrustRegions(max_iter=20)``, so that a round which lacks columns ends soon, or `LBFGS` where
@@ -261,7 +169,8 @@ class RankIncremental(CheckedValue, Solver):
     (20, True)
     """
 
-    growth: Annotated[Any, _growth] = field(default=None, kw_only=False)
+    columns: Annotated[int, bounded(integer, 1)] = 64
+    factor: Annotated[int, bounded(integer, 1)] = 2
     inner: Annotated[Any, _inner] = "auto"
     tol: Annotated[float, bounded(number, least=0)] = 1e-6
     max_iter: Annotated[int, integer] = 1000
@@ -301,7 +210,7 @@ class RankIncremental(CheckedValue, Solver):
         return Rounds(cost, minimised if solver is not None else None, most, seed, first_step)
 
     def begin(self, work: Rounds, point: Any) -> RankState:
-        return self._certified(work.cost, shrunk(point.factor()), self.growth.first())
+        return self._certified(work.cost, shrunk(point.factor()), self.columns)
 
     def advance(self, work: Rounds, state: RankState, steps: int) -> RankState:
         """Do one round; the local optimiser has a seed of its own in each."""
@@ -320,7 +229,8 @@ class RankIncremental(CheckedValue, Solver):
         kept = _pruned(cost, shrunk(better))
         # Orthogonal columns cost some digits.
         kept = better if kept.shape == better.shape else kept
-        new, before = self._certified(cost, kept, self.growth.after(U.shape[1])), state.certificate
+        more = self.columns if self.factor == 1 else self.factor * max(U.shape[1], 1)
+        new, before = self._certified(cost, kept, more), state.certificate
         if _is_worse(new.certificate, before):
             new = state
         fall, wanted = before.objective - new.certificate.objective, self.tol * before.excess
@@ -328,9 +238,8 @@ class RankIncremental(CheckedValue, Solver):
         idle = 0 if progress or new.certificate.gap < 0.9 * before.gap else state.idle + 1
         return replace(new, added=U.shape[1], idle=idle, steps=state.steps + 1, updates=state.updates + 1)
 
-    def _certified(self, cost: ConvexCost, Y: Array, n_candidates: Any) -> RankState:
-        n_candidates = min(integer("columns of the growth", n_candidates, 1), len(Y))
-        certificate, values, vectors = certify(cost, Y, n_candidates, max(1e-10, 0.05 * self.tol))
+    def _certified(self, cost: ConvexCost, Y: Array, columns: int) -> RankState:
+        certificate, values, vectors = certify(cost, Y, min(columns, len(Y)), max(1e-10, 0.05 * self.tol))
         if not np.isfinite(astuple(certificate)).all():
             raise _not_finite(0)
         return RankState(Y, certificate, values, vectors)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, one_of, optional
+from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, optional
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
@@ -22,8 +22,6 @@ from rmopt.manifolds import Power
 from rmopt.solvers.stochastic.samplers import Sampler, Uniform, as_order
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import as_step_size
-
-Rule = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -70,8 +68,6 @@ class GossipEngine(Engine):
         Scale each agent's gradient by (WᵀW + ρI)⁻¹ (equation 20).
     scales : array, shape (n_agents,)
         A factor of each agent's step sizes.
-    own_clock : callable, optional
-        A rule of step sizes; each agent then counts its own updates, and the etas of `advance` are not looked at.
     world : World
         Where the agents are.
     """
@@ -81,7 +77,6 @@ class GossipEngine(Engine):
     retraction: Retraction
     preconditioned: bool = False
     scales: Array | None = None
-    own_clock: Rule | None = None
     world: World = ONE_PROCESS
 
     def load(self, point: Parts) -> GossipState:
@@ -107,7 +102,7 @@ class GossipEngine(Engine):
                 points |= {
                     agent: self._moved(
                         agent, points[agent], own[agent], [others[other] for other in partners[agent]],
-                        self._eta(agent, eta, counts), steps,
+                        float(eta if self.scales is None else eta * self.scales[agent]), steps,
                     )
                     for agent in here
                 }  # fmt: skip
@@ -133,12 +128,6 @@ class GossipEngine(Engine):
         if not all(np.isfinite(part).all() for part in arrays_of(moved)):
             raise diverged(step, eta)
         return moved
-
-    def _eta(self, agent: int, eta: float, counts: Array) -> float:
-        """Return an agent's step size."""
-        if self.own_clock is not None:
-            eta = float(self.own_clock(counts[agent : agent + 1])[0])
-        return float(eta if self.scales is None else eta * self.scales[agent])
 
     def dump(self, state: GossipState) -> Parts:
         """Return the points of all agents; those of other processes are sent here."""
@@ -189,15 +178,12 @@ class Gossip(CheckedValue, ScheduledSolver):
     Parameters
     ----------
     step_size : float, StepSize or callable
-        Of the number of the step, or of an agent's own updates with ``clock="own"``.
     n_epochs : float
         The budget: how often each edge is expected to be taken. An agent moves that often for each neighbour.
     order : {"stochastic", "parallel"}, Sampler or callable
         "stochastic": one random edge a step. "parallel": a random matching, on a path the odd or the even edges.
     preconditioned : bool
         Scale gradients by (WᵀW + ρI)⁻¹ (equation 20).
-    clock : {"shared", "own"}
-        "own": each agent counts its own updates, so no clock is shared.
     scales : array, optional
         A factor of the step sizes of each agent.
     retraction : Retraction, optional
@@ -235,7 +221,6 @@ class Gossip(CheckedValue, ScheduledSolver):
     n_epochs: Annotated[float, bounded(number, least=0, most=1e12)] = 200.0
     order: Annotated[Any, lambda name, value: as_order(value, ORDERS)] = "stochastic"
     preconditioned: Annotated[bool, flag] = False
-    clock: Annotated[str, bounded(one_of, ("shared", "own"))] = "shared"
     scales: Annotated[Any, optional(_positive)] = None
     retraction: Retraction | None = None
     max_iter: Annotated[int | None, optional(integer)] = None  # type: ignore[assignment]
@@ -254,9 +239,9 @@ class Gossip(CheckedValue, ScheduledSolver):
         n = len(cost.checked(manifold.factors))
         if self.scales is not None and self.scales.shape != (n,):
             raise InvalidInputError(f"scales must be {n} positive numbers, one per agent, got {self.scales}.")
-        base, own_clock = manifold.base, self.step_size_rule() if self.clock == "own" else None
+        base = manifold.base
         retraction = base.fitting(self.retraction)
-        return GossipEngine(base, cost, retraction, self.preconditioned, self.scales, own_clock, self.world)
+        return GossipEngine(base, cost, retraction, self.preconditioned, self.scales, self.world)
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         # Processes know scales and points of their own agents alone.

@@ -24,7 +24,7 @@ from rmopt.solvers.run import Result
 from rmopt.solvers.save import witness
 from rmopt.solvers.stochastic.samplers import Sampler
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
-from rmopt.solvers.stochastic.step_sizes import StepSize
+from rmopt.solvers.stochastic.step_sizes import FromFunction, StepSize
 from rmopt.solvers.threads import in_threads, one_blas_thread
 
 
@@ -174,7 +174,8 @@ class Parallel(ScheduledSolver):
         return replace(result, updates=int(self.world.total(state.updates)))
 
     def step_size_rule(self) -> StepSize:
-        return Stretched(self.solver.step_size_rule(), self.workers, self.step_factor)
+        rule, workers, factor = self.solver.step_size_rule(), self.workers, self.step_factor
+        return FromFunction(lambda t: factor * rule(workers * t))
 
 
 class EachForItself(Sampler):
@@ -197,18 +198,6 @@ class EachForItself(Sampler):
         )
         # In memory one worker after the other, as they read it.
         return np.stack(drawn).swapaxes(0, 1)
-
-
-@dataclass(frozen=True)
-class Stretched(StepSize):
-    """A rule of step sizes that counts the steps of all workers, times a factor."""
-
-    rule: StepSize
-    workers: int
-    factor: float
-
-    def __call__(self, t: Array) -> Array:
-        return self.factor * self.rule(self.workers * np.asarray(t))
 
 
 @dataclass
