@@ -245,9 +245,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         held = self.model_.point if run is None else getattr(run.state, "factors", None) or run.state.point
         return isinstance(held, SymmetricFactors | PSDPoint)
 
-    def _query_map(self) -> tuple[Array, bool]:
-        return self.model_.factors[0], False
-
     def _embedded(self, X: Any, side: int) -> Array:
         """Return the embedding of queries (side 0) or documents (side 1), always as an array."""
         return product(seen(self, X, "model_"), self.model_.factors[side])
@@ -431,6 +428,3 @@ class ContrastiveSimilarity(Searchable, Embedder, BatchLearner):
         # A frame keeps its names, by which it is known.
         _, y = labelled(self, X, y, reset=False)
         return evaluate_retrieval(bilinear_scores(Z, Z), y, ks=(), n_jobs=self.n_jobs).map
-
-    def _query_map(self) -> tuple[Array, bool]:
-        return self.components_.T, True

@@ -371,7 +371,7 @@ def test_experiment_runs_and_resumes(tmp_path: Path, rmopt_run: Any) -> None:
 
 
 def test_image_sets(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="make it of the images"):
+    with pytest.raises(StorageError, match="to be put into"):
         load("caltech101", tmp_path)
     (tmp_path / "caltech101_bow1000_derived.npz").write_bytes(b"broken")
     with pytest.raises(StorageError, match="damaged"):
