@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from problems.coembedding.cost import SMOOTH, MultilabelCoembedding, OneVsRestCoembedding
-from problems.folds import folds_named, folds_of
+from problems.folds import folds_of
 from problems.rows import finite, in_range, product
 from problems.thresholds import LabelTables
 from problems.validation import (
@@ -25,7 +25,6 @@ from problems.validation import (
     admit,
     in_order,
     kept_count,
-    learn_labels,
     seen,
     thread_count,
 )
@@ -187,8 +186,6 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     ----------
     classes_ : array, shape (n_labels,)
         Names of the classes; for indicators their column numbers.
-    label_names_in_ : array, shape (n_labels,)
-        The names of the labels, when Y was a frame of indicators.
     components_ : array, shape (rank, n_features)
         Uᵀ: a sample x is embedded at U x.
     label_embedding_ : array, shape (n_labels, rank)
@@ -249,7 +246,6 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
                 "one class for each sample."
             )
         self._single = kind != "multilabel-indicator"
-        learn_labels(self, None if self._single else Y)
         X, Y = admit(self, X, given, multi_output=True)
         in_range(X)
         if not self._single:
@@ -387,7 +383,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     beta: float = field(init=False)
     betas: Annotated[Sequence[float], lambda _, betas: checked_betas(betas)] = BETAS
     _: KW_ONLY
-    cv: Annotated[Any, folds_named] = 5
+    cv: Any = 5
     scoring: Annotated[str | Callable[..., float] | None, _scoring] = "f1_micro"
     n_jobs: Annotated[int | None, optional(thread_count)] = None
 
