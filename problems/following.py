@@ -35,7 +35,7 @@ CHUNKS = 10
 NO_IDENTITY = (
     "checkpoint", "verbose", "random_state", "max_iter", "n_epochs", "threshold", "top_k",
 )  # fmt: skip
-AGAIN = "bring files, batch_size, shuffle_buffer and random_state back as they were, or remove the checkpoint"
+AGAIN = "bring files, batch_size and random_state back as they were, or remove the checkpoint"
 
 
 @running()

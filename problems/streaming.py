@@ -37,9 +37,6 @@ class Fit:
     ] = None
     epochs: Annotated[int, Option(min=1, help="Passes over the files.")] = 1
     batch_size: Annotated[int, Option(min=1, help="Rows in memory at a time.")] = 10_000
-    shuffle_buffer: Annotated[
-        int, Option(min=0, help="Rows in memory that are put in random order; 0: as they lie.")
-    ] = 0
     one_based: Annotated[bool, Option("--one-based", help="Features of .svmlight files count from 1.")] = (
         False
     )
@@ -50,7 +47,7 @@ class Fit:
         together = launched()
         chunks = stream(
             self.files, n_features=self.n_features, batch_size=self.batch_size, n_epochs=self.epochs,
-            shuffle_buffer=self.shuffle_buffer, random_state=run.seed, zero_based=not self.one_based,
+            random_state=run.seed, zero_based=not self.one_based,
             multilabel=isinstance(model, LoretaLabelRanker),
         ).dealt(together.rank, together.size)  # fmt: skip
         # All keep what they save in the folder of the first process.

@@ -438,7 +438,7 @@ def test_processes_go_on_with_a_stream(tmp_path: Path, monkeypatch: pytest.Monke
         np.savez(tmp_path / "rows" / f"{number}.npz", X=X[rows], y=y[rows])
 
     def files(rank: int, passes: int) -> Any:
-        how: dict[str, Any] = {"batch_size": 20, "shuffle_buffer": 40, "random_state": 0}
+        how: dict[str, Any] = {"batch_size": 20}
         return stream(tmp_path / "rows", n_epochs=passes, **how).dealt(rank, 2)
 
     def lists(rank: int, passes: int) -> Any:
