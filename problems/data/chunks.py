@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -117,7 +116,7 @@ class stream:  # noqa: N801
         flag("multilabel", self.multilabel)
         flag("zero_based", self.zero_based)
         self._seed = seed_of(self.random_state)
-        self.files = self._own = files_of(self.path)
+        self.files = files_of(self.path)
 
     def __repr__(self) -> str:
         return f"stream({str(self.path)!r}, batch_size={self.batch_size})"
@@ -125,7 +124,7 @@ class stream:  # noqa: N801
     def __iter__(self) -> Iterator[Chunk]:
         self.n_rows, n_labels, known = 0, 0, None
         for epoch in range(self.n_epochs):
-            for path in self._own:
+            for path in self.files:
                 for X, y in _merged(self._read(path, epoch), self.batch_size / 2):
                     form = sp.issparse(X), X.shape[1], y.dtype.kind, self.feature_names, self._label_names
                     if known not in (None, form):
@@ -137,21 +136,6 @@ class stream:  # noqa: N801
                         y = sp.csr_array((y.data, y.indices, y.indptr), shape=(y.shape[0], n_labels))
                     known, self.n_rows = form, self.n_rows + X.shape[0]
                     yield X, y
-
-    def dealt(self, number: int, count: int) -> stream:
-        """Return the stream of one process of several: every so manieth file, beginning with that of its number.
-
-        Raises
-        ------
-        InvalidInputError
-            When there are fewer files than processes.
-        """
-        number = integer("number", number, 0, integer("count", count, 1) - 1)
-        if len(self._own) < count:
-            raise InvalidInputError(f"{self.path} has fewer files than {count} processes; start fewer.")
-        share = copy(self)
-        share._own = self._own[number::count]
-        return share
 
     def _read(self, path: Path, epoch: int) -> Iterator[Chunk]:
         """Yield the rows of a file in parts, or the texts of a folder."""
