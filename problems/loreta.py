@@ -147,8 +147,7 @@ class Loreta(Saved, Estimator):
         if not self._continues():
             for name in ("model_", "_continued", *self._numbers, *self._optional):
                 self.__dict__.pop(name, None)
-        with world.guard():
-            follow(self, chunks, learn, world.first(seed), world, **how)
+        follow(self, chunks, learn, world.first(seed), world, **how)
         return self
 
     def _stand_at(self, run: Continued) -> None:
