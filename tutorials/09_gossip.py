@@ -179,8 +179,8 @@ import sys
 import numpy as np
 from problems.subspace import GossipPlan, gossip
 from problems.subspace.shares import low_rank_shares
-from rmopt.solvers import MPIWorld, OneProcess
-world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
+from rmopt.solvers import MPIWorld, World
+world = MPIWorld() if sys.argv[1] == "mpi" else World()
 shares = low_rank_shares(100, 300, 3, 6, world, noise=0.0)
 found = gossip(shares.tasks, 3, GossipPlan(100.0, "parallel", n_epochs=30), 0, world=world)
 if world.rank == 0:

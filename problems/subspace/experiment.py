@@ -33,7 +33,7 @@ from rmopt.core.streams import Stream, generator
 from rmopt.costs import GossipCost, as_graph
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import Grassmann, Power, frechet_mean
-from rmopt.solvers import OneProcess, Recorder, Result
+from rmopt.solvers import Recorder, Result, World
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -261,9 +261,9 @@ class Completion(Experiment):
         """Return the shares of so many agents; models of one seed have the same matrix, and hold out the same."""
         if self.case:
             (m, n), condition = self.bundle.shape, CASES[self.case].condition
-            return low_rank_shares(m, n, RANK, n_agents, OneProcess(), condition=condition, seed=seed)
+            return low_rank_shares(m, n, RANK, n_agents, World(), condition=condition, seed=seed)
         held_out = self.bundle.held_out(seed, self.share)
-        return shares_of(self.bundle, held_out, n_agents, self.lam, OneProcess())
+        return shares_of(self.bundle, held_out, n_agents, self.lam, World())
 
     def header(self) -> str:
         bundle = self.bundle

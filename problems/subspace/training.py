@@ -25,7 +25,6 @@ from rmopt.solvers import (
     Constant,
     Gossip,
     InverseTime,
-    OneProcess,
     Recorder,
     Result,
     TreeSum,
@@ -191,7 +190,7 @@ def gossip(
     >>> tasks.value(found.mean) < 1e-3
     True
     """
-    world = OneProcess() if world is None else world
+    world = World() if world is None else world
     instance("plan", plan, GossipPlan, "a GossipPlan")
     manifold, rng = _grassmann(tasks, rank), generator(seed_number("seed", seed), Stream.START)
     _hold_alike(world, tasks, rank=rank, seed=seed, flat=flat, saved=checkpoint is not None, **vars(plan))
@@ -291,7 +290,7 @@ def agree(
     >>> bool(tasks.value(found.mean) < 1e-12)
     True
     """
-    world = OneProcess() if world is None else world
+    world = World() if world is None else world
     grow, tol = flag("grow", grow), number("tol", tol, least=0)
     manifold = _grassmann(tasks, rank)
     about = {

@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
@@ -24,8 +23,8 @@ Ways = Sequence[tuple[int, int]]
 Messages = Mapping[int, Array]
 
 
-class World(ABC):
-    """The processes that run agents together.
+class World:
+    """The processes that run agents together: this one alone, or those of a subclass.
 
     Attributes
     ----------
@@ -36,15 +35,14 @@ class World(ABC):
 
     See Also
     --------
-    OneProcess : one process.
     MPIWorld : processes of MPI.
 
     Examples
     --------
-    >>> from rmopt.solvers import OneProcess, World
-    >>> world = OneProcess()
-    >>> isinstance(world, World), world.rank, world.size, world.owners(n_agents=3).tolist()
-    (True, 0, 1, [0, 0, 0])
+    >>> from rmopt.solvers import World
+    >>> world = World()
+    >>> world.rank, world.size, world.mine(n_agents=3), world.everywhere("here")
+    (0, 1, [0, 1, 2], ['here'])
     """
 
     rank: int = 0
@@ -53,17 +51,17 @@ class World(ABC):
     def __init__(self) -> None:
         self.sent = np.zeros(2, dtype=np.int64)
 
-    @abstractmethod
     def deliver(self, messages: Messages, ways: Ways, like: Array, n_agents: int) -> Callable[[], Messages]:
         """Begin to send messages of agents here along ways (from, to); return how to wait for those of others.
 
         All messages are arrays as `like` is one. One to several agents of a process travels there once. What arrives
         stands beside the messages of agents here, by its sender, and may be written over.
         """
+        return lambda: messages
 
-    @abstractmethod
     def everywhere(self, value: Any) -> list[Any]:
         """Return the values of all processes, in their order."""
+        return [value]
 
     def owners(self, n_agents: int) -> Array:
         """Return the process of each agent: consecutive agents together, evenly."""
@@ -142,31 +140,7 @@ class World(ABC):
                     )
 
 
-class OneProcess(World):
-    """All agents in this process.
-
-    Examples
-    --------
-    >>> from rmopt.solvers import OneProcess
-    >>> world = OneProcess()
-    >>> world.mine(n_agents=3), world.everywhere("here")
-    ([0, 1, 2], ['here'])
-    """
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
-
-    def deliver(self, messages: Messages, ways: Ways, like: Array, n_agents: int) -> Callable[[], Messages]:
-        return lambda: messages
-
-    def everywhere(self, value: Any) -> list[Any]:
-        return [value]
-
-
-ONE_PROCESS = OneProcess()
+ONE_PROCESS = World()
 
 
 @cache

@@ -30,7 +30,7 @@ from problems.subspace import RCGMC, RTRMC, BayesianCompletion, BiasedALS, Scale
 from problems.subspace.baselines import Biases, CMFRec, MyFM
 from problems.subspace.cost import MatrixCompletion, columns_of
 from problems.subspace.shares import low_rank_shares
-from rmopt.solvers import OneProcess
+from rmopt.solvers import World
 
 RANK, WANTED = 5, 1e-6
 
@@ -87,7 +87,7 @@ def test_random_matrices(measured: Any, size: int, slow_peer: bool) -> None:
 
 
 def complete(size: int, slow_peer: bool) -> list[dict[str, Any]]:
-    tasks = low_rank_shares(size, size, RANK, 1, OneProcess(), noise=0.0).tasks
+    tasks = low_rank_shares(size, size, RANK, 1, World(), noise=0.0).tasks
     whole = tasks.whole
     rows, columns = whole.indices, columns_of(whole)
     rng = np.random.default_rng(0)

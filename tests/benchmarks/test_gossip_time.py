@@ -20,7 +20,7 @@ from rmopt import Problem
 from rmopt.costs import GossipCost, Graph
 from rmopt.manifolds import Grassmann, Power
 from rmopt.retractions import GRASSMANN_RETRACTIONS
-from rmopt.solvers import Gossip, OneProcess
+from rmopt.solvers import Gossip, World
 
 RANK, AGENTS = 10, 5
 
@@ -57,7 +57,7 @@ def test_an_update_on_movielens(measured: Any) -> None:
 
 def updates() -> list[dict[str, Any]]:
     bundle = ml1m()
-    tasks = shares_of(bundle, bundle.held_out(0), AGENTS, 0.005, OneProcess()).tasks
+    tasks = shares_of(bundle, bundle.held_out(0), AGENTS, 0.005, World()).tasks
     manifold = Grassmann(tasks.n_rows, RANK)
     problem = Problem(Power(manifold, AGENTS), GossipCost(tasks, Graph.path(AGENTS), 1e4, manifold))
     start = problem.manifold.random_point(np.random.default_rng(0))

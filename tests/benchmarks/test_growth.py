@@ -132,10 +132,10 @@ import json, sys
 from threadpoolctl import threadpool_limits
 from problems.subspace import GossipPlan, gossip
 from problems.subspace.shares import low_rank_shares
-from rmopt.solvers import MPIWorld, OneProcess
+from rmopt.solvers import MPIWorld, World
 m, columns, agents, steps, mpi = map(int, sys.argv[1:])
 with threadpool_limits(1):
-    world = MPIWorld() if mpi else OneProcess()
+    world = MPIWorld() if mpi else World()
     shares = low_rank_shares(m, columns, 5, agents, world)
     plan = GossipPlan(1e3, "parallel", n_epochs=steps, init="independent", step_size=1e-5)
     found = gossip(shares.tasks, 5, plan, 0, world=world)

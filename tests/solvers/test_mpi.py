@@ -33,9 +33,9 @@ import json, sys
 import numpy as np
 from problems.subspace import GossipPlan, agree, gossip
 from problems.subspace.shares import low_rank_shares
-from rmopt.solvers import MPIWorld, OneProcess
+from rmopt.solvers import MPIWorld, World
 
-world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
+world = MPIWorld() if sys.argv[1] == "mpi" else World()
 assert sys.argv[1] == "one" or world.communicator == MPIWorld().communicator
 shares = low_rank_shares(40, 240, 2, 6, world, seed=3)
 out = {}

@@ -17,7 +17,7 @@ from problems.subspace.shares import low_rank_shares
 from rmopt import Problem
 from rmopt.costs import Graph
 from rmopt.manifolds import Grassmann
-from rmopt.solvers import LBFGS, Checkpoint, MaxSteps, OneProcess, TreeSum
+from rmopt.solvers import LBFGS, Checkpoint, MaxSteps, TreeSum, World
 
 GRAPHS = [
     Graph.path(1),
@@ -65,7 +65,7 @@ def test_sums_are_those_of_all_agents(name: str) -> None:
 
 
 def test_agents_end_where_one_place_would() -> None:
-    shares = low_rank_shares(60, 600, 3, 6, OneProcess(), condition=30.0, seed=2)
+    shares = low_rank_shares(60, 600, 3, 6, World(), condition=30.0, seed=2)
     found = agree(shares.tasks, 3, 0, graph="ring")
     # The noise has a variance of 1e-12, and the fit takes a part of it.
     assert shares.train_mse(found.points) < 1e-12
@@ -78,7 +78,7 @@ def test_agents_end_where_one_place_would() -> None:
     assert Grassmann(60, 3).dist(one_place.point, found.mean) < 1e-4
 
 
-class Watched(OneProcess):
+class Watched(World):
     """Counts what agents send, as if each were alone, and ends the run after some messages."""
 
     def __init__(self, most: float = np.inf) -> None:
@@ -93,7 +93,7 @@ class Watched(OneProcess):
 
 
 def test_columns_that_grow_send_less_where_singular_values_differ() -> None:
-    shares = low_rank_shares(300, 3000, 5, 6, OneProcess(), condition=500.0, seed=1)
+    shares = low_rank_shares(300, 3000, 5, 6, World(), condition=500.0, seed=1)
     grown, whole = (agree(shares.tasks, 5, 1, grow=grow, world=Watched()) for grow in (True, False))
     for found in (grown, whole):
         assert shares.train_mse(found.points) < 1e-12

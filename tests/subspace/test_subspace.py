@@ -35,7 +35,7 @@ from rmopt.core import InvalidInputError, MissingCapabilityError, StorageError
 from rmopt.costs import GossipCost, Graph
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann, Power
-from rmopt.solvers import Checkpoint, MaxSteps, OneProcess, Recorder
+from rmopt.solvers import Checkpoint, MaxSteps, Recorder, World
 
 M, N, R = 14, 23, 3
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
@@ -212,7 +212,7 @@ def test_gossip_on_other_graphs_and_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_d_lmafit_converges_and_gossip_is_ahead_of_it() -> None:
-    shares = low_rank_shares(60, 600, 2, 4, OneProcess())
+    shares = low_rank_shares(60, 600, 2, 4, World())
     manifold = Grassmann(60, 2)
     problem = Problem(Power(manifold, 4), GossipCost(shares.tasks, Graph.path(4), 0.0, manifold))
     errors = []
@@ -330,7 +330,7 @@ def test_ratings_as_grouplens_publishes_them(tmp_path: Path, monkeypatch: pytest
 
 
 def test_synthetic_entries_are_those_of_a_matrix_of_the_rank_wanted() -> None:
-    world = OneProcess()
+    world = World()
     shares = low_rank_shares(60, 300, 3, 3, world, condition=10.0, noise=0.0, oversampling=5.0)
     assert sum(part.nnz for part in shares.tasks.parts.values()) == pytest.approx(5 * 3 * 357, abs=3)
     U = RTRMC(3, max_iter=100, tol=1e-12).learn(shares.tasks, 0)
@@ -354,7 +354,7 @@ def test_ml100k() -> None:
     hidden = bundle.held_out(0)
     model = BiasedALS(5, limits=bundle.limits, random_state=0).fit(bundle.table(~hidden))
     assert model.rmse(bundle.table(hidden)) < 0.95
-    shares = shares_of(bundle, hidden, 4, 0.01, OneProcess())
+    shares = shares_of(bundle, hidden, 4, 0.01, World())
     found = gossip(shares.tasks, 5, GossipPlan(n_epochs=60), 0)
     assert shares.test_rmse(found.mean) < 1.0
 
