@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -75,11 +74,7 @@ class Run:
     json: bool = False
     failures: list[StorageError] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A console has locks, which no other process can have.
-        return {name: value for name, value in vars(self).items() if name != "console"}
-
-    @cached_property
+    @property
     def console(self) -> Console:
         """Where text for people goes: standard output, silent under `quiet` and `json`."""
         return Console(highlight=False, quiet=self.quiet or self.json)

@@ -190,9 +190,6 @@ class Sum(Operator):
         first, *rest = (term @ other for term in self.terms)
         return sum(rest, start=np.asarray(first))
 
-    def __add__(self, other: Any) -> Any:
-        return Sum(*self.terms, other) if hasattr(other, "shape") else NotImplemented
-
     def _times(self, scalar: float) -> "Sum":
         return Sum(*(term * scalar for term in self.terms))  # type: ignore[operator, arg-type]
 

@@ -128,17 +128,15 @@ def array(name: str, value: Any) -> np.ndarray:
     try:
         found = np.asarray(value)
         if found.dtype.kind == "T":
-            # Text of any length, among which there may be gaps: few libraries know it.
-            found = found.astype(object)
-            return found.astype(str) if all(isinstance(one, str) for one in found.flat) else found
+            # Text of any length, which few libraries know.
+            return found.astype(str)
         if found.dtype.kind == "f" and isinstance(value, list | tuple) and np.any(np.abs(found) >= 2.0**63):
             # numpy takes lists of large and small integers for floats, which know 53 bits of them.
             exact = np.asarray(value, dtype=object)
-            if all(type(one) is int for one in exact.ravel().tolist()):
-                within = all(0 <= one < 2**64 for one in exact.ravel().tolist())
-                return exact.astype(np.uint64) if within else exact
+            if all(type(one) is int for one in exact.flat):
+                return exact.astype(np.uint64)
         return found
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
             f"{name} cannot be read as an array ({str(error).split('. ')[0]}); give rows of one length."
         ) from None

@@ -165,11 +165,9 @@ def matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def _as_matrix(block: Any) -> Any:
-    # A list of arrays is one of parts, in a product of products.
-    nested = isinstance(block, list | tuple) and any(getattr(part, "shape", ()) for part in block)
-    if nested or isinstance(block, Parts):
+    if isinstance(block, Parts | list | tuple):
         blocks = [_as_matrix(part) for part in block]
-        return BlockDiagonal([one.shape for one in blocks], dict(enumerate(blocks)))
+        return BlockDiagonal([part.shape for part in blocks], dict(enumerate(blocks)))
     if not hasattr(block, "shape"):
         block = np.asarray(block, dtype=float)
     return block if len(block.shape) == 2 else np.reshape(block, (-1, 1))

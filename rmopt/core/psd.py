@@ -68,8 +68,6 @@ class PSDFactor:
     It is no class of arrays, since a cost of matrices W is no function of Y.
     """
 
-    made_of = np.ndarray
-
 
 @dataclass(frozen=True, eq=False)
 class PSDTangent(Vector):

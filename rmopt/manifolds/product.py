@@ -150,8 +150,7 @@ class Product(Manifold):
         vector = Parts(
             [factor.random_tangent_vector(part, rng) * float(share) for factor, part, share in parts]
         )
-        own = type(self).inner_product is not Product.inner_product
-        return vector / self.norm(point, vector) if own else vector
+        return vector / self.norm(point, vector)
 
     def transport(self, point_a: Parts, point_b: Parts, tangent_vector_a: Parts) -> Parts:
         return self._each("transport", point_a, point_b, tangent_vector_a)
