@@ -54,10 +54,6 @@ class Run:
         Takes the errors of pictures that cannot be written, so that the run goes on to its table; `draw` raises them
         otherwise.
 
-    See Also
-    --------
-    Outcome : what an experiment returns.
-
     Examples
     --------
     >>> from pathlib import Path
@@ -161,15 +157,6 @@ class Claim:
     numbers : str
         The numbers that decide it, or what is missing.
 
-    See Also
-    --------
-    Outcome : holds the claims of a run.
-
-    Examples
-    --------
-    >>> from rmopt.experiments import Claim
-    >>> print(Claim("ours is better", True, "0.82 > 0.79"))
-    holds: ours is better (0.82 > 0.79)
     """
 
     claim: str
@@ -200,10 +187,6 @@ class Outcome:
         What the paper says about these numbers; printed after the table.
     notes : list of str
         What must be known to read the table and the claims, such as parameters; printed below them.
-
-    See Also
-    --------
-    Run : what an experiment is given.
 
     Examples
     --------

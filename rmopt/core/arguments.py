@@ -37,10 +37,7 @@ def number(
     Anything else is refused: a string, a boolean, a complex number, NaN, infinity, a number out of bounds:
     ``lam = 'x' must be a number of at least 0.``
     """
-    try:
-        found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else np.nan
-    except OverflowError:
-        found = np.inf
+    found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else np.nan
     limits = ((least, operator.ge), (above, operator.gt), (most, operator.le), (below, operator.lt))
     if not np.isfinite(found) or not all(bound is None or holds(found, bound) for bound, holds in limits):
         raise InvalidInputError(

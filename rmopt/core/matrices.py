@@ -42,12 +42,11 @@ def sound(name: str, matrix: Any) -> Any:
 
 def real_matrix(name: str, matrix: Any, shape: tuple[int, int]) -> Any:
     """Return a dense or sparse matrix of finite real numbers and of a shape, as floats; sparse ones as CSR."""
-    if not sp.issparse(sound(name, matrix)):
+    if not sp.issparse(matrix):
         return numbers(name, matrix, shape)
-    if matrix.shape != shape:
-        raise InvalidInputError(f"{name} must be a matrix of shape {shape}, got shape {matrix.shape}.")
-    rows = sp.csr_array(matrix, dtype=float)
-    numbers(name, rows.data)
+    rows = as_rows(matrix, name)
+    if rows.shape != shape:
+        raise InvalidInputError(f"{name} must be a matrix of shape {shape}, got shape {rows.shape}.")
     return rows
 
 

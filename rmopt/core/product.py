@@ -20,14 +20,6 @@ class Parts(Linear):
     ----------
     parts : sequence
         One per factor.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import Parts
-    >>> both = Parts([np.ones(2), np.zeros(3)])
-    >>> len(both), both[0].tolist(), (2.0 * both + both)[0].tolist()
-    (2, [1.0, 1.0], [3.0, 3.0])
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -49,9 +41,6 @@ class Parts(Linear):
 
     def __mul__(self, scalar: float) -> Self:
         return type(self)([part * scalar for part in self.parts])
-
-    def __truediv__(self, scalar: float) -> Self:
-        return type(self)([part / scalar for part in self.parts])
 
     def __repr__(self) -> str:
         return f"Parts of {len(self)} factors"

@@ -81,11 +81,6 @@ class PSDTangent(Vector):
         Symmetric.
     Qp : array, shape (n, k)
         Qᵀ Q_p = 0.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
     """
 
     M: Array

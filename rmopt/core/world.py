@@ -33,10 +33,6 @@ class World:
     sent : int array, shape (2,)
         Messages and bytes that this process sent to others so far.
 
-    See Also
-    --------
-    MPIWorld : processes of MPI.
-
     Examples
     --------
     >>> from rmopt.solvers import World
@@ -171,11 +167,6 @@ class MPIWorld(World):
     ------
     MissingCapabilityError
         When mpi4py or an MPI library is not installed.
-
-    References
-    ----------
-    Dalcin and Fang, mpi4py: status update after 12 years of development, Computing in Science & Engineering 23
-    (2021), https://doi.org/10.1109/MCSE.2021.3083216.
 
     Examples
     --------

@@ -32,11 +32,6 @@ class FixedRankEmbedded(FixedRankManifold):
     rank : int
         The rank, from 1 to min(n, m).
 
-    Raises
-    ------
-    InvalidInputError
-        For sizes that are not positive or a rank out of range.
-
     See Also
     --------
     FixedRankFactors : factors with a metric that no scale alters; costs as functions of A and B.

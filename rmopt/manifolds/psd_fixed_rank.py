@@ -129,11 +129,6 @@ class PSDFixedRank(PSDMatrices):
     rank : int
         The rank, from 1 to n.
 
-    Raises
-    ------
-    InvalidInputError
-        For a size that is not positive or a rank out of range.
-
     See Also
     --------
     PolarPSD : the same matrices with a metric that scalings do not alter.
@@ -199,11 +194,6 @@ class PolarPSD(PSDMatrices):
         The rank, from 1 to n.
     weight : float
         λ, between 0 and 1: large values move mainly the column space.
-
-    Raises
-    ------
-    InvalidInputError
-        For a size, rank or weight out of range.
 
     See Also
     --------
