@@ -135,8 +135,6 @@ TABLE = (
     ("measure", "problems/ranking/measures.py",
      "test_ranking.py::test_measures_of_the_first_places_follow_their_formulas", (
         ("precision-of-labels", "float(hits[:, :k].mean())", "float(hits[:, :k].any(axis=1).mean())"),
-        ("ndcg-discount", "np.arange(2, hits.shape[1] + 2)", "np.arange(3, hits.shape[1] + 3)"),
-        ("ndcg-ideal", "ideal[np.minimum(counts, k)]", "ideal[counts]"),
         ("propensity", "np.log(table.shape[0]) - 1.0", "np.log(table.shape[0])"),
         ("propensity-best",
          "np.sort(truth * -weights, axis=1)",
@@ -155,10 +153,6 @@ TABLE = (
     ("measure", "problems/subspace/completer.py",
      "test_factor_completion.py::test_held_out_bundles_are_scored_by_their_names", (
         ("rmse", "np.sqrt(np.mean(gaps**2))", "np.mean(np.abs(gaps))"),
-    )),
-    ("measure", "problems/subspace/shares.py",
-     "test_subspace.py::test_synthetic_entries_are_those_of_a_matrix_of_the_rank_wanted", (
-        ("rmse-of-agents", "return float(np.sqrt(total / count))", "return float(total / count)"),
     )),
     ("measure", "problems/subspace/multitask_experiment.py",
      "test_multitask.py::test_errors_of_tasks_with_one_test_row_have_no_variance_of_their_own", (
@@ -354,7 +348,7 @@ TABLE = (
     )),
     ("formula", "problems/coembedding/kernels.py",
      "test_tags.py::test_equation_14_as_it_stands", (
-        ("tags-of-a-post", "            odds[mine] = 0.0\n            # So", "            # So"),
+        ("tags-of-a-post", "        odds[mine] = 0.0\n        # So", "        # So"),
     )),
 
     ("optimum", "problems/coembedding/kernels.py",
