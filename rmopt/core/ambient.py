@@ -148,6 +148,10 @@ class Sum(Operator):
     """
 
     def __init__(self, *terms: Ambient) -> None:
+        if len({tuple(term.shape) for term in terms}) != 1:
+            raise InvalidInputError(
+                f"Sum needs one or more operators of one shape, got {[tuple(term.shape) for term in terms]}."
+            )
         self.terms = terms
 
     @property
