@@ -170,6 +170,8 @@ def unchanged(cost: Cost, given: Any, call: Callable[[], Any], what: str) -> Any
     before = [part.copy() for part in parts]
     found = call()
     if not all(map(np.array_equal, parts, before)):
+        for part, was in zip(parts, before, strict=True):
+            part[...] = was
         raise InvalidInputError(
             f"{type(cost).__name__} changed the point that it was given, or the tangent vector; let its {what} work "
             "on a copy."

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 from workers_by_mpi import STEPS, learned
 
 from rmopt.core import MissingCapabilityError
@@ -151,6 +150,7 @@ def test_workers_of_which_one_is_killed_are_resumed(tmp_path: Path, processes: i
     assert kills > 0
 
 
+<<<<<<< HEAD
 @pytest.mark.slow
 def test_a_stream_of_which_one_process_is_killed_is_resumed(tmp_path: Path) -> None:
     folder, kills = tmp_path / "rows", 0
@@ -195,6 +195,17 @@ def test_a_stream_of_which_one_process_is_killed_is_resumed(tmp_path: Path) -> N
 
 
 def test_all_end_where_one_fails(tmp_path: Path) -> None:
+=======
+@pytest.mark.parametrize(
+    ("last_words", "said"),
+    [
+        ("raise FileNotFoundError('patients.csv')", "FileNotFoundError: patients.csv"),
+        ("with world.guard(): sys.exit('no patients.csv')", "no patients.csv"),
+    ],
+    ids=["an error", "an exit that is guarded"],
+)
+def test_all_end_where_one_fails(tmp_path: Path, last_words: str, said: str) -> None:
+>>>>>>> main
     script = tmp_path / "one_fails.py"
     # A loop of MPI itself lets no handler of signals run: nothing but kill -9 would end it.
     script.write_text(
