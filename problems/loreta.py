@@ -125,11 +125,7 @@ class Loreta(Saved, Estimator):
         seed = begin(self)
         for name in ("model_", "_continued", *self._numbers, *self._optional):
             self.__dict__.pop(name, None)
-<<<<<<< HEAD
-        follow(self, chunks, learn, world.first(seed), world, **how)
-=======
         follow(self, chunks, partial(self._learn_part, **how), seed, **how)
->>>>>>> main
         return self
 
     def _stand_at(self, run: Continued) -> None:

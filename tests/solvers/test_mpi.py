@@ -150,62 +150,7 @@ def test_workers_of_which_one_is_killed_are_resumed(tmp_path: Path, processes: i
     assert kills > 0
 
 
-<<<<<<< HEAD
-@pytest.mark.slow
-def test_a_stream_of_which_one_process_is_killed_is_resumed(tmp_path: Path) -> None:
-    folder, kills = tmp_path / "rows", 0
-    folder.mkdir()
-    X, y = load_digits(return_X_y=True)
-    for part in range(4):
-        np.savez(folder / f"{part}.npz", X=X[part::4] / 64, y=y[part::4])
-
-    def fitted(out: str, *more: str) -> list[str]:
-        words = ["fit", "similarity", str(folder), "--rank", "5", "--batch-size", "40", "--epochs", "40"]
-        command = [str(MPIEXEC), "-n", "2", sys.executable, "-m", "rmopt.cli", *words]
-        return [*command, "--out", str(tmp_path / out), *more]
-
-    done = subprocess.run(fitted("whole"), check=True, capture_output=True, timeout=300, text=True)
-    assert done.stdout.count("similarity on") == 1
-    moments, resume = np.random.default_rng(0), []
-    for turn in range(6):
-        with subprocess.Popen(
-            fitted("killed", *resume), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as started:
-            saved = tmp_path / "killed" / "checkpoint.npz"
-            before = saved.stat().st_mtime_ns if saved.exists() else 0
-            while started.poll() is None and not (saved.exists() and saved.stat().st_mtime_ns > before):
-                time.sleep(0.002)
-            time.sleep(moments.uniform(0.0, 0.5))
-            wanted = f"^{sys.executable} .*fit similarity.*{tmp_path / 'killed'}"
-            found = subprocess.run(["pgrep", "-f", wanted], capture_output=True, text=True)
-            if started.poll() is None:
-                one = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)[turn % 3]
-                os.kill(int(moments.choice(found.stdout.split())), one)
-            kills += started.wait(timeout=120) != 0
-        resume = ["--resume"]
-    subprocess.run(fitted("killed", *resume), check=True, capture_output=True, timeout=300)
-    assert kills > 0
-    with (
-        np.load(tmp_path / "whole" / "model.npz") as one,
-        np.load(tmp_path / "killed" / "model.npz") as other,
-    ):
-        for name in {"U", "S", "V"} & set(one.files):
-            np.testing.assert_array_equal(one[name], other[name])
-        assert {"U", "S", "V"} <= set(one.files)
-
-
 def test_all_end_where_one_fails(tmp_path: Path) -> None:
-=======
-@pytest.mark.parametrize(
-    ("last_words", "said"),
-    [
-        ("raise FileNotFoundError('patients.csv')", "FileNotFoundError: patients.csv"),
-        ("with world.guard(): sys.exit('no patients.csv')", "no patients.csv"),
-    ],
-    ids=["an error", "an exit that is guarded"],
-)
-def test_all_end_where_one_fails(tmp_path: Path, last_words: str, said: str) -> None:
->>>>>>> main
     script = tmp_path / "one_fails.py"
     # A loop of MPI itself lets no handler of signals run: nothing but kill -9 would end it.
     script.write_text(
