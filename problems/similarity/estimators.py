@@ -267,7 +267,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             triplets = ClassTriplets(y)
         except InvalidInputError as error:
             raise InvalidInputError(
-                f"{str(error).rstrip('.')}; where rows come sorted by class, take larger parts, or a shuffle_buffer."
+                f"{str(error).rstrip('.')}; where rows come sorted by class, mix them, or take larger parts."
             ) from None
         parts = self._parts(X, triplets, steps, seed, first)
         self.classes_ = labels
