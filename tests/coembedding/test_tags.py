@@ -15,8 +15,7 @@ from problems.coembedding import (
     TagRecommender,
 )
 from problems.data import TagBundle
-from problems.data.sets import ml10m_tags, toy_tags
-from problems.data.tags import numbered, post_core
+from problems.data.sets import ml10m_tags, numbered, post_core, toy_tags
 from rmopt.core import InvalidInputError, StorageError
 
 
