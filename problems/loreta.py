@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -13,10 +13,10 @@ from sklearn.utils import Tags
 from problems.following import checkpoint_of, follow
 from problems.saving import Saved, layout_of, point_of
 from problems.threads import threads_of
-from problems.validation import Estimator, begin, engine_name, file_path, seedable, step_rule, thread_count
+from problems.validation import Estimator, begin, file_path, seedable, step_rule, thread_count
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, instance, integer, named, optional
-from rmopt.core.world import ONE_PROCESS, World
 from rmopt.files import Layout
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Parallel, Recorder, Sampler, ScheduledSolver
@@ -42,15 +42,30 @@ def loreta_solver(
     return SGD(step_size, max_iter=max_iter, sampler=sampler, retraction=chosen, engine=engine)
 
 
-def with_workers(
-    solver: ScheduledSolver, n_jobs: int | None, world: World = ONE_PROCESS, **meetings: Any
-) -> ScheduledSolver:
-    """Return what trains with so many threads in each process of a world: local steps, and means now and then."""
-    workers = world.size * threads_of(n_jobs)
+def with_workers(solver: ScheduledSolver, n_jobs: int | None, **meetings: Any) -> ScheduledSolver:
+    """Return what trains with so many threads: local steps, and means now and then."""
+    workers = threads_of(n_jobs)
     if workers == 1:
         return solver
     factor = max(1.0, LONGER * min(workers, MANY))
-    return Parallel(solver, workers, step_factor=factor, world=world, **meetings)
+    return Parallel(solver, workers, step_factor=factor, **meetings)
+
+
+@dataclass(frozen=True)
+class LowRankModel:
+    """A learned matrix W of low rank.
+
+    Attributes
+    ----------
+    point : LowRankPoint or PSDPoint
+    """
+
+    point: Any
+
+    @cached_property
+    def factors(self) -> tuple[Array, Array]:
+        """A and B with W = A Bᵀ and AᵀA = BᵀB."""
+        return self.point.balanced_factors()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -59,15 +74,11 @@ class Loreta(Saved, Estimator):
 
     step_size: Annotated[Any, optional(step_rule)] = None
     retraction: Annotated[Any, bounded(named, FIXED_RANK_RETRACTIONS, Retraction)] = "second-order"
-    engine: Annotated[str, engine_name] = "auto"
-    warm_start: Annotated[bool, flag] = False
     checkpoint: Annotated[Path | str | None, file_path] = None
     random_state: Annotated[Any, seedable] = None
     n_jobs: Annotated[int | None, optional(thread_count)] = None
     verbose: Annotated[bool, flag] = False
 
-    # Makes what the estimator has of a point.
-    _model: ClassVar[Any]
     # What the rows of the matrix are.
     _rows: ClassVar[str] = "features"
     _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer, "n_updates_": integer}
@@ -76,7 +87,7 @@ class Loreta(Saved, Estimator):
         # After `partial_fit` the model is made when it is asked for: that takes longer than to learn a chunk.
         if name != "model_" or "_continued" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.model_ = self._model(self._continued.point())
+        self.model_ = LowRankModel(self._continued.point())
         return self.model_
 
     def __sklearn_tags__(self) -> Tags:
@@ -93,40 +104,25 @@ class Loreta(Saved, Estimator):
 
     def _restore(self, arrays: dict[str, Any]) -> None:
         point = point_of({name: arrays.pop(name) for name in self._layout(arrays)})
-        self._agree(self._shape_of(point), "the file has", "both must be alike")
         super()._restore(arrays)
-        self.model_ = self._model(point)
+        self.model_ = LowRankModel(point)
 
     def start_at(self, point: Any, n_iter: int = 0) -> Self:
-        """Take a point as what was learned so far; `partial_fit` goes on from it, and so does a `warm_start`.
+        """Take a point as what was learned so far; `partial_fit` goes on from it, at its rank.
 
         Parameters
         ----------
         point : LowRankPoint or PSDPoint
-            Such as a server sends (`rmopt.interop.flower`), of the rank of the estimator.
+            Such as a server sends (`rmopt.interop.flower`).
         n_iter : int
             Steps that were done: what is drawn depends on it, as does a step size that falls.
-
-        Raises
-        ------
-        InvalidInputError
-            When the point has another rank, or another class, than the parameters say.
         """
         point = instance("point", point, (LowRankPoint, PSDPoint), "a LowRankPoint or a PSDPoint")
-        self._agree(self._shape_of(point), "the point has", "let both be alike")
         for name in ("_continued", *self._optional):
             self.__dict__.pop(name, None)
-        self.model_, self.n_features_in_ = self._model(point), point.shape[1]
+        self.model_, self.n_features_in_ = LowRankModel(point), point.shape[1]
         self.n_iter_ = self.n_updates_ = integer("n_iter", n_iter)
         return self
-
-    @classmethod
-    def _shape_of(cls, point: Any) -> dict[str, Any]:
-        """Return the parameters that a saved matrix tells."""
-        return {"rank": point.rank}
-
-    def _continues(self) -> bool:
-        return self.warm_start and self._has_learned()
 
     def _has_learned(self) -> bool:
         return bool({"model_", "_continued"} & set(vars(self)))
@@ -140,15 +136,12 @@ class Loreta(Saved, Estimator):
             )
         return begin(self)
 
-    def _follow(self, chunks: Any, world: World | None, **how: Any) -> Self:
-        """Learn the chunks of a stream, afresh or from what was learned."""
-        world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
-        learn, seed = partial(self._learn_part, world=world, **how), begin(self)
-        if not self._continues():
-            for name in ("model_", "_continued", *self._numbers, *self._optional):
-                self.__dict__.pop(name, None)
-        with world.guard():
-            follow(self, chunks, learn, world.first(seed), world, **how)
+    def _follow(self, chunks: Any, **how: Any) -> Self:
+        """Learn the chunks of a stream."""
+        seed = begin(self)
+        for name in ("model_", "_continued", *self._numbers, *self._optional):
+            self.__dict__.pop(name, None)
+        follow(self, chunks, partial(self._learn_part, **how), seed, **how)
         return self
 
     def _stand_at(self, run: Continued) -> None:
@@ -156,32 +149,11 @@ class Loreta(Saved, Estimator):
         self.__dict__.pop("model_", None)
         self._continued, self.n_iter_, self.n_updates_ = run, run.n_iter, run.n_updates
 
-    def _check_shape(self) -> None:
-        """Refuse parameters that are not those of what was learned."""
-        cure = "set it back, or learn anew by fit, without a warm start"
-        self._agree(self._known_shape(), "what was learned has", cure)
-
-    def _agree(self, shape: dict[str, Any], other: str, cure: str) -> None:
-        for name, value in shape.items():
-            if getattr(self, name) not in (None, value):
-                raise InvalidInputError(
-                    f"{name} = {getattr(self, name)!r}, and {other} {name} = {value!r}; {cure}."
-                )
-
-    def _known_shape(self) -> dict[str, Any]:
-        """Return the parameters of what was learned."""
-        return {"rank": self._known_rank()}
-
     def _known_rank(self) -> int:
         return int(self._continued.rank if "_continued" in vars(self) else self.model_.point.rank)
 
     def _learn_chunk(
-        self,
-        solver: ScheduledSolver,
-        problem: Problem,
-        start: Callable[[], Any],
-        seed: int,
-        more: int = 0,
+        self, solver: ScheduledSolver, problem: Problem, start: Callable[[], Any], seed: int, more: int = 0
     ) -> None:
         """Go on by a chunk of data from what was learned, with `more` rows, or from a start where nothing was."""
         run = vars(self).get("_continued")
@@ -198,26 +170,16 @@ class Loreta(Saved, Estimator):
             self._stand_at(run)
 
     def _run(
-        self,
-        solver: ScheduledSolver,
-        problem: Problem,
-        start: Callable[[], Any],
-        seed: int,
-        afresh: bool,
-        **data: Any,
+        self, solver: ScheduledSolver, problem: Problem, start: Callable[[], Any], seed: int, **data: Any
     ) -> None:
-        """Go on from what was learned, or `afresh` from a start, and keep the end; a checkpoint is of the data."""
-        if not afresh:
-            self._check_shape()
-        done, moved = (0, 0) if afresh else (self.n_iter_, self.n_updates_)
+        """Learn from a start, and keep the end; a checkpoint is of the data."""
         result = solver.run(
             problem,
-            start() if afresh else self.model_.point,
+            start(),
             random_state=seed,
             recorder=Recorder(progress=self.verbose),
             checkpoint=checkpoint_of(self, **data),
-            first_step=done,
         )
-        self.n_iter_, self.n_updates_ = done + result.steps, moved + result.updates
-        self.model_ = self._model(result.point)
+        self.n_iter_, self.n_updates_ = result.steps, result.updates
+        self.model_ = LowRankModel(result.point)
         self.__dict__.pop("_continued", None)

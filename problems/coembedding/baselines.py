@@ -20,10 +20,10 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from problems.data.bundles import holds_counts, scaling
-from problems.thresholds import LabelTables, estimator_with
-from problems.validation import Estimator, learn_labels, passed_on, table_of_labels
+from problems.thresholds import LabelTables, inner
+from problems.validation import Estimator, passed_on, table_of_labels
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, check_parameters
+from rmopt.core.arguments import check_parameters
 from rmopt.solvers.threads import one_blas_thread
 
 BASES = {
@@ -33,7 +33,6 @@ BASES = {
 # The weights of the loss that cross-validation chooses from: for rows of length 1, and for longer ones.
 UNIT_CS = (0.1, 1.0, 10.0, 100.0)
 LONG_CS = (0.001, 0.01, 0.1, 1.0)
-_classifier = bounded(estimator_with, "predict", "LinearSVC()")
 
 
 @dataclass(eq=False, repr=False)
@@ -93,8 +92,6 @@ class CalibratedLabelRanking(LabelTables, Estimator):
     n_labels_ : int
     classes_ : array, shape (n_labels,)
         The numbers of the labels.
-    label_names_in_ : array, shape (n_labels,)
-        Their names, when Y was a frame.
 
     See Also
     --------
@@ -117,7 +114,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
     ((100, 4), True)
     """
 
-    estimator: Annotated[Any, _classifier]
+    estimator: Annotated[Any, inner]
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
@@ -130,8 +127,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
         """
         check_parameters(self, self._parameters)
         X = passed_on(self, X)
-        learn_labels(self, Y)
-        Y = table_of_labels(Y, _num_samples(X))
+        Y = table_of_labels(Y, _num_samples(X)).toarray().astype(int)
         self.n_labels_ = Y.shape[1]
         self.classes_ = np.arange(self.n_labels_)
         self.single_ = [Guarded(self.estimator).fit(X, Y[:, j]) for j in range(self.n_labels_)]

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from typer import Option
 
 from problems import options
-from problems.comparison import (
-    Difference,
-    Experiment,
-    Kept,
-    Row,
-    above,
-    band,
-    crossed,
-    split,
-)  # fmt: skip
+from problems.comparison import Difference, Experiment, Kept, Row, above, crossed, mean_and_sem, split
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.estimators import TRIPLETS, MahalanobisMetric, TripletLearner, factor
+from problems.metric.estimators import TRIPLETS, TripletLearner
 from problems.palette import Panel, draw_panels
-from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, numbers
 from rmopt.core.streams import Stream, generator
@@ -47,35 +36,27 @@ TEST_FRACTION = 0.2
 DEPTH = 10
 # Enough test rows for a curve; tables measure all.
 MOST_QUERIES = 2000
-# Neighbours whose classes are counted.
-VOTERS = 3
 
 
-class Trainee(BaseEstimator):
+@dataclass(eq=False)
+class Trainee:
     """A metric that learns from as many triplets as the experiment says, or where it takes none from the classes."""
 
-    def __init__(self, metric: MahalanobisMetric, n_triplets: int, seed: int) -> None:
-        self.metric, self.n_triplets, self.seed = metric, n_triplets, seed
+    metric: Any
+    n_triplets: int
+    seed: int
 
-    def triplets(self, X: Any, y: Array) -> Array:
-        """Return the triplets of some rows and classes, the same for all methods that take them alike."""
+    def fit(self, X: Any, y: Array, recorder: Recorder | None = None) -> None:
+        """Learn; methods that take triplets alike get the same."""
+        if not isinstance(self.metric, TripletLearner):
+            self.metric.fit(X, y)
+            return
         drawn = generator(self.seed, Stream.TRIPLETS_OF_SPLITS)
-        return self.metric.sampler(X, y).draw(drawn, 0, self.n_triplets)
-
-    def fit(self, X: Any, y: Array, recorder: Recorder | None = None) -> Self:
-        self.rows_, self.classes_of_rows_ = X, y
-        metric: Any = self.metric
-        if recorder is not None:
-            metric._finish(X, self.triplets(X, y), self.seed, recorder=recorder)
-        elif isinstance(metric, TripletLearner):
-            metric.fit_triplets(X, self.triplets(X, y))
+        triplets = self.metric.sampler(X, y).draw(drawn, 0, self.n_triplets)
+        if recorder is None:
+            self.metric.fit_triplets(X, triplets)
         else:
-            metric.fit(X, y)
-        return self
-
-    def set_params(self, **parameters: Any) -> Self:
-        self.metric.set_params(**parameters)
-        return self
+            self.metric._finish(X, triplets, self.seed, recorder=recorder)
 
 
 def as_array(X: Any) -> Array:
@@ -100,14 +81,6 @@ def precision(metric: Any, W: Array, rows: Any, y: Array, ks: Sequence[int] = (D
     """Return how rows rank one another: by the distance of W, or as the method's cost speaks by qᵀWp."""
     distance = getattr(metric, "ranks_by", "distance") == "distance"
     return evaluate_retrieval(matrix_scores(W, rows, distance=distance), y, ks=ks)
-
-
-def neighbour_votes(metric: Any, X: Any, y: Array, X_test: Any, y_test: Array) -> float:
-    """Return the share of test rows whose class most of their nearest training rows have."""
-    (W, rows), (_, tests) = form(metric, X), form(metric, X_test)
-    L = factor(W)
-    voters = KNeighborsClassifier(VOTERS, algorithm="brute").fit(np.asarray(rows @ L.T), y)
-    return float(voters.score(np.asarray(tests @ L.T), y_test))
 
 
 ARRAYS = FunctionTransformer(as_array, accept_sparse=True)
@@ -154,19 +127,13 @@ def metric_claims(rows: Sequence[Row]) -> list[Claim]:
                 for k in DEPTHS if ours[0].cells[0][name := f"precision_at_{k}"] is not None
             }  # fmt: skip
             claims.append(above(f"{ours[0].label} is above {row.label}", gaps, row.label))
-    for ours_ in (row for row in ours if row["method"] == "comet-distance"):
-        for row in (row for row in rows if row is not ours_):
-            gaps = {"": Difference.of(ours_.cells, row.cells, "votes")}
-            claims.append(
-                above(f"{ours_.label} is above {row.label} in votes of neighbours", gaps, row.label)
-            )
     # The others are not watched after each pass, or ours and not the paper's.
     return claims + [_settles(row) for row in ours if row["method"] in ("comet", "comet-hinge")]
 
 
 def _settles(row: Row) -> Claim:
     claim = f"the precision of {row.label} settles within {EARLIEST} to {LATEST} passes"
-    mean, spread = band(np.array([cell["curve"] for cell in row.cells])[:, :, 2])
+    mean, spread = mean_and_sem(np.array([cell["curve"] for cell in row.cells])[:, :, 2])
     if len(mean) < 2 * LATEST:
         return Claim(claim, None, f"needs --passes {2 * LATEST}")
     near = np.abs(mean[LATEST - 1 :] - mean[-1]) <= np.maximum(spread[-1], LEVEL * mean[-1])
@@ -188,41 +155,32 @@ class Metric(Experiment):
     methods: Annotated[str, options.methods_option(METHODS)] = "euclidean,comet,comet-hinge,lego,boost,hdsl"
     select: options.Select = "none"
     features: Annotated[int, Option(min=0, help="Features to keep, by information gain; 0: all.")] = 100
-    rows: Annotated[int, Option(min=0, help="Rows to keep, with the shares of the classes; 0: all.")] = 0
-    scaling: Annotated[
-        Literal["unit", "raw"], Option(help="Rows of length 1, or arrays over their mean length.")
-    ] = "unit"
     triplets: Annotated[int, Option(min=0, help="Training triplets for all methods; 0: 20 a row.")] = 0
     passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0
-    select_by: Annotated[
-        Literal["precision", "votes"], Option(help="Precision at 10, or votes of the nearest training rows.")
-    ] = "precision"
+
     name: ClassVar = "metric"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    common: ClassVar = ("features", "triplets", "passes", "scaling", "select_by")
+    common: ClassVar = ("features", "triplets", "passes")
     claims: ClassVar = staticmethod(metric_claims)
     headings: ClassVar = {
-        "votes": "kNN", "votes_sem": "±", "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
+        "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
         "sem_at_10": "±", "precision_at_50": "P@50", "train_seconds": "train s",
     }  # fmt: skip
     toy: ClassVar = "Where a claim fails here: a hundred words are easy for all; try --select first."
 
     def check(self) -> None:
-        self.columns = {"precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10", "precision_at_50": None}
-        self.columns |= {"votes": "votes_sem", "map": None}
+        self.columns = {"precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10"}
+        self.columns |= {"precision_at_50": None, "map": None}
         number("--passes", self.passes, above=0)
 
     def settings(self) -> Iterator[Settings]:
-        self.bundle = _thinned(self.bundle, self.rows)
-        self.kept = Kept(partial(_parts, self.bundle, self.published, self.features, self.scaling), 8)
+        self.kept = Kept(partial(_parts, self.bundle, self.published, self.features), 8)
         self.count = self.triplets or 20 * len(self.kept(self.run.seed).y)
         for name, kind in self.chosen.items():
             yield {"method": name, "code": kind.code}
 
     def score(self, fitted: Trainee, X: Any, y: Array) -> float:
-        if self.select_by == "votes":
-            return neighbour_votes(fitted.metric, fitted.rows_, fitted.classes_of_rows_, X, y)
         return float(precision(fitted.metric, *form(fitted.metric, X), y).precision_at[DEPTH])
 
     def model(self, one: Settings) -> Trainee:
@@ -246,16 +204,12 @@ class Metric(Experiment):
         found = precision(metric, *form(metric, X), y, range(1, min(DEPTHS[-1], len(y) - 1) + 1))
         return {f"precision_at_{k}": found.precision_at.get(k) for k in DEPTHS} | {
             "precision": list(found.precision_at.values()), "map": found.map,
-            "votes": neighbour_votes(metric, part.X, part.y, X, y),
         }  # fmt: skip
-
-    def keep(self, one: Settings, model: Any) -> None:
-        super().keep(one, model.metric)
 
     def draw(self, rows: Sequence[Row]) -> None:
         depths, passes = {}, {}
         for row in (row for row in rows if row.whole):
-            mean, error = band(np.array([cell["precision"] for cell in row.cells]))
+            mean, error = mean_and_sem(cell["precision"] for cell in row.cells)
             depths[row.label] = list(zip(range(1, len(mean) + 1), mean, error, strict=True))
             if row.cells[0]["curve"]:
                 passes[row.label] = row.curve(0)
@@ -264,25 +218,8 @@ class Metric(Experiment):
         self.run.draw("precision.png", draw_panels, panels, self.bundle.name, size=(9.0, 4.6))
 
 
-def _parts(bundle: ClassBundle, published: bool, features: int, scaling: str, seed: int) -> SimpleNamespace:
-    """Return a split with rows as methods see them; what scales them is that of the training part."""
+def _parts(bundle: ClassBundle, published: bool, features: int, seed: int) -> SimpleNamespace:
+    """Return unit rows of a split, as methods see them."""
     bundle = bundle if published else bundle.resplit(seed, TEST_FRACTION)
     # Without more features than there are, all are kept.
-    features = features if features < bundle.X.shape[1] else 0
-    if scaling == "unit":
-        return split(informative_unit_rows(bundle, features))
-    if issparse(bundle.X) or features:
-        raise InvalidInputError(
-            "--scaling raw is for arrays, with --features 0; take unit for sparse tables."
-        )
-    return split(replace(bundle, X=bundle.X / np.linalg.norm(bundle.X[bundle.train], axis=1).mean()))
-
-
-def _thinned(bundle: ClassBundle, rows: int) -> ClassBundle:
-    """Return the bundle with about this many rows, drawn with a fixed seed from every class."""
-    if not 0 < rows < len(bundle.y):
-        return bundle
-    kept = bundle.resplit(0, rows / len(bundle.y)).test
-    test = bundle.test[kept]
-    test = test if 0 < test.sum() < len(test) else np.arange(len(test)) % 5 == 4
-    return replace(bundle, X=bundle.X[kept], y=bundle.y[kept], test=test)
+    return split(informative_unit_rows(bundle, features if features < bundle.X.shape[1] else 0))

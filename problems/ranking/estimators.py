@@ -3,54 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from scipy.sparse import csr_array
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
-from problems.batches import SeededEpochs, run_batches, share_left_out
+from problems.batches import BatchLearner, SeededEpochs
 from problems.loreta import Loreta, loreta_solver, with_workers
 from problems.ranking.cost import (
     LabelRanking,
     LogisticLabels,
     WarpRanking,
     first_step,
-    indicators,
     label_scores,
 )
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.rows import check_learned, finite, natural_size
 from problems.saving import Saved
 from problems.validation import (
-    Estimator,
     admit,
     begin,
-    check_labels,
     count,
-    file_path,
     kept_count,
-    learn_labels,
-    seedable,
     seen,
-    thread_count,
+    table_of_labels,
 )
 from rmopt.core import DivergedError, Factored, InvalidInputError, LowRankPoint, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, check_parameters, flag, instance, integer, number, one_of, optional
+from rmopt.core.arguments import bounded, integer, one_of, optional
 from rmopt.core.matrices import as_rows
-from rmopt.core.world import ONE_PROCESS, World
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Sampler, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
 
 SAMPLINGS: dict[str, type[LabelRanking]] = {"exact": LabelRanking, "warp": WarpRanking}
 INITS = ("zero", "identity", "gaussian")
-# Batches that small collections need, and the share of the words that is left out of a row.
-LEAST_STEPS, WORDS = 200, 0.15
 
 
 def ranking_cost(X: Any, Y: Any, sampling: str) -> LabelRanking:
@@ -127,23 +116,6 @@ def _truncated(manifold: FixedRankEmbedded, left: list[Array], rows: Any) -> Low
         ) from error
 
 
-@dataclass(frozen=True)
-class LabelScores:
-    """The scores W x of all labels for an example x.
-
-    Attributes
-    ----------
-    point : LowRankPoint or array
-        W, of shape (n_labels, n_features).
-    """
-
-    point: Any
-
-    def __call__(self, X: Any) -> Array:
-        """Return the scores of all labels, shape (len(X), n_labels)."""
-        return np.asarray(label_scores(self.point, X))
-
-
 @dataclass(eq=False, repr=False)
 class LoretaLabelRanker(Loreta):
     """A low-rank ranking of labels, for examples with several labels out of many.
@@ -158,7 +130,7 @@ class LoretaLabelRanker(Loreta):
         smaller, at least 1; the first part of a stream decides it.
     step_size : float, StepSize, callable or None
         The step size, or a rule of them (`rmopt.solvers`). None: 0.03 over the mean of ‖x‖².
-    retraction, engine, warm_start, checkpoint, random_state, n_jobs, verbose : optional
+    retraction, checkpoint, random_state, n_jobs, verbose : optional
         As in `problems.similarity.LoretaSimilarity`.
     init : {"zero", "identity", "gaussian"}
         The start: the first 2·rank subgradients from the zero matrix, a zero-padded identity, or a product of two
@@ -174,11 +146,9 @@ class LoretaLabelRanker(Loreta):
 
     Attributes
     ----------
-    model_ : LabelScores
-        The learned scores.
+    model_ : LowRankModel
+        What was learned: W, labels × features, is `model_.point`.
     n_labels_, n_features_in_ : int
-    label_names_in_ : array, shape (n_labels,)
-        The columns of Y, where it is a frame; frames with other columns, or in another order, are refused.
     top_k_ : int
         Labels that `predict` gives to each row.
     n_iter_, n_updates_ : int
@@ -209,7 +179,7 @@ class LoretaLabelRanker(Loreta):
     [2, 2, 2, 2, 2]
     """
 
-    _model, _rows = LabelScores, "labels"
+    _rows = "labels"
     _optional: ClassVar = {**Saved._optional, "_rows_and_labels": (2,)}
     _numbers: ClassVar = {**Loreta._numbers, "n_labels_": integer, "top_k_": integer}
 
@@ -236,9 +206,8 @@ class LoretaLabelRanker(Loreta):
             Indicators: 1 where a label is true, and 0 elsewhere.
         """
         seed = begin(self)
-        afresh = not self._continues()
-        truth, parts = self._parts(X, Y, self.n_epochs, seed, afresh)
-        self._run(*parts, seed, afresh, X=parts[1].cost.X, Y=truth)
+        truth, parts = self._parts(X, Y, self.n_epochs, seed, afresh=True, grows=False)
+        self._run(*parts, seed, X=parts[1].cost.X, Y=truth)
         self._note_labels(truth, afresh=True)
         return self
 
@@ -256,7 +225,7 @@ class LoretaLabelRanker(Loreta):
         self._learn_part(X, Y, self._check_part())
         return self
 
-    def fit_stream(self, chunks: Any, *, world: World | None = None) -> Self:
+    def fit_stream(self, chunks: Any) -> Self:
         """Learn from data that come in chunks, of which one is in memory at a time.
 
         As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed
@@ -267,28 +236,23 @@ class LoretaLabelRanker(Loreta):
         chunks : iterable of (X, Y)
             Such as `problems.data.stream` reads from files with ``multilabel=True``. Others must give the same chunks
             again for a run to be resumed.
-        world : World, optional
-            `rmopt.solvers.MPIWorld` for the processes that ``mpiexec`` started, as of `LoretaSimilarity.fit_stream`:
-            each gives chunks of its own, and holds the one model of all at the end.
         """
-        return self._follow(chunks, world)
+        return self._follow(chunks)
 
-    def _learn_part(self, X: Any, Y: Any, seed: int, world: World = ONE_PROCESS) -> None:
-        """Learn from a part of the data by one pass over it, in all processes together."""
+    def _learn_part(self, X: Any, Y: Any, seed: int) -> None:
+        """Learn from a part of the data by one pass over it."""
         first = not self._has_learned()
-        if not first:
-            self._check_shape()
-        truth, parts = self._parts(X, Y, 1, seed, first, grows=True, world=world)
+        truth, parts = self._parts(X, Y, 1, seed, first, True)
         more = 0 if first else truth.shape[1] - self.n_labels_
         # Before the steps: where Ctrl-C ends them, the model has the new labels.
-        self._note_labels(truth, first, world)
+        self._note_labels(truth, first)
         self._learn_chunk(*parts, seed, more)
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of all labels, shape (n_samples, n_labels)."""
         X = seen(self, X, "model_")
         with np.errstate(all="ignore"):
-            return finite(self.model_(X))
+            return finite(np.asarray(label_scores(self.model_.point, X)))
 
     def predict(self, X: Any) -> Array:
         """Return indicators of the `top_k_` best-scored labels of each row, shape (n_samples, n_labels).
@@ -303,8 +267,7 @@ class LoretaLabelRanker(Loreta):
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
-        check_labels(self, Y)
-        return mean_average_precision(self.decision_function(X), Y, n_jobs=self.n_jobs)
+        return mean_average_precision(self.decision_function(X), Y)
 
     @property
     def classes_(self) -> Array:
@@ -317,74 +280,48 @@ class LoretaLabelRanker(Loreta):
         self.n_labels_, self.top_k_ = int(point.shape[0]), int(self.top_k or 1)
         return self
 
-    @classmethod
-    def _shape_of(cls, point: Any) -> dict[str, Any]:
-        instance("point", point, LowRankPoint, "a LowRankPoint: scores of labels are not symmetric")
-        return super()._shape_of(point)
-
     def _parts(
-        self,
-        X: Any,
-        Y: Any,
-        n_epochs: int,
-        seed: int,
-        afresh: bool,
-        grows: bool = False,
-        world: World = ONE_PROCESS,
+        self, X: Any, Y: Any, n_epochs: int, seed: int, afresh: bool, grows: bool
     ) -> tuple[Any, tuple[Any, Any, Any]]:
         """Return the indicators of labels, and what learns, from what, and what makes the start."""
         X = admit(self, X, reset=afresh)
-        truth = indicators(Y, X.shape[0])
+        truth = table_of_labels(Y, X.shape[0], 2)
         known = 0 if afresh else self.n_labels_
-        if world.size > 1:
-            # Other processes may know labels that no row here has.
-            wide = max(known, *world.everywhere(truth.shape[1]))
-            truth = csr_array((truth.data, truth.indices, truth.indptr), shape=(truth.shape[0], wide))
         n_labels, n = truth.shape[1], X.shape[1]
-        if n_labels < known or (not afresh and n_labels > known and not grows):
+        if n_labels < known:
             raise InvalidInputError(
-                f"Y has {n_labels} labels, and the model was fitted with {known}; give one column for each of them"
-                f"{', and new ones on the right' if grows else ''}."
+                f"Y has {n_labels} labels, and the model was fitted with {known}; give one column for each of them, "
+                "and new ones on the right."
             )
         optional(integer, 1, n_labels)("top_k", self.top_k)
-        if afresh:
-            self.__dict__.pop("label_names_in_", None)
-        check_labels(self, Y, learn=True, grows=grows)
         # A part of a stream may have few rows; of all data they bound what the start can be made of.
         usual = max(1, min(100, 2 * min(n_labels, n, n_labels if grows else X.shape[0]) // 3))
         # Labels that come later do not change it.
         rank = int(self.rank or (usual if afresh else self._known_rank()))
-        if grows and afresh and n_labels < rank <= n:
-            raise InvalidInputError(
-                f"rank = {rank} is larger than the number of labels so far, {n_labels}, and the first part of the "
-                "data decides it; let that part be larger (batch_size, shuffle_buffer), give Y one column for each "
-                "label that may come, or take a smaller rank."
-            )
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
-        unit, step_size = natural_size(cost.X, 1.0, 0.5, world), self.step_size
-        step_size = natural_size(cost.X, 0.03, 1, world) if step_size is None else step_size
-        steps = int(n_epochs) * int(world.total(cost.n_terms))
-        solver = loreta_solver(step_size, steps, epochs(cost), retraction=self.retraction, engine=self.engine)
+        unit, step_size = natural_size(cost.X, 1.0, 0.5), self.step_size
+        step_size = natural_size(cost.X, 0.03, 1) if step_size is None else step_size
+        steps = int(n_epochs) * cost.n_terms
+        solver = loreta_solver(step_size, steps, epochs(cost), retraction=self.retraction)
         first_size = float(solver.step_size(np.zeros(1, dtype=np.int64))[0])
 
         def start() -> Any:
-            # It may depend on the data, and all processes begin with that of the first.
-            return world.first(starting_point(manifold, cost, self.init, seed, first_size, unit))
+            return starting_point(manifold, cost, self.init, seed, first_size, unit)
 
-        return truth, (with_workers(solver, self.n_jobs, world), Problem(manifold, cost), start)
+        return truth, (with_workers(solver, self.n_jobs), Problem(manifold, cost), start)
 
-    def _note_labels(self, truth: Any, afresh: bool, world: World = ONE_PROCESS) -> None:
+    def _note_labels(self, truth: Any, afresh: bool) -> None:
         """Keep how many labels there are, and how many a row has, also of those that were seen before."""
         before = 0 if afresh else getattr(self, "_rows_and_labels", 0)
-        self._rows_and_labels = before + world.total([truth.shape[0], truth.nnz]).astype(np.int64)
+        self._rows_and_labels = before + np.array([truth.shape[0], truth.nnz])
         rows, labels = self._rows_and_labels.tolist()
         self.n_labels_ = truth.shape[1]
         self.top_k_ = int(self.top_k or 0) or min(self.n_labels_, max(1, round(labels / rows)))
 
 
 @dataclass(eq=False, repr=False)
-class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
+class LowRankLogisticRegression(ClassifierMixin, BatchLearner):
     """Logistic regression for examples with several labels out of many, with coefficients of low rank.
 
     The coefficients of all labels are a product of two thin matrices: labels that are rare learn from others, and a
@@ -399,8 +336,6 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
     dropout : float or None
         The share of words that is left out of a row, anew each time; from 0 to below 1. None: 0.15 where fewer than a
         tenth of the entries of X are not zero, as with words, and otherwise 0.
-    threshold : float
-        The probability above which `predict` gives a label, between 0 and 1.
     batch_size : int
         Rows in a batch; fewer where there are not as many.
     n_epochs : int or None
@@ -426,8 +361,6 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
     classes_ : array, shape (n_labels,)
         The numbers of the labels.
     n_labels_, n_features_in_ : int
-    label_names_in_ : array, shape (n_labels,)
-        The columns of Y, where it is a frame; `score` refuses frames with other columns, or in another order.
     n_iter_ : int
         Batches that each worker saw.
 
@@ -458,22 +391,14 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
 
     rank: Annotated[int, kept_count] = 100
     _: KW_ONLY
-    dropout: Annotated[float | None, optional(number, least=0, below=1)] = None
-    threshold: Annotated[float, bounded(number, above=0, below=1)] = 0.5
-    batch_size: Annotated[int, kept_count] = 256
-    n_epochs: Annotated[int | None, optional(kept_count)] = None
-    step_size: Annotated[float, bounded(number, above=0)] = 0.03
-    checkpoint: Annotated[Path | str | None, file_path] = None
-    random_state: Annotated[Any, seedable] = None
-    n_jobs: Annotated[int | None, optional(thread_count)] = None
-    verbose: Annotated[bool, flag] = False
+    step_size: float = 0.03
 
+    _least_steps, _words = 200, 0.15
     _arrays: ClassVar = {
         "components_": (float, ("features", "k")),
         "label_components_": (float, ("labels", "k")),
         "intercept_": (float, ("labels",)),
     }
-    _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
@@ -487,19 +412,17 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
         """
         seed = begin(self)
         X = as_rows(admit(self, X), "X")
-        truth = indicators(Y, X.shape[0])
-        learn_labels(self, Y)
+        truth = table_of_labels(Y, X.shape[0], 2)
         n, n_labels = X.shape[1], truth.shape[1]
         scale = np.sqrt(natural_size(X, 1.0, 1))
         X = X * scale
         rank = min(int(self.rank), n, n_labels)
-        cost = LogisticLabels(X, truth, share_left_out(X, self.dropout, WORDS))
-        result = run_batches(self, cost, first_step(X, truth, rank, seed), seed, LEAST_STEPS, X=X, Y=truth)
-        A, B = np.split(result.point, [n])
+        cost = LogisticLabels(X, truth, self._share_left_out(X))
+        A, B = np.split(self._run(cost, first_step(X, truth, rank, seed), seed, X=X, Y=truth), [n])
         longest, ones = float(abs(X).sum(axis=1).max()), np.ones((1, 1))
         check_learned(self, ("step_size",), (longest * A[:, :-1], B[:, :-1]), (ones, B[:, -1:]))
         self.components_, self.label_components_ = scale * A[:, :-1], B[:, :-1].copy()
-        self.intercept_, self.n_iter_ = B[:, -1].copy(), result.steps
+        self.intercept_ = B[:, -1].copy()
         self._number_labels()
         return self
 
@@ -522,13 +445,11 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
         return np.asarray(expit(self.decision_function(X)))
 
     def predict(self, X: Any) -> Array:
-        """Return indicators of the labels that are more probable than the threshold, shape (n_samples, n_labels)."""
-        check_parameters(self, self._parameters)
-        return (self.predict_proba(X) > self.threshold).astype(int)
+        """Return indicators of the labels that are more probable than one half, shape (n_samples, n_labels)."""
+        return (self.decision_function(X) > 0.0).astype(int)
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
-        check_labels(self, Y)
         return mean_average_precision(self.decision_function(X), Y)
 
     def __sklearn_tags__(self) -> Tags:

@@ -13,10 +13,10 @@ from sklearn.base import clone
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from problems.loreta import LowRankModel
 from problems.rows import natural_size
 from problems.similarity import ClassTriplets, LoretaSimilarity
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive
-from problems.similarity.estimators import BilinearSimilarity
 from problems.similarity.experiment import CURVE_QUERIES, Similarity
 from rmopt import InvalidInputError, Problem
 from rmopt.core import StorageError
@@ -40,7 +40,7 @@ def test_learning_beats_the_start_and_sparse_equals_dense(digits: tuple[np.ndarr
     dense = quick(max_iter=30_000).fit(X[:1000], y[:1000])
     sparse = quick(max_iter=30_000).fit(sp.csr_matrix(X[:1000]), y[:1000])
     np.testing.assert_array_equal(dense.model_.point.U, sparse.model_.point.U)
-    start = BilinearSimilarity(FixedRankEmbedded(64, 64, 8).identity())
+    start = LowRankModel(FixedRankEmbedded(64, 64, 8).identity())
     untrained = quick()
     untrained.model_, untrained.n_features_in_ = start, 64
     assert dense.score(X[1000:], y[1000:]) > untrained.score(X[1000:], y[1000:]) + 0.2
@@ -62,17 +62,6 @@ def test_equal_seeds_give_equal_bits_and_others_do_not(digits: tuple[np.ndarray,
     first, again, other = (quick(random_state=seed).fit(X, y).transform(X[:9]) for seed in (3, 3, 4))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 1e-3
-
-
-def test_warm_start_goes_on_where_the_fit_ended(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = digits
-    whole = quick(max_iter=4000).fit(X, y)
-    halves = quick(max_iter=2000, warm_start=True).fit(X, y).fit(X, y)
-    assert halves.n_iter_ == whole.n_iter_ == 4000
-    assert halves.n_updates_ == whole.n_updates_
-    np.testing.assert_allclose(
-        halves.similarity(X[:5], X[:5]), whole.similarity(X[:5], X[:5]), rtol=1e-9, atol=1e-9
-    )
 
 
 def test_partial_fit_goes_on_and_gathers_classes(digits: tuple[np.ndarray, np.ndarray]) -> None:
@@ -130,24 +119,20 @@ def test_checkpoint_of_a_finished_fit_is_its_result(
         clone(model).fit(X[:900], y[:900])
     with pytest.raises(InvalidInputError, match="another run"):
         clone(model).fit_stream([(X, y)])
-    for name, (before, now) in {"step_size": (0.005, 0.01), "engine": ("auto", "reference")}.items():
-        with pytest.raises(InvalidInputError, match=f"another run: its {name} is {before!r}, not {now!r}"):
-            clone(model).set_params(**{name: now}).fit(X, y)
+    with pytest.raises(InvalidInputError, match=r"another run: its step_size is 0\.005, not 0\.01"):
+        clone(model).set_params(step_size=0.01).fit(X, y)
 
 
-@pytest.mark.parametrize("retraction", ["second-order", "metric-projection", "orthographic"])
+@pytest.mark.parametrize("retraction", ["metric-projection", "orthographic"])
 def test_swapping_the_retraction_changes_the_path(
     digits: tuple[np.ndarray, np.ndarray], retraction: str
 ) -> None:
     X, y = digits
-    here = quick(retraction=retraction, step_size=0.1).fit(X, y).similarity(X[:3], X[:3])
-    reference = quick(retraction=retraction, engine="reference", max_iter=300).fit(X, y)
-    compiled = quick(retraction=retraction, engine="compiled", max_iter=300).fit(X, y)
-    np.testing.assert_allclose(
-        reference.similarity(X[:3], X[:3]), compiled.similarity(X[:3], X[:3]), rtol=1e-9, atol=1e-10
+    here, there = (
+        quick(retraction=kind, step_size=0.1).fit(X, y).similarity(X[:3], X[:3])
+        for kind in (retraction, "second-order")
     )
-    if retraction != "second-order":
-        assert np.abs(here - quick(step_size=0.1).fit(X, y).similarity(X[:3], X[:3])).max() > 1e-3
+    assert np.abs(here - there).max() > 1e-3
 
 
 def test_empty_rows_change_nothing_but_the_draw(digits: tuple[np.ndarray, np.ndarray]) -> None:
@@ -285,13 +270,6 @@ def test_a_start_that_no_row_touches_is_told() -> None:
         warnings.simplefilter("error")
         model.fit(hashed[:, 3:], y)
         model.set_params(init="gaussian").fit(hashed, y)
-
-
-@pytest.mark.parametrize("psd", [False, True])
-def test_second_order_steps_at_full_rank_are_warned_of(psd: bool) -> None:
-    X, y = np.random.default_rng(0).random((12, 4)), np.arange(12) % 2
-    with pytest.warns(UserWarning, match="rank = 4 is the number of features"):
-        LoretaSimilarity(4, psd=psd, max_iter=1, random_state=0).fit(X, y)
 
 
 def test_labels_keep_all_of_their_digits_between_chunks_of_other_types() -> None:

@@ -11,7 +11,7 @@ from tabled import each_row
 
 import rmopt
 from rmopt import Problem, autograd_cost
-from rmopt.checks import check_manifold, check_retraction
+from rmopt.checks import check_manifold, check_retraction, checks_of
 from rmopt.checks.catalogue import (
     Instance,
     array_instances,
@@ -58,7 +58,7 @@ from rmopt.solvers import (
     StrongWolfe,
     TrustRegions,
 )
-from rmopt.testing import checks_of, parametrize_with_laws
+from rmopt.testing import parametrize_with_laws
 
 MANIFOLDS = [
     Sphere(9), Oblique(5, 4), Elliptope(9, 3), Stiefel(5, 2), Stiefel(5, 2, metric="canonical"), Stiefel(4, 2, 3),
@@ -180,7 +180,7 @@ def test_wrong_retractions_are_seen(retraction: Retraction, broken: set[str]) ->
 
 @each_row(
     "manifold, broken",
-    [(Undivided(9), {"point"}), (WrongLog(9), {"exp and log", "distance"}), (Forgetful(9), {"precision"})],
+    [(Undivided(9), {"points"}), (WrongLog(9), {"exp and log", "distance"}), (Forgetful(9), {"precision"})],
 )
 def test_wrong_manifolds_are_seen(manifold: Any, broken: set[str]) -> None:
     for seed in range(5):
