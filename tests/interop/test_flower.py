@@ -13,7 +13,7 @@ import pytest
 from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
 from rmopt import InvalidInputError
-from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank, projected_mean
+from rmopt.manifolds import FixedRankEmbedded, projected_mean
 
 
 @pytest.mark.parametrize("outer_step", [1.0, 2.0])
@@ -57,8 +57,6 @@ def test_estimators_go_on_from_a_point() -> None:
     np.testing.assert_allclose(moved.similarity(X, X), wanted, rtol=1e-8)
     with pytest.raises(InvalidInputError, match="LowRankPoint"):
         LoretaSimilarity(3).start_at(np.eye(3))
-    with pytest.raises(InvalidInputError, match="symmetric"):
-        LoretaLabelRanker(2).start_at(PSDFixedRank(4, 2).random_point(rng))
     ranker = LoretaLabelRanker(2, random_state=0).start_at(FixedRankEmbedded(4, 6, 2).random_point(rng))
     assert ranker.decision_function(X).shape == (30, 4)
     ranker.partial_fit(X, np.eye(4)[rng.integers(4, size=30)])
