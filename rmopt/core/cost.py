@@ -258,7 +258,7 @@ class BlockCost(Cost):
 
     @abstractmethod
     def block_gradient(self, point: Any, block: int) -> Any:
-        """Return the part of the Euclidean gradient in a block, as `HasBlocks.block_of` would."""
+        """Return the part of the Euclidean gradient in a block, as `block_of` of the manifold would."""
 
     @abstractmethod
     def block_scale(self, point: Any, block: int) -> float:
