@@ -260,9 +260,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         X, y = labelled(self, X, y, reset=first, ensure_min_samples=3 if first else 1)
         if steps is None:
             steps = max(1, round(steps_per_row * X.shape[0]))
-        known = [] if first or not hasattr(self, "classes_") else [self.classes_]
-        parts = [*known, np.unique(y)]
-        labels = np.unique(in_order("y", [label for part in parts for label in part.tolist()]))
+        known = [] if first or not hasattr(self, "classes_") else self.classes_.tolist()
+        labels = np.unique(in_order("y", known + np.unique(y).tolist()))
         try:
             triplets = ClassTriplets(y)
         except InvalidInputError as error:
