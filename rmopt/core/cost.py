@@ -231,10 +231,6 @@ class AgentSum(FiniteSum):
         The curvature is WᵀW for the inner solution W, so that ξ ↦ ξ WᵀW is near to the Hessian.
         """
 
-    def agent_value_and_gradient(self, point: Any, agent: int) -> tuple[float, Ambient, np.ndarray]:
-        """Return an agent's part, its Euclidean gradient and its curvature; override where they share work."""
-        return self.agent_value(point, agent), *self.agent_gradient(point, agent)
-
     def value(self, point: Any) -> float:
         return float(sum(self.agent_value(point, agent) for agent in self.here))
 
