@@ -21,7 +21,7 @@ from rmopt import InvalidInputError, Problem
 from rmopt.costs import GossipCost, Graph
 from rmopt.experiments import Run
 from rmopt.manifolds import Grassmann, Power
-from rmopt.solvers import Checkpoint, Gossip, OneProcess, World
+from rmopt.solvers import Checkpoint, Gossip, World
 from rmopt.solvers.save import Saver
 
 
@@ -42,7 +42,7 @@ def test_the_states_of_several_processes_are_one_file(tmp_path: Path) -> None:
     assert Room.together(2, saved) == [(7, [0], 90), (7, [1], 90)]
     assert [file.name for file in tmp_path.iterdir()] == ["run.npz"]
     with pytest.raises(InvalidInputError, match="another run: its number of processes is 2, not 1"):
-        saver(OneProcess()).load({"seed": 7})
+        saver(World()).load({"seed": 7})
     two = saver(Alike(2))
     assert (two.pause_after(7), two.due(20), two.due(21)) == (10, True, False)
 
