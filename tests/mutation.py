@@ -151,7 +151,7 @@ TABLE = (
      "test_factor_completion.py::test_held_out_bundles_are_scored_by_their_names", (
         ("rmse", "np.sqrt(np.mean(gaps**2))", "np.mean(np.abs(gaps))"),
     )),
-    ("measure", "problems/subspace/multitask_experiment.py",
+    ("measure", "problems/subspace/experiment.py",
      "test_multitask.py::test_errors_of_tasks_with_one_test_row_have_no_variance_of_their_own", (
         ("nmse", "error / among.var()", "error / among.std()"),
     )),
@@ -206,9 +206,9 @@ TABLE = (
         ("variance-reduced", "look.gradient(memory.point, terms) - memory.gradient",
          "look.gradient(memory.point, terms)"),
     )),
-    ("formula", "rmopt/engines/factor_means.py",
-     "test_parallel.py::test_factors_from_the_same_factors_meet_at_their_mean", (
-        ("mean-of-factors", "(weight[0], part, weight[1], more)", "(weight[1], part, weight[0], more)"),
+    ("formula", "rmopt/engines/gauged.py",
+     "test_parallel.py::test_factors_meet_where_points_do", (
+        ("mean-of-factors", "zip(weights, pair, strict=True)", "zip(weights[::-1], pair, strict=True)"),
     )),
     ("formula", "rmopt/kernels/lifted.py",
      "test_loreta.py::test_compiled_engine_follows_algorithm_4", (

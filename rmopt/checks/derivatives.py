@@ -11,7 +11,7 @@ from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
 from rmopt.core.cost import AgentSum, BlockCost, FiniteSum
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.manifold import HasBlocks, Manifold
+from rmopt.core.manifold import Manifold
 from rmopt.core.points import coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.psd import PSDPoint
@@ -207,7 +207,8 @@ class _Cost:
     """A cost at a point, with its gradient, and what operators are looked at through."""
 
     def __init__(self, problem: Problem, x: Any, rng: np.random.Generator) -> None:
-        self.problem, self.manifold, self.x, self.rng = problem, problem.manifold, x, rng
+        self.problem, self.x, self.rng = problem, x, rng
+        self.manifold: Any = problem.manifold
         # What else a cost can do is asked of it law by law.
         self.cost: Any = problem.cost
         self.gradient = problem.gradient(x)
@@ -315,7 +316,7 @@ def _agents(at: _Cost) -> Any:
 @law(COST, "block_gradient is of another block, or misses a part", SUMS)
 def _block_gradients(at: _Cost) -> Any:
     """`block_gradient` is the block of the gradient, and block_scale no less than its length."""
-    if not isinstance(at.cost, BlockCost) or not isinstance(at.manifold, HasBlocks):
+    if not isinstance(at.cost, BlockCost) or not hasattr(at.manifold, "block_of"):
         return None
     if at.cost.n_blocks != at.manifold.n_blocks:
         return f"the cost has {at.cost.n_blocks} blocks and the manifold {at.manifold.n_blocks}"
@@ -333,8 +334,9 @@ def _block_gradients(at: _Cost) -> Any:
 
 def _is_smooth(problem: Problem, x: Any) -> bool:
     """Return whether proximal steps, where a cost has them, stay where they are."""
-    cost, manifold = problem.cost, problem.manifold
-    if not hasattr(cost, "proximal_step") or not isinstance(manifold, HasBlocks):
+    cost: Any = problem.cost
+    manifold: Any = problem.manifold
+    if not hasattr(cost, "proximal_step") or not hasattr(manifold, "block_of"):
         return True
     return all(np.array_equal(cost.proximal_step(x, block, 1.0), x) for block in range(manifold.n_blocks))
 
@@ -343,7 +345,7 @@ def _is_smooth(problem: Problem, x: Any) -> bool:
 def _proximal_step(at: _Cost) -> Any:
     """Of length 0 it stays, and longer ones lower the part that is not smooth."""
     cost, x, step = at.cost, at.x, 1e-4
-    if not hasattr(at.cost, "proximal_step") or not isinstance(at.manifold, HasBlocks):
+    if not hasattr(at.cost, "proximal_step") or not hasattr(at.manifold, "block_of"):
         return None
     block = int(at.rng.integers(at.manifold.n_blocks))
     if float(np.abs(cost.proximal_step(x, block, 0.0) - x).max()) > 0.0:

@@ -12,7 +12,7 @@ from rmopt.checks.laws import ROUNDING, Check, Law, along_several, hold, law, sl
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
 from rmopt.core.cost import total
-from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasStepBound, Manifold
+from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
@@ -466,8 +466,8 @@ def _other_rank(at: _Tangents) -> Any:
 @law(MANIFOLD, "n_blocks is too small, or block_of counts an entry twice")
 def _blocks(at: _Tangents) -> float | None:
     """`block_of` projects orthogonally, and the blocks together miss nothing."""
-    manifold = at.manifold
-    if not isinstance(manifold, HasBlocks):
+    manifold: Any = at.manifold
+    if not hasattr(manifold, "block_of"):
         return None
     A, B = (at.embed(at.project(part)) for part in (at.Z, at.Y))
     error, rest = 0.0, A
@@ -486,8 +486,9 @@ def _blocks(at: _Tangents) -> float | None:
 @law(MANIFOLD, "max_step is of another line, or safe_step goes beyond it")
 def _step_bound(at: _Tangents) -> Any:
     """A straight line stays up to max_step, leaves there, and safe_step is shorter."""
-    manifold, direction = at.manifold, at.a
-    if not isinstance(manifold, HasStepBound):
+    manifold: Any = at.manifold
+    direction = at.a
+    if not hasattr(manifold, "max_step"):
         return None
     if not np.isfinite(manifold.max_step(at.x, direction)):
         direction = -direction
@@ -507,11 +508,11 @@ class _Curves:
     """Curves of a retraction from a point: along a random vector, and along one block where there are blocks."""
 
     def __init__(
-        self, retraction: Retraction, manifold: Manifold, x: Any, xi: Any, rng: np.random.Generator
+        self, retraction: Retraction, manifold: Any, x: Any, xi: Any, rng: np.random.Generator
     ) -> None:
         self.retraction, self.manifold, self.x = retraction, manifold, x
         self.directions = [xi]
-        if isinstance(manifold, HasBlocks):
+        if hasattr(manifold, "block_of"):
             ambient = dense(manifold.embedding(x, manifold.random_tangent_vector(x, rng)))
             block = manifold.block_of(ambient, int(rng.integers(manifold.n_blocks)))
             self.directions.append((1.0 / manifold.norm(x, block)) * block)

@@ -13,7 +13,6 @@ from rmopt.checks.laws import Check, Law, hold, law
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, integer
 from rmopt.core.cost import BlockCost
-from rmopt.core.manifold import HasBlocks
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
@@ -110,9 +109,10 @@ def check_engine(
     """
     instance("problem", problem, Problem, "a Problem")
     rng = np.random.default_rng(rng)
-    manifold, cost = problem.manifold, problem.cost
+    manifold: Any = problem.manifold
+    cost = problem.cost
     start, retraction = manifold.random_point(rng), retraction or manifold.default_retraction
-    if isinstance(cost, BlockCost) and isinstance(manifold, HasBlocks):
+    if isinstance(cost, BlockCost) and hasattr(manifold, "block_of"):
         schedule = rng.integers(manifold.n_blocks, size=(steps // 2, 1))
         engines: Any = partial(choose_coordinate_engine, problem, retraction)
         ways = [("fixed steps", FIXED, 0.4 * step_size, steps // 2), ("line search", EXACT, 0.99, 20)]
