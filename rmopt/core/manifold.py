@@ -4,7 +4,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import sqrt
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -35,6 +35,13 @@ class Manifold(ABC):
         The class of its points, where retractions and costs ask for one.
     retractions : mapping from str to Retraction
         Those that are made for it, by name. Others are tried at a random point before they are used.
+
+    Notes
+    -----
+    Some manifolds have more methods, for solvers that ask for them by name: ``euclidean_to_riemannian_hessian``;
+    ``n_blocks`` with ``block_of(ambient, block)``, the part of a symmetric ambient operator in a block, as a tangent
+    vector; and where straight lines leave the manifold, ``max_step(point, direction)``, the least t at which one
+    does, with ``safe_step(point, direction)``, how far a solver may go.
 
     See Also
     --------
@@ -339,26 +346,3 @@ def checked_rank(rank: Any, shape: tuple[int, int]) -> int:
             f"rank = {rank} is out of range for {shape[0]} × {shape[1]} matrices; choose 1 to {min(shape)}."
         )
     return rank
-
-
-@runtime_checkable
-class HasBlocks(Protocol):
-    """A manifold whose tangent vectors are sums of blocks, for solvers that move one block a step."""
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks."""
-
-    def block_of(self, ambient: Ambient, block: int) -> Any:
-        """Return the part of a symmetric ambient operator in a block, as a tangent vector."""
-
-
-@runtime_checkable
-class HasStepBound(Protocol):
-    """A manifold that knows how far a straight line stays on it."""
-
-    def max_step(self, point: Any, direction: Any) -> float:
-        """Return the least t ≥ 0 at which point + t · direction leaves the manifold, or infinity."""
-
-    def safe_step(self, point: Any, direction: Any) -> float:
-        """Return how far a solver may go along a straight line and stay clear of the boundary."""
