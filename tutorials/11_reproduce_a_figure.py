@@ -97,7 +97,9 @@ curves["D-LMaFit"] = (
 # Updates of an agent on the abscissa, so that all can be compared.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.6))
-for (name, history), line in zip(curves.items(), ("o-", "s-", "^--", "d:"), strict=True):
+for (name, history), line in zip(
+    curves.items(), ("o-", "s-", "^--", "d:"), strict=True
+):
     updates = [row["updates"] / agents for row in history]
     left.loglog(
         updates[1:], [row["mse"] for row in history][1:], line, markersize=4, label=name
