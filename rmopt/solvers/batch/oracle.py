@@ -85,7 +85,7 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
     if not isinstance(manifold, ArrayManifold) or not manifold.has_ambient_metric:
         return False
     own = getattr(manifold.transport, "__func__", None)
-    return way is ByProjection or (way is ByManifold and own is ArrayManifold.transport)
+    return way is ByProjection or (way is ByManifold and own is Manifold.transport)
 
 
 def _single(function: Callable[..., Any]) -> Callable[..., Any]:
