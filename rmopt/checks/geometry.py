@@ -1,6 +1,6 @@
 """Laws of manifolds and retractions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
