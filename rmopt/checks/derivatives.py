@@ -14,7 +14,6 @@ from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at
-from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
 from rmopt.costs import ConvexCost, Loss, ResidualSum
 from rmopt.errors import MissingCapabilityError
@@ -282,12 +281,7 @@ def _invariance(at: _Cost) -> float | None:
     return max(abs(at.cost.value(at.x) - at.cost.value(form)) for form in forms) / at.value_size
 
 
-@law(
-    COST,
-    "a sign, a factor or a regulariser that only one has; or a mean, which must be a sum; or a repeated term that is "
-    "counted once (`A[i] += …`; np.add.at counts it); or a row that `row_gradient` leaves out or names twice",
-    SUMS,
-)
+@law(COST, "a sign or a part that one lacks; a mean; a term or row counted once (np.add.at counts all)", SUMS)
 def _terms(at: _Cost) -> float:
     """`term_gradient` of all terms is the gradient, that of i, i, j counts i twice; `row_gradient` has its rows."""
     terms, cost = at.terms(), at.cost
@@ -414,12 +408,6 @@ def _preconditioner(at: _Cost) -> Any:
 
 def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
     """Return the same point in another basis or other factors; None where it has one form."""
-    if isinstance(x, Parts):
-        factors = getattr(manifold, "factors", ())
-        forms = [_other_form(factor, part, rng) for factor, part in zip(factors, x, strict=False)]
-        if all(form is None for form in forms):
-            return None
-        return Parts([part if form is None else form for part, form in zip(x, forms, strict=True)])
     if isinstance(x, LowRankPoint):
         P, Q = (_turn(x.rank, rng) for _ in range(2))
         return LowRankPoint(x.U @ P, P.T @ x.S @ Q, x.V @ Q)
@@ -444,13 +432,8 @@ def _turn(k: int, rng: np.random.Generator) -> Array:
 # Hessians: (problem, x, ξ, η, Hξ)
 
 
-@law(
-    HESSIAN,
-    "a curvature term with the wrong sides, a cost that depends on the basis (check_cost tells), or a `hessian` that "
-    "normalises its direction, or adds a constant",
-    name="Hessian symmetry",
-)
-def _hessian_symmetry(about: Any) -> float:
+@law(HESSIAN, "a curvature term with wrong sides; a cost of the basis (check_cost tells); or a constant")
+def _Hessian_symmetry(about: Any) -> float:
     """⟨Hξ, ξ + 2η⟩ = ⟨ξ, H(ξ + 2η)⟩, which a linear map alone obeys."""
     problem, x, xi, eta, of_xi = about
     inner, norm = problem.manifold.inner_product, problem.manifold.norm
