@@ -36,17 +36,17 @@ class Manifold(ABC):
     retractions : mapping from str to Retraction
         Those that are made for it, by name. Others are tried at a random point before they are used.
 
+    See Also
+    --------
+    rmopt.manifolds.ArrayManifold : less to write where points are arrays.
+    FixedRankManifold : matrices of one rank.
+
     Notes
     -----
     Some manifolds have more methods, for solvers that ask for them by name: ``euclidean_to_riemannian_hessian``;
     ``n_blocks`` with ``block_of(ambient, block)``, the part of a symmetric ambient operator in a block, as a tangent
     vector; and where straight lines leave the manifold, ``max_step(point, direction)``, the least t at which one
     does, with ``safe_step(point, direction)``, how far a solver may go.
-
-    See Also
-    --------
-    rmopt.manifolds.ArrayManifold : less to write where points are arrays.
-    FixedRankManifold : matrices of one rank.
 
     References
     ----------
