@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
-from operator import add, mul, sub, truediv
+from operator import add, mul, neg, sub, truediv
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -69,6 +69,9 @@ class Vector(Linear):
         if not isinstance(other, type(self)):
             return NotImplemented
         return type(self)(*map(sub, vars(self).values(), vars(other).values()))
+
+    def __neg__(self) -> Self:
+        return type(self)(*map(neg, vars(self).values()))
 
     def __mul__(self, scalar: float) -> Self:
         return type(self)(*map(mul, vars(self).values(), repeat(scalar)))

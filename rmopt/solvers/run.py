@@ -14,12 +14,12 @@ import numpy as np
 import rmopt
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, integer, optional, shown
-from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, packed, unpacked
+from rmopt.core.points import arrays_of, coarseness_of, in_precision, is_finite, of_reals, packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value, written
-from rmopt.core.world import ONE_PROCESS, World
+from rmopt.core.world import ONE_PROCESS
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder, numbers_for
@@ -258,7 +258,7 @@ class Solver(Value, ABC):
         """Return the point where a run begins, in the precision of its steps."""
         start = self.start(problem, rng) if initial_point is None else initial_point
         start = in_precision(of_reals(start))
-        if any(np.iscomplexobj(part) for part in arrays_of(start)):
+        if any(map(np.iscomplexobj, arrays_of(start))):
             raise InvalidInputError("the initial point is complex; points are real here.")
         reason = self.check_start(problem, start)
         if reason is not None:
@@ -402,8 +402,7 @@ class _Run:
         self.solver = solver = solver.beside(stop)
         self.problem, self.first = problem, integer("first_step", first_step)
         self.recorder = Recorder() if recorder is None else recorder
-        worlds = (getattr(part, "world", None) for part in (solver, problem.cost))
-        world = next((world for world in worlds if isinstance(world, World) and world.size > 1), ONE_PROCESS)
+        world = getattr(solver, "world", getattr(problem.cost, "world", None)) or ONE_PROCESS
         self.saver = None if checkpoint is None else Saver("checkpoint", checkpoint, world)
         seed = None if random_state is None else seed_of(random_state)
         start = initial_point.point if isinstance(initial_point, Result) else initial_point
@@ -454,7 +453,8 @@ class _Run:
                     self.measure()
                 early = self.reason(bool(recorder.rows)) if resumed or self.step < self.last else None
                 while early is None and self.next_piece():
-                    recorder.advance(self.step)
+                    if recorder.progress:
+                        recorder.advance(self.step)
                     due = self.observes or (self.measures and self._is_planned(self.step))
                     if due:
                         self.measure()
@@ -557,7 +557,7 @@ class _Run:
         """Return the point where the run stands, or say that it left the finite numbers."""
         with np.errstate(all="ignore"), finite_numbers(self.step):
             point = self.solver.point(self.work, self.state)
-        if not all(np.isfinite(part).all() for part in arrays_of(point) if part.dtype.kind in "fc"):
+        if not is_finite(point):
             raise self.solver.diverged(self.step - 1)
         return point
 
@@ -586,7 +586,7 @@ class _Run:
         try:
             state = self.solver.unpack(self.work, arrays, self.state)
             step, seconds, rows = about["step"], float(about["seconds"]), about["rows"]
-            if self.first + state.steps != step or any(row["step"] > step for row in rows):
+            if self.first + state.steps != step:
                 raise InvalidInputError(f"its state has done {state.steps} steps, not {step - self.first}")
             apart = difference(about["witness"], [self.begun, self._witness(state)], coarseness)
         except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -93,6 +93,7 @@ class GradientSolver(CheckedValue, Solver):
         """Do one iteration."""
         if steps == 0:
             work.recall(state.point)
+            work.enough = self._enough(work, state)
             return state
         if state.stuck or state.norm == 0.0:
             return state._replace(steps=state.steps + 1)
@@ -124,13 +125,13 @@ class GradientSolver(CheckedValue, Solver):
         if not isfinite(state.norm):
             what = f"the gradient (at a cost of {state.cost:.6g}) or its length"
             raise self.diverged(state.steps, what, state.point)
+        if not (state.stuck or state.norm <= work.enough):
+            return None
         length, part = f"a gradient of length {state.norm:.1e}", state.norm / max(state.first_norm, 1e-300)
-        if state.norm <= self.limit(work, state):
+        if state.norm <= work.enough:
             if self.gradient_norm is None and state.norm > 0.0:
                 length += ", which is rounding" if part > self._tol(state) else f", {part:.0e} of the first"
             return Converged(length)
-        if not state.stuck:
-            return None
         way = max(work.manifold.typical_dist, size_of(state.point))
         share = state.norm * way / abs(state.cost) if state.cost else inf
         # What was asked for by a number is what is done.
@@ -147,18 +148,15 @@ class GradientSolver(CheckedValue, Solver):
         cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if wrong else ""
         return f"rounding: {what}, at {length}{cure}"
 
-    def limit(self, work: Oracle, state: Iterate) -> float:
+    def _enough(self, work: Oracle, state: Iterate) -> float:
         """Return the length at which a gradient is short enough: the same all the way of a run."""
-        if work.enough[0] == state.first_norm:
-            return work.enough[1]
         wanted = self._tol(state) * state.first_norm if self.gradient_norm is None else self.gradient_norm
         if self.gradient_norm is None and self.tol is None and state.first_norm <= 1e4 * work.rounding:
             # The start may be near the minimum: the first gradient is no measure, and rounding that of the end.
             wanted = max(wanted, work.rounding)
         # The squares of shorter ones are zero, or beside that of the first.
         least = float(np.finfo(real_type(*arrays_of(state.point))).tiny) ** 0.5 * max(1.0, state.first_norm)
-        work.enough = state.first_norm, max(wanted, least)
-        return work.enough[1]
+        return max(wanted, least)
 
     def _tol(self, state: Iterate) -> float:
         return slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
@@ -173,6 +171,5 @@ class GradientSolver(CheckedValue, Solver):
 
     def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:
         work.counts[:] = state.counts
-        limit = self.limit(work, state)
-        result = held(result, work, state.cost, state.gradient, state.norm, limit, state.first_norm)
+        result = held(result, work, state.cost, state.gradient, state.norm, work.enough, state.first_norm)
         return replace(result, counts=dict(zip(COUNTED, work.counts, strict=True)))

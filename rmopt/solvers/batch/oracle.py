@@ -125,11 +125,13 @@ class Oracle:
         How many times coarser the points are rounded than those of double precision.
     rounding : float
         The length that rounding gives the gradient at the start.
+    enough : float
+        The length of a gradient that is short enough, as the solver says when the run begins.
     begins_flat : bool
         Whether the start may be stationary: its gradient is rounding, or promises next to nothing.
     """
 
-    coarseness, rounding, begins_flat = 1.0, 0.0, False
+    coarseness, rounding, enough, begins_flat = 1.0, 0.0, 0.0, False
 
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
         manifold, cost = problem.manifold, problem.cost
@@ -157,8 +159,6 @@ class Oracle:
         self.last_cost = 0.0
         # Whether a product with the Hessian was seen to leave its arguments as they are.
         self.trusted = False
-        # The length of a gradient that is short enough, beside that of the first one.
-        self.enough = -1.0, 0.0
         # Of ambient arrays; that of the first gradient, which was held against the points.
         self._shape: Any = None
 

@@ -188,7 +188,7 @@ class TrustRegions(ModelSolver):
             work.positive(rz, state.norm)
         p, pp, sp, ss = -z, rz, 0.0, 0.0
         # Superlinear when it comes near: the shorter the gradient, the more exact the step, but not past the end.
-        exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(work, state) / state.norm)
+        exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * work.enough / state.norm)
         enough = rz * min(0.1, exact) ** 2
         for _ in range(self.max_inner):
             Hp = product(p)

@@ -9,7 +9,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, optional
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import arrays_of
+from rmopt.core.points import is_finite
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
@@ -125,7 +125,7 @@ class GossipEngine(Engine):
             weight = max(self.cost.rho, 1e-12 * float(np.trace(curvature)), np.finfo(float).tiny)
             tangent = np.linalg.solve(curvature + weight * np.eye(len(curvature)), tangent.T).T
         moved = self.retraction(self.manifold, point, tangent, -eta)
-        if not all(np.isfinite(part).all() for part in arrays_of(moved)):
+        if not is_finite(moved):
             raise diverged(step, eta)
         return moved
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.points import arrays_of, packed, rebuilt
+from rmopt.core.points import arrays_of, is_finite, packed, rebuilt
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
 from rmopt.engines.base import Engine
@@ -92,7 +92,7 @@ class Continued:
         with np.errstate(all="ignore"), one_blas_thread(), finite_numbers(self.n_iter):
             gauged = isinstance(state, GaugedState)
             point = GAUGES[type(state.factors)].point_of(state.factors, self.rank) if gauged else state.point
-        if not all(np.isfinite(part).all() for part in arrays_of(point)):
+        if not is_finite(point):
             raise DivergedError(
                 f"the run diverged before step {self.n_iter}: the point holds NaN or infinity; take a smaller step "
                 "size.",
