@@ -10,7 +10,7 @@ A family writes one ``experiment.py``, with a dataclass that derives from `Exper
 3. ``model(one)`` makes what a dict says, with ``parameters`` and a ``seed`` in it, and ``measure(model, part)`` gives
    the numbers of the trained one; ``score`` is what cross-validation maximises.
 4. ``row(row)``, ``claims(rows)`` and ``draw(rows)`` say what table, verdicts and picture make of a `Row` with its
-   cells. Claims come from `above`, `near` and `Difference`, seed by seed, and name the rows that they speak of.
+   cells. Claims come from `above` and `Difference`, seed by seed, and name the rows that they speak of.
    Any part may be replaced: ``measured(one)`` makes a `Cell`, ``choose(one)`` is the cross-validation.
 
 `Experiment.__call__` does the rest. What does not fit it takes `Comparison` alone, which trains what is not known.
@@ -18,10 +18,8 @@ A family writes one ``experiment.py``, with a dataclass that derives from `Exper
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -29,7 +27,6 @@ from itertools import product
 from numbers import Real
 from operator import itemgetter
 from pathlib import Path
-from pickle import PicklingError
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self, get_type_hints
@@ -37,7 +34,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 import joblib
 import numpy as np
 from scipy.special import stdtrit
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
@@ -48,18 +45,11 @@ from problems.validation import thread_count
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.experiments import Claim, Outcome, Run
-from rmopt.files import set_aside, write_atomically
+from rmopt.files import set_aside
 from rmopt.solvers import Recorder, Solver
-
-# How good a fitted estimator is on held-out rows; higher is better.
-Score = Callable[[Any, Any, Any], float]
 
 # The share of differences of the mean by chance alone that pass for a difference.
 CHANCE = 0.05
-# How often a grid grows past an edge.
-GROWTHS = 4
-# Seconds: of shorter waits nobody is warned.
-LONG = 10.0
 # Options on which no number depends.
 NOT_IN_RESULTS = ("data", "data_home", "method", "n_jobs", "resume")
 
@@ -84,131 +74,12 @@ class Learner(BaseEstimator):
         return self
 
 
-@dataclass(frozen=True)
-class Training:
-    """How an estimator was fitted: the time, and a curve of steps, seconds and what a recorder measured then."""
-
-    seconds: float
-    curve: Sequence[Sequence[float]] = ()
-
-
-def trained(model: Any, X: Any, y: Any, recorder: Recorder | None = None) -> Training:
-    """Fit an estimator; what a solver trains is followed by a recorder, whose one metric is called `value`."""
-    begun = perf_counter()
-    if recorder is None:
-        model.fit(X, y)
-        return Training(perf_counter() - begun)
-    model.fit(X, y, recorder=recorder)
-    curve = [[row["step"], row["seconds"], row["value"]] for row in recorder.rows if row["step"]]
-    return Training(recorder.rows[-1]["seconds"], curve)
-
-
 def crossed(**choices: Iterable[Any]) -> list[Settings]:
     """Return all combinations of choices; the last one varies fastest."""
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
-def best_of(
-    grid: Sequence[Settings],
-    measure: Callable[[Sequence[Settings]], Array],
-    say: Callable[[str], object] = lambda text: None,
-) -> Settings:
-    """Return the point of a grid with the highest score, the first of several; the grid grows past its edges.
-
-    Parameters
-    ----------
-    grid : sequence of dict
-    measure : callable
-        Maps points to their scores, minus infinity where one diverged. It raises a ValueError for what
-        cannot be, such as a share above 1.
-    say : callable
-        Tells people that the best is at an edge past which the grid does not grow.
-
-    Raises
-    ------
-    InvalidInputError
-        When every point of the grid diverged.
-    """
-    points, scores = list(grid), np.asarray(measure(grid))
-    if scores.max() == -np.inf:
-        raise InvalidInputError(
-            f"training diverged for every value of the grid {list(grid)}; try smaller values, or scale the rows."
-        )
-    for growth in range(GROWTHS + 1):
-        # Where others past no edge are as good, there is nothing to look for.
-        further = [_past(points, points[place]) for place in np.flatnonzero(scores == scores.max())]
-        if not all(further):
-            break
-        try:
-            more = measure(further[0]) if growth < GROWTHS else None
-        except ValueError:
-            more = None
-        if more is None:
-            best = listed(points[scores.argmax()])
-            say(f"{best} is the best, at the edge of a grid that grows no further")
-            break
-        points, scores = points + further[0], np.concatenate([scores, more])
-    return points[scores.argmax()]
-
-
-def _past(points: Sequence[Settings], chosen: Settings) -> list[Settings]:
-    """Return the points past numbers that are the least or the largest of three or more: each alone, and together.
-
-    The ratio to the next number is that of the last two; there is nothing past 0, and no count below 1.
-    """
-    past: Settings = {}
-    for name, value in chosen.items():
-        values = sorted({one[name] for one in points if isinstance(one.get(name), Real)})
-        if len(values) > 2 and value in (values[0], values[-1]):
-            near = values[1] if value == values[0] else values[-2]
-            after = float(f"{value * value / near:.3g}") if value * near > 0 else value
-            after = max(1, round(after)) if isinstance(value, int) else after
-            past |= {name: after} if after != value else {}
-    return [chosen | {name: after} for name, after in past.items()] + [chosen | past] * (len(past) > 1)
-
-
 def searched(
-    run: Run, label: str, estimator: Any, grid: Sequence[Settings], X: Any, y: Any, cv: Any, score: Score
-) -> Settings:
-    """Return the parameters with the best mean score over folds.
-
-    Parameters
-    ----------
-    run : Run
-    label : str
-        For the progress bar.
-    estimator : estimator
-        Its `fit` runs in threads; where it diverges, with a `DivergedError`, the parameters lose.
-    grid : sequence of dict
-        See `best_of`.
-    X, y : array or sparse array
-    cv : splitter
-        Of scikit-learn.
-    score : callable
-        Measures what was trained.
-
-    Raises
-    ------
-    InvalidInputError
-        When rows cannot be dealt into folds, or every training diverged.
-    """
-    try:
-        folds = list(cv.split(X, y))
-    except ValueError as error:
-        raise InvalidInputError(
-            f"the {X.shape[0]:,} training rows cannot be dealt into folds ({error}); choose fewer by --folds, or "
-            "bring more rows."
-        ) from error
-
-    def scored(point: Settings, fold: tuple[Array, Array]) -> float:
-        model, (train, test) = clone(estimator).set_params(**point), fold
-        model.fit(X[train], y[train])
-        return score(model, X[test], y[test])
-
-    return best_over_folds(run, label, grid, scored, folds, n_jobs=-1)
-
-
-def best_over_folds(
     run: Run,
     label: str,
     grid: Sequence[Settings],
@@ -216,20 +87,25 @@ def best_over_folds(
     folds: Sequence[Any],
     n_jobs: int = 1,
 ) -> Settings:
-    """Return the point of a grid with the best mean score over folds; with a `DivergedError` it loses.
+    """Return the point of a grid with the best mean score over folds, the first of several.
 
     Parameters
     ----------
     run : Run
+        Says so where the best is at an edge of the grid.
     label : str
-        For the progress bar.
+        Of the method.
     grid : sequence of dict
-        See `best_of`.
     score : callable
-        Maps a point and a fold to a number, higher being better.
+        Maps a point and a fold to a number, higher being better; with a `DivergedError` the point loses.
     folds : sequence
     n_jobs : int
         Threads.
+
+    Raises
+    ------
+    InvalidInputError
+        When every point of the grid diverged.
     """
 
     def scored(point: Settings, fold: Any) -> float:
@@ -238,17 +114,23 @@ def best_over_folds(
         except DivergedError:
             return -np.inf
 
-    def measured(points: Sequence[Settings]) -> Array:
-        tasks = [joblib.delayed(scored)(point, fold) for point in points for fold in folds]
-        found = []
-        # The threads are many enough; those of BLAS would only be in their way.
-        with threadpool_limits(1, user_api="blas"), run.ticks(f"selecting for {label}", len(tasks)) as tick:
-            for value in joblib.Parallel(n_jobs, backend="threading", return_as="generator")(tasks):
-                found.append(value)
-                tick()
-        return np.mean(np.reshape(found, (len(points), len(folds))), axis=1)
-
-    return best_of(grid, measured, lambda text: run.say(f"{label}: {text}"))
+    tasks, scores = [joblib.delayed(scored)(point, fold) for point in grid for fold in folds], []
+    # The threads are many enough; those of BLAS would only be in their way.
+    with threadpool_limits(1, user_api="blas"), run.ticks(f"selecting for {label}", len(tasks)) as tick:
+        for value in joblib.Parallel(n_jobs, backend="threading", return_as="generator")(tasks):
+            scores.append(value)
+            tick()
+    means = np.reshape(scores, (len(grid), len(folds))).mean(axis=1)
+    if means.max() == -np.inf:
+        raise InvalidInputError(
+            f"training diverged for every value of the grid {list(grid)}; try smaller values, or scale the rows."
+        )
+    best = grid[means.argmax()]
+    for name, value in best.items():
+        values = sorted({point[name] for point in grid if isinstance(point.get(name), Real)})
+        if len(values) > 2 and value in (values[0], values[-1]):
+            run.say(f"{label}: {name} = {value:g} is the best, at the edge of its grid")
+    return best
 
 
 class Comparison:
@@ -302,7 +184,6 @@ class Comparison:
         Parameters
         ----------
         settings : sequence of dict
-            Those of one seed before those of the next, so that the first tells how long all take.
         train : callable
             Maps settings, the common ones among them, to a result.
         what : str
@@ -311,16 +192,12 @@ class Comparison:
             Maps settings to what the progress bar calls them.
         """
         names, cells = [f"{label(one)}, seed {one['seed']}" for one in settings], []
-        begun, rest = perf_counter(), len(self.seeds) - 1
         call = joblib.delayed(partial(self._cached, train=train))
         parallel = joblib.Parallel(self.n_jobs, prefer="threads", return_as="generator")
         with self.run.ticks(what, len(settings), *names[:1]) as tick:
             for number, cell in enumerate(parallel(call(self.about | one) for one in settings), 1):
                 cells.append(cell)
                 tick(*names[number : number + 1])
-                more = (perf_counter() - begun) * rest
-                if number * (rest + 1) == len(settings) and more > LONG:
-                    self.run.say(f"The first seed took {more / rest:.0f} s; the others take {more:.0f} s.")
         return cells
 
 
@@ -375,20 +252,20 @@ class Row:
         return mean_and_sem(cell[measure] for cell in self.cells)[0] if self.whole else -1.0
 
     def point(self, x: float, measure: str = "map") -> tuple[float, float, float]:
-        """Return x, the mean of a measure, and its standard error, 0 for one seed."""
-        mean, sem = mean_and_sem(cell[measure] for cell in self.cells)
-        return x, mean, sem or 0.0
+        """Return x, the mean of a measure, and its standard error."""
+        return x, *mean_and_sem(cell[measure] for cell in self.cells)
 
-    def curve(self, column: int, timed: bool = False) -> list[Sequence[float]]:
+    def curve(self, column: int) -> list[Sequence[float]]:
         """Return its learning curve for a `Panel`: the mean of the last column of `curve` against that of another.
 
-        Without curves it is `map`, where training ends if the column is `timed`, and else a level.
+        Without curves it is `map` where training ends, if the column is that of seconds, 1, and else a level.
         """
         curves = [cell["curve"] for cell in self.cells]
         if not all(curves):
-            return [self.point(float(np.mean([cell["seconds"] for cell in self.cells])) if timed else np.nan)]
+            ends = [cell["seconds"] if column == 1 else np.nan for cell in self.cells]
+            return [self.point(float(np.mean(ends)))]
         table = np.array([curve[: min(map(len, curves))] for curve in curves])
-        return list(zip(table[:, :, column].mean(axis=0), *band(table[:, :, -1]), strict=True))
+        return list(zip(table[:, :, column].mean(axis=0), *mean_and_sem(table[:, :, -1]), strict=True))
 
 
 def split(bundle: Any) -> SimpleNamespace:
@@ -411,9 +288,9 @@ class Experiment:
     measured_by : sequence of str
         What a user's estimator needs beside `fit`: any of these methods.
     picture, ylabel : str
-        The file of the picture, and what it calls the mean average precision.
+        The file of the picture, none unless given, and what it calls the mean average precision.
     axes : mapping
-        The columns of learning curves, (step, seconds, measure), against which it has a panel, with name and unit.
+        The columns of learning curves, (step, seconds, measure), against which it has a panel, with their names.
     common : sequence of str
         The options on which all results depend.
     score : callable
@@ -451,9 +328,9 @@ class Experiment:
     name: ClassVar[str]
     known: ClassVar[Mapping[str, Method]]
     measured_by: ClassVar[Sequence[str]]
-    picture: ClassVar[str]
+    picture: ClassVar[str] = ""
     ylabel: ClassVar[str]
-    axes: ClassVar[Mapping[int, tuple[str, str]]] = {}
+    axes: ClassVar[Mapping[int, str]] = {}
     common: ClassVar[Sequence[str]] = ()
     score: ClassVar[Any]
     splitter: ClassVar[Any] = StratifiedKFold
@@ -480,27 +357,22 @@ class Experiment:
         return None
 
     def measured(self, one: Settings) -> Cell:
-        """Train and `keep` a model; return its `columns`, `seconds` and learning `curve`, None where it diverged."""
+        """Train a model; return its `columns`, `seconds` and learning `curve`, None where it diverged."""
         # Others share the data, and a user's method may compute in place.
         part = SimpleNamespace(**{name: rows.copy() for name, rows in vars(self.data_of(one)).items()})
         model = self.model(one)
+        recorder, curve, begun = self.recorder(model, part, one["seed"]), [], perf_counter()
         try:
-            training = trained(model, part.X, part.y, self.recorder(model, part, one["seed"]))
-            curve = training.curve
-            if one["method"] not in self.known and isinstance(getattr(model, "max_iter", None), int):
-                curve = [self._shorter(one, model.max_iter // share) for share in (64, 16, 4)]
-                value = float(self.score(model, part.X_test.copy(), part.y_test))
-                curve.append([model.max_iter, training.seconds, value])
+            if recorder is None:
+                model.fit(part.X, part.y)
+                seconds = perf_counter() - begun
+            else:
+                model.fit(part.X, part.y, recorder=recorder)
+                seconds = recorder.rows[-1]["seconds"]
+                curve = [[row["step"], row["seconds"], row["value"]] for row in recorder.rows if row["step"]]
         except DivergedError:
             return dict.fromkeys((*self.columns, "seconds")) | {"curve": []}
-        self.keep(one, model)
-        return self.measure(model, part) | {"seconds": training.seconds, "curve": curve}
-
-    def _shorter(self, one: Settings, max_iter: int) -> list[float]:
-        """Return a place on the learning curve of a user's method: it is trained anew, with so many steps."""
-        part, model = self.data_of(one), self.model(one).set_params(max_iter=max(1, max_iter))
-        seconds = trained(model, part.X.copy(), part.y.copy()).seconds
-        return [model.max_iter, seconds, float(self.score(model, part.X_test.copy(), part.y_test))]
+        return self.measure(model, part) | {"seconds": seconds, "curve": curve}
 
     def row(self, row: Row) -> Cell:
         """Return what the table says of a row, beside its label."""
@@ -512,15 +384,18 @@ class Experiment:
 
     def draw(self, rows: Sequence[Row]) -> None:
         """Write the picture: `map` against rank, where there are several, and learning curves at the best rank."""
+        if not self.picture:
+            return
         lines: dict[str, list[Any]] = {}
         best: dict[str, Row] = {}
         for row in (row for row in rows if row.whole):
             lines.setdefault(row.label, []).append(row.point(row["rank"] or np.nan))
             best[row.label] = max(row, best.get(row.label, row), key=lambda one: one.mean("map"))
         panels = [Panel("rank", self.ylabel, lines)] if len(self.ranks) > 1 else []
-        for column, (name, unit) in self.axes.items():
-            curves = {label: row.curve(column, unit == "s") for label, row in best.items()}
-            panels.append(Panel(name, self.ylabel, curves, "x", unit))
+        for column, name in self.axes.items():
+            panels.append(
+                Panel(name, self.ylabel, {label: row.curve(column) for label, row in best.items()}, "x")
+            )
         self.run.draw(self.picture, draw_panels, panels, self.bundle.name, size=(9.0, 4.6))
 
     def read(self, kind: Any) -> Any:
@@ -548,10 +423,20 @@ class Experiment:
         """Return the `parameters` that cross-validation on the training part chooses."""
         kind, part = self.chosen[one["method"]], self.data_of(one)
         cv = self.splitter(self.folds, shuffle=True, random_state=one["seed"])
-        # Cross-validation begins at the method's own parameters.
-        model = self.model(one | {"parameters": {}})
-        best = searched(self.run, kind.label, model, kind.grid, part.X, part.y, cv, self.score)
-        return {"parameters": best}
+        try:
+            folds = list(cv.split(part.X, part.y))
+        except ValueError as error:
+            raise InvalidInputError(
+                f"the {part.X.shape[0]:,} training rows cannot be dealt into folds ({error}); choose fewer by "
+                "--folds, or bring more rows."
+            ) from error
+
+        def score(point: Settings, fold: tuple[Array, Array]) -> float:
+            model, (train, test) = self.model(one | {"parameters": point}), fold
+            model.fit(part.X[train], part.y[train])
+            return float(self.score(model, part.X[test], part.y[test]))
+
+        return {"parameters": searched(self.run, kind.label, kind.grid, score, folds, n_jobs=-1)}
 
     def label(self, one: Settings) -> str:
         """Return what the table calls a row."""
@@ -616,19 +501,6 @@ class Experiment:
             self.run.say(f"{self.label(one)}, seed {seed}: {chosen} by cross-validation")
         return found if len(found) == self.seeds else found * self.seeds
 
-    def keep(self, one: Settings, model: Any) -> None:
-        """Save what was learned with the first seed, by its `save`, or a user's method without one by joblib."""
-        if one["seed"] != self.run.seed:
-            return
-        which = f" {one.get('rank') or ''}" * (len(self.ranks) > 1)
-        path = self.run.path("-".join(re.findall(r"[\w.]+", f"{self.label(one)}{which}".lower())))
-        if hasattr(model, "save"):
-            model.save(f"{path}.npz")
-        elif one["method"] not in self.known:
-            # What another process was sent as a whole cannot be pickled there.
-            with suppress(PicklingError):
-                write_atomically(f"{path}.joblib", lambda stream: joblib.dump(model, stream))
-
     def notes(self, rows: Sequence[Row]) -> list[str]:
         """Return what stands below the table: the parameters of each row, and step sizes that nobody chose."""
         said = {}
@@ -640,16 +512,10 @@ class Experiment:
         return [f"Parameters: {text}."] if text else []
 
 
-def mean_and_sem(values: Iterable[float | None]) -> tuple[float, float | None]:
-    """Return the mean and the standard error of the mean, None for the latter of one value; NaN where one is None."""
-    array = np.array(list(values), dtype=float)
-    return float(array.mean()), float(array.std(ddof=1) / array.size**0.5) if array.size > 1 else None
-
-
-def band(curves: Array) -> tuple[Array, Array]:
-    """Return the mean of curves, one in a row, and its standard error, which is zero for one curve."""
-    mean, count = curves.mean(axis=0), len(curves)
-    return mean, curves.std(axis=0, ddof=1) / count**0.5 if count > 1 else np.zeros_like(mean)
+def mean_and_sem(values: Iterable[Any]) -> tuple[Any, Any]:
+    """Return the mean of numbers or rows and its standard error, 0 of one; NaN where one is None."""
+    table = np.array(list(values), dtype=float)
+    return table.mean(axis=0), table.std(axis=0, ddof=len(table) > 1) / len(table) ** 0.5
 
 
 def averaged(found: Sequence[Cell], **measures: str | None) -> Cell:
@@ -688,8 +554,8 @@ class Difference:
     ----------
     mean : float
         NaN where a model diverged.
-    sem : float or None
-        The standard error of the mean; None for one seed.
+    sem : float
+        The standard error of the mean.
     count : int
         Seeds.
 
@@ -699,13 +565,12 @@ class Difference:
     ...     [{"map": 0.7}, {"map": 0.8}, {"map": 0.75}],
     ...     [{"map": 0.6}, {"map": 0.72}, {"map": 0.66}],
     ... )
-    >>> found = Difference.of(ours, theirs, "map")
-    >>> print(found, found.verdict)
-    +0.090 ± 0.006 above
+    >>> print(Difference.of(ours, theirs, "map"))
+    above, +0.090 ± 0.006
     """
 
     mean: float
-    sem: float | None
+    sem: float
     count: int
 
     @classmethod
@@ -721,17 +586,15 @@ class Difference:
     @property
     def margin(self) -> float:
         """How far from 0 the mean must be, by Student's distribution, to be told from chance; 0 for one seed."""
-        return 0.0 if self.sem is None else float(stdtrit(self.count - 1, 1 - CHANCE / 2)) * self.sem
+        return 0.0 if self.count == 1 else float(stdtrit(self.count - 1, 1 - CHANCE / 2)) * self.sem
 
     @property
     def verdict(self) -> str:
-        """Whether the first model is "above", "level" with or "below" the second; "unknown" where one diverged."""
-        if not np.isfinite(self.mean):
-            return "unknown"
+        """Whether the first model is "above", "level" with or "below" the second."""
         return "level" if abs(self.mean) <= self.margin else "above" if self.mean > 0 else "below"
 
     def __str__(self) -> str:
-        return f"{self.mean:+.3f}" + (f" ± {self.sem:.3f}" if self.sem is not None else "")
+        return f"{self.verdict}, {self.mean:+.3f}" + f" ± {self.sem:.3f}" * (self.count > 1)
 
 
 def against(
@@ -745,40 +608,31 @@ def against(
     return gaps if len(gaps) > 1 else dict(zip([""], gaps.values(), strict=False))
 
 
-def above(claim: str, gaps: Mapping[str, Difference], needs: str) -> Claim:
-    """Return the claim that a model is above another in all of some settings, such as ranks, by their names.
-
-    It is reproduced where it is above in all, not where it is below in any, and open where it is level.
-    """
-    if not gaps:
-        return Claim(claim, None, f"needs {needs}")
-    verdicts = [gap.verdict for gap in gaps.values()]
-    if "unknown" in verdicts:
-        return Claim(claim, None, "a model diverged")
-    shown = "; ".join(f"{name}{': ' * bool(name)}{gap.verdict}, {gap}" for name, gap in gaps.items())
-    held = False if "below" in verdicts else None if "level" in verdicts else True
-    once = "" if next(iter(gaps.values())).sem is not None else "; one seed: try --seeds 5"
-    return Claim(claim, held, f"{shown}{once}")
-
-
-def near(claim: str, gaps: Mapping[str, tuple[Difference, float]], numbers: str, needs: str) -> Claim:
-    """Return the claim that a model is not behind another by more than a tolerance, in all of some settings.
+def above(
+    claim: str, gaps: Mapping[str, Difference], needs: str, within: float = 0.0, numbers: str = ""
+) -> Claim:
+    """Return the claim that a model is above another, or behind it by less than a tolerance.
 
     Parameters
     ----------
     claim : str
     gaps : mapping
-        From settings to the difference, higher being better, and its tolerance.
-    numbers : str
-        Shown beside the differences.
+        The difference in each of some settings, such as ranks, by their names. The claim holds where it surely does
+        in all, does not where it surely fails in any, and is open otherwise.
     needs : str
         What is missing where there are no settings.
+    within : float
+        The tolerance.
+    numbers : str
+        Shown beside the differences.
     """
     if not gaps:
         return Claim(claim, None, f"needs {needs}")
-    if not all(np.isfinite(gap.mean) for gap, _ in gaps.values()):
+    if not all(np.isfinite(gap.mean) for gap in gaps.values()):
         return Claim(claim, None, "a model diverged")
-    shown = "; ".join(f"{name}{': ' * bool(name)}{gap}" for name, (gap, _) in gaps.items())
-    surely = all(gap.mean - gap.margin >= -most for gap, most in gaps.values())
-    never = any(gap.mean + gap.margin < -most for gap, most in gaps.values())
-    return Claim(claim, True if surely else False if never else None, f"{numbers}; {shown}")
+    shown = [f"{name}{': ' * bool(name)}{gap}" for name, gap in gaps.items()]
+    once = ["one seed: try --seeds 5"] * (next(iter(gaps.values())).count == 1)
+    surely = all(gap.mean - gap.margin > -within for gap in gaps.values())
+    never = any(gap.mean + gap.margin < -within for gap in gaps.values())
+    text = "; ".join(filter(None, [numbers, *shown, *once]))
+    return Claim(claim, True if surely else False if never else None, text)

@@ -35,15 +35,12 @@ class Panel:
         From labels to points (x, y, standard error of y), or (x, y). One point whose x is NaN is a level.
     logarithmic : str
         Any of x and y.
-    unit : str, optional
-        Of a logarithmic x-axis, which it gives prefixes such as k and m.
     """
 
     xlabel: str
     ylabel: str
     lines: Mapping[str, Sequence[Sequence[float]]]
     logarithmic: str = ""
-    unit: str | None = None
 
 
 def draw_panels(figure: Any, panels: Sequence[Panel], title: str) -> None:
@@ -61,29 +58,14 @@ def draw_panels(figure: Any, panels: Sequence[Panel], title: str) -> None:
                 legend[label] = axes.axhline(y[0], color=look["color"], linestyle="--")
             else:
                 legend[label] = axes.errorbar(x, y, *error, **look)
-        _scale(axes, panel)
-        axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel if not share or axes in figure.axes[:1] else "")
+        scales = {f"{name}scale": "log" for name in panel.logarithmic}
+        axes.set(
+            xlabel=panel.xlabel, ylabel=panel.ylabel if not share or axes in figure.axes[:1] else "", **scales
+        )
+        if "x" not in panel.logarithmic:
+            # Ranks and steps are whole.
+            axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
     if len(legend) > 1:
         figure.legend(legend.values(), legend, loc="outside lower center", ncols=4, fontsize="small")
     figure.suptitle(title)
-
-
-def _scale(axes: Any, panel: Panel) -> None:
-    """Make axes logarithmic, with ticks also where they are short, and others whole where their numbers are."""
-    from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
-
-    for name in panel.logarithmic:
-        getattr(axes, f"set_{name}scale")("log")
-        axis = getattr(axes, f"{name}axis")
-        low, high = sorted(axis.get_view_interval())
-        if high < 100.0 * low:
-            axis.set_major_locator(MaxNLocator(6) if high < 5.0 * low else LogLocator(subs=(1, 2, 5)))
-            axis.set_major_formatter("{x:g}")
-            axis.set_minor_locator(NullLocator())
-        if name == "x" and panel.unit is not None:
-            axis.set_major_formatter(EngFormatter(panel.unit))
-            axis.set_minor_locator(NullLocator())
-    at = [x for points in panel.lines.values() for x, *_ in points if not np.isnan(x)]
-    if "x" not in panel.logarithmic and np.array_equal(at, np.round(at)):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

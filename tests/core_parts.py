@@ -23,7 +23,7 @@ from problems.subspace import DLMaFit, MatrixCompletion, MultitaskFeatures
 from rmopt import Problem
 from rmopt.core import Cost
 from rmopt.core.points import arrays_of
-from rmopt.core.transport import ByProjection, Isometric, OfRetraction
+from rmopt.core.transport import Isometric, OfRetraction
 from rmopt.costs import (
     LOSSES,
     BilinearSum,
@@ -278,25 +278,20 @@ def parts() -> list[Part]:
     cone = lambda cost: PSDFixedRank(cost.shape[0], 2)  # noqa: E731
     return [
         Part("Euclidean", Euclidean, {"n": 3, "m": 2}, visit),
-        Part("FixedRankEmbedded", FixedRankEmbedded, {"n": 6, "m": 5, "rank": 2, "retraction": None}, visit),
-        Part("PSDFixedRank", PSDFixedRank, {"n": 6, "rank": 2, "retraction": None}, visit),
-        Part("PolarPSD", PolarPSD, {"n": 6, "rank": 2, "weight": 0.5, "retraction": None}, visit),
-        Part("Grassmann", Grassmann, {"m": 6, "r": 2, "retraction": None}, visit),
-        Part("PositiveDefinite", PositiveDefinite, {"d": 4, "retraction": None}, visit),
+        Part("FixedRankEmbedded", FixedRankEmbedded, {"n": 6, "m": 5, "rank": 2}, visit),
+        Part("PSDFixedRank", PSDFixedRank, {"n": 6, "rank": 2}, visit),
+        Part("PolarPSD", PolarPSD, {"n": 6, "rank": 2, "weight": 0.5}, visit),
+        Part("Grassmann", Grassmann, {"m": 6, "r": 2}, visit),
+        Part("PositiveDefinite", PositiveDefinite, {"d": 4}, visit),
         Part("PSDFactors", PSDFactors, {"n": 6, "rank": 2}, visit),
         Part("BoundedRank", BoundedRank, {"n": 6, "m": 5, "rank": 2}, visit),
         Part("FixedRankFactors", FixedRankFactors, {"n": 6, "m": 5, "rank": 2}, visit),
-        Part(
-            "Sphere",
-            lambda n, retraction: Sphere(n, retraction=retraction),
-            {"n": 4, "retraction": None},
-            visit,
-        ),
-        Part("Oblique", Oblique, {"n": 4, "m": 2, "retraction": None}, visit),
-        Part("Stiefel", Stiefel, {"n": 4, "p": 2, "k": 1, "retraction": None}, visit),
-        Part("Hyperbolic", Hyperbolic, {"n": 3, "m": 2, "retraction": None}, visit),
-        Part("Simplex", Simplex, {"n": 3, "m": 2, "retraction": None}, visit),
-        Part("SpecialOrthogonal", SpecialOrthogonal, {"n": 3, "k": 2, "retraction": None}, visit),
+        Part("Sphere", lambda n: Sphere(n), {"n": 4}, visit),
+        Part("Oblique", Oblique, {"n": 4, "m": 2}, visit),
+        Part("Stiefel", Stiefel, {"n": 4, "p": 2, "k": 1}, visit),
+        Part("Hyperbolic", Hyperbolic, {"n": 3, "m": 2}, visit),
+        Part("Simplex", Simplex, {"n": 3, "m": 2}, visit),
+        Part("SpecialOrthogonal", SpecialOrthogonal, {"n": 3, "k": 2}, visit),
         Part("Power", Power, {"base": Grassmann(5, 2), "n": 3}, visit),
         Part("Product", Product, {"factors": [Grassmann(5, 2), Euclidean(2, 3)]}, visit),
         Part("using", Grassmann(5, 2).using, {"retraction": QR()}, visit),
@@ -462,8 +457,8 @@ def parts() -> list[Part]:
             {"second": Below(0.0)},
             ended,
         ),
-        Part("Isometric", Isometric, {"transport": ByProjection()}, carried),
-        Part("OfRetraction", OfRetraction, {"step": 1e-5}, carried),
+        Part("Isometric", Isometric, {}, carried),
+        Part("OfRetraction", OfRetraction, {}, carried),
         Part(
             "PymanoptSolver",
             PymanoptSolver,

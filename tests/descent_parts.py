@@ -214,11 +214,11 @@ LOG_DET = 4.0 + float(np.linalg.slogdet(C)[1])
 PLACES: dict[str, tuple[Problem, float]] = {
     "euclidean": (Problem(Euclidean(5, 3), Fit(B, WEIGHTS)), 0.0),
     **{
-        f"grassmann {name}": (Problem(Grassmann(7, 2, name), Rayleigh(A)), top(2))
+        f"grassmann {name}": (Problem(Grassmann(7, 2).using(name), Rayleigh(A)), top(2))
         for name in ("exponential", "qr", "polar")
     },
     **{
-        f"fixed rank {name}": (Problem(FixedRankEmbedded(6, 5, 2, name), Fit(T)), tail(T))
+        f"fixed rank {name}": (Problem(FixedRankEmbedded(6, 5, 2).using(name), Fit(T)), tail(T))
         for name in ("second-order", "metric-projection", "orthographic")
     },
     "psd": (Problem(PSDFixedRank(6, 2), Fit(S)), tail(S)),

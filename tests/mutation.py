@@ -206,7 +206,7 @@ TABLE = (
         ("second-order-psd", "VQ = point.Q @ (S + 0.5 * M - 0.125", "VQ = point.Q @ (S + 0.5 * M - 0.25"),
     )),
     ("formula", "rmopt/engines/rules.py",
-     "test_stochastic.py::test_compiled_steps_that_remember_follow_the_reference", (
+     "test_stochastic.py::test_in_flat_space_they_are_those_of_the_papers", (
         ("moments-corrected", "keep ** (step + 1)", "keep ** (step + 2)"),
         ("squares-kept", "squares * weights.keep_squares", "squares * 1.0"),
     )),

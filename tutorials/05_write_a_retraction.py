@@ -25,7 +25,6 @@ class Factorwise(Retraction):
 
     order = 1
     name = "factorwise"
-    point_type = LowRankPoint
 
     def __call__(self, manifold, point, tangent, t=1.0):
         left = point.U @ (point.S + t * tangent.M) + t * tangent.Up
@@ -58,7 +57,6 @@ class FactorwiseSecond(Retraction):
 
     order = 2
     name = "factorwise-second"
-    point_type = LowRankPoint
 
     def __call__(self, manifold, point, tangent, t=1.0):
         core = point.S + t * tangent.M

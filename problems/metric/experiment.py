@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -24,8 +24,8 @@ from problems.comparison import (
     Kept,
     Row,
     above,
-    band,
     crossed,
+    mean_and_sem,
     split,
 )  # fmt: skip
 from problems.data import ClassBundle
@@ -35,7 +35,6 @@ from problems.methods import Cell, Method, Settings, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.estimators import TRIPLETS, MahalanobisMetric, TripletLearner, factor
 from problems.palette import Panel, draw_panels
-from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, numbers
 from rmopt.core.streams import Stream, generator
@@ -63,7 +62,6 @@ class Trainee(BaseEstimator):
         return self.metric.sampler(X, y).draw(drawn, 0, self.n_triplets)
 
     def fit(self, X: Any, y: Array, recorder: Recorder | None = None) -> Self:
-        self.rows_, self.classes_of_rows_ = X, y
         metric: Any = self.metric
         if recorder is not None:
             metric._finish(X, self.triplets(X, y), self.seed, recorder=recorder)
@@ -166,7 +164,7 @@ def metric_claims(rows: Sequence[Row]) -> list[Claim]:
 
 def _settles(row: Row) -> Claim:
     claim = f"the precision of {row.label} settles within {EARLIEST} to {LATEST} passes"
-    mean, spread = band(np.array([cell["curve"] for cell in row.cells])[:, :, 2])
+    mean, spread = mean_and_sem(np.array([cell["curve"] for cell in row.cells])[:, :, 2])
     if len(mean) < 2 * LATEST:
         return Claim(claim, None, f"needs --passes {2 * LATEST}")
     near = np.abs(mean[LATEST - 1 :] - mean[-1]) <= np.maximum(spread[-1], LEVEL * mean[-1])
@@ -188,19 +186,13 @@ class Metric(Experiment):
     methods: Annotated[str, options.methods_option(METHODS)] = "euclidean,comet,comet-hinge,lego,boost,hdsl"
     select: options.Select = "none"
     features: Annotated[int, Option(min=0, help="Features to keep, by information gain; 0: all.")] = 100
-    rows: Annotated[int, Option(min=0, help="Rows to keep, with the shares of the classes; 0: all.")] = 0
-    scaling: Annotated[
-        Literal["unit", "raw"], Option(help="Rows of length 1, or arrays over their mean length.")
-    ] = "unit"
     triplets: Annotated[int, Option(min=0, help="Training triplets for all methods; 0: 20 a row.")] = 0
     passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0
-    select_by: Annotated[
-        Literal["precision", "votes"], Option(help="Precision at 10, or votes of the nearest training rows.")
-    ] = "precision"
+
     name: ClassVar = "metric"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    common: ClassVar = ("features", "triplets", "passes", "scaling", "select_by")
+    common: ClassVar = ("features", "triplets", "passes")
     claims: ClassVar = staticmethod(metric_claims)
     headings: ClassVar = {
         "votes": "kNN", "votes_sem": "±", "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
@@ -214,15 +206,12 @@ class Metric(Experiment):
         number("--passes", self.passes, above=0)
 
     def settings(self) -> Iterator[Settings]:
-        self.bundle = _thinned(self.bundle, self.rows)
-        self.kept = Kept(partial(_parts, self.bundle, self.published, self.features, self.scaling), 8)
+        self.kept = Kept(partial(_parts, self.bundle, self.published, self.features), 8)
         self.count = self.triplets or 20 * len(self.kept(self.run.seed).y)
         for name, kind in self.chosen.items():
             yield {"method": name, "code": kind.code}
 
     def score(self, fitted: Trainee, X: Any, y: Array) -> float:
-        if self.select_by == "votes":
-            return neighbour_votes(fitted.metric, fitted.rows_, fitted.classes_of_rows_, X, y)
         return float(precision(fitted.metric, *form(fitted.metric, X), y).precision_at[DEPTH])
 
     def model(self, one: Settings) -> Trainee:
@@ -249,13 +238,10 @@ class Metric(Experiment):
             "votes": neighbour_votes(metric, part.X, part.y, X, y),
         }  # fmt: skip
 
-    def keep(self, one: Settings, model: Any) -> None:
-        super().keep(one, model.metric)
-
     def draw(self, rows: Sequence[Row]) -> None:
         depths, passes = {}, {}
         for row in (row for row in rows if row.whole):
-            mean, error = band(np.array([cell["precision"] for cell in row.cells]))
+            mean, error = mean_and_sem(cell["precision"] for cell in row.cells)
             depths[row.label] = list(zip(range(1, len(mean) + 1), mean, error, strict=True))
             if row.cells[0]["curve"]:
                 passes[row.label] = row.curve(0)
@@ -264,25 +250,8 @@ class Metric(Experiment):
         self.run.draw("precision.png", draw_panels, panels, self.bundle.name, size=(9.0, 4.6))
 
 
-def _parts(bundle: ClassBundle, published: bool, features: int, scaling: str, seed: int) -> SimpleNamespace:
-    """Return a split with rows as methods see them; what scales them is that of the training part."""
+def _parts(bundle: ClassBundle, published: bool, features: int, seed: int) -> SimpleNamespace:
+    """Return unit rows of a split, as methods see them."""
     bundle = bundle if published else bundle.resplit(seed, TEST_FRACTION)
     # Without more features than there are, all are kept.
-    features = features if features < bundle.X.shape[1] else 0
-    if scaling == "unit":
-        return split(informative_unit_rows(bundle, features))
-    if issparse(bundle.X) or features:
-        raise InvalidInputError(
-            "--scaling raw is for arrays, with --features 0; take unit for sparse tables."
-        )
-    return split(replace(bundle, X=bundle.X / np.linalg.norm(bundle.X[bundle.train], axis=1).mean()))
-
-
-def _thinned(bundle: ClassBundle, rows: int) -> ClassBundle:
-    """Return the bundle with about this many rows, drawn with a fixed seed from every class."""
-    if not 0 < rows < len(bundle.y):
-        return bundle
-    kept = bundle.resplit(0, rows / len(bundle.y)).test
-    test = bundle.test[kept]
-    test = test if 0 < test.sum() < len(test) else np.arange(len(test)) % 5 == 4
-    return replace(bundle, X=bundle.X[kept], y=bundle.y[kept], test=test)
+    return split(informative_unit_rows(bundle, features if features < bundle.X.shape[1] else 0))

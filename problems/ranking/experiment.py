@@ -38,7 +38,6 @@ from problems.ranking.estimators import (
     ranking_cost,
     starting_point,
 )
-from problems.validation import package
 from rmopt.core import Problem
 from rmopt.core.ambient import Array
 from rmopt.experiments import Claim
@@ -190,7 +189,7 @@ class Ranking(Experiment):
     claims: ClassVar = staticmethod(ranking_claims)
     picture: ClassVar = "ranking.png"
     ylabel: ClassVar = "mean average precision (test)"
-    axes: ClassVar = {1: ("training time", "s")}
+    axes: ClassVar = {1: "training time, s"}
     headings: ClassVar = {
         "map_sem": "± s.e.m.", "ndcg_at_5": "nDCG@5", "psp_at_1": "PSP@1", "train_seconds": "train s",
     }  # fmt: skip
@@ -201,9 +200,6 @@ class Ranking(Experiment):
         self.columns = {"map": "map_sem"} | dict.fromkeys(others)
         options.whole_numbers(self.rank or USUAL_RANKS, "--rank")
         self.starts = list(options.chosen_from({name: name for name in INITS}, self.inits, "--inits"))
-        for one in self.chosen.values():
-            if isinstance(one.estimator, baselines.OmikujiTrees):
-                package(one.estimator.package, "'rmopt[bench]'", f"leave out {one.label}")
 
     def settings(self) -> Iterator[Settings]:
         bundle, published = self.bundle, self.published

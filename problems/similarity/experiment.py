@@ -39,7 +39,6 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer
 from rmopt.costs import TripletSum
 from rmopt.experiments import Claim
-from rmopt.files import save_arrays
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Recorder, ScheduledSolver
 
@@ -105,11 +104,6 @@ class SimilarityLearner(Learner):
             return matrix_scores(point, X, distance=self.metric)
         A, B = point.balanced_factors()
         return bilinear_scores(np.asarray(X @ A), np.asarray(X @ B))
-
-    def save(self, path: Any) -> None:
-        """Write what was learned into a file that `numpy.load` reads."""
-        arrays = {"W": self.point_} if isinstance(self.point_, np.ndarray) else vars(self.point_)
-        save_arrays(path, arrays, {"updates": self.result_.updates})
 
 
 class ClassScores(LinearSVC):
@@ -227,7 +221,6 @@ class Similarity(Experiment):
     ] = "0"
     rank: Annotated[str | None, options.rank_option(USUAL_RANK)] = None
     triplets: Annotated[int, Option(min=1, help="Training triplets for each model.")] = 50_000
-    steps: Annotated[str, Option(help="Step sizes that are not chosen, e.g. loreta=10,pa=0.1,Mine=3.")] = ""
     compare: Annotated[
         str, Option(help=f"Variants of LORETA-1, e.g. retraction=orthographic,FILE.py:CLASS; {COMPARED}.")
     ] = ""
@@ -241,7 +234,7 @@ class Similarity(Experiment):
     headings: ClassVar = {"map_sem": "± s.e.m."}
     picture: ClassVar = "learning-curves.png"
     ylabel: ClassVar = f"mean average precision (curves: ≤ {CURVE_QUERIES} queries)"
-    axes: ClassVar = {0: ("triplets seen", ""), 1: ("training time", "s")}
+    axes: ClassVar = {0: "triplets seen", 1: "training time, s"}
     toy: ClassVar = "Where a claim fails here: few words tell the classes of scipy's documentation apart."
 
     def check(self) -> None:
@@ -249,7 +242,7 @@ class Similarity(Experiment):
         self.ranks = options.whole_numbers(self.rank or USUAL_RANK, "--rank")
         self.widths = [options.whole_numbers(one, "--features", 0)[0] for one in self.features.split(",")]
         self.parts: dict[str, Any] = {"loreta": loreta_solver}
-        self.variants, self.sizes = self._variants(), self._step_sizes()
+        self.variants = self._variants()
 
     def _variants(self) -> list[Settings]:
         """Return what each variant of LORETA-1 is trained with, of ``KEY=VALUE,VALUE``."""
@@ -277,23 +270,6 @@ class Similarity(Experiment):
             variants.append(variant)
         return variants
 
-    def _step_sizes(self) -> dict[str, float]:
-        """Return the step sizes of ``NAME=VALUE,…`` by method; a method is known by its label too."""
-        known = {
-            alias: name
-            for name, one in self.chosen.items() if "step_size" in one.estimator.get_params()
-            for alias in (name, one.label)
-        }  # fmt: skip
-        sizes = {}
-        for part in filter(None, self.steps.split(",")):
-            name, _, value = part.rpartition("=")
-            if name not in known:
-                raise InvalidInputError(
-                    f"--steps {self.steps!r}: {part!r} must be NAME=VALUE with one of {', '.join(known)}."
-                )
-            [sizes[known[name]]] = options.positive_numbers(value, "--steps")
-        return sizes
-
     def settings(self) -> Iterator[Settings]:
         n = self.bundle.X.shape[1]
         integer("--features", max(self.widths), 0, n)
@@ -310,10 +286,9 @@ class Similarity(Experiment):
         # A few are kept: methods of one split and number of features share their data.
         self.kept = Kept(partial(unit_parts, self.bundle, self.published), 8)
         for name, kind in self.chosen.items():
-            size = {"parameters": {"step_size": self.sizes[name]}} if name in self.sizes else {}
             for variant in self.variants if name == "loreta" else [{}]:
                 for rank in self.ranks if kind.ranked else [None]:
-                    yield {"method": name, "code": kind.code, **size, **variant, **self._place(rank)}
+                    yield {"method": name, "code": kind.code, **variant, **self._place(rank)}
 
     def _place(self, rank: int | None) -> Settings:
         return {"rank": rank, "features": self.width[rank]}

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from typer import Option
 
 from problems import options
-from problems.comparison import Difference, Experiment, Kept, Row, above, best_over_folds, near
+from problems.comparison import Difference, Experiment, Kept, Row, above, searched
 from problems.data import Ratings
 from problems.methods import Cell, Method, Settings
 from problems.palette import Panel, draw_panels
@@ -300,7 +300,7 @@ class Completion(Experiment):
             fold = whole.fold(number, self.folds, one["seed"])
             return -float(self.trained(one | {"parameters": values}, fold)["test_rmse"])
 
-        return {"parameters": best_over_folds(self.run, self.label(one), kind.grid, score, range(self.folds))}
+        return {"parameters": searched(self.run, self.label(one), kind.grid, score, range(self.folds))}
 
     def measured(self, one: Settings) -> Cell:
         """Train a model, and return what is measured of it; with the first seed also its trace."""
@@ -390,7 +390,7 @@ def table_claims(rows: Sequence[Row], methods: Mapping[str, Method]) -> list[Cla
             gap, mean = Difference.of(other.cells, row.cells, "test_rmse"), other.mean("test_rmse")
             if isinstance(methods[other["method"]].estimator, Batch):
                 claim = f"{row.label} is within {LEVEL:.0%} of {other.label}"
-                made.append(near(claim, {"": (gap, LEVEL * mean)}, f"{mean:.3f}", other.label))
+                made.append(above(claim, {"": gap}, other.label, LEVEL * mean, f"{mean:.3f}"))
             elif other["method"] not in METHODS:
                 claim = f"{row.label} has a smaller error than {other.label}"
                 made.append(above(claim, {"": gap}, other.label))

@@ -14,7 +14,7 @@ import numpy as np
 from typer import Option
 
 from problems import options
-from problems.comparison import Difference, Experiment, Row, near
+from problems.comparison import Difference, Experiment, Row, above
 from problems.data import TaskBundle
 from problems.methods import Cell, Method, Settings
 from problems.subspace.experiment import LEVEL
@@ -153,9 +153,6 @@ class Multitask(Experiment):
             for label, far in ends.items()
         ]
 
-    def draw(self, rows: Sequence[Row]) -> None:
-        """Draw nothing: the table says all."""
-
 
 def multitask_claims(rows: Sequence[Row], data: str) -> list[Claim]:
     """Return the claims of Table 4: gossip is as good as Alt-Min at every rank, and at the printed level."""
@@ -164,9 +161,9 @@ def multitask_claims(rows: Sequence[Row], data: str) -> list[Claim]:
         rank, mean = row["rank"], row.mean("nmse")
         for other in (other for other in rows if other["method"] not in (*VARIANTS, "batch")):
             if other["rank"] in (rank, 0):
-                gap = Difference.of(other.cells, row.cells, "nmse"), LEVEL * other.mean("nmse")
+                gap, level = Difference.of(other.cells, row.cells, "nmse"), other.mean("nmse")
                 claim = f"rank {rank}: {row.label} is within {LEVEL:.0%} of {other.label}"
-                made.append(near(claim, {"": gap}, f"{other.mean('nmse'):.3f}", other.label))
+                made.append(above(claim, {"": gap}, other.label, LEVEL * level, f"{level:.3f}"))
         if printed := PRINTED.get(data, {}).get(rank):
             numbers = f"{mean:.3f}, printed {printed:.3f}"
             claim = f"rank {rank}: the error of Table 4, to {LEVEL:.0%}"

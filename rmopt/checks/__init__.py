@@ -1,24 +1,30 @@
 """Laws as measurements: slopes and errors of manifolds, retractions, costs, engines, samplers and step sizes."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from rmopt.checks.catalogue import Instance, instances
 from rmopt.checks.derivatives import check_cost, check_gradient, check_hessian
 from rmopt.checks.engine import check_engine, check_sampler, check_step_size
 from rmopt.checks.geometry import check_manifold, check_retraction
-from rmopt.checks.report import Check, report
+from rmopt.checks.laws import Check
 from rmopt.checks.solver import check_solver
+from rmopt.core.arguments import shown
+from rmopt.core.manifold import Manifold
+from rmopt.core.problem import Problem
+from rmopt.core.retraction import Retraction
 from rmopt.costs import Loss
-
-if TYPE_CHECKING:
-    from rmopt.checks.catalogue import Instance
+from rmopt.engines.base import Engine
+from rmopt.errors import InvalidInputError
+from rmopt.solvers.run import Solver
+from rmopt.solvers.stochastic.samplers import Sampler
+from rmopt.solvers.stochastic.step_sizes import StepSize
 
 __all__ = [
-    "Check", "check_cost", "check_engine", "check_gradient", "check_hessian",
-    "check_instance", "check_manifold", "check_retraction", "check_sampler", "check_solver",
-    "check_step_size", "report", "run_catalogue",
+    "Check", "check_cost", "check_engine", "check_gradient", "check_hessian", "check_manifold",
+    "check_retraction", "check_sampler", "check_solver", "check_step_size", "checks_of", "run_catalogue",
 ]  # fmt: skip
 
 # A kink near the point bends a Taylor expansion: losses with one in the value, and in the slope.
@@ -26,7 +32,7 @@ KINKED = ("hinge", "absolute")
 KINKED_SLOPE = ("squared_hinge",)
 
 
-def run_catalogue(names: Sequence[str] = (), seed: int = 0, dtype: Any = None) -> Iterator[Check]:
+def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
     """Run all checks over everything registered in `rmopt.checks.catalogue`.
 
     Parameters
@@ -34,40 +40,81 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0, dtype: Any = None) -
     names : sequence of str
         Only instances whose name contains one of these; all when empty.
     seed : int
-    dtype : dtype, optional
-        np.float32 for the laws in single precision; compiled engines, which have none, are left out then.
     """
-    from rmopt.checks.catalogue import instances
-
     for instance in instances():
         if not names or any(name in instance.name for name in names):
-            yield from check_instance(instance, seed, dtype)
+            yield from checks_of(instance, seed)
 
 
-def check_instance(instance: "Instance", seed: int = 0, dtype: Any = None) -> Iterator[Check]:
-    """Check a manifold with the retractions, problems and engines that belong to it.
+def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
+    """Return the checks of all laws that a part must obey.
 
     Parameters
     ----------
-    instance : Instance
-        See `rmopt.checks.catalogue`.
+    part : object
+        A manifold, with its default retraction and those that it names; a problem, for the laws of its cost; a
+        sampler or a rule of step sizes; an `Instance`, with all that belongs to it; or a pair: a retraction and a
+        manifold, a solver and a problem, an engine and a problem.
     seed : int
+        For points and directions.
     dtype : dtype, optional
-        As in `run_catalogue`.
+        np.float32 for the laws in single precision, of manifolds, retractions, problems and instances; of the latter
+        without compiled engines, which have none.
+
+    Raises
+    ------
+    InvalidInputError
+        For anything else, and for solvers, engines, samplers and step sizes in single precision.
+
+    References
+    ----------
+    Claessen and Hughes, QuickCheck: a lightweight tool for random testing of Haskell programs, ICFP (2000),
+    https://doi.org/10.1145/351240.351266.
     """
-    manifold = instance.manifold
+    match part:
+        case Manifold():
+            moves = {repr(move): move for move in (part.default_retraction, *part.retractions.values())}
+            return _of_instance(Instance(str(part), part, list(moves.values())), seed, dtype)
+        case Problem():
+            second = check_hessian(part, seed, dtype=dtype) if part.lacks_hessian() is None else []
+            return check_cost(part, seed, dtype=dtype) + second
+        case Instance():
+            return _of_instance(part, seed, dtype)
+        case (Retraction() as retraction, Manifold() as manifold):
+            return check_retraction(retraction, manifold, seed, dtype=dtype)
+        case Sampler() if dtype is None:
+            return check_sampler(part, rng=seed)
+        case StepSize() if dtype is None:
+            return check_step_size(part)
+        case (Solver() as solver, Problem() as problem) if dtype is None:
+            return check_solver(solver, problem, seed)
+        case (Engine() as engine, Problem() as problem) if dtype is None:
+            return check_engine(problem, rng=seed, engine=engine)
+    precision = "" if dtype is None else " in another precision than double"
+    raise InvalidInputError(
+        f"there are no laws for {shown(part)}{precision}; give a manifold, a problem, an Instance or (retraction, "
+        "manifold); in double precision also a sampler, a rule of step sizes, (solver, problem) or (engine, problem)."
+    )
+
+
+def _of_instance(part: Instance, seed: int, dtype: Any) -> list[Check]:
+    """Return the checks of a manifold with the retractions, problems and engines that belong to it."""
+    manifold = part.manifold
     # A stream of its own: a point and a direction from the same numbers are not in general position.
-    point = None if instance.point is None else instance.point(np.random.default_rng([seed, 1]))
-    yield from check_manifold(manifold, seed, point, dtype)
-    for retraction in instance.retractions:
-        yield from check_retraction(retraction, manifold, seed, point, dtype)
-    for problem in instance.problems.values():
+    point = None if part.point is None else part.point(np.random.default_rng([seed, 1]))
+    checks = check_manifold(manifold, seed, point, dtype)
+    for retraction in part.retractions:
+        checks += check_retraction(retraction, manifold, seed, point, dtype)
+    for problem in part.problems.values():
         loss = getattr(problem.cost, "loss", None)
-        checks = check_cost(problem, seed, point, dtype)
-        yield from (check for check in checks if check.name != "gradient" or str(loss) not in KINKED)
-        bent = str(loss) in KINKED + KINKED_SLOPE or not getattr(problem.cost, "smooth_slope", True)
+        kinked = str(loss) in KINKED
+        checks += [
+            one for one in check_cost(problem, seed, point, dtype) if not kinked or one.name != "gradient"
+        ]
+        bent = kinked or str(loss) in KINKED_SLOPE or not getattr(problem.cost, "smooth_slope", True)
         flat = isinstance(loss, Loss) and loss.curvature is None
         if not bent and not flat and problem.lacks_hessian() is None:
-            yield from check_hessian(problem, seed, point, dtype)
-        for retraction in instance.compiled if dtype in (None, float) else ():
-            yield from check_engine(problem, retraction, seed, batch_size=instance.batch_size)
+            checks += check_hessian(problem, seed, point, dtype)
+        for retraction in part.compiled if dtype in (None, float) else ():
+            checks += check_engine(problem, retraction, seed, batch_size=part.batch_size)
+    return checks

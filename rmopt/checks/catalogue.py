@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from rmopt import manifolds, retractions
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.problem import Problem
@@ -21,33 +22,7 @@ from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.costs import LOSSES, BilinearSum, LogDetTriplet, TripletSum
 from rmopt.linalg import symmetric
-from rmopt.manifolds import (
-    Elliptope,
-    Euclidean,
-    FixedRankEmbedded,
-    Grassmann,
-    Hyperbolic,
-    Oblique,
-    PolarPSD,
-    PositiveDefinite,
-    Power,
-    Product,
-    PSDFixedRank,
-    Simplex,
-    SpecialOrthogonal,
-    Sphere,
-    Stiefel,
-    SymmetricPositiveDefinite,
-)
 from rmopt.manifolds.symmetric_positive_definite import METRICS
-from rmopt.retractions import (
-    FIXED_RANK_RETRACTIONS,
-    GRASSMANN_RETRACTIONS,
-    POSITIVE_DEFINITE_RETRACTIONS,
-    PSD_RETRACTIONS,
-    PolarFactors,
-    SecondOrderPSD,
-)
 
 __all__ = ["Instance", "instances"]
 
@@ -93,21 +68,20 @@ def instances() -> list[Instance]:
 
 def fixed_rank_instances() -> list[Instance]:
     """Return instances of `FixedRankEmbedded`: wide, tall and square, tied and uneven singular values."""
-    every, made = list(FIXED_RANK_RETRACTIONS.values()), []
+    every, made = list(retractions.FIXED_RANK_RETRACTIONS.values()), []
     for n, m, k in ((9, 7, 3), (8, 12, 1), (6, 6, 6), (15, 4, 4), (30, 25, 5)):
-        manifold = FixedRankEmbedded(n, m, k)
-        name = f"fixed-rank-{n}x{m}-{k}"
-        made.append(Instance(name, manifold, every, _all_problems(manifold), compiled=every))
-    first, batches = every[:1], FixedRankEmbedded(30, 25, 5)
-    problem = {"triplets-logistic": _triplet_problem(batches, "logistic")}
-    made.append(Instance("fixed-rank-batches", batches, first, problem, compiled=first, batch_size=4))
-    spread = FixedRankEmbedded(11, 8, 4)
-    for name, sigma, losses in (
-        ("tied", [1.0, 1.0, 1.0, 1.0], []),
-        ("spread", [9.0, 1.0, 0.5, 0.2], []),
-        ("ill-conditioned", [1.0, 0.1, 0.01, 0.001], LOSSES),
-    ):
-        problems = {loss: _bilinear_problem(spread, loss) for loss in losses}
+        manifold = manifolds.FixedRankEmbedded(n, m, k)
+        name, problems = f"fixed-rank-{n}x{m}-{k}", _all_problems(manifold)
+        made.append(Instance(name, manifold, every, problems, compiled=every))
+    first, problem = every[:1], {"batch": _triplet_problem(manifold, "logistic")}
+    made.append(Instance("fixed-rank-batches", manifold, first, problem, compiled=first, batch_size=4))
+    spread = manifolds.FixedRankEmbedded(11, 8, 4)
+    for name, sigma in {
+        "tied": [1.0] * 4,
+        "spread": [9.0, 1.0, 0.5, 0.2],
+        "steep": [1.0, 0.1, 0.01, 1e-3],
+    }.items():
+        problems = {loss: _bilinear_problem(spread, loss) for loss in LOSSES if name == "steep"}
         point = partial(with_spectrum, spread, sigma)
         made.append(Instance(f"fixed-rank-{name}", spread, every, problems, point))
     return made
@@ -115,74 +89,68 @@ def fixed_rank_instances() -> list[Instance]:
 
 def psd_instances() -> list[Instance]:
     """Return instances of `PSDFixedRank` and `PolarPSD`: tied, uneven and steep eigenvalues, full rank."""
-    every, made = list(PSD_RETRACTIONS.values()), []
-    compiled: list[Retraction] = [SecondOrderPSD()]
+    every, made = list(retractions.PSD_RETRACTIONS.values()), []
+    compiled: list[Retraction] = [retractions.SecondOrderPSD()]
     for n, k in ((9, 3), (12, 1), (30, 6)):
-        manifold = PSDFixedRank(n, k)
+        manifold = manifolds.PSDFixedRank(n, k)
         made.append(Instance(f"psd-{n}-{k}", manifold, every, _all_problems(manifold), compiled=compiled))
     # Losses drive matrices of full rank to the edge of the cone: no runs here, only laws.
-    made.append(Instance("psd-5-5", PSDFixedRank(5, 5), every))
-    embedded, polar = PSDFixedRank(10, 3), PolarPSD(10, 3, weight=0.3)
+    made.append(Instance("psd-5-5", manifolds.PSDFixedRank(5, 5), every))
+    embedded, polar = manifolds.PSDFixedRank(10, 3), manifolds.PolarPSD(10, 3, weight=0.3)
     logistic = {"logistic": _bilinear_problem(polar, "logistic")}
-    for name, eigenvalues in (
-        ("tied", [1.0, 1.0, 1.0]),
-        ("spread", [9.0, 1.0, 0.2]),
-        ("ill-conditioned", [1.0, 0.03, 0.001]),
-    ):
-        point = partial(with_spectrum, embedded, eigenvalues)
+    for name, values in (("tied", [1.0] * 3), ("spread", [9.0, 1.0, 0.2]), ("steep", [1.0, 0.03, 0.001])):
+        point = partial(with_spectrum, embedded, values)
         made.append(Instance(f"psd-{name}", embedded, every, point=point))
-        made.append(Instance(f"polar-{name}", polar, [PolarFactors()], logistic, point))
+        made.append(Instance(f"polar-{name}", polar, [retractions.PolarFactors()], logistic, point))
     return made
 
 
 def positive_definite_instances() -> list[Instance]:
     """Return instances of positive definite matrices: one and many features, batches, every metric, uneven values."""
-    every, made = list(POSITIVE_DEFINITE_RETRACTIONS.values()), []
+    every, made = list(retractions.POSITIVE_DEFINITE_RETRACTIONS.values()), []
     compiled = [retraction for retraction in every if retraction.kernel is not None]
-    cases: list[tuple[int, float, dict[str, dict[str, Any]]]] = [
-        (7, 0.2, {"squared_hinge": {}, "logistic": {"kappa": 0.2, "score": "distance"}}),
-        (6, 1.0, {"hinge": {"sparsity": 0.1}, "squared": {"score": "distance"}}),
-        (1, 1.0, {"logistic": {}}),
-    ]
-    for d, share, costs in cases:
-        manifold = PositiveDefinite(d)
-        problems = {loss: _log_det_problem(manifold, share, loss, **costs[loss]) for loss in costs}
-        made.append(Instance(f"positive-definite-{d}", manifold, every, problems, compiled=compiled))
+    cases: dict[tuple[int, float], dict[str, dict[str, Any]]] = {
+        (7, 0.2): {"squared_hinge": {}, "logistic": {"kappa": 0.2, "score": "distance"}},
+        (6, 1.0): {"hinge": {"sparsity": 0.1}, "squared": {"score": "distance"}},
+        (1, 1.0): {"logistic": {}},
+    }
+    for (d, share), costs in cases.items():
+        cone = manifolds.PositiveDefinite(d)
+        problems = {loss: _log_det_problem(cone, share, loss, **weights) for loss, weights in costs.items()}
+        made.append(Instance(f"positive-definite-{d}", cone, every, problems, compiled=compiled))
 
     def steep(rng: np.random.Generator) -> np.ndarray:
-        return with_spectrum(PositiveDefinite(8), np.geomspace(1.0, 1e-3, 8), rng)
+        return with_spectrum(manifolds.PositiveDefinite(8), np.geomspace(1.0, 1e-3, 8), rng)
 
     def beyond(rng: np.random.Generator) -> np.ndarray:
         # Singular matrices are at a distance of some roots of the least eigenvalue.
         return 10.0 * steep(rng) + 0.1 * np.eye(8)
 
-    made.append(Instance("positive-definite-spread", PositiveDefinite(8), every, point=steep))
+    whole = manifolds.SymmetricPositiveDefinite
+    made.append(Instance("positive-definite-spread", manifolds.PositiveDefinite(8), every, point=steep))
     for metric in METRICS:
-        made += [_unnamed(SymmetricPositiveDefinite(d, k, metric)) for d, k in ((1, 1), (4, 1), (3, 4))]
-    for metric, point in (
-        ("affine-invariant", steep), ("log-euclidean", steep), ("bures-wasserstein", beyond),
-    ):  # fmt: skip
-        whole = SymmetricPositiveDefinite(8, metric=metric)
-        made.append(Instance(f"{metric}-spread", whole, list(whole.retractions.values()), point=point))
+        made += [_unnamed(whole(d, k, metric)) for d, k in ((1, 1), (4, 1), (3, 4))]
+        eight, point = whole(8, metric=metric), beyond if metric == "bures-wasserstein" else steep
+        made.append(Instance(f"{metric}-spread", eight, list(eight.retractions.values()), point=point))
     return made
 
 
 def array_instances() -> list[Instance]:
     """Return instances of manifolds of arrays: small, square, of one column, and batches."""
-    arrays: list[Manifold] = [
-        Euclidean(4, 3),
-        *(Sphere(*shape) for shape in ((2,), (9,), (4, 3), (2, 3, 2))),
-        *(Oblique(n, m) for n, m in ((5, 4), (2, 3), (4, 1))),
-        *(Elliptope(n, k) for n, k in ((9, 3), (4, 4), (5, 2))),
-        *(SpecialOrthogonal(n, k) for n, k in ((2, 1), (3, 1), (3, 4), (5, 1), (4, 3))),
+    sizes: dict[Callable[..., Manifold], list[tuple[int, ...]]] = {
+        manifolds.Euclidean: [(4, 3)],
+        manifolds.Sphere: [(2,), (9,), (4, 3), (2, 3, 2)],
+        manifolds.Oblique: [(5, 4), (2, 3), (4, 1)],
+        manifolds.Elliptope: [(9, 3), (4, 4), (5, 2)],
+        manifolds.SpecialOrthogonal: [(2, 1), (3, 1), (3, 4), (5, 1), (4, 3)],
         # Subspaces below and above half the dimension.
-        *(Grassmann(m, r) for m, r in ((9, 3), (12, 1), (8, 6))),
-        *(Hyperbolic(1), Hyperbolic(4), Hyperbolic(3, 5), Simplex(2), Simplex(5), Simplex(4, 3)),
-    ]
-    for metric in ("euclidean", "canonical"):
-        sizes = (9, 3, 1), (5, 4, 1), (3, 3, 1), (6, 1, 1), (5, 2, 3)
-        arrays += [Stiefel(n, p, k, metric=metric) for n, p, k in sizes]
-    return [_unnamed(manifold) for manifold in arrays]
+        manifolds.Grassmann: [(9, 3), (12, 1), (8, 6)],
+        manifolds.Hyperbolic: [(1,), (4,), (3, 5)],
+        manifolds.Simplex: [(2,), (5,), (4, 3)],
+        manifolds.Stiefel: [(9, 3, 1), (5, 4, 1), (3, 3, 1), (6, 1, 1), (5, 2, 3)],
+        partial(manifolds.Stiefel, metric="canonical"): [(9, 3), (5, 4), (3, 3), (6, 1), (5, 2, 3)],
+    }
+    return [_unnamed(kind(*size)) for kind, several in sizes.items() for size in several]
 
 
 def _unnamed(manifold: Manifold) -> Instance:
@@ -193,12 +161,18 @@ def _unnamed(manifold: Manifold) -> Instance:
 
 def product_instances() -> list[Instance]:
     """Return products: of curved and flat factors, nested, and some whose factors differ in shape and in kind."""
-    power = Power(Grassmann(6, 2), 3)
-    mixed = Product([PositiveDefinite(3), Power(Euclidean(2, 3), 2), FixedRankEmbedded(5, 4, 2)])
-    arrays = Product([SpecialOrthogonal(3, 4), Sphere(5), Power(Oblique(3, 2), 2)])
-    nested = Product([Grassmann(7, 2), Product([PositiveDefinite(2), power]), Euclidean(3)])
+    cone, flat, turns = (
+        manifolds.PositiveDefinite(3),
+        manifolds.Euclidean(2, 3),
+        manifolds.SpecialOrthogonal(3, 4),
+    )
+    power = manifolds.Power(manifolds.Grassmann(6, 2), 3)
+    mixed = manifolds.Product([cone, manifolds.Power(flat, 2), manifolds.FixedRankEmbedded(5, 4, 2)])
+    arrays = manifolds.Product([turns, manifolds.Sphere(5), manifolds.Power(manifolds.Oblique(3, 2), 2)])
+    nested = manifolds.Product([manifolds.Grassmann(7, 2), manifolds.Product([cone, power]), flat])
+    moves = [power.fitting(move) for move in retractions.GRASSMANN_RETRACTIONS.values()]
     return [
-        Instance("power-grassmann", power, [power.fitting(one) for one in GRASSMANN_RETRACTIONS.values()]),
+        Instance("power-grassmann", power, moves),
         Instance("product-mixed", mixed, [mixed.default_retraction]),
         Instance("product-arrays", arrays, [arrays.default_retraction, arrays.fitting("exponential")]),
         Instance("product-nested", nested, [nested.default_retraction]),
@@ -220,7 +194,9 @@ def with_spectrum(manifold: Manifold, values: Any, rng: np.random.Generator) -> 
     return PSDPoint(point.Q, core) if isinstance(point, PSDPoint) else core
 
 
-def _log_det_problem(manifold: PositiveDefinite, share: float, loss: str, **weights: Any) -> Problem:
+def _log_det_problem(
+    manifold: manifolds.PositiveDefinite, share: float, loss: str, **weights: Any
+) -> Problem:
     d = manifold.shape[0]
     rng = np.random.default_rng([d, 5])
     rows = _rows(20, d, rng, share).toarray()

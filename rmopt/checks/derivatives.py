@@ -1,23 +1,18 @@
 """Laws of costs, of their gradients and of their Hessians."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rmopt.checks.geometry import DIFFERENCES, along_several, difference_step, start_at, written
-from rmopt.checks.report import Check, Curve, Law, hold, law, slope_check
+from rmopt.checks.geometry import start_at, written
+from rmopt.checks.laws import Check, Law, along_several, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
-from rmopt.core.cost import (
-    AgentSum,
-    BlockCost,
-    FiniteSum,
-)
+from rmopt.core.cost import AgentSum, BlockCost, FiniteSum
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import HasBlocks, Manifold
-from rmopt.core.points import arrays_of, coarseness_of, in_precision
+from rmopt.core.points import coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
@@ -99,17 +94,18 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
     check_gradient : one check in place of a list.
     """
     manifold, rng, x = _start(problem, rng, point, dtype)
-    xi, subject = manifold.random_tangent_vector(x, rng), _subject(problem)
+    xi, slopes = manifold.random_tangent_vector(x, rng), []
     # Of a part with a proximal step the value holds what the gradient does not.
-    found = (
-        along_several(partial(_taylor, problem, x), manifold, x, xi, rng) if _is_smooth(problem, x) else []
-    )
-    found += hold(COST, subject, _Cost(problem, x, rng), coarseness_of(x))
-    return found + [check for one in _constraints(problem) for check in check_cost(one, rng, x)]
+    if _is_smooth(problem, x):
+        slopes = along_several(
+            partial(_taylor, problem, x), partial(manifold.random_tangent_vector, x, rng), xi
+        )
+    laws = hold(COST, _subject(problem), _Cost(problem, x, rng), coarseness_of(x))
+    return slopes + laws + [check for one in _constraints(problem) for check in check_cost(one, rng, x)]
 
 
 def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = None) -> list[Check]:
-    """Check the Riemannian Hessian: symmetric, linear, and the Taylor error of second order falls like t³.
+    """Check the Riemannian Hessian: symmetric, hence linear, and the Taylor error of second order falls like t³.
 
     The latter is measured along the default retraction where that is of second order, else along geodesics; where
     neither is known it is left out.
@@ -123,7 +119,7 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     Returns
     -------
     list of Check
-        The slope, the symmetry, and the linearity.
+        The slope and the symmetry.
 
     Raises
     ------
@@ -132,66 +128,50 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     """
     manifold, rng, x = _start(problem, rng, point, dtype)
     xi, eta = (manifold.random_tangent_vector(x, rng) for _ in range(2))
-    along, subject = partial(problem.riemannian_hessian, x), _subject(problem)
-    taylor = partial(_taylor, problem, x, along=along)
-    found = [] if _straight(manifold) is None else along_several(taylor, manifold, x, xi, rng)
-    found += hold(HESSIAN, subject, (problem, x, xi, eta, along(xi)), coarseness_of(x))
+    taylor, vectors = (
+        partial(_taylor, problem, x, second=True),
+        partial(manifold.random_tangent_vector, x, rng),
+    )
+    slopes = [] if _straight(manifold) is None else along_several(taylor, vectors, xi)
+    laws = hold(HESSIAN, _subject(problem), (problem, x, xi, eta), coarseness_of(x))
     bent = [one for one in _constraints(problem) if one.lacks_hessian() is None]
-    return found + [check for one in bent for check in check_hessian(one, rng, x)]
+    return slopes + laws + [check for one in bent for check in check_hessian(one, rng, x)]
 
 
-def _taylor(problem: Problem, x: Any, v: Any, along: Callable[[Any], Any] | None = None) -> list[Check]:
-    """Return the check of the Taylor error along a tangent vector: of second order where the Hessian is given."""
+def _taylor(problem: Problem, x: Any, v: Any, second: bool = False) -> list[Check]:
+    """Return the check of the Taylor error along a tangent vector, of first or of second order."""
     manifold, cost, gradient = problem.manifold, problem.cost, problem.riemannian_gradient(x)
     slope = manifold.inner_product(x, gradient, v)
-    curvature = 0.0 if along is None else manifold.inner_product(x, along(v), v)
-    move = manifold.retraction if along is None else _straight(manifold)
+    bend = 0.5 * manifold.inner_product(x, problem.riemannian_hessian(x, v), v) if second else 0.0
+    move = _straight(manifold) if second else manifold.retraction
     start, direction, power = _line(manifold, x, v)
     value = problem.value(start)
 
     def error(t: float) -> float:
-        return cost.value(move(start, t * direction)) - value - t * slope - 0.5 * t * t * curvature
+        return cost.value(move(start, t * direction)) - value - t * slope - t * t * bend
 
-    if along is None:
-        claim = _claim(problem, x, slope, lambda t: t * slope)
-        name, detail = "gradient", "the Taylor error of first order"
-        cause = "a factor, a sign or a part that is missing in `gradient`; or a kink near this point"
-    else:
-        claim = _claim(problem, x, curvature, lambda t: 0.5 * t * t * curvature)
-        name, detail = "Hessian", "the Taylor error of second order"
+    if second:
         cause = (
             "the curvature of the manifold is missing, or `hessian` is not the derivative of `gradient`; or the "
             "retraction is not of the order that it claims (check_retraction tells)"
         )
-    expected, coarseness = 2.0 if along is None else 3.0, coarseness_of(x)
-    return [
-        slope_check(
-            name,
-            _subject(problem),
-            error,
-            expected,
-            abs(value) + abs(slope),
-            detail,
-            cause,
-            coarseness,
-            power,
-            claim,
-        )
-    ]
+        taylor = Law("Hessian", "the Taylor error of second order", cause, 3.0, error)
+    else:
+        cause = "a factor, a sign or a part that is missing in `gradient`; or a kink near this point"
+        taylor = Law("gradient", "the Taylor error of first order", cause, 2.0, error)
+    ambient, claim = problem.gradient(x), bend if second else slope
+    if not isinstance(ambient, np.ndarray):
+        ambient = ambient @ np.random.default_rng(0).standard_normal((ambient.shape[-1], 2))
+    # A derivative that is zero, up to the rounding of the ambient gradient, claims nothing.
+    if not abs(claim) > 1e-12 * float(np.linalg.norm(ambient)) * coarseness_of(x):
+        claim = 0.0
+    return [slope_check(taylor, _subject(problem), abs(value) + abs(slope), coarseness_of(x), power, claim)]
 
 
 def _start(problem: Problem, rng: Any, point: Any, dtype: Any) -> tuple[Manifold, Any, Any]:
     manifold = instance("problem", problem, Problem, "a Problem").manifold
     rng = np.random.default_rng(instance("rng", rng, SEEDS, "a seed or a Generator; a point is point=…"))
     return manifold, rng, in_precision(start_at(manifold, point, rng), dtype)
-
-
-def _claim(problem: Problem, x: Any, factor: float, share: Curve) -> Curve | None:
-    """Return what a derivative says of a curve; None where it is zero, up to the rounding of the ambient gradient."""
-    ambient = problem.gradient(x)
-    if not isinstance(ambient, np.ndarray):
-        ambient = ambient @ np.random.default_rng(0).standard_normal((ambient.shape[-1], 2))
-    return share if abs(factor) > 1e-12 * float(np.linalg.norm(ambient)) * coarseness_of(x) else None
 
 
 def _constraints(problem: Problem) -> list[Problem]:
@@ -299,23 +279,24 @@ def _invariance(at: _Cost) -> float | None:
     return max(abs(at.cost.value(at.x) - at.cost.value(form)) for form in forms) / at.value_size
 
 
-@law(COST, "a sign, a factor or a regulariser that only one of the two has", SUMS)
-def _sum_of_terms(at: _Cost) -> float:
-    """`term_gradient` of all terms is the gradient."""
-    return at.gap(at.seen_of(at.terms().ravel()), at.seen(at.gradient))
-
-
 @law(
     COST,
-    "term_gradient is a mean and must be a sum, or it counts a repeated term once (`A[i] += …`; np.add.at counts it)",
+    "a sign, a factor or a regulariser that only one has; or a mean, which must be a sum; or a repeated term that is "
+    "counted once (`A[i] += …`; np.add.at counts it); or a row that `row_gradient` leaves out or names twice",
     SUMS,
 )
-def _batches(at: _Cost) -> float:
-    """`term_gradient` of the terms i, i, j is twice that of i and that of j."""
-    terms = at.terms()
+def _terms(at: _Cost) -> float:
+    """`term_gradient` of all terms is the gradient, that of i, i, j counts i twice; `row_gradient` has its rows."""
+    terms, cost = at.terms(), at.cost
     i, j = terms[at.rng.choice(len(terms), 2)]
     whole, of_i, of_j = (at.seen_of(np.concatenate(some)) for some in ((i, i, j), (i,), (j,)))
-    return at.gap(whole, 2.0 * of_i + of_j)
+    errors = [at.gap(at.seen_of(terms.ravel()), at.seen(at.gradient)), at.gap(whole, 2.0 * of_i + of_j)]
+    if callable(getattr(cost, "row_gradient", None)):
+        few, expected = terms[:5].ravel(), np.zeros_like(at.x)
+        rows, part = cost.row_gradient(at.x, few)
+        expected[rows] = part
+        errors.append(_relative(expected, dense(cost.term_gradient(at.x, few))))
+    return max(errors)
 
 
 @law(COST, "agent_value and agent_gradient are of different parts", SUMS)
@@ -324,10 +305,10 @@ def _agents(at: _Cost) -> Any:
     if not isinstance(at.cost, AgentSum) or len(at.cost.here) != at.cost.n_terms:
         return None
     value = sum(at.cost.agent_value(at.x, agent) for agent in at.cost.here)
-    parts = [at.cost.agent_gradient(at.x, agent) for agent in at.cost.here]
+    parts, curvatures = zip(*(at.cost.agent_gradient(at.x, agent) for agent in at.cost.here), strict=True)
     errors = [abs(value - at.cost.value(at.x)) / at.value_size]
-    errors.append(at.gap(sum(at.seen(gradient) for gradient, _ in parts), at.seen(at.gradient)))
-    for _, curvature in parts:
+    errors.append(at.gap(sum(map(at.seen, parts)), at.seen(at.gradient)))
+    for curvature in curvatures:
         if np.shape(curvature) != 2 * np.shape(at.x)[-1:]:
             return "a curvature is not of shape (r, r)"
         negative = -np.linalg.eigvalsh(curvature)[0] / np.linalg.norm(curvature)
@@ -344,12 +325,13 @@ def _block_gradients(at: _Cost) -> Any:
         return f"the cost has {at.cost.n_blocks} blocks and the manifold {at.manifold.n_blocks}"
     error, size = 0.0, float(np.linalg.norm(dense(at.gradient)))
     for block in range(at.cost.n_blocks):
-        found, expected = at.cost.block_gradient(at.x, block), at.manifold.block_of(at.gradient, block)
+        expected = at.manifold.block_of(at.gradient, block)
         length = np.linalg.norm(getattr(expected, "column", dense(expected)))
         scale = at.cost.block_scale(at.x, block)
         if scale < (1.0 - SUMS) * length:
             return f"block_scale of block {block} is {scale:.3g}, below {length:.3g}"
-        error = max(error, float(np.linalg.norm(dense(found) - dense(expected))) / size)
+        off = dense(at.cost.block_gradient(at.x, block)) - dense(expected)
+        error = max(error, float(np.linalg.norm(off)) / size)
     return error
 
 
@@ -393,19 +375,6 @@ def _shortcuts(at: _Cost) -> float:
     return max(errors)
 
 
-@law(COST, "row_gradient leaves out a row, or names one twice", SUMS)
-def _row_gradient(at: _Cost) -> float | None:
-    """`row_gradient` has the rows of `term_gradient`."""
-    cost: Any = at.cost
-    if not callable(getattr(cost, "row_gradient", None)):
-        return None
-    terms = at.terms()[:5].ravel()
-    rows, part = cost.row_gradient(at.x, terms)
-    whole = np.zeros_like(at.x)
-    whole[rows] = part
-    return _relative(whole, dense(at.cost.term_gradient(at.x, terms)))
-
-
 @law(COST, "a weight that is forgotten, or a slope by another variable", SUMS)
 def _mixtures(at: _Cost) -> float | None:
     """`mixture` of factors has the value at the sum of their matrices, and its slopes are those of the gradient."""
@@ -421,27 +390,22 @@ def _mixtures(at: _Cost) -> float | None:
 
 @law(COST, "a preconditioner that is not: conjugate gradients go astray with it", 1e-08)
 def _preconditioner(at: _Cost) -> Any:
-    """`precondition` is linear, symmetric and positive on the tangent space."""
+    """`precondition` is symmetric, hence linear, and positive on the tangent space, as is `preconditioner_at`."""
     precondition = at.cost.preconditioner_at(at.x)
     if precondition is None:
         return None
-    a, b = (at.manifold.random_tangent_vector(at.x, at.rng) for _ in range(2))
-    inner, before = at.manifold.inner_product, [part.copy() for part in arrays_of(a)]
-    of_a, of_b, of_sum = (precondition(v) for v in (a, b, a + b * 2.0))
-    if not all(map(np.array_equal, before, arrays_of(a))):
+    manifold, x, inner = at.manifold, at.x, at.manifold.inner_product
+    a, b = (manifold.random_tangent_vector(x, at.rng) * length for length in (1.0, 2.0))
+    if written([(precondition, a)]):
         return "it changes the vector that it is given"
-    if hasattr(at.cost, "precondition"):
-        other = at.manifold.norm(at.x, at.cost.precondition(at.x, a) - of_a)
-        if not other <= 1e-8 * at.manifold.norm(at.x, of_a):
-            return "`preconditioner_at` gives another one than `precondition`"
-    if not min(inner(at.x, a, of_a), inner(at.x, b, of_b)) > 0.0:
+    of_a, of_b = precondition(a), precondition(b)
+    if not min(inner(x, a, of_a), inner(x, b, of_b)) > 0.0:
         return "it is not positive"
-    errors = (
-        at.manifold.norm(at.x, of_sum - of_a - of_b * 2.0),
-        abs(inner(at.x, of_a, b) - inner(at.x, a, of_b)),
-        at.manifold.norm(at.x, at.manifold.to_tangent_space(at.x, of_a) - of_a),
-    )
-    return max(errors) / at.manifold.norm(at.x, of_sum)
+    vectors = [manifold.to_tangent_space(x, of_a) - of_a]
+    if hasattr(at.cost, "precondition"):
+        vectors.append(at.cost.precondition(x, a) - of_a)
+    errors = [abs(inner(x, of_a, b) - inner(x, a, of_b)), *(manifold.norm(x, vector) for vector in vectors)]
+    return max(errors) / manifold.norm(x, of_b)
 
 
 def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
@@ -478,32 +442,22 @@ def _turn(k: int, rng: np.random.Generator) -> Array:
 
 @law(
     HESSIAN,
-    "a curvature term with the wrong sides, or a cost that depends on the basis (check_cost tells)",
+    "a curvature term with the wrong sides, a cost that depends on the basis (check_cost tells), or a `hessian` that "
+    "normalises its direction, or adds a constant",
     name="Hessian symmetry",
 )
 def _hessian_symmetry(about: Any) -> float:
-    """⟨Hξ, η⟩ = ⟨ξ, Hη⟩."""
-    problem, x, xi, eta, along = about
-    inner = problem.manifold.inner_product
-    asymmetry = abs(inner(x, along, eta) - inner(x, xi, problem.riemannian_hessian(x, eta)))
-    return asymmetry / max(1.0, problem.manifold.norm(x, along))
+    """⟨Hξ, ξ + 2η⟩ = ⟨ξ, H(ξ + 2η)⟩, which a linear map alone obeys."""
+    problem, x, xi, eta = about
+    inner, norm = problem.manifold.inner_product, problem.manifold.norm
+    both = xi + eta * 2.0
+    of_xi, of_both = (problem.riemannian_hessian(x, v) for v in (xi, both))
+    return abs(inner(x, of_xi, both) - inner(x, xi, of_both)) / max(1.0, norm(x, of_xi), norm(x, of_both))
 
 
-@law(COST, "`linearised` is not the derivative of `residuals`", DIFFERENCES)
-def _residuals(at: _Cost) -> float | None:
-    """J ξ is the difference of the residuals along ξ."""
-    if not isinstance(at.cost, ResidualSum):
-        return None
-    manifold, xi = at.manifold, at.manifold.random_tangent_vector(at.x, at.rng)
-    found = at.cost.linearised(at.x)[0](manifold.embedding(at.x, xi))
-    step = difference_step(coarseness_of(at.x))
-    ahead, behind = (at.cost.residuals(manifold.retraction(at.x, xi * t)) for t in (step, -step))
-    return _relative(found, (ahead - behind) / (2.0 * step))
-
-
-@law(COST, "a sign, a factor or a part that only one of the two has", SUMS)
+@law(COST, "a sign, a factor or a part that J and its transposed do not share", SUMS)
 def _transposed_residuals(at: _Cost) -> float | None:
-    """⟨J ξ, w⟩ = ⟨ξ, Jᵀw⟩."""
+    """⟨J ξ, w⟩ = ⟨ξ, Jᵀw⟩; that Jᵀ is of these residuals the law of the gradient holds."""
     if not isinstance(at.cost, ResidualSum):
         return None
     manifold, xi = at.manifold, at.manifold.random_tangent_vector(at.x, at.rng)
@@ -519,15 +473,6 @@ def _transposed_residuals(at: _Cost) -> float | None:
 def _relative(found: Array, expected: Array, size: Any = 0.0) -> float:
     size = max(np.linalg.norm(found), np.linalg.norm(expected), size, np.finfo(float).tiny)
     return float(np.linalg.norm(found - expected) / size)
-
-
-@law(HESSIAN, "`hessian` normalises its direction, or adds a constant", SUMS, name="Hessian linearity")
-def _hessian_linearity(about: Any) -> float:
-    """H(ξ + 2η) = Hξ + 2Hη."""
-    problem, x, xi, eta, along = about
-    whole, across = (problem.riemannian_hessian(x, v) for v in (xi + eta * 2.0, eta))
-    norm = problem.manifold.norm
-    return norm(x, whole - along - across * 2.0) / max(1.0, norm(x, along), norm(x, across))
 
 
 def _subject(problem: Problem) -> str:

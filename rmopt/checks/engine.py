@@ -1,17 +1,16 @@
 """The laws of engines, samplers and rules of step sizes."""
 
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmopt.checks.report import Check, Law, hold, law
+from rmopt.checks.laws import Check, Law, hold, law
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, integer
-from rmopt.core.cost import BlockCost, Cost
-from rmopt.core.manifold import HasBlocks, Manifold
+from rmopt.core.cost import BlockCost
+from rmopt.core.manifold import HasBlocks
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
@@ -66,19 +65,15 @@ def check_engine(
         schedule = as_sampler(None, cost, batch_size).draw(rng, 0, steps)
         engines = partial(choose_engine, problem, retraction)
         ways = [("steps", batch_size, step_size, steps)]
-    checks = []
+    checks, named = [], f"{type(cost).__name__}({getattr(cost, 'loss', '')})"
     for name, how, eta, leg in ways:
         tried = engine if isinstance(engine, Engine) else engines(engine, how)
         run = _Run(
-            manifold, engines("reference", how), tried, start, schedule, np.full(len(schedule), eta), leg
+            problem, engines("reference", how), tried, start, schedule, np.full(len(schedule), eta), leg
         )
-        subject = f"{type(tried).__name__}: {name} along {retraction} with {_named(cost)} on {manifold}"
+        subject = f"{type(tried).__name__}: {name} along {retraction} with {named} on {manifold}"
         checks += hold(ENGINE, subject, run)
     return checks
-
-
-def _named(cost: Cost) -> str:
-    return f"{type(cost).__name__}({getattr(cost, 'loss', '')})"
 
 
 def check_sampler(sampler: Sampler, n_terms: int | None = None, rng: Any = 0) -> list[Check]:
@@ -107,14 +102,13 @@ def check_step_size(rule: StepSize, steps: int = 1_000_000) -> list[Check]:
         Those of the longest run.
     """
     instance("rule", rule, StepSize, "a StepSize, for example Constant(0.1)")
-    return hold(STEP_SIZE, rule, (rule, integer("steps", steps, 1)))
+    return hold(STEP_SIZE, str(rule), (rule, integer("steps", steps, 1)))
 
 
-@dataclass
-class _Run:
-    """A schedule in legs of some steps, and what the reference and another engine make of it."""
+class _Run(NamedTuple):
+    """A schedule in legs of some steps, a reference, and another engine."""
 
-    manifold: Manifold
+    problem: Problem
     reference: Engine
     tried: Engine
     start: Any
@@ -122,86 +116,57 @@ class _Run:
     etas: Array
     leg: int
 
-    def __post_init__(self) -> None:
-        self.whole = self.advanced(self.tried, self.tried.load(self.start), slice(None))
-
-    def advanced(self, engine: Engine, state: Any, part: slice) -> Any:
-        return engine.advance(state, self.schedule[part], self.etas[part])
+    def advanced(self, engine: Engine, state: Any, first: int, end: int) -> Any:
+        return engine.advance(state, self.schedule[first:end], self.etas[first:end])
 
     def seen(self, point: Any) -> Array:
         """Return a point as an array."""
-        return dense(self.manifold.embed_point(point))
+        return dense(self.problem.manifold.embed_point(point))
 
 
 # Rounding, amplified by the steps.
-@law(ENGINE, "a step that differs from gradient, projection and retraction of its terms", 1e-10)
-def _compiled_engine(run: _Run) -> float:
-    """It follows the reference, relative to the size of the point."""
+@law(
+    ENGINE,
+    "a step that differs from gradient, projection and retraction of its terms, or does nothing",
+    1e-10,
+)
+def _compiled_engine(run: _Run) -> Any:
+    """It follows the reference, relative to the size of the point, by more than 1e-3 from its start."""
     error, point = 0.0, run.start
     for first in range(0, len(run.etas), run.leg):
-        part = slice(first, first + run.leg)
         found, point = (
-            engine.dump(run.advanced(engine, engine.load(point), part))
+            engine.dump(run.advanced(engine, engine.load(point), first, first + run.leg))
             for engine in (run.tried, run.reference)
         )
         expected = run.seen(point)
         error = max(error, float(np.linalg.norm(run.seen(found) - expected) / np.linalg.norm(expected)))
-    return error
+    moved = float(np.linalg.norm(run.seen(found) - run.seen(run.start)))
+    return error if moved > 1e-3 else f"it moves by {moved:.1e}: by too small steps, or none"
 
 
-@law(ENGINE, "the state leaves out something that the next step looks at", 0.0)
+@law(ENGINE, "the state or its `pack` leaves out something that the next step looks at, or rounds it", 0.0)
 def _exact_split(run: _Run) -> float:
-    """Two runs of 2/5 and 3/5 of the steps give the bits of one run."""
-    return _difference(run, lambda state: state)
+    """Two runs, with a state that is packed and unpacked between them, give the bits of one run."""
+    engine, steps = run.tried, len(run.etas)
+    whole = run.advanced(engine, engine.load(run.start), 0, steps)
+    state = run.advanced(engine, engine.load(run.start), 0, 2 * steps // 5)
+    arrays = {name: np.array(array) for name, array in engine.pack(state).items()}
+    end = run.advanced(engine, engine.unpack(arrays, engine.load(run.start)), 2 * steps // 5, steps)
+    counted = [abs(float(getattr(end, name) - getattr(whole, name))) for name in ("steps", "updates")]
+    return max(float(np.abs(run.seen(engine.dump(end)) - run.seen(engine.dump(whole))).max()), *counted)
 
 
-@law(ENGINE, "`pack` leaves out a part of the state, or rounds it", 0.0)
-def _exact_packing(run: _Run) -> float:
-    """A state that was packed and unpacked between them gives these bits too."""
-    engine = run.tried
-
-    def kept(state: Any) -> Any:
-        arrays = {name: np.array(array) for name, array in engine.pack(state).items()}
-        return engine.unpack(arrays, engine.load(run.start))
-
-    return _difference(run, kept)
-
-
-@law(ENGINE, "steps that do nothing, or a step size that is too small to tell", 0.0)
-def _movement(run: _Run) -> float:
-    """The run leaves its start by more than 1e-3."""
-    moved = np.linalg.norm(run.seen(run.tried.dump(run.whole)) - run.seen(run.start))
-    return max(0.0, 1e-3 - float(moved))
-
-
-def _difference(run: _Run, between: Any) -> float:
-    """Return how far a run in two parts ends from the whole one: in its point and in what it counts."""
-    engine, cut = run.tried, 2 * len(run.etas) // 5
-    state = between(run.advanced(engine, engine.load(run.start), slice(cut)))
-    end = run.advanced(engine, state, slice(cut, None))
-    apart = float(np.abs(run.seen(engine.dump(end)) - run.seen(engine.dump(run.whole))).max())
-    counted = [(getattr(end, name), getattr(run.whole, name)) for name in ("steps", "updates")]
-    return max(apart, *(abs(float(ours - theirs)) for ours, theirs in counted))
-
-
-@law(SAMPLER, "`draw` or `block_size`", 0.0)
-def _shape(about: Any) -> Any:
-    """One row of integers for each step."""
-    sampler, _, _, seed = about
-    found = sampler.draw(np.random.default_rng(seed), 0, sampler.block_size)
-    fits = found.ndim == 2 and len(found) == sampler.block_size and np.issubdtype(found.dtype, np.integer)
-    return 0.0 if fits else f"it drew {found.dtype} of shape {found.shape} for {sampler.block_size} steps"
-
-
-@law(SAMPLER, "numbers that count from 1, or of other data", 0.0)
-def _range(about: Any) -> Any:
-    """The terms are among those that there are."""
+@law(SAMPLER, "`draw` or `block_size`, or numbers that count from 1, or of other data", 0.0)
+def _draws(about: Any) -> Any:
+    """One row of integers for each step, which are among the terms that there are."""
     sampler, _, count, seed = about
-    if count is None or getattr(sampler, "_table", None) is not None:
-        return None
     found = sampler.draw(np.random.default_rng(seed), 0, sampler.block_size)
-    inside = found.min() >= 0 and found.max() < count
-    return 0.0 if inside else f"it drew {found.min()} to {found.max()}, and there are {count}"
+    if found.ndim != 2 or len(found) != sampler.block_size or not np.issubdtype(found.dtype, np.integer):
+        return f"it drew {found.dtype} of shape {found.shape} for {sampler.block_size} steps"
+    known = count is not None and getattr(sampler, "_table", None) is None
+    if known and not 0 <= found.min() <= found.max() < count:
+        return f"it drew {found.min()} to {found.max()}, and there are {count}"
+    return 0.0
 
 
 @law(SAMPLER, "a generator of its own, or a memory of earlier draws: resumed runs differ", 0.0)
@@ -211,25 +176,23 @@ def _repeatability(about: Any) -> float:
     size = sampler.block_size
     # A copy that meets another generator first.
     other.draw(np.random.default_rng(seed + 1), 0, size)
-    found = [one.draw(np.random.default_rng(seed), size, size) for one in (sampler, sampler, other)]
+    found = [each.draw(np.random.default_rng(seed), size, size) for each in (sampler, sampler, other)]
     return float(not all(np.array_equal(found[0], again) for again in found[1:]))
 
 
-@law(STEP_SIZE, "the rule divides by the number of the step, which counts from 0, or falls below 0", 0.0)
+@law(
+    STEP_SIZE,
+    "the rule divides by the number of the step, which counts from 0, falls below 0, or counts calls",
+    0.0,
+)
 def _step_sizes(about: Any) -> Any:
-    """One finite number of at least 0 for each step."""
+    """One finite number of at least 0 for each step, which depends on the number of the step alone."""
     rule, steps = about
     t = np.union1d(np.arange(min(50, steps)), np.geomspace(1, steps, 50).astype(int) - 1)
     etas = np.asarray(rule(t))
     if etas.shape != t.shape:
         return f"it gave shape {etas.shape} for {len(t)} steps"
     bad = np.flatnonzero(~(np.isfinite(etas) & (etas >= 0.0)))
-    return f"it gave {etas[bad[0]]} at step {t[bad[0]]}" if len(bad) else 0.0
-
-
-@law(STEP_SIZE, "a rule that counts its calls, or looks at the length of what it is asked for", 0.0)
-def _step_sizes_of_parts(about: Any) -> float:
-    """They depend on the number of the step alone."""
-    rule, steps = about
-    t = np.arange(min(50, steps))
-    return float(np.abs(np.concatenate([rule(t[:20]), rule(t[20:])]) - rule(t)).max())
+    if len(bad):
+        return f"it gave {etas[bad[0]]} at step {t[bad[0]]}"
+    return float(np.abs(np.concatenate([rule(t[:20]), rule(t[20:])]) - etas).max())

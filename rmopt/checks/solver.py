@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from rmopt.checks.report import Check, Law, hold, law
+from rmopt.checks.laws import Check, Law, hold, law
 from rmopt.core.ambient import dense
 from rmopt.core.arguments import instance
 from rmopt.core.points import arrays_of
 from rmopt.core.problem import Problem
 from rmopt.core.values import written
-from rmopt.errors import MissingCapabilityError
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.save import Checkpoint
@@ -63,16 +62,10 @@ def check_solver(solver: Solver, problem: Problem, rng: Any = 0, initial_point: 
     instance("problem", problem, Problem, "a Problem")
     seed = int(np.random.default_rng(rng).integers(2**31))
     subject = f"{type(solver).__name__} with {type(problem.cost).__name__} on {problem.manifold}"
-    runs = _Runs(solver, problem, seed, initial_point)
-    try:
-        runs.whole  # noqa: B018
-    except MissingCapabilityError:
-        # What the solver does not find in the problem is no law that is broken.
-        raise
-    except Exception:
-        # Each law tells of it.
-        pass
-    return hold(SOLVER, subject, runs)
+    # What the solver does not find in the problem is no law that is broken.
+    solver.check_problem(problem)
+    solver.prepare(problem, seed, 0)
+    return hold(SOLVER, subject, _Runs(solver, problem, seed, initial_point))
 
 
 @dataclass
@@ -124,31 +117,33 @@ def _watching(step: int) -> Recorder:
     return Recorder({"nothing": lambda point: 0.0}, at=[step])
 
 
-@law(SOLVER, "a step that leaves the manifold, or a cost that is not finite there", 0.0)
-def _end(runs: _Runs) -> Any:
-    """A run ends at a point of the manifold."""
-    return runs.problem.manifold.check_point(runs.whole.point) or 0.0
+@law(
+    SOLVER,
+    "a `begin` that makes a start of its own, a step that leaves the manifold, or a cost not finite there",
+    1e-10,
+)
+def _ends(runs: _Runs) -> Any:
+    """A run begins at the point that it is given, also at another run's result, and ends at one of the manifold."""
+    manifold, end = runs.problem.manifold, runs.whole.point
+    if reason := manifold.check_point(end):
+        return reason
+    given, begun = (dense(manifold.embed_point(point)) for point in (end, runs.first(runs.whole)))
+    return float(np.linalg.norm(begun - given) / max(1.0, float(np.linalg.norm(given))))
 
 
-@law(SOLVER, "steps in the wrong direction, or too long ones")
-def _descent(runs: _Runs) -> float:
-    """The cost at the end is not above that at the start, relative to it."""
-    begun, ended = (runs.problem.value(point) for point in (runs.first(), runs.whole.point))
+@law(
+    SOLVER,
+    "steps in the wrong direction, or too long ones; or `finished` says so too early: `Converged` is a claim",
+)
+def _descent(runs: _Runs) -> Any:
+    """The cost at the end is not above that at the start; where a run converged, it or the gradient has fallen."""
+    problem, ends = runs.problem, (runs.first(), runs.whole.point)
+    begun, ended = map(problem.value, ends)
+    norms = [problem.manifold.norm(point, problem.riemannian_gradient(point)) for point in ends]
+    fell = ended < begun or norms[1] < 0.5 * norms[0] or norms[0] < 1e-6 * max(1.0, abs(begun))
+    if runs.whole.converged and not fell:
+        return f"it is where it began, and the gradient there is {norms[0]:.1e} long"
     return max(0.0, ended - begun) / max(1.0, abs(begun))
-
-
-@law(SOLVER, "`finished` says so too early; a `Converged` is a claim")
-def _convergence(runs: _Runs) -> Any:
-    """A run that has converged has come to a lower cost or a shorter gradient."""
-    if not runs.whole.converged:
-        return None
-    ends = [runs.first(), runs.whole.point]
-    values = [runs.problem.value(point) for point in ends]
-    lengths = [runs.problem.manifold.norm(point, runs.problem.riemannian_gradient(point)) for point in ends]
-    fell = (
-        values[1] < values[0] or lengths[1] < 0.5 * lengths[0] or lengths[0] < 1e-6 * max(1.0, abs(values[0]))
-    )
-    return 0.0 if fell else f"it is where it began, and the gradient there is {lengths[0]:.1e} long"
 
 
 @law(SOLVER, "numbers from a generator of its own, or a memory of earlier runs", 0.0)
@@ -216,13 +211,3 @@ def _observed(runs: _Runs) -> float | None:
             seen.append(("gradient_norm", problem.manifold.norm(point, problem.riemannian_gradient(point))))
         errors += [abs(row[name] - size) / max(1.0, abs(size)) for name, size in seen if name in row]
     return float(np.max(errors)) if errors else None
-
-
-@law(SOLVER, "`begin` makes a start of its own", 1e-10)
-def _given_start(runs: _Runs) -> float:
-    """A run begins at the point that it is given, also at the result of another run, relative to its size."""
-    end = runs.whole.point
-    given, found = (
-        dense(runs.problem.manifold.embed_point(point)) for point in (end, runs.first(runs.whole))
-    )
-    return float(np.linalg.norm(found - given) / max(1.0, float(np.linalg.norm(given))))

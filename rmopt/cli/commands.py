@@ -25,7 +25,6 @@ DataHome = Annotated[Path | None, folder("Folder that holds the data sets.")]
 LOADS = re.compile(r"^(Load|Make) (?:the |a )?(.)")
 KEYS = ("name", "subject", "passed", "measured", "expected", "detail")
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", hidden=True)]
-Plot = Annotated[Path | None, folder("Write a picture of each slope into this folder.")]
 
 
 class Commands(TyperGroup):
@@ -103,9 +102,7 @@ def data(file: File = "", data_home: DataHome = None, json: Json = False) -> Non
 
 
 @app.command()
-def check(
-    names: Names = None, plot: Plot = None, seed: Seed = 0, quiet: Quiet = False, json: Json = False
-) -> None:
+def check(names: Names = None, seed: Seed = 0, quiet: Quiet = False, json: Json = False) -> None:
     """Test every part for the properties that it must have.
 
     NAME: manifolds, retractions, solvers whose name holds it; by default everything.
@@ -119,8 +116,6 @@ def check(
                 typer.secho(check.subject, bold=True)
             typer.echo(f"  {check.verdict}  {check.name}: {check.numbers or '–'}")
         checks.append(check)
-        if plot is not None and check.steps is not None:
-            check.plot(plot / f"{len(checks):03} {check.name} {check.subject}.png".replace("/", " "))
     failed = [check for check in checks if not check.passed]
     if not checks:
         raise InvalidInputError(f"no check matches {', '.join(names or [])}; 'rmopt check' runs them all.")

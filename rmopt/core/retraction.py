@@ -1,8 +1,6 @@
 """The abstract retraction: how to move from a point along a tangent vector and stay on the manifold."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 from rmopt.core.values import Value
@@ -24,10 +22,8 @@ class Retraction(Value, ABC):
         Code of the compiled twin in `rmopt.kernels`; None when there is only the generic path.
     name : str
         The name on the command line.
-    point_type : type or None
-        What the points are that it moves; None when it asks nothing of them.
-    bounded : bool
-        Whether its curves leave the manifold, where `HasStepBound.max_step` says.
+    point_type : type
+        `Parts` where it moves points of products as a whole; others are applied to each factor.
 
     References
     ----------
@@ -53,16 +49,11 @@ class Retraction(Value, ABC):
     order: ClassVar[int]
     name: ClassVar[str]
     kernel: ClassVar[int | None] = None
-    point_type: ClassVar[type | None] = None
-    bounded: ClassVar[bool] = False
+    point_type: ClassVar[type] = object
 
     @abstractmethod
     def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
         """Return the point reached from `point` along t · `tangent`."""
-
-    def on(self, manifold: Any) -> Callable[..., Any]:
-        """Return the map of point, tangent vector and t on a manifold, for many calls."""
-        return partial(self, manifold)
 
     def reach(self, manifold: Any, point: Any, tangent: Any) -> float:
         """Return how far a solver may follow the curve and stay clear of the boundary; infinity unless known."""

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
-from rmopt.core.arguments import instance, number, one_of
+from rmopt.core.arguments import named
 from rmopt.core.points import coarseness_of
 from rmopt.core.values import Value
 
@@ -58,22 +58,17 @@ class ByProjection(Transport):
     See Also
     --------
     ByManifold : keeps lengths where the manifold knows how.
-    Isometric : the same, and lengths are kept.
+    Isometric : keeps lengths too.
     """
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         return manifold.projection(end, manifold.embedding(start, vector))
 
 
-class Isometric(Transport):
-    """Another transport, scaled so that each vector keeps its length.
+class Isometric(ByProjection):
+    """The projection, scaled so that each vector keeps its length.
 
     It is not linear; what it carries of a sum is not the sum of what it carries.
-
-    Parameters
-    ----------
-    transport : Transport, optional
-        `ByProjection` unless given.
 
     See Also
     --------
@@ -85,17 +80,10 @@ class Isometric(Transport):
     https://doi.org/10.1080/02331934.2013.836650.
     """
 
-    def __init__(self, transport: Transport | None = None) -> None:
-        given = ByProjection() if transport is None else transport
-        self.transport = instance("transport", given, Transport, "a Transport, or None")
-
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
-        moved = self.transport(manifold, start, end, vector)
+        moved = super().__call__(manifold, start, end, vector)
         length = manifold.norm(end, moved)
         return moved * (manifold.norm(start, vector) / length) if length > 0.0 else moved
-
-    def __repr__(self) -> str:
-        return f"Isometric({self.transport})"
 
 
 class OfRetraction(Transport):
@@ -104,18 +92,10 @@ class OfRetraction(Transport):
     The tangent vector that the retraction takes from the start to the end is found step by step, from the logarithm
     where that is known; between points so far apart that it is not, vectors are projected.
 
-    Parameters
-    ----------
-    step : float
-        The difference, relative to the length of the vector.
-
     See Also
     --------
     ByProjection : costs less, and solvers do as well with it.
     """
-
-    def __init__(self, step: float = 1e-5) -> None:
-        self.step = number("step", step, above=0)
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         length = manifold.norm(start, vector)
@@ -125,7 +105,7 @@ class OfRetraction(Transport):
         if along is None:
             return ByProjection()(manifold, start, end, vector)
         # The best step between truncation and rounding goes with the third root of a rounding.
-        h = self.step * coarseness_of(start) ** (1.0 / 3.0) / length
+        h = 1e-5 * coarseness_of(start) ** (1.0 / 3.0) / length
         ahead, behind = (
             manifold.embed_point(manifold.retraction(start, along + vector * sign)) for sign in (h, -h)
         )
@@ -156,18 +136,8 @@ TRANSPORTS: dict[str, Transport] = {
 
 
 def as_transport(name: str, transport: Transport | str | None) -> Transport | None:
-    """Return a transport, also by its name in `TRANSPORTS`; None stays None.
-
-    Parameters
-    ----------
-    name : str
-        What the error message calls it.
-    transport : Transport, str or None
-    """
-    if isinstance(transport, str):
-        return TRANSPORTS[one_of(name, transport, TRANSPORTS)]
-    wanted = f"a Transport, or one of {', '.join(map(repr, TRANSPORTS))}"
-    return None if transport is None else instance(name, transport, Transport, wanted)
+    """Return a transport, also by its name in `TRANSPORTS`; None stays None; `name` is what an error calls it."""
+    return None if transport is None else named(name, transport, TRANSPORTS, Transport)
 
 
 __all__ = [

@@ -13,7 +13,7 @@ from rmopt.core.points import arrays_of
 from rmopt.core.problem import ambient_at
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
-from rmopt.kernels.row_column import BEYOND, CLIP, EXACT, FIXED
+from rmopt.kernels.row_column import BEYOND, CLIP, EXACT, FIXED, STRAIGHT
 
 # A slope that stands for what is beyond all numbers; a search for the root between can compute with it.
 TOO_FAR = 1e200
@@ -126,7 +126,7 @@ class CoordinateReference(CoordinateDescentEngine):
         bound = self.retraction.reach(self.manifold, point, direction)
         if self.search == FIXED:
             return float(min(wanted, CLIP * bound))
-        if self.search != EXACT and self.retraction.bounded and np.isfinite(bound):
+        if self.search != EXACT and self.retraction.kernel == STRAIGHT and np.isfinite(bound):
             return float(wanted * bound)
         return self._minimiser(point, direction, wanted * bound)
 

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -11,10 +11,26 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, integer, number, optional, sequence
 from rmopt.core.cost import FiniteSum
 from rmopt.core.product import Parts
-from rmopt.engines.reference import Look, StepRule
+from rmopt.engines.base import Engine, checked, diverged
+from rmopt.engines.reference import Look, ReferenceState, StepRule
 from rmopt.errors import InvalidInputError, MissingCapabilityError
-from rmopt.kernels.directed_sgd import Weights
 from rmopt.manifolds import Euclidean, Power, Product
+
+
+class Weights(NamedTuple):
+    """How directions are made: remembered ← keep · remembered + take · gradient, and how long a step is.
+
+    `keep_squares`, `take_squares`: the same for squared lengths, which begin at `least`. A step is divided by their
+    root and `eps` where they are taken at all; `corrected` says that both means began at zero.
+    """
+
+    keep: float = 0.0
+    take: float = 1.0
+    keep_squares: float = 0.0
+    take_squares: float = 0.0
+    eps: float = 0.0
+    least: float = 0.0
+    corrected: bool = False
 
 
 class Memory(NamedTuple):
@@ -27,8 +43,7 @@ class Memory(NamedTuple):
 class WeightedRule(StepRule):
     """The weighted sum of the gradients so far, over the root of that of their squares where these have a weight.
 
-    Squares are those of the lengths in each factor of a product; in a flat space they are those of each entry. The
-    compiled loop (`rmopt.kernels.directed_sgd`) takes the same weights.
+    Squares are those of the lengths in each factor of a product; in a flat space they are those of each entry.
     """
 
     @property
@@ -297,3 +312,38 @@ class SRG(VarianceReduced):
     """
 
     recursive = True
+
+
+@dataclass(frozen=True)
+class RowAdaGrad(Engine):
+    """AdaGrad in a flat space, for a cost with `row_gradient`: a step costs what its rows cost."""
+
+    cost: Any
+    batch_size: int
+    eps: float
+
+    def load(self, point: Array) -> ReferenceState:
+        # What is remembered are the sums of the squares.
+        return ReferenceState(point.copy(), memory=np.full(point.shape, self.eps))
+
+    # Overflow is reported once, by the gradient.
+    @np.errstate(all="ignore")
+    def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
+        schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
+        matrix, squares, updates = state.point, state.memory, state.updates
+        for step, (terms, eta) in enumerate(zip(schedule, etas, strict=True), state.steps):
+            rows, gradient = self.cost.row_gradient(matrix, terms)
+            if not np.isfinite(gradient).all():
+                raise diverged(step, eta)
+            if gradient.any():
+                of_rows = squares[rows] + gradient * gradient
+                squares[rows] = of_rows
+                matrix[rows] -= eta * (gradient / np.sqrt(of_rows))
+                updates += 1
+        return replace(state, steps=state.steps + len(schedule), updates=updates)
+
+    def dump(self, state: ReferenceState) -> Array:
+        return state.point.copy()
+
+    def moved(self, state: ReferenceState, point: Array) -> ReferenceState:
+        return replace(state, point=point.copy())

@@ -26,7 +26,6 @@ from pymanopt.manifolds.manifold import RetrAsExpMixin
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, number, one_of, shown
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.runs import running
@@ -431,10 +430,10 @@ class FromPymanopt(Manifold):
     def embedding(self, point: Array, tangent_vector: Array) -> Array:
         return self.foreign.embedding(point, tangent_vector)
 
-    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a random point; pymanopt draws it from numpy's global state, here seeded and restored."""
         with global_seed(rng):
-            return in_precision(self.foreign.random_point(), dtype)
+            return self.foreign.random_point()
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
         with global_seed(rng):

@@ -7,7 +7,7 @@ every function that calls the loop: the first step would wait for minutes.
 import numpy as np
 
 from rmopt.kernels import njit
-from rmopt.kernels.vectors import dot, invert
+from rmopt.kernels.vectors import dot
 
 
 @njit(cache=True, nogil=True)
@@ -57,30 +57,11 @@ def columns(A, first, stop):
 
 
 @njit(cache=True, nogil=True)
-def beside(A, B):
-    """Return [A B]."""
-    k = A.shape[1]
-    out = np.empty((A.shape[0], k + B.shape[1]))
-    for i in range(A.shape[0]):
-        for j in range(k):
-            out[i, j] = A[i, j]
-        for j in range(B.shape[1]):
-            out[i, k + j] = B[i, j]
-    return out
-
-
-@njit(cache=True, nogil=True)
 def write(A, B):
     """Set the first rows and columns of A to B."""
     for i in range(B.shape[0]):
         for j in range(B.shape[1]):
             A[i, j] = B[i, j]
-
-
-@njit(cache=True, nogil=True)
-def clear(A):
-    """Set A to zero."""
-    A[:] = 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -106,20 +87,3 @@ def largest(A):
 def inner(A, B):
     """Return Σ A_ij B_ij."""
     return dot(A.ravel(), B.ravel())
-
-
-@njit(cache=True, nogil=True)
-def solved(A, B):
-    """Return A⁻¹ B. Raises ValueError where A is singular or not a number."""
-    table = np.empty((A.shape[0], 2 * A.shape[0]))
-    write(table, A)
-    if not invert(table, 0.0):
-        raise ValueError("a matrix is singular")
-    return times(columns(table, A.shape[0], 2 * A.shape[0]), B)
-
-
-@njit(cache=True, nogil=True)
-def reflected(A):
-    """Return Q and R of A = Q R, by reflections."""
-    Q, R = np.linalg.qr(A)
-    return transposed(transposed(Q)), transposed(transposed(R))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmopt.kernels import njit
-from rmopt.kernels.vectors import accumulate, add_to_rows, fetch, gather, sparse_dot, subtract_rows
+from rmopt.kernels.vectors import accumulate, add_to_rows, fetch, gather, subtract_rows
 
 # All terms are used; the gauge should be looked at; the next step is ill-conditioned in this gauge;
 # the score of the next step is not finite.
@@ -78,15 +78,6 @@ def add_row(column, rows, row, scale):
     if row >= 0:
         for j in range(rows.indptr[row], rows.indptr[row + 1]):
             column[rows.indices[j]] += scale * rows.values[j]
-
-
-@njit(cache=True, nogil=True)
-def row_dot(rows, i, j):
-    """Return the inner product of two rows; 0 where a number is −1."""
-    if i < 0 or j < 0:
-        return 0.0
-    start, stop, other, end = rows.indptr[i], rows.indptr[i + 1], rows.indptr[j], rows.indptr[j + 1]
-    return sparse_dot(rows.indices, rows.values, start, stop, rows.indices, rows.values, other, end)
 
 
 @njit(cache=True, nogil=True, inline="always")

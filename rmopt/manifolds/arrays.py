@@ -1,6 +1,6 @@
 """What manifolds of arrays share that take over the inner product of the space around them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ClassVar
 
@@ -110,6 +110,14 @@ class ArrayManifold(Manifold):
     def refusal(self, point: Array) -> str | None:
         """Return why a finite array of the right shape is no point, or None: then all of them are."""
         return None
+
+
+def weighted_sum(points: Sequence[Array], weights: Array) -> Array:
+    """Return the sum in the order of the points, so that bits do not depend on how a library sums."""
+    total = weights[0] * points[0]
+    for weight, point in zip(weights[1:], points[1:], strict=True):
+        total = total + weight * point
+    return np.ascontiguousarray(total)
 
 
 def _of_single_arrays(function: Callable[..., Any]) -> Callable[..., Any]:

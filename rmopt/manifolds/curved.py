@@ -7,9 +7,7 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
-from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
-from rmopt.core.transport import ByManifold, Transport
 from rmopt.errors import InvalidInputError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.precision import real_type, slack
@@ -22,12 +20,9 @@ class _Columns(ArrayManifold):
 
     n: int
 
-    default_transport: Transport = ByManifold()
-
-    def __init__(self, rows: int, m: int, retraction: Retraction | str | None) -> None:
+    def __init__(self, rows: int, m: int) -> None:
         self.m = integer("m", m, 1)
         self.shape = (rows,) if self.m == 1 else (rows, self.m)
-        self.default_retraction = self.fitting(retraction)
 
     @abstractmethod
     def products(self, point: Array, a: Array, b: Array) -> Any:
@@ -70,8 +65,6 @@ class Hyperbolic(_Columns):
         The dimension.
     m : int
         With more than 1, a point is an (n + 1) × m array of as many columns.
-    retraction : Retraction or str, optional
-        The default retraction; `Exponential` unless given.
 
     See Also
     --------
@@ -95,9 +88,9 @@ class Hyperbolic(_Columns):
     default_retraction: Retraction = Exponential()
     retractions = HYPERBOLIC_RETRACTIONS
 
-    def __init__(self, n: int, m: int = 1, retraction: Retraction | str | None = None) -> None:
+    def __init__(self, n: int, m: int = 1) -> None:
         self.n = integer("n", n, 1)
-        super().__init__(self.n + 1, m, retraction)
+        super().__init__(self.n + 1, m)
 
     @property
     def dim(self) -> int:
@@ -184,9 +177,9 @@ class Hyperbolic(_Columns):
             return f"it is not on the upper sheet: x₀ differs from √(1 + x₁² + …) by {error:.1e} of it"
         return self._too_far(point)
 
-    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a point above normally distributed numbers."""
-        return self.lifted(in_precision(np.random.default_rng(rng).standard_normal(self.shape), dtype))
+        return self.lifted(np.random.default_rng(rng).standard_normal(self.shape))
 
 
 class Simplex(_Columns):
@@ -201,8 +194,6 @@ class Simplex(_Columns):
         Numbers in a vector.
     m : int
         With more than 1, a point is an n × m array of as many columns.
-    retraction : Retraction or str, optional
-        The default retraction; `MultiplicativeWeights` unless given.
 
     Raises
     ------
@@ -233,11 +224,11 @@ class Simplex(_Columns):
     default_retraction: Retraction = MultiplicativeWeights()
     retractions = SIMPLEX_RETRACTIONS
 
-    def __init__(self, n: int, m: int = 1, retraction: Retraction | str | None = None) -> None:
+    def __init__(self, n: int, m: int = 1) -> None:
         self.n = integer("n", n, 1)
         if n < 2:
             raise InvalidInputError("Simplex(1) has no directions to go; let n be 2 or more.")
-        super().__init__(self.n, m, retraction)
+        super().__init__(self.n, m)
 
     @property
     def dim(self) -> int:
@@ -317,10 +308,10 @@ class Simplex(_Columns):
         error = float(np.abs(point.sum(0) - 1.0).max())
         return f"its sum differs from 1 by {error:.1e}; divide by it" if error > slack(1e-10, point) else None
 
-    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a point away from the boundary, of Dirichlet's distribution with the parameters 5."""
         point = np.random.default_rng(rng).standard_gamma(5.0, self.shape)
-        return in_precision(point / point.sum(0), dtype)
+        return point / point.sum(0)
 
 
 def _mirrored(array: Array) -> Array:

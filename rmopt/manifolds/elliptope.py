@@ -6,7 +6,6 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import integer
-from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import horizontal
 from rmopt.manifolds.sphere import UnitLength
@@ -27,8 +26,6 @@ class Elliptope(UnitLength):
     ----------
     n, k : int
         Numbers of rows and columns of the factors, 2 ≤ k ≤ n.
-    retraction : Retraction or str, optional
-        The default retraction; `Normalisation` unless given.
 
     Raises
     ------
@@ -60,11 +57,10 @@ class Elliptope(UnitLength):
            [0.18, 0.77, 1.  ]])
     """
 
-    def __init__(self, n: int, k: int, retraction: Retraction | str | None = None) -> None:
+    def __init__(self, n: int, k: int) -> None:
         self.shape = (integer("n", n, 1), integer("k", k, 1))
         if not 2 <= k <= n:
             raise InvalidInputError(f"Elliptope needs 2 ≤ k ≤ n, got n = {n}, k = {k}; choose another k.")
-        self.default_retraction = self.fitting(retraction)
 
     @property
     def dim(self) -> int:

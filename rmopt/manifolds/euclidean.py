@@ -1,5 +1,6 @@
 """The flat manifold of all vectors, matrices or arrays of one shape."""
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -7,9 +8,8 @@ import numpy as np
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import integer
-from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
-from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.manifolds.arrays import ArrayManifold, weighted_sum
 from rmopt.retractions.positive_definite import EUCLIDEAN_RETRACTIONS, Additive
 
 
@@ -60,9 +60,9 @@ class Euclidean(ArrayManifold):
         """Return the ambient Hessian as an array."""
         return dense(euclidean_hessian, point)
 
-    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a matrix of independent standard normal numbers."""
-        return in_precision(np.random.default_rng(rng).standard_normal(self.shape), dtype)
+        return np.random.default_rng(rng).standard_normal(self.shape)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         return point + tangent_vector
@@ -72,3 +72,6 @@ class Euclidean(ArrayManifold):
 
     def dist(self, point_a: Array, point_b: Array) -> float:
         return float(np.linalg.norm(point_b - point_a))
+
+    def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
+        return weighted_sum(points, weights)

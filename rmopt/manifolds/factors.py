@@ -67,6 +67,7 @@ class PSDFactors(Euclidean):
     horizontal = staticmethod(horizontal)
     # Straight lines are those of the factors, and one W has many: no distance of matrices is known here.
     exp, log, dist = Manifold.exp, Manifold.log, Manifold.dist
+    projected_mean = Manifold.projected_mean
 
     def point_of(self, point: Array) -> PSDPoint:
         """Return W as a point of `PSDFixedRank`; its rank may be smaller than k."""
@@ -117,6 +118,8 @@ class BoundedRank(Product):
     """
 
     point_type: ClassVar[type] = LowRankFactors
+    # One matrix has many factors.
+    projected_mean = Manifold.projected_mean
 
     def __init__(self, n: int, m: int, rank: int) -> None:
         super().__init__([Euclidean(n, rank), Euclidean(m, rank)])
@@ -207,8 +210,7 @@ class FixedRankFactors(BoundedRank):
         return Parts([part(G, A, B, a, b, g, h), part(H, B, A, b, a, h, g)])
 
     # The metric changes from point to point: straight lines are no geodesics.
-    exp, log, dist, pair_mean = Manifold.exp, Manifold.log, Manifold.dist, Manifold.pair_mean
-    knows = Manifold.knows
+    exp, log, dist = Manifold.exp, Manifold.log, Manifold.dist
 
     def check_point(self, point: Any) -> str | None:
         reason = super().check_point(point)

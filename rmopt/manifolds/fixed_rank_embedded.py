@@ -1,9 +1,10 @@
 """The manifold of n × m matrices of rank k, with the metric of the matrices around it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Ambient, Array, Factored, dense, images
@@ -11,7 +12,6 @@ from rmopt.core.arguments import integer, numbers
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
-from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import factor_product, lanczos_svd, leave_span, truncated_svd_of_product
@@ -32,8 +32,6 @@ class FixedRankEmbedded(FixedRankManifold):
         Numbers of rows and columns.
     rank : int
         The rank, from 1 to min(n, m).
-    retraction : Retraction or str, optional
-        The default retraction; `SecondOrder` unless given.
 
     Raises
     ------
@@ -67,10 +65,9 @@ class FixedRankEmbedded(FixedRankManifold):
     default_retraction: Retraction = SecondOrder()
     retractions = FIXED_RANK_RETRACTIONS
 
-    def __init__(self, n: int, m: int, rank: int, retraction: Retraction | str | None = None) -> None:
+    def __init__(self, n: int, m: int, rank: int) -> None:
         self.shape = (integer("n", n, 1), integer("m", m, 1))
         self.rank = checked_rank(rank, self.shape)
-        self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
         return f"FixedRankEmbedded({self.shape[0]}, {self.shape[1]}, {self.rank})"
@@ -140,14 +137,21 @@ class FixedRankEmbedded(FixedRankManifold):
             return f"the rank is below {self.rank}, for {spread}; BoundedRank takes lower ranks"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> LowRankPoint:
+    def projected_mean(self, points: Sequence[LowRankPoint], weights: Array) -> LowRankPoint:
+        left, right = (np.hstack([getattr(point, side) for point in points]) for side in ("U", "V"))
+        core = scipy.linalg.block_diag(
+            *(weight * point.S for weight, point in zip(weights, points, strict=True))
+        )
+        U, sigma, V = truncated_svd_of_product(left, core, right, self.rank)
+        return LowRankPoint(np.ascontiguousarray(U), np.diag(sigma), np.ascontiguousarray(V))
+
+    def random_point(self, rng: np.random.Generator | None = None) -> LowRankPoint:
         """Return a point with uniformly distributed column and row space and singular values in [½, 1½]."""
         rng = np.random.default_rng(rng)
         (n, m), k = self.shape, self.rank
         U, _ = np.linalg.qr(rng.standard_normal((n, k)))
         V, _ = np.linalg.qr(rng.standard_normal((m, k)))
-        point = LowRankPoint(U, np.diag(np.sort(rng.uniform(0.5, 1.5, k))[::-1]), V)
-        return in_precision(point, dtype)
+        return LowRankPoint(U, np.diag(np.sort(rng.uniform(0.5, 1.5, k))[::-1]), V)
 
     def identity(self) -> LowRankPoint:
         """Return the zero-padded identity: ones at the first k places of the diagonal, zeros elsewhere."""

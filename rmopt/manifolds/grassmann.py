@@ -1,16 +1,15 @@
 """The Grassmann manifold: subspaces, held by orthonormal bases."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
-from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError
-from rmopt.linalg import gram_functions, leave_span, sine, small_eigh, versine
+from rmopt.linalg import gram_functions, leading_eigh, leave_span, sine, small_eigh, symmetric, versine
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.precision import slack
 from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, Exponential
@@ -26,8 +25,6 @@ class Grassmann(ArrayManifold):
     ----------
     m, r : int
         Dimensions of the space and of the subspaces, 1 ≤ r < m.
-    retraction : Retraction or str, optional
-        The default retraction; `Exponential` unless given.
 
     Raises
     ------
@@ -61,11 +58,10 @@ class Grassmann(ArrayManifold):
     default_transport: Transport = ByProjection()
     retractions = GRASSMANN_RETRACTIONS
 
-    def __init__(self, m: int, r: int, retraction: Retraction | str | None = None) -> None:
+    def __init__(self, m: int, r: int) -> None:
         self.shape = (integer("m", m, 2), integer("r", r, 1))
         if r >= m:
             raise InvalidInputError(f"Grassmann needs 1 ≤ r < m, got m = {m}, r = {r}; choose a smaller r.")
-        self.default_retraction = self.fitting(retraction)
 
     @property
     def dim(self) -> int:
@@ -147,6 +143,12 @@ class Grassmann(ArrayManifold):
         carried = tangent_vector_a - velocity @ (bend @ along) - point_a @ (turn @ along)
         return carried @ (self.exp(point_a, velocity).T @ point_b)
 
+    def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
+        """Return the subspace of the leading eigenvectors of the weighted sum of projectors."""
+        Q, triangle = np.linalg.qr(np.hstack(points))
+        gram = (triangle * np.repeat(weights, self.shape[1])) @ triangle.T
+        return np.ascontiguousarray(Q @ leading_eigh(symmetric(gram), self.shape[1])[1])
+
     # Points
 
     def refusal(self, point: Array) -> str | None:
@@ -155,10 +157,9 @@ class Grassmann(ArrayManifold):
             return f"its columns are not orthonormal: UᵀU − I reaches {error:.1e}; take np.linalg.qr(U)[0]"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a uniformly distributed subspace."""
-        basis = np.linalg.qr(np.random.default_rng(rng).standard_normal(self.shape))[0]
-        return in_precision(basis, dtype)
+        return np.linalg.qr(np.random.default_rng(rng).standard_normal(self.shape))[0]
 
 
 def _principal(A: Array, B: Array) -> tuple[Array, Array, Array]:

@@ -4,25 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number, numbers, sequence, shown
-from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, rebuilt
-from rmopt.core.product import Parts
-from rmopt.core.psd import PSDPoint
 from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
-from rmopt.linalg import leading_eigh, symmetric, truncated_svd_of_product
-from rmopt.manifolds.euclidean import Euclidean
-from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
-from rmopt.manifolds.grassmann import Grassmann
-from rmopt.manifolds.positive_definite import PositiveDefinite
-from rmopt.manifolds.product import Power, Product
-from rmopt.manifolds.psd_fixed_rank import PSDFixedRank
-from rmopt.manifolds.sphere import Oblique, Sphere
-from rmopt.manifolds.stiefel import CanonicalStiefel, SpecialOrthogonal, Stiefel
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 from rmopt.precision import real_type
 
@@ -135,8 +122,8 @@ def frechet_mean(
 def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], tuple[Any, float, float]]:
     """Return what gives the mean logarithm at a point, its length, and half the mean square, of which it descends."""
     seen = [(share, point) for share, point in zip(shares.tolist(), points, strict=True) if share > 0.0]
-    if type(manifold) in (SymmetricPositiveDefinite, PositiveDefinite):
-        metric, weights = manifold._metric, shares[shares > 0.0]  # type: ignore[attr-defined]
+    if isinstance(manifold, SymmetricPositiveDefinite):
+        metric, weights = manifold._metric, shares[shares > 0.0]
         many = np.stack([point for _, point in seen])
 
         def at_once(mean: Array) -> tuple[Array, float, float]:
@@ -167,8 +154,8 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
     ----------
     manifold : Manifold
         `FixedRankEmbedded`, `PSDFixedRank`, `Grassmann` (the mean of projectors), `Stiefel`, `SpecialOrthogonal`,
-        `Sphere`, `Oblique`, `PositiveDefinite`, `Euclidean`, products of them, and manifolds of your own, also
-        subclasses, that have a method ``projected_mean(points, weights)``.
+        `Sphere`, `Oblique`, `PositiveDefinite`, `Euclidean`, products of them, and manifolds of your own that have a
+        method ``projected_mean(points, weights)``.
     points : sequence of points
     weights : array, shape (N,), optional
         With the sum 1; equal unless given. They may be negative: ``[-1, 2]`` goes from the first point to the second
@@ -220,88 +207,18 @@ def _held(mean: str, manifold: Manifold, points: Points) -> list[Any]:
 
 
 def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
-    """Return the function of points and weights that `projected_mean` is on a manifold, without its checks."""
-    if type(manifold) in (Product, Power):
-        each = [mean_on(factor) for factor in manifold.factors]  # type: ignore[attr-defined]
-        return lambda points, weights: Parts(
-            [mean(parts, weights) for mean, parts in zip(each, zip(*points, strict=True), strict=True)]
-        )
-    mean = getattr(type(manifold), "projected_mean", MEANS.get(type(manifold)))
-    if mean is None:
+    """Return the function of points and weights that `projected_mean` is on a manifold, without checks of points."""
+    if not manifold.knows("projected_mean"):
         raise MissingCapabilityError(
             f"the points of {manifold} have no mean here; give its class a method projected_mean(points, weights), "
-            f"or take one of {', '.join(one.__name__ for one in MEANS if one is not CanonicalStiefel)}, or a product "
-            "of them; their subclasses are not taken."
+            "or take frechet_mean."
         )
 
     def checked(points: Points, weights: Array) -> Any:
         with np.errstate(all="ignore"):
-            nearest = in_precision(mean(manifold, points, weights), real_type(*arrays_of(points)))
+            nearest = in_precision(manifold.projected_mean(points, weights), real_type(*arrays_of(points)))
         if (flaw := manifold.check_point(nearest)) is not None:
             raise InvalidInputError(f"the weighted sum has no nearest point on {manifold}: {flaw}.")
         return nearest
 
     return checked
-
-
-def _sum(manifold: Any, points: Points, weights: Array) -> Array:
-    # In the order of the points, so that bits do not depend on how a library sums.
-    total = weights[0] * points[0]
-    for weight, point in zip(weights[1:], points[1:], strict=True):
-        total = total + weight * point
-    return np.ascontiguousarray(total)
-
-
-def _fixed_rank(manifold: FixedRankEmbedded, points: Points, weights: Array) -> LowRankPoint:
-    left, right = (np.hstack([getattr(point, side) for point in points]) for side in ("U", "V"))
-    core = scipy.linalg.block_diag(*(weight * point.S for weight, point in zip(weights, points, strict=True)))
-    k = manifold.rank
-    U, sigma, V = truncated_svd_of_product(left, core, right, k)
-    return LowRankPoint(np.ascontiguousarray(U), np.diag(sigma), np.ascontiguousarray(V))
-
-
-def _psd(manifold: PSDFixedRank, points: Points, weights: Array) -> PSDPoint:
-    cores = scipy.linalg.block_diag(
-        *(weight * point.S for weight, point in zip(weights, points, strict=True))
-    )
-    Q, triangle = np.linalg.qr(np.hstack([point.Q for point in points]))
-    values, vectors = leading_eigh(symmetric(triangle @ cores @ triangle.T), manifold.rank)
-    return PSDPoint(np.ascontiguousarray(Q @ vectors), np.diag(values))
-
-
-def _subspace(manifold: Grassmann, points: Points, weights: Array) -> Array:
-    Q, triangle = np.linalg.qr(np.hstack(points))
-    k = manifold.shape[1]
-    gram = (triangle * np.repeat(weights, k)) @ triangle.T
-    return np.ascontiguousarray(Q @ leading_eigh(symmetric(gram), k)[1])
-
-
-def _normalised(manifold: Any, points: Points, weights: Array) -> Array:
-    mean: Array = manifold.normalised(_sum(manifold, points, weights))
-    return mean
-
-
-def _polar(manifold: Any, points: Points, weights: Array) -> Array:
-    P, _, Qt = np.linalg.svd(_sum(manifold, points, weights), full_matrices=False)
-    return P @ Qt
-
-
-def _rotation(manifold: SpecialOrthogonal, points: Points, weights: Array) -> Array:
-    P, _, Qt = np.linalg.svd(_sum(manifold, points, weights))
-    P[..., :, -1] *= np.linalg.det(P @ Qt)[..., None]
-    return P @ Qt
-
-
-# By class: subclasses may be quotients, or have another space around them.
-MEANS: dict[type, Callable[[Any, Points, Array], Any]] = {
-    FixedRankEmbedded: _fixed_rank,
-    PSDFixedRank: _psd,
-    Grassmann: _subspace,
-    Stiefel: _polar,
-    SpecialOrthogonal: _rotation,
-    Sphere: _normalised,
-    CanonicalStiefel: _polar,
-    Oblique: _normalised,
-    PositiveDefinite: _sum,
-    Euclidean: _sum,
-}

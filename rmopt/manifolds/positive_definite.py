@@ -6,7 +6,6 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from rmopt.core.ambient import Ambient, Array, RowColumn, dense
-from rmopt.core.retraction import Retraction
 from rmopt.kernels import row_column
 from rmopt.linalg import leading_eigh
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
@@ -24,8 +23,6 @@ class PositiveDefinite(SymmetricPositiveDefinite):
     ----------
     d : int
         Number of rows and columns.
-    retraction : Retraction or str, optional
-        The default retraction; `SecondOrderPD` unless given.
 
     Raises
     ------
@@ -52,10 +49,9 @@ class PositiveDefinite(SymmetricPositiveDefinite):
     (2, [[2.0, 0.0], [0.0, 2.0]])
     """
 
-    def __init__(self, d: int, retraction: Retraction | str | None = None) -> None:
+    def __init__(self, d: int) -> None:
         super().__init__(d)
         self.retractions = POSITIVE_DEFINITE_RETRACTIONS
-        self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
         return f"PositiveDefinite({self.d})"

@@ -5,10 +5,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rmopt.core.ambient import Ambient, dense
+from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer, sequence, shown
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import in_precision
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks, matrix_shape
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import Transport
@@ -164,7 +163,7 @@ class Product(Manifold):
     # Geodesics
 
     def knows(self, method: str) -> bool:
-        return all(factor.knows(method) for factor in self.factors)
+        return super().knows(method) and all(factor.knows(method) for factor in self.factors)
 
     def exp(self, point: Parts, tangent_vector: Parts) -> Parts:
         return self._each("exp", point, tangent_vector)
@@ -176,8 +175,9 @@ class Product(Manifold):
         """Return the geodesic distance, the root of the sum of the factors' squared ones."""
         return float(np.linalg.norm(list(self._each("dist", point_a, point_b))))
 
-    def pair_mean(self, point_a: Parts, point_b: Parts) -> Parts:
-        return self._each("pair_mean", point_a, point_b)
+    def projected_mean(self, points: Sequence[Parts], weights: Array) -> Parts:
+        of_factors = zip(self.factors, zip(*points, strict=True), strict=True)
+        return Parts([factor.projected_mean(parts, weights) for factor, parts in of_factors])
 
     # Points
 
@@ -190,9 +190,9 @@ class Product(Manifold):
                 return f"part {i}: {reason}"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Parts:
+    def random_point(self, rng: np.random.Generator | None = None) -> Parts:
         rng = np.random.default_rng(rng)
-        return in_precision(Parts([factor.random_point(rng) for factor in self.factors]), dtype)
+        return Parts([factor.random_point(rng) for factor in self.factors])
 
     def _each(self, method: str, *arguments: Parts) -> Parts:
         """Return what a method of every factor makes of its parts."""

@@ -1,19 +1,20 @@
 """The embedded and the polar geometry of positive semidefinite n × n matrices of rank k."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Ambient, Array, applied, dense
 from rmopt.core.arguments import integer, number, numbers
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
-from rmopt.core.points import in_precision
 from rmopt.core.psd import PSDPoint, PSDTangent, point_of
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
-from rmopt.linalg import lanczos_eigh, leave_span, symmetric
+from rmopt.linalg import lanczos_eigh, leading_eigh, leave_span, symmetric
 from rmopt.precision import rank_of, real_type, slack
 from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
 
@@ -31,10 +32,9 @@ class PSDMatrices(FixedRankManifold):
     retractions = PSD_RETRACTIONS | {"polar": PolarFactors()}
     default_retraction: Retraction = SecondOrderPSD()
 
-    def __init__(self, n: int, rank: int, retraction: Retraction | str | None = None) -> None:
+    def __init__(self, n: int, rank: int) -> None:
         self.shape = (integer("n", n, 1),) * 2
         self.rank = checked_rank(rank, self.shape)
-        self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shape[0]}, {self.rank})"
@@ -85,12 +85,11 @@ class PSDMatrices(FixedRankManifold):
             )
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> PSDPoint:
+    def random_point(self, rng: np.random.Generator | None = None) -> PSDPoint:
         """Return a point with uniformly distributed column space and eigenvalues in [½, 1½]."""
         rng = np.random.default_rng(rng)
         Q, _ = np.linalg.qr(rng.standard_normal((self.shape[0], self.rank)))
-        point = PSDPoint(Q, np.diag(np.sort(rng.uniform(0.5, 1.5, self.rank))[::-1]))
-        return in_precision(point, dtype)
+        return PSDPoint(Q, np.diag(np.sort(rng.uniform(0.5, 1.5, self.rank))[::-1]))
 
     def identity(self) -> PSDPoint:
         """Return the zero-padded identity: ones at the first k places of the diagonal, zeros elsewhere."""
@@ -139,8 +138,6 @@ class PSDFixedRank(PSDMatrices):
         Number of rows and columns.
     rank : int
         The rank, from 1 to n.
-    retraction : Retraction or str, optional
-        The default retraction; `SecondOrderPSD` unless given.
 
     Raises
     ------
@@ -187,6 +184,14 @@ class PSDFixedRank(PSDMatrices):
         # X S⁻¹ as a solve.
         return PSDTangent(flat.M, flat.Qp + np.linalg.solve(point.S, bend.T).T)
 
+    def projected_mean(self, points: Sequence[PSDPoint], weights: Array) -> PSDPoint:
+        cores = scipy.linalg.block_diag(
+            *(weight * point.S for weight, point in zip(weights, points, strict=True))
+        )
+        Q, triangle = np.linalg.qr(np.hstack([point.Q for point in points]))
+        values, vectors = leading_eigh(symmetric(triangle @ cores @ triangle.T), self.rank)
+        return PSDPoint(np.ascontiguousarray(Q @ vectors), np.diag(values))
+
 
 class PolarPSD(PSDMatrices):
     """The same matrices as `PSDFixedRank`, seen as (Stiefel × positive definite) / O(k) (Meyer et al. 2011).
@@ -204,8 +209,6 @@ class PolarPSD(PSDMatrices):
         The rank, from 1 to n.
     weight : float
         λ, between 0 and 1: large values move mainly the column space.
-    retraction : Retraction or str, optional
-        The default retraction; `PolarFactors` unless given.
 
     Raises
     ------
@@ -234,11 +237,9 @@ class PolarPSD(PSDMatrices):
 
     default_retraction = PolarFactors()
 
-    def __init__(
-        self, n: int, rank: int, weight: float = 0.5, retraction: Retraction | str | None = None
-    ) -> None:
+    def __init__(self, n: int, rank: int, weight: float = 0.5) -> None:
         self.weight = number("weight", weight, above=0, below=1)
-        super().__init__(n, rank, retraction)
+        super().__init__(n, rank)
 
     def __repr__(self) -> str:
         return f"PolarPSD({self.shape[0]}, {self.rank}, weight={self.weight})"

@@ -1,17 +1,17 @@
 """Arrays of unit length, and matrices whose columns have it."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
-from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError
-from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.manifolds.arrays import ArrayManifold, weighted_sum
 from rmopt.precision import coarseness, matched, slack
 from rmopt.retractions.arrays import SPHERE_RETRACTIONS, Normalisation
 
@@ -59,9 +59,9 @@ class UnitLength(ArrayManifold):
             f"its length differs from 1 by {error:.1e}; divide by it" if error > slack(1e-10, point) else None
         )
 
-    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a uniformly distributed point."""
-        return self.normalised(in_precision(np.random.default_rng(rng).standard_normal(self.shape), dtype))
+        return self.normalised(np.random.default_rng(rng).standard_normal(self.shape))
 
 
 class Sphere(UnitLength):
@@ -73,8 +73,6 @@ class Sphere(UnitLength):
     ----------
     *shape : int
         ``Sphere(n)`` holds vectors, ``Sphere(n, m)`` matrices.
-    retraction : Retraction or str, optional
-        The default retraction; `Normalisation` unless given.
 
     Raises
     ------
@@ -98,11 +96,10 @@ class Sphere(UnitLength):
     True
     """
 
-    def __init__(self, *shape: int, retraction: Retraction | str | None = None) -> None:
+    def __init__(self, *shape: int) -> None:
         self.shape = tuple(integer("a size", size, 1) for size in shape)
         if self.dim < 1:
             raise InvalidInputError(f"{self} has no directions to go; let vectors have two or more entries.")
-        self.default_retraction = self.fitting(retraction)
 
     @property
     def dim(self) -> int:
@@ -141,6 +138,9 @@ class Sphere(UnitLength):
         half = np.maximum(0.5 * self.products(middle, middle), np.finfo(middle.dtype).tiny)
         return tangent_vector_a - middle * (self.products(point_b, tangent_vector_a) / half)
 
+    def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
+        return self.normalised(weighted_sum(points, weights))
+
     def _angles(self, point_a: Array, point_b: Array) -> Any:
         apart, middle = point_a - point_b, point_a + point_b
         return 2.0 * np.arctan2(self.products(apart, apart) ** 0.5, self.products(middle, middle) ** 0.5)
@@ -155,8 +155,6 @@ class Oblique(Sphere):
     ----------
     n, m : int
         Numbers of rows and columns.
-    retraction : Retraction or str, optional
-        The default retraction; `Normalisation` unless given.
 
     Raises
     ------
@@ -183,8 +181,8 @@ class Oblique(Sphere):
     (3, [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     """
 
-    def __init__(self, n: int, m: int, retraction: Retraction | str | None = None) -> None:
-        super().__init__(integer("n", n, 1), integer("m", m, 1), retraction=retraction)
+    def __init__(self, n: int, m: int) -> None:
+        super().__init__(integer("n", n, 1), integer("m", m, 1))
 
     @property
     def dim(self) -> int:

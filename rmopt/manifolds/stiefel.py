@@ -1,6 +1,6 @@
 """Frames, matrices with orthonormal columns, and rotations; both also in batches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -9,11 +9,10 @@ import numpy as np
 from rmopt import linalg
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer, one_of
-from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError
-from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.manifolds.arrays import ArrayManifold, weighted_sum
 from rmopt.precision import coarseness, slack
 from rmopt.retractions.arrays import CANONICAL_RETRACTIONS, FRAME_RETRACTIONS, CanonicalCayley
 from rmopt.retractions.grassmann import Exponential, Polar
@@ -45,8 +44,6 @@ class Stiefel(ArrayManifold):
         Numbers of rows and columns, p ≤ n.
     k : int
         With more than 1, a point is a k × n × p array of as many matrices.
-    retraction : Retraction or str, optional
-        The default retraction; unless given `Polar`, and `CanonicalCayley` for the canonical metric.
     metric : "euclidean" or "canonical"
 
     Raises
@@ -81,15 +78,7 @@ class Stiefel(ArrayManifold):
     default_retraction: Retraction = Polar()
     retractions = FRAME_RETRACTIONS
 
-    def __init__(
-        self,
-        n: int,
-        p: int,
-        k: int = 1,
-        retraction: Retraction | str | None = None,
-        *,
-        metric: str = "euclidean",
-    ) -> None:
+    def __init__(self, n: int, p: int, k: int = 1, *, metric: str = "euclidean") -> None:
         if type(self) is Stiefel and metric == "canonical":
             # The methods of each metric are those of a class.
             self.__class__ = CanonicalStiefel
@@ -103,7 +92,6 @@ class Stiefel(ArrayManifold):
             raise InvalidInputError(
                 f"{self} is empty, or has no directions to go: it needs p ≤ n and n ≥ 2; choose a larger n."
             )
-        self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.n}, {self.p}{f', k={self.k}' if self.k > 1 else ''})"
@@ -151,6 +139,10 @@ class Stiefel(ArrayManifold):
         """Return the length of that geodesic; errors are those of `log`."""
         return self.norm(point_a, self.log(point_a, point_b))
 
+    def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
+        P, _, Qt = np.linalg.svd(weighted_sum(points, weights), full_matrices=False)
+        return P @ Qt
+
     # Points
 
     def refusal(self, point: Array) -> str | None:
@@ -159,9 +151,9 @@ class Stiefel(ArrayManifold):
             return f"its columns are not orthonormal: XᵀX − I reaches {error:.1e}; take np.linalg.qr(X)[0]"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a uniformly distributed point."""
-        return in_precision(linalg.positive_qr(np.random.default_rng(rng).standard_normal(self.shape)), dtype)
+        return linalg.positive_qr(np.random.default_rng(rng).standard_normal(self.shape))
 
 
 class CanonicalStiefel(Stiefel):
@@ -217,8 +209,6 @@ class SpecialOrthogonal(Stiefel):
         The dimension, 2 or more.
     k : int
         With more than 1, a point is a k × n × n array of as many rotations.
-    retraction : Retraction or str, optional
-        The default retraction; `Exponential` unless given.
 
     Raises
     ------
@@ -245,8 +235,8 @@ class SpecialOrthogonal(Stiefel):
     # Parallel transport takes longer, and saves no iterations.
     default_transport: Transport = ByProjection()
 
-    def __init__(self, n: int, k: int = 1, retraction: Retraction | str | None = None) -> None:
-        super().__init__(n, n, k, retraction)
+    def __init__(self, n: int, k: int = 1) -> None:
+        super().__init__(n, n, k)
 
     def __repr__(self) -> str:
         return f"SpecialOrthogonal({self.n}{f', k={self.k}' if self.k > 1 else ''})"
@@ -288,6 +278,11 @@ class SpecialOrthogonal(Stiefel):
         middle = self.pair_mean(point_a, point_b)
         return middle @ (point_a.mT @ tangent_vector_a) @ (point_a.mT @ middle)
 
+    def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
+        P, _, Qt = np.linalg.svd(weighted_sum(points, weights))
+        P[..., :, -1] *= np.linalg.det(P @ Qt)[..., None]
+        return P @ Qt
+
     # Points
 
     def refusal(self, point: Array) -> str | None:
@@ -295,11 +290,11 @@ class SpecialOrthogonal(Stiefel):
             return reason
         return None if (np.linalg.det(point) > 0.0).all() else "its determinant is −1; turn a column around"
 
-    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a uniformly distributed point."""
         point = super().random_point(rng)
         point[..., 0] *= np.linalg.det(point)[..., None]
-        return in_precision(linalg.orthonormalised(point), dtype)
+        return linalg.orthonormalised(point)
 
 
 class _Memory:

@@ -1,19 +1,18 @@
 """Symmetric positive definite matrices, also in batches; and three metrics, by coordinates in which each is flat."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer, one_of
-from rmopt.core.points import in_precision
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import exp_differences, lyapunov, symmetric, whitened
-from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.manifolds.arrays import ArrayManifold, weighted_sum
 from rmopt.precision import matched, slack
 from rmopt.retractions.grassmann import Exponential
 from rmopt.retractions.positive_definite import Congruence, SchurExponential, SecondOrderPD
@@ -89,8 +88,6 @@ class SymmetricPositiveDefinite(ArrayManifold):
     k : int
         With more than 1, a point is a k × d × d array of as many matrices.
     metric : "affine-invariant", "log-euclidean" or "bures-wasserstein"
-    retraction : Retraction or str, optional
-        The default retraction; unless given `SecondOrderPD`, `Exponential` and `Congruence`, each for its metric.
 
     Raises
     ------
@@ -125,15 +122,12 @@ class SymmetricPositiveDefinite(ArrayManifold):
     # `transport` takes longer, and saves no iterations.
     default_transport: Transport = ByProjection()
 
-    def __init__(
-        self, d: int, k: int = 1, metric: str = "affine-invariant", retraction: Retraction | str | None = None
-    ) -> None:
+    def __init__(self, d: int, k: int = 1, metric: str = "affine-invariant") -> None:
         self.d, self.k = integer("d", d, 1), integer("k", k, 1)
         self.shape = (self.d, self.d) if k == 1 else (self.k, self.d, self.d)
         self.metric = one_of("metric", metric, METRICS)
         self.retractions = self._metric.retractions
         self.default_retraction = next(iter(self.retractions.values()))
-        self.default_retraction = self.fitting(retraction)
 
     def __repr__(self) -> str:
         batch = f", k={self.k}" if self.k > 1 else ""
@@ -204,6 +198,9 @@ class SymmetricPositiveDefinite(ArrayManifold):
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Ambient) -> Array:
         return self._metric.transport(point_a, point_b, dense(tangent_vector_a, point_a))
 
+    def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
+        return weighted_sum(points, weights)
+
     # Points
 
     def refusal(self, point: Array) -> str | None:
@@ -219,13 +216,11 @@ class SymmetricPositiveDefinite(ArrayManifold):
             f"largest {largest:.1e}; add a small multiple of the identity"
         )
 
-    def random_point(self, rng: np.random.Generator | None = None, dtype: Any = float) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a matrix with uniformly distributed eigenvectors and eigenvalues in [½, 1½]."""
         rng = np.random.default_rng(rng)
         Q, _ = np.linalg.qr(rng.standard_normal(self.shape))
-        return in_precision(
-            symmetric((Q * rng.uniform(0.5, 1.5, (*self.shape[:-2], 1, self.d))) @ Q.mT), dtype
-        )
+        return symmetric((Q * rng.uniform(0.5, 1.5, (*self.shape[:-2], 1, self.d))) @ Q.mT)
 
 
 # Below this ratio of eigenvalues the least one has lost a quarter of its digits.

@@ -20,7 +20,6 @@ class Normalisation(Retraction):
 
     order = 2
     name = "normalisation"
-    point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
         moved = t * tangent
@@ -59,7 +58,6 @@ class Cayley(Retraction):
 
     order = 1
     name = "cayley"
-    point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
         frame, core = skew_form(point, t * tangent)
@@ -100,7 +98,6 @@ class MultiplicativeWeights(Retraction):
 
     order = 1
     name = "multiplicative"
-    point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
         exponents = t * (tangent / point)
@@ -128,7 +125,6 @@ class OrthographicHyperbolic(Retraction):
 
     order = 2
     name = "orthographic"
-    point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
         moved = t * tangent

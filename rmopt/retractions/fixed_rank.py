@@ -36,7 +36,6 @@ class SecondOrder(Retraction):
     order = 2
     name = "second-order"
     kernel = lifted.SECOND_ORDER
-    point_type = LowRankPoint
 
     def __call__(
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
@@ -71,7 +70,6 @@ class MetricProjection(Retraction):
     order = 2
     name = "metric-projection"
     kernel = lifted.METRIC_PROJECTION
-    point_type = LowRankPoint
 
     def __call__(
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
@@ -101,7 +99,6 @@ class Orthographic(Retraction):
     order = 2
     name = "orthographic"
     kernel = lifted.ORTHOGRAPHIC
-    point_type = LowRankPoint
 
     def __call__(
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
@@ -129,7 +126,6 @@ class SecondOrderPSD(Retraction):
     order = 2
     name = "second-order"
     kernel = lifted.SECOND_ORDER
-    point_type = PSDPoint
 
     def __call__(self, manifold: Any, point: PSDPoint, tangent: PSDTangent, t: float = 1.0) -> PSDPoint:
         S, M = point.S, t * tangent.M
@@ -154,7 +150,6 @@ class MetricProjectionPSD(Retraction):
 
     order = 2
     name = "metric-projection"
-    point_type = PSDPoint
 
     def __call__(self, manifold: Any, point: PSDPoint, tangent: PSDTangent, t: float = 1.0) -> PSDPoint:
         k = point.rank
@@ -187,7 +182,6 @@ class PolarFactors(Retraction):
 
     order = 1
     name = "polar"
-    point_type = PSDPoint
 
     def __call__(self, manifold: Any, point: PSDPoint, tangent: PSDTangent, t: float = 1.0) -> PSDPoint:
         values, vectors = np.linalg.eigh(point.S)
@@ -204,15 +198,12 @@ def _solve(S: np.ndarray, right_hand_side: np.ndarray, retraction: Retraction) -
     try:
         return np.linalg.solve(S, right_hand_side)
     except np.linalg.LinAlgError:
-        met = "a singular matrix" if retraction.point_type is PSDPoint else "a singular core"
-        raise _left_the_manifold(retraction, len(S), met) from None
+        raise _left_the_manifold(retraction, len(S), "a singular core") from None
 
 
 def _left_the_manifold(retraction: Retraction, k: int, met: str) -> InvalidInputError:
-    matrices = "positive semidefinite matrices" if retraction.point_type is PSDPoint else "matrices"
     return InvalidInputError(
-        f"{retraction} met {met}: the step leaves the {matrices} of rank {k}. "
-        "Take a smaller step or a smaller rank."
+        f"{retraction} met {met}: the step leaves the matrices of rank {k}. Take a smaller step or a smaller rank."
     )
 
 

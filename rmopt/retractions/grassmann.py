@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from rmopt.core.ambient import Array
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.linalg import gram_functions, positive_qr
@@ -39,7 +37,6 @@ class QR(Retraction):
 
     order = 2
     name = "qr"
-    point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
         return positive_qr(point + t * tangent)
@@ -61,7 +58,6 @@ class Polar(Retraction):
 
     order = 2
     name = "polar"
-    point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
         moved = point + t * tangent

@@ -31,9 +31,7 @@ class Additive(Retraction):
 
     order = 1
     kernel = row_column.STRAIGHT
-    bounded = True
     name = "additive"
-    point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
         ahead = tangent if t >= 0 else -tangent
@@ -67,7 +65,6 @@ class AffineExponential(Retraction):
 
     order = 2
     name = "affine-exponential"
-    point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
         return manifold.exp(point, t * dense(tangent, point))
@@ -99,7 +96,6 @@ class SecondOrderPD(Retraction):
 
     order = 2
     name = "second-order"
-    point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
         tangent = dense(tangent, point)
@@ -128,7 +124,6 @@ class Congruence(Retraction):
 
     order = 2
     name = "congruence"
-    point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
         moved = t * lyapunov(point, tangent) + np.eye(point.shape[-1], dtype=point.dtype)
@@ -157,7 +152,6 @@ class SchurExponential(Retraction):
     order = 1
     kernel = row_column.SCHUR_EXPONENTIAL
     name = "schur-exponential"
-    point_type = np.ndarray
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
         if isinstance(tangent, RowColumn):

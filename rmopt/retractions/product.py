@@ -35,7 +35,6 @@ class Componentwise(Retraction):
         if not self.retractions or not all(isinstance(one, Retraction) for one in self.retractions):
             raise InvalidInputError(f"Componentwise needs one or more retractions, got {shown(retractions)}.")
         self.order = min(retraction.order for retraction in self.retractions)  # type: ignore[misc]
-        self.bounded = any(retraction.bounded for retraction in self.retractions)  # type: ignore[misc]
 
     def __repr__(self) -> str:
         kinds = list(dict.fromkeys(str(retraction) for retraction in self.retractions))

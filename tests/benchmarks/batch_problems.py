@@ -93,7 +93,7 @@ def subspace(n: int, m: int, p: int) -> Standard:
     def bend(U: Array, H: Array) -> Array:
         return -(Z.T @ (Z @ H))
 
-    return arrays(f"1 subspace {n}", foreign.Grassmann(n, p), Grassmann(n, p, "qr"), start, both, bend)
+    return arrays(f"1 subspace {n}", foreign.Grassmann(n, p), Grassmann(n, p).using("qr"), start, both, bend)
 
 
 def brockett() -> Standard:
@@ -355,7 +355,7 @@ def product() -> Standard:
         dU, db = bend(x[0], x[1][:, 0], np.asarray(D.blocks[0]), np.asarray(D.blocks[1])[:, 0])
         return Parts([dU, db[:, None]])
 
-    problem = Problem(Product([Grassmann(n, p, "qr"), Euclidean(n, 1)]), Counted(ours, ours_bent))
+    problem = Problem(Product([Grassmann(n, p).using("qr"), Euclidean(n, 1)]), Counted(ours, ours_bent))
     theirs = foreign.Product([foreign.Grassmann(n, p), foreign.Euclidean(n)])
     peer = Peer(theirs, lambda U, b: both(U, b)[0], lambda U, b: both(U, b)[1:], bend, [U0, b0])
     return Standard("9 product", problem, Parts([U0, b0[:, None]]), peer)

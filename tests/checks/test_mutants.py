@@ -50,7 +50,6 @@ from rmopt.manifolds import (
     Product,
     PSDFixedRank,
     Sphere,
-    Stiefel,
 )
 from rmopt.retractions import (
     QR,
@@ -349,7 +348,7 @@ def hessian_of_frames(move: Retraction, **members: Any) -> list[Check]:
 
 
 def hessian_of_cone(move: Retraction, cost: Cost | None = None, **members: Any) -> list[Check]:
-    manifold = of(PositiveDefinite, 7, move, **members)
+    manifold = of(PositiveDefinite, 7, **members).using(move)
     return check_hessian(Problem(manifold, Likelihood() if cost is None else cost))
 
 
@@ -496,7 +495,7 @@ def shuffled_once(self: Any, rng: np.random.Generator, start: int, size: int) ->
 MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     # Geodesics
     ("log too long", lambda: subspaces(log=scaled(Grassmann, "log", 1.5)), "exp and log"),
-    ("log reversed", lambda: subspaces(log=scaled(Grassmann, "log", -1.0)), "log and exp"),
+    ("log reversed", lambda: subspaces(log=scaled(Grassmann, "log", -1.0)), "exp and log"),
     ("dist too long", lambda: subspaces(dist=scaled(Grassmann, "dist", 3.0)), "distance"),
     (
         "log by projection where it is far",
@@ -505,7 +504,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
                 self, a, b
             )
         ),
-        "log and exp",
+        "exp and log",
     ),
     ("diameter too small", lambda: subspaces(diameter=0.1), "triangle"),
     ("dist constant", lambda: subspaces(dist=lambda self, a, b: 7.0), "triangle"),
@@ -522,7 +521,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     (
         "default transport off the tangent space",
         lambda: frames(default_transport=Shifted()),
-        "transported",
+        "transport",
     ),
     ("exp of twice v", lambda: subspaces(exp=lambda self, x, v: Grassmann.exp(self, x, 2 * v)), "speed"),
     # Transport
@@ -531,8 +530,8 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
         lambda: subspaces(transport=lambda self, a, b, v: 2 * self.projection(b, v) if a is not b else v),
         "transport nearby",
     ),
-    ("transport normalises", lambda: frames(transport=normalising), "transport of sums"),
-    ("transport does nothing", lambda: frames(transport=lambda self, a, b, v: v), "transported"),
+    ("transport normalises", lambda: frames(transport=normalising), "transport"),
+    ("transport does nothing", lambda: frames(transport=lambda self, a, b, v: v), "transport"),
     ("transport shrinks", lambda: frames(transport=scaled(Frames, "transport", 0.9)), "transport"),
     # Tangent space
     ("projection in place", lambda: frames(projection=writing), "manifold purity"),
@@ -602,20 +601,15 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
         "tangency",
     ),
     # Points
-    ("check_point takes all", lambda: frames(check_point=lambda self, x: None), "refusal"),
-    ("check_point takes NaN", lambda: frames(check_point=lax), "refusal"),
-    ("check_point takes nothing", lambda: frames(check_point=lambda self, x: "it is no frame"), "point"),
+    ("check_point takes all", lambda: frames(check_point=lambda self, x: None), "points"),
+    ("check_point takes NaN", lambda: frames(check_point=lax), "points"),
+    ("check_point takes nothing", lambda: frames(check_point=lambda self, x: "it is no frame"), "points"),
     # Capabilities
     (
         "with_rank forgets the retraction",
         lambda: check_manifold(
-            of(
-                FixedRankEmbedded,
-                6,
-                5,
-                2,
-                MetricProjection(),
-                with_rank=lambda self, k: FixedRankEmbedded(6, 5, k),
+            of(FixedRankEmbedded, 6, 5, 2, with_rank=lambda self, k: FixedRankEmbedded(6, 5, k)).using(
+                MetricProjection()
             )
         ),
         "other rank",
@@ -648,7 +642,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
         lambda: along_the_cone(SecondOrderPD, velocity=scaled(SecondOrderPD, "velocity", 0.5)),
         "velocity",
     ),
-    ("reach beyond", lambda: along_the_cone(Additive, reach=scaled(Additive, "reach", 3.0)), "reach"),
+    ("reach beyond", lambda: along_the_cone(Additive, reach=scaled(Additive, "reach", 3.0)), "staying"),
     # Costs
     ("gradient 1 % too long", lambda: on_frames(gradient=scaled(Brockett, "gradient", 1.01)), "gradient"),
     (
@@ -659,21 +653,21 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     (
         "terms with the wrong sign",
         lambda: on_subspaces(term_gradient=scaled(Variance, "term_gradient", -1.0)),
-        "sum of terms",
+        "terms",
     ),
     (
         "terms without a regulariser",
         lambda: on_subspaces(gradient=lambda self, U: Variance.gradient(self, U) + U),
-        "sum of terms",
+        "terms",
     ),
     (
         "terms as means",
         lambda: on_subspaces(
             term_gradient=lambda self, U, i: len(A) * Variance.term_gradient(self, U, i) / len(i)
         ),
-        "batches",
+        "terms",
     ),
-    ("repeated terms counted once", lambda: on_subspaces(term_gradient=counted_once), "batches"),
+    ("repeated terms counted once", lambda: on_subspaces(term_gradient=counted_once), "terms"),
     ("cost of the basis", lambda: check_cost(Problem(Grassmann(7, 3), Brockett())), "invariance"),
     (
         "cost of the factors",
@@ -693,7 +687,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     ("gradient of the next block", lambda: metric(block_gradient=next_block), "block gradients"),
     ("block_scale too small", lambda: metric(block_scale=lambda self, W, k: 0.0), "block gradients"),
     ("proximal step grows", lambda: metric(proximal_step=grown), "proximal step"),
-    ("J of another function", lambda: fitted(lambda D: 3 * FIT @ D, lambda w: 3 * FIT.T @ w), "residuals"),
+    ("J of another function", lambda: fitted(lambda D: 3 * FIT @ D, lambda w: 3 * FIT.T @ w), "gradient"),
     (
         "J and its transposed differ",
         lambda: fitted(lambda D: FIT @ D, lambda w: SKEW @ (FIT.T @ w)),
@@ -722,7 +716,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     (
         "row_gradient of other rows",
         lambda: on_frames_by_rows(lambda self, X, terms: (terms[:1], self.term_gradient(X, terms)[:1])),
-        "row gradient",
+        "terms",
     ),
     ("preconditioner negative", lambda: on_subspaces(precondition=lambda self, U, v: -v), "preconditioner"),
     (
@@ -776,23 +770,23 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
                 of(Brockett, hessian=lambda self, X, v: Brockett.hessian(self, X, v) / np.linalg.norm(v)),
             )
         ),
-        "Hessian linearity",
+        "Hessian symmetry",
     ),
     # Engines, samplers, step sizes
     ("engine of half steps", lambda: engine(advance=half_steps), "compiled engine"),
     ("engine without memory", lambda: engine(advance=forgetful), "exact split"),
-    ("engine packs in single precision", lambda: engine(pack=rounded), "exact packing"),
-    ("engine forgets a counter", lambda: engine(unpack=uncounted), "exact packing"),
-    ("engine stands still", lambda: engine(advance=idle), "movement"),
+    ("engine packs in single precision", lambda: engine(pack=rounded), "exact split"),
+    ("engine forgets a counter", lambda: engine(unpack=uncounted), "exact split"),
+    ("engine stands still", lambda: engine(advance=idle), "compiled engine"),
     (
         "sampler counts from 1",
         lambda: check_sampler(FromDraw(lambda rng, start, size: 1 + rng.integers(9, size=(size, 1))), 9),
-        "range",
+        "draws",
     ),
     (
         "sampler of one row",
         lambda: check_sampler(of(Cyclic, 9, draw=lambda self, rng, start, size: np.zeros((1, size), int))),
-        "shape",
+        "draws",
     ),
     (
         "sampler with its own generator",
@@ -802,7 +796,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
     (
         "terms from -1",
         lambda: check_sampler(FromDraw(lambda rng, start, size: rng.integers(9, size=(size, 1)) - 1), 9),
-        "range",
+        "draws",
     ),
     ("sampler that shuffles once", lambda: check_sampler(of(Cyclic, 9, draw=shuffled_once)), "repeatability"),
     (
@@ -811,7 +805,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
         "step sizes",
     ),
     ("step sizes below 0", lambda: check_step_size(of(Constant, 0.1, __call__=falling)), "step sizes"),
-    ("step sizes count calls", lambda: check_step_size(FromFunction(calls)), "step sizes of parts"),
+    ("step sizes count calls", lambda: check_step_size(FromFunction(calls)), "step sizes"),
 ]
 
 
@@ -820,7 +814,7 @@ def test_a_wrong_part_is_found_by_its_law(checks: Callable[[], list[Check]], law
     failed = {check.name: check for check in checks() if not check}
     assert law in failed, sorted(failed)
     assert "likely cause: " in failed[law].detail
-    assert "but it raised" not in failed[law].detail or law == "reach"
+    assert "but it raised" not in failed[law].detail or law == "staying"
 
 
 def test_every_law_has_a_part_that_breaks_it() -> None:
@@ -856,12 +850,12 @@ def costs(seed: int) -> list[Check]:
     checks = check_cost(Problem(frames, Brockett()), seed) + check_hessian(Problem(frames, Brockett()), seed)
     for cost in (Variance(), Agents()):
         checks += check_cost(Problem(subspaces, cost), seed)
-    for manifold in (subspaces, of(Grassmann, 7, 3, QR())):
+    for manifold in (subspaces, Grassmann(7, 3).using(QR())):
         checks += check_hessian(Problem(manifold, Variance()), seed)
     first = of(Frames, default_retraction=retraction(1, by_qr))
     checks += check_hessian(Problem(first, Brockett()), seed)
     for move in (SecondOrderPD(), AffineExponential(), Additive(), SchurExponential()):
-        checks += check_hessian(Problem(of(PositiveDefinite, 7, move), Likelihood()), seed)
+        checks += check_hessian(Problem(PositiveDefinite(7).using(move), Likelihood()), seed)
     checks += check_cost(Problem(cone, Likelihood()), seed) + check_cost(
         Problem(PSDFixedRank(5, 2), Lengths()), seed
     )
@@ -908,7 +902,7 @@ def test_check_gradient_tells_of_the_first_broken_law() -> None:
     problem = Problem(Grassmann(7, 3), of(Variance, term_gradient=scaled(Variance, "term_gradient", -1.0)))
     found = check_gradient(problem)
     assert not found
-    assert found.name == "sum of terms"
+    assert found.name == "terms"
     assert check_gradient(SUM).name == "gradient"
 
 
@@ -952,13 +946,8 @@ def test_a_part_that_raises_is_a_broken_law_and_a_missing_capability_is_none() -
 
     failed = {check.name: check.detail for check in frames(transport=broken) if not check}
     assert set(failed) == {
-        "manifold purity", "precision", "transport", "transported", "transport of sums", "transport nearby"
+        "manifold purity", "precision", "transport", "transport nearby"
     }  # fmt: skip
     assert "raised ValueError: operands" in failed["transport"]
-    # Frames far from each other have no distance, and the order is measured by it.
-    jumping = retraction(1, lambda manifold, x, v, t: np.linalg.qr(x + t * v)[0])
-    failed = {check.name: check.detail for check in check_retraction(jumping, Stiefel(6, 2)) if not check}
-    assert set(failed) == {"rigidity", "order 1", "zero step"}
-    assert "raised MissingCapabilityError: no geodesic" in failed["order 1"]
     names = {check.name for check in frames()}
     assert not names & {"exp and log", "midpoint", "distance", "speed", "other rank", "blocks"}

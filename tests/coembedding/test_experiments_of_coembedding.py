@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from problems.coembedding.experiment import METHODS, Coembedding, optima_claims, table_claims
-from problems.coembedding.regression_experiment import METHODS as STRATEGIES
-from problems.coembedding.regression_experiment import metric_regression
-from problems.coembedding.tagging_experiment import Tagging
+from problems.coembedding.experiment import (
+    METHODS,
+    STRATEGIES,
+    Coembedding,
+    Tagging,
+    metric_regression,
+    table_claims,
+)
 from problems.comparison import Row
 from problems.data import TagBundle, load
 from rmopt.experiments import Outcome, Run
@@ -28,9 +32,9 @@ def cells(run: Run) -> int:
     return len([*run.path("cells").rglob("output.pkl")])
 
 
-def test_classification_beside_baselines_and_local_optima(run: Run) -> None:
+def test_classification_beside_baselines(run: Run) -> None:
     options: dict[str, Any] = {
-        "seeds": 2, "rows": 60, "methods": "ila,cc-svm", "betas": "1,5", "folds": 2, "starts": 3, "optima_rows": 20,
+        "seeds": 2, "rows": 60, "methods": "ila,cc-svm", "betas": "1,5", "folds": 2,
     }  # fmt: skip
     outcome = coembedding(run, **options)
     assert [row["method"] for row in outcome.rows] == ["ILA", "CC, SVM"]
@@ -39,8 +43,7 @@ def test_classification_beside_baselines_and_local_optima(run: Run) -> None:
     assert [one["beta"] in (1.0, 5.0) for one in used["ILA"]] == [True, True]
     assert max(one["gap"] for one in used["ILA"]) <= 1e-4
     assert all(len(chosen) == 2 for chosen in used.values())
-    assert run.path("optima.png").stat().st_size > 5000
-    assert len(outcome.claims) == 5
+    assert len(outcome.claims) == 3
     known = cells(run)
     assert known >= 4
     again = coembedding(run, **options, resume=True)
@@ -48,12 +51,11 @@ def test_classification_beside_baselines_and_local_optima(run: Run) -> None:
     assert cells(run) == known
 
 
-def test_baselines_alone_and_no_random_starts(run: Run) -> None:
+def test_baselines_alone(run: Run) -> None:
     outcome = coembedding(run, seeds=1, rows=60, methods="br-lr", folds=2)
     assert len(outcome.rows) == 1
     assert outcome.claims == []
     assert outcome.parameters["used"]["BR, LR"][0]
-    assert not run.path("optima.png").exists()
 
 
 def test_strategies_of_growth(run: Run) -> None:
@@ -74,16 +76,13 @@ def test_tags(run: Run) -> None:
     assert names == ["ILA, β = 30", "ILA, β = 300", "Pairwise interactions, k = 4"]
     assert outcome.rows[0]["rank"] > outcome.rows[1]["rank"]
     assert all(0.0 < row["f1"] < 1.0 for row in outcome.rows)
-    assert len(outcome.claims) == 3
-    assert run.path("ranks.png").stat().st_size > 5000
+    assert [claim.reproduced for claim in outcome.claims] == [True, None]
     alone: Outcome = tagging(run, betas="300", seeds=1, methods="ila")
-    assert len(alone.rows) == len(alone.claims) == 1
     assert [row["method"] for row in alone.rows] == ["ILA, β = 300"]
-    # Which β is best is not for the test posts to say.
-    assert outcome.claims[2].reproduced is None
-    empty: Outcome = tagging(run, betas="1e6", seeds=1, methods="ila")
+    assert alone.claims == []
+    with pytest.warns(UserWarning, match="the model is empty"):
+        empty: Outcome = tagging(run, betas="1e6", seeds=1, methods="ila")
     assert empty.rows[0]["rank"] == 0
-    assert not empty.claims[0].reproduced
 
 
 def test_tags_choose_by_posts_of_the_training_part(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +92,7 @@ def test_tags_choose_by_posts_of_the_training_part(run: Run, monkeypatch: pytest
     def trained(_: Any, one: Any, tested: Any, held: Any) -> Any:
         parts = bundle.triples[~tested & ~held], bundle.triples[held]
         asked.append((one["parameters"].get("beta"), *parts))
-        return {"f1": 1.0 / len(asked), "rank": 1, "gap": None, "seconds": 0.0, "curve": []}
+        return {"f1": 1.0 / len(asked), "rank": 1, "gap": None, "seconds": 0.0}
 
     monkeypatch.setattr(Tagging, "trained", trained)
     outcome = tagging(run, betas="30,300", seeds=1, select="first", methods="ila,pitf")
@@ -115,20 +114,12 @@ def test_claims_follow_the_numbers() -> None:
     def row(name: str, found: list[Any]) -> Row:
         return Row(METHODS[name].label, {"method": name}, [], [one | {"seconds": 1.0} for one in found])
 
-    def verdicts(ours: list[Any], theirs: list[Any], data: str = "none") -> list[bool | None]:
-        rows = [row("ila", ours), *([row("br-lr", theirs)] if theirs else [])]
-        return [claim.reproduced for claim in table_claims(rows, data)]
+    def verdicts(ours: list[Any], theirs: list[Any]) -> list[bool | None]:
+        return [claim.reproduced for claim in table_claims([row("ila", ours), row("br-lr", theirs)])]
 
     assert verdicts([cell], [better]) == [False] * 3
     assert verdicts([better], [cell]) == [True] * 3
     # 5 of 85 is 6 %, and 1 of 81 is comparable: a seed each way decides nothing.
     assert verdicts([cell, better, cell], [better, cell, cell]) == [None] * 3
     assert verdicts([cell], [{name: value + 0.9 for name, value in cell.items()}]) == [True] * 3
-    assert verdicts([cell], [], "scene") == [False]
-    assert verdicts([better], [], "emotions") == [True]
-    assert table_claims([row("br-lr", [cell])], "scene") == []
-    single = optima_claims({1: [0.2, 0.3], 2: [0.1, 0.1], 3: [0.0, 0.0]}, 3)
-    assert [claim.reproduced for claim in single] == [True, True]
-    spread = optima_claims({1: [0.2, 0.3], 2: [0.1, 0.0], 3: [0.0, 0.1]}, 3)
-    assert [claim.reproduced for claim in spread] == [False, False]
-    assert optima_claims({1: [0.2, 0.3]}, 3)[0].reproduced is None
+    assert table_claims([row("br-lr", [cell])]) == table_claims([row("ila", [cell])]) == []

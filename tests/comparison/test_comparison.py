@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 import pytest
 from cells_kept import cells_in
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Lasso, Ridge
@@ -27,9 +27,7 @@ from problems.comparison import (
     Row,
     above,
     averaged,
-    best_of,
     crossed,
-    near,
     searched,
 )
 from problems.data import ClassBundle
@@ -52,27 +50,40 @@ class Wild(BaseEstimator):
         return self
 
 
+def choice(
+    run: Run, model: Any, grid: Sequence[Settings], folds: Any, X: Any, y: Any, score: Any
+) -> Settings:
+    def scored(point: Settings, fold: Any) -> float:
+        train, test = fold
+        return score(clone(model).set_params(**point).fit(X[train], y[train]), X[test], y[test])
+
+    return searched(run, "m", grid, scored, list(folds.split(X, y)))
+
+
 def test_the_choice_is_that_of_grid_search(run: Run) -> None:
     X, y = load_digits(return_X_y=True)
     folds, grid = KFold(4, shuffle=True, random_state=0), crossed(alpha=[1e-2, 1.0, 1e2, 1e4, 1e6])
-    found = searched(run, "ridge", Ridge(), grid, X, y, folds, lambda model, X, y: model.score(X, y))
+    found = choice(run, Ridge(), grid, folds, X, y, lambda model, X, y: model.score(X, y))
     expected = GridSearchCV(Ridge(), {"alpha": [one["alpha"] for one in grid]}, cv=folds).fit(X, y)
     assert found == expected.best_params_
 
 
-def test_divergence_and_ties(run: Run) -> None:
-    X, y, folds = np.zeros((6, 1)), np.zeros(6), KFold(3)
+def test_divergence_and_ties(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def found(values: Any) -> Settings:
+        X, y, run = np.zeros((6, 1)), np.zeros(6), Run("test", 0, tmp_path)
+        scoring = lambda model, X, y: np.nan if model.value == 2 else 1.0  # noqa: E731
+        return choice(run, Wild(), crossed(value=values), KFold(3), X, y, scoring)
 
-    def scoring(model: Any, X: Any, y: Any) -> float:
-        return np.nan if model.value == 2 else 1.0
-
-    found = searched(run, "wild", Wild(), crossed(value=[3.0, 2.0, 0.5, 1.0]), X, y, folds, scoring)
-    assert found == {"value": 0.5}
+    assert found([3.0, 2.0, 0.5, 1.0]) == {"value": 0.5}
+    assert "m: value = 0.5 is the best, at the edge of its grid" in capsys.readouterr().out
+    # Two are no grid that an edge says anything about.
+    assert found([0.5, 2.0]) == {"value": 0.5}
+    assert not capsys.readouterr().out
     with pytest.raises(InvalidInputError, match=r"training diverged for every value of the grid \[.*3.0.*\]"):
-        searched(run, "wild", Wild(), crossed(value=[3.0]), X, y, folds, scoring)
+        found([3.0])
     with pytest.raises(TypeError, match="not supported"):
         # What is no divergence is not hidden.
-        searched(run, "wild", Wild("a"), [{}], X, y, folds, scoring)  # type: ignore[arg-type]
+        found(["a"])
 
 
 def test_results_are_kept_by_their_settings(tmp_path: Path) -> None:
@@ -170,49 +181,6 @@ def test_parameters_are_chosen_never_once_or_for_each_seed(
     assert outcome.parameters["used"]["Ridge"] == [{"alpha": value} for value in values]
 
 
-@pytest.mark.parametrize(
-    ("grid", "most", "chosen"),
-    [
-        ([0.1, 1.0, 10.0], np.inf, 100.0),
-        ([10_000, 2000, 5000], np.inf, 320),
-        ([100.0, 200.0, 1e3], np.inf, 200.0),
-        # Two are no grid that an edge says anything about.
-        ([0.1, 1.0], np.inf, 1.0),
-        # There is nothing past 50, and a grid does not grow for ever.
-        ([0.1, 1.0, 10.0], 50.0, 10.0),
-        ([1e-5, 1e-4, 1e-3], np.inf, 10.0),
-    ],
-)
-def test_a_grid_grows_where_its_edge_is_best(grid: Any, most: float, chosen: float) -> None:
-    said: list[str] = []
-
-    def peaked(points: Sequence[Settings]) -> Any:
-        if any(one["value"] > most for one in points):
-            raise ValueError
-        return np.array([-abs(np.log(one["value"] / 300)) for one in points])
-
-    found = best_of(crossed(value=grid), peaked, said.append)
-    assert found == {"value": chosen}
-    assert type(found["value"]) is type(grid[0])
-    assert said == ["value = 10 is the best, at the edge of a grid that grows no further"] * (chosen == 10.0)
-
-
-def test_numbers_at_two_edges_grow_alone_and_together() -> None:
-    grid = [{"a": 1.0, "b": 1.0, "c": 3}, {"a": 2.0, "b": 3.0, "c": 2}, {"a": 4.0, "b": 9.0, "c": 1}]
-    asked = []
-
-    def measure(points: Any) -> Any:
-        asked.append(list(points))
-        return np.array([one["a"] if one in grid else 0.0 for one in points])
-
-    # No count is below 1.
-    past = [{"a": 8.0, "b": 9.0, "c": 1}, {"a": 4.0, "b": 27.0, "c": 1}, {"a": 8.0, "b": 27.0, "c": 1}]
-    assert best_of(grid, measure) == grid[2]
-    assert asked == [grid, past]
-    # Where another one is as good, there is nothing past the edge.
-    assert best_of(grid, lambda points: np.array([0.0, 1.0, 1.0])) == grid[1]
-
-
 def test_rows() -> None:
     found = [{"map": 0.5, "hit": 1.0, "seconds": 3.0}, {"map": 0.7, "hit": 0.0, "seconds": 1.0}]
     row = averaged(found, map="sem", hit=None)
@@ -245,14 +213,14 @@ def test_claims_say_what_is_sure() -> None:
     assert verdict(a=gap(-0.1)) is False
 
     def close(one: Difference, most: float) -> bool | None:
-        return near("c", {"": (one, most)}, "n", "").reproduced
+        return above("c", {"": one}, "others", most).reproduced
 
     assert close(gap(-0.02, -0.021, -0.022), 0.03) is True
     assert close(gap(-0.05, -0.051, -0.052), 0.03) is False
     assert close(gap(-0.04, -0.02, -0.03), 0.03) is None
     assert close(sure, 0.0) is True
     assert close(lost, 1.0) is None
-    assert near("c", {}, "n", "others").numbers == "needs others"
+    assert above("c", {"": gap(0.1, 0.1)}, "", 0.5, "n").numbers == "n; above, +0.100 ± 0.000"
 
 
 def test_a_run_without_resume_sets_earlier_results_aside(tmp_path: Path, capsys: Any) -> None:
@@ -278,7 +246,7 @@ def test_steps_of_a_pipeline_get_the_seed() -> None:
 
 def test_folds_that_are_too_many_are_refused_in_a_sentence(rmopt_run: Any) -> None:
     said = rmopt_run(
-        "metric", "--data", "digits", "--rows", "200", "--folds", "500", "--select", "first", "--seeds", "1",
+        "metric", "--data", "digits", "--folds", "5000", "--select", "first", "--seeds", "1",
         "--methods", "lego", "--passes", "0.1", code=2,
     ).stderr  # fmt: skip
     assert "cannot be dealt into folds" in " ".join(said.split())

@@ -17,8 +17,6 @@ import pytest
 from cells_kept import cells_in
 from tabled import each_row
 
-from rmopt.files import load_arrays
-
 Command = Callable[..., SimpleNamespace]
 
 METHODS = ("--methods", "cosine,naive-gd,pa,loreta")
@@ -43,16 +41,12 @@ def test_the_default_data_in_a_process_of_their_own(tmp_path: Path) -> None:
     assert rows["LORETA-1"]["map"] > rows["cosine"]["map"] + 0.02
     assert (tmp_path / "learning-curves.png").read_bytes().startswith(b"\x89PNG")
     cells = cells_in(tmp_path)
-    # The first seed's model is kept, with what its result tells.
     ours = next(one["result"] for one in cells if one["settings"]["method"] == "loreta")
     assert [step for step, _, _ in ours["curve"]] == [15, 30, 60, 120, 240, 480, 960, 1920, 3840, 4000]
-    arrays, about = load_arrays(tmp_path / "loreta-1.npz")
-    assert arrays["S"].shape == (6, 6)
-    assert 0 < about["updates"] <= 4000
 
 
 def test_variants_side_by_side_and_resume(tmp_path: Path, rmopt_run: Command) -> None:
-    arguments = (*DIGITS, "--triplets", "800", "--steps", "loreta=3", "--json", "--out", str(tmp_path))
+    arguments = (*DIGITS, "--triplets", "800", "--json", "--out", str(tmp_path))
     compare = ("--compare", "retraction=second-order,orthographic,metric-projection")
     rows = json.loads(rmopt_run(*arguments, *compare).stdout)["rows"]
     measured = {row["method"]: row["map"] for row in rows if row["method"].startswith("LORETA")}

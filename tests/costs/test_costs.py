@@ -111,7 +111,7 @@ def test_a_hessian_matrix_in_place_of_a_product_is_refused() -> None:
         check_hessian(Problem(Sphere(5), cost))
 
 
-@pytest.mark.parametrize(("two", "broken"), [(2.0, []), (2.0 + 0.0j, ["sum of terms", "batches"])])
+@pytest.mark.parametrize(("two", "broken"), [(2.0, []), (2.0 + 0.0j, ["terms"])])
 def test_terms_on_a_product_are_held_against_their_laws(two: complex, broken: list[str]) -> None:
     points = np.random.default_rng(0).standard_normal((5, 3))
 

@@ -131,7 +131,7 @@ def test_solvers_find_eigenvectors_with_every_transport(transport: str) -> None:
 
 
 def test_copies_keep_the_metric() -> None:
-    manifold = Stiefel(5, 2, metric="canonical", retraction="qr")
+    manifold = Stiefel(5, 2, metric="canonical").using("qr")
     for twin in (copy.copy(manifold), pickle.loads(pickle.dumps(manifold)), manifold.using("qr")):
         assert (repr(twin), twin.default_retraction) == (repr(manifold), manifold.default_retraction)
         assert twin.metric == "canonical"

@@ -9,6 +9,7 @@ import pytest
 
 from rmopt.core import MissingCapabilityError
 from rmopt.manifolds import (
+    BoundedRank,
     Elliptope,
     Euclidean,
     FixedRankEmbedded,
@@ -82,12 +83,11 @@ def test_means_of_products_and_what_has_none() -> None:
     assert np.array_equal(mean[0], projected_mean(Sphere(3), [one[0], other[0]], [0.25, 0.75]))
     assert np.array_equal(mean[1][1], projected_mean(Stiefel(4, 2), [one[1][1], other[1][1]], [0.25, 0.75]))
 
-    class Upper(Sphere):
-        pass
-
-    for other in (PSDFactors(4, 2), Elliptope(4, 2), Upper(3)):
+    for other in (
+        PSDFactors(4, 2),
+        Elliptope(4, 2),
+        BoundedRank(4, 3, 2),
+        Product([Sphere(3), PSDFactors(4, 2)]),
+    ):
         with pytest.raises(MissingCapabilityError, match="no mean"):
             projected_mean(other, [other.random_point(rng)])
-    Upper.projected_mean = lambda self, points, weights: points[int(np.argmax(weights))]  # type: ignore[attr-defined]
-    first, last = (Upper(3).random_point(rng) for _ in range(2))
-    assert np.array_equal(projected_mean(Upper(3), [first, last], [0.3, 0.7]), last)

@@ -157,7 +157,7 @@ def test_one_retraction_for_all_factors_or_one_for_each() -> None:
     assert power.default_retraction == Componentwise([QR()] * 3)
     mixed = Product([Grassmann(6, 2), Grassmann(5, 1)]).using(Componentwise([QR(), Polar()]))
     assert str(mixed.default_retraction) == "Componentwise(QR(), Polar())"
-    with pytest.raises(InvalidInputError, match="moves points of type"):
+    with pytest.raises(InvalidInputError, match="is not a retraction of FixedRank"):
         Product([Grassmann(6, 2), FixedRankEmbedded(5, 4, 2)]).using(QR())
 
 

@@ -227,18 +227,9 @@ def test_points_from_matrices() -> None:
 
 
 def test_retractions_of_other_points_are_refused() -> None:
-    message = (
-        r"SecondOrder\(\) moves points of type LowRankPoint, and those of PSDFixedRank\(40, 5\) are of type"
-    )
-    with pytest.raises(InvalidInputError, match=message):
-        MANIFOLD.using(SecondOrder())
-    with pytest.raises(InvalidInputError, match=message):
-        PSDFixedRank(N, K, SecondOrder())
-    cost = make_cost(np.random.default_rng(0))
-    with pytest.raises(InvalidInputError, match=message):
-        SGD(0.1, retraction=SecondOrder()).run(Problem(MANIFOLD, cost))
-    with pytest.raises(InvalidInputError, match=r"PolarFactors\(\) moves points of type PSDPoint"):
-        FixedRankEmbedded(5, 4, 2, PolarFactors())
+    for wrong, manifold in ((SecondOrder(), MANIFOLD), (PolarFactors(), FixedRankEmbedded(5, 4, 2))):
+        with pytest.raises(InvalidInputError, match=r"is not a retraction of .*a short step of it fails"):
+            manifold.using(wrong)
 
 
 def test_factors_of_semidefinite_matrices_have_no_flat_distance() -> None:

@@ -10,7 +10,7 @@ import pytest
 import scipy.linalg
 from tabled import each_row
 
-from rmopt.core import MissingCapabilityError
+from rmopt.core import MissingCapabilityError, in_precision
 from rmopt.manifolds import SpecialOrthogonal, Sphere, Stiefel, frechet_mean
 
 FRAMES = [Stiefel(9, 3), Stiefel(5, 4), Stiefel(4, 4), Stiefel(20, 5), Stiefel(6, 1), Stiefel(5, 2, 3)]
@@ -19,7 +19,7 @@ FRAMES = [Stiefel(9, 3), Stiefel(5, 4), Stiefel(4, 4), Stiefel(20, 5), Stiefel(6
 def drawn(manifold: Stiefel, length: float, seed: int, dtype: Any = float) -> tuple[Any, Any]:
     """Return a frame, and a tangent vector that has a length in each frame of a batch."""
     rng = np.random.default_rng(seed)
-    x = manifold.random_point(rng, dtype)
+    x = in_precision(manifold.random_point(rng), dtype)
     xi = manifold.random_tangent_vector(x, rng)
     return x, xi * (length / np.linalg.norm(xi, axis=(-2, -1), keepdims=True)).astype(dtype)
 

@@ -13,7 +13,7 @@ from tabled import each_row
 
 from rmopt import InvalidInputError, MissingCapabilityError, Problem
 from rmopt.checks import check_hessian
-from rmopt.core import Cost
+from rmopt.core import Cost, in_precision
 from rmopt.manifolds import (
     Euclidean,
     Grassmann,
@@ -303,7 +303,7 @@ def test_points_beside_the_manifold_are_told() -> None:
 ])  # fmt: skip
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_geodesics_are_between_single_points(manifold: Any, dtype: Any) -> None:
-    x, rng = manifold.random_point(0, dtype), np.random.default_rng(1)
+    x, rng = in_precision(manifold.random_point(0), dtype), np.random.default_rng(1)
     v = manifold.random_tangent_vector(x, rng) * 0.1
     y = manifold.exp(x, v)
     assert manifold.dist(point_a=x, point_b=y) == pytest.approx(

@@ -164,7 +164,7 @@ def test_steps_that_are_too_long_are_made_shorter() -> None:
 
     start = np.eye(4) * 1e-3
     for solver in KINDS.values():
-        problem = Problem(PositiveDefinite(4, "additive"), Walled(C))
+        problem = Problem(PositiveDefinite(4).using("additive"), Walled(C))
         result = solver(max_iter=2000).run(problem, start)
         assert result.converged
         np.testing.assert_allclose(result.point, np.linalg.inv(C), atol=1e-3)

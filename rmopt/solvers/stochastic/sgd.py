@@ -8,9 +8,8 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine
 from rmopt.engines.choose import ENGINES, choose_engine
-from rmopt.engines.directed import RowAdaGrad
 from rmopt.engines.reference import Plain, StepRule
-from rmopt.engines.rules import AdaGrad
+from rmopt.engines.rules import AdaGrad, RowAdaGrad
 from rmopt.manifolds import Euclidean
 from rmopt.solvers.stochastic.samplers import Sampler, as_sampler, batch_size_of
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
