@@ -198,7 +198,7 @@ class Below(CheckedValue, Stop):
     --------
     >>> from rmopt.solvers import Below
     >>> Below(0.5)([{"cost": 1.0}, {"cost": 0.4}])
-    'a cost of 0.4'
+    'cost 0.4'
     """
 
     value: Annotated[float, number]
@@ -206,7 +206,7 @@ class Below(CheckedValue, Stop):
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
         now = seen(rows[-1], self.name, self)
-        return Converged(f"{_one(self.name)} of {now:.6g}") if now <= self.value else None
+        return Converged(f"{self.name} {now:.6g}") if now <= self.value else None
 
 
 @dataclass(frozen=True)
@@ -306,14 +306,14 @@ class NotFinite(Stop):
     --------
     >>> from rmopt.solvers import NotFinite
     >>> NotFinite()([{"cost": 1.0}, {"cost": float("nan")}])
-    'a cost of nan'
+    'cost nan'
     """
 
     name: str = "cost"
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
         now = seen(rows[-1], self.name, self)
-        return None if math.isfinite(now) else f"{_one(self.name)} of {now}"
+        return None if math.isfinite(now) else f"{self.name} {now}"
 
 
 @dataclass(frozen=True)
@@ -361,11 +361,6 @@ def _stayed(rows: Sequence[Row], place: int) -> bool:
     """Return whether the step before a row was refused: the point is that of the row before."""
     row, before = rows[place], rows[place - 1]
     return row["step"] > before["step"] and row["updates"] == before["updates"]
-
-
-def _one(name: str) -> str:
-    """Return a name behind its article."""
-    return f"{'an' if name.startswith(tuple('aeiou')) else 'a'} {name}"
 
 
 def seen(row: Row, name: str, criterion: Stop) -> float:

@@ -21,7 +21,6 @@ from descent_parts import (
     Counted,
     CountedTwice,
     Fit,
-    Quadratic,
     T,
     gap,
     same_bits,
@@ -35,7 +34,6 @@ from rmopt.core import Cost, Parts
 from rmopt.manifolds import (
     Euclidean,
     FixedRankFactors,
-    Sphere,
 )
 from rmopt.solvers import (
     LBFGS,
@@ -477,16 +475,3 @@ def test_cubics_follow_a_cost_without_a_minimum_in_all_units(unit: float) -> Non
     downhill = autograd_cost(lambda x: unit * anp.sum(x**3))
     with pytest.raises(DivergedError, match=r"is not finite after \d+ iterations"):
         AdaptiveCubics().run(Problem(Euclidean(3), downhill), random_state=0)
-
-
-class Bending(Quadratic):
-    """Whose Hessian turns the point around."""
-
-    def hessian(self, point: Any, direction: Any) -> Any:
-        point *= -1.0
-        return super().hessian(point, direction)
-
-
-def test_a_hessian_that_writes_into_the_point_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="its hessian work on a copy"):
-        TrustRegions().run(Problem(Sphere(10), Bending(np.diag(np.arange(1.0, 11.0)))), random_state=0)

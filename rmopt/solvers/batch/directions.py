@@ -60,11 +60,6 @@ class Move:
         self.slope_after = float(self.inner(self.gradient, self.old_direction))
 
     @cached_property
-    def change(self) -> Any:
-        """Return how the gradient changed."""
-        return self.gradient - self.old_gradient
-
-    @cached_property
     def old_squared(self) -> float:
         """Return the squared length of the carried direction."""
         return self.inner(self.old_direction, self.old_direction)
@@ -73,12 +68,6 @@ class Move:
     def slope_carried(self) -> float:
         """Return the inner product of the old gradient with the direction, both carried."""
         return self.inner(self.old_gradient, self.old_direction)
-
-    @cached_property
-    def preconditioned(self) -> Any:
-        """Return the new gradient, or what the cost's preconditioner makes of it."""
-        precondition = self.work.preconditioner(self.point)
-        return self.gradient if precondition is None else precondition(self.gradient)
 
 
 class Direction(Value, ABC):
@@ -214,7 +203,8 @@ class Conjugate(Direction):
             return memory[0], 0.0
         # After a step along the negative gradient the slope is all there is to know of it.
         before = memory[1] or -move.slope
-        z = move.preconditioned if move.work.preconditions else move.gradient
+        precondition = move.work.preconditioner(move.point) if move.work.preconditions else None
+        z = move.gradient if precondition is None else precondition(move.gradient)
         beta = RULES[self.rule](move, z, move.gradient - move.old_gradient, dy, before)
         return (move.old_direction * beta, move.inner(z, move.gradient)) if beta else (memory[0], 0.0)
 

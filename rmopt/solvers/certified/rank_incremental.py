@@ -9,16 +9,15 @@ import numpy as np
 from scipy.optimize import minimize
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, flag, integer, number, optional, shown
+from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, optional
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint, point_of
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.convex import ConvexCost
-from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
+from rmopt.errors import DivergedError, MissingCapabilityError
 from rmopt.manifolds.factors import PSDFactors
 from rmopt.manifolds.psd_fixed_rank import PSDMatrices
 from rmopt.solvers.batch.descent import GradientSolver
-from rmopt.solvers.batch.line_search import LBFGS
 from rmopt.solvers.batch.trust_regions import TrustRegions
 from rmopt.solvers.certified.certificate import Certificate, certify, checked_lower_bound
 from rmopt.solvers.run import Result, Solver
@@ -110,14 +109,6 @@ class Rounds(NamedTuple):
     first_step: int
 
 
-def _inner(name: str, value: Any) -> Any:
-    if not (value in (None, "auto") or callable(getattr(value, "run", None))):
-        raise InvalidInputError(
-            f"{name} = {shown(value)} must be a solver, such as TrustRegions(), 'auto' or None."
-        )
-    return value
-
-
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RankIncremental(CheckedValue, Solver):
     """ILA: local optimisation of a factor that grows until a certificate says that the minimum is global.
@@ -136,11 +127,10 @@ class RankIncremental(CheckedValue, Solver):
     columns, factor : int
         How many columns the first round adds at most, and how many times as many as the round before a later one.
         With few columns local optimisation is hard and soon out of date.
-    inner : "auto", Solver or None
-        The local optimiser: anything with ``run(problem, initial_point, random_state=…)`` on matrices of one rank.
-        "auto" is ``TrustRegions(max_iter=20)``, so that a round which lacks columns ends soon, or `LBFGS` where
-        the cost has no second derivatives. How short the gradient is to become the rounds say, and not its own
-        tolerances. None: only new columns and their scale.
+    inner : Solver or None
+        The local optimiser, on matrices of one rank; with so few steps a round which lacks columns ends soon. How
+        short the gradient is to become the rounds say, and not its own tolerances. None: only new columns and their
+        scale.
     tol : float
         The relative gap at which the minimum counts as global.
     max_iter : int
@@ -171,7 +161,9 @@ class RankIncremental(CheckedValue, Solver):
 
     columns: Annotated[int, bounded(integer, 1)] = 64
     factor: Annotated[int, bounded(integer, 1)] = 2
-    inner: Annotated[Any, _inner] = "auto"
+    inner: Annotated[Any, optional(instance, Solver, "such as TrustRegions(), or None")] = field(
+        default=TrustRegions(max_iter=20)
+    )
     tol: Annotated[float, bounded(number, least=0)] = 1e-6
     max_iter: Annotated[int, integer] = 1000
     max_rank: Annotated[int | None, optional(integer, 1)] = None
@@ -186,13 +178,6 @@ class RankIncremental(CheckedValue, Solver):
             )
         checked_lower_bound(cost)
         solver = self.inner
-        if solver == "auto":
-            nowhere = np.zeros((manifold.shape[0], 1))
-            try:
-                cost.hessian(nowhere, nowhere)
-                solver = TrustRegions(max_iter=20)
-            except MissingCapabilityError:
-                solver = LBFGS(20)
 
         def minimised(Y: Array, gradient_norm: float, seed: int) -> Array:
             if not isinstance(solver, GradientSolver):
@@ -346,7 +331,7 @@ def _pruned(cost: ConvexCost, Y: Array) -> Array:
     """
     if Y.shape[1] < 2:
         return Y
-    lengths = np.sqrt((Y**2).sum(axis=0))
+    lengths = np.linalg.norm(Y, axis=0)
     shorter = [kept for share in SHORT if not (kept := lengths > share * lengths.max()).all()]
     level = cost.at(Y).value if shorter else 0.0
     fits = (kept for kept in shorter if cost.at(Y[:, kept]).value <= level + ROUNDING * abs(level))
