@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from problems.following import checkpoint_of
 from problems.loreta import with_workers
+from problems.saving import Saved
+from problems.validation import Estimator, file_path, kept_count, seedable, thread_count
 from rmopt.core import FiniteSum, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import number
+from rmopt.core.arguments import bounded, flag, integer, number, optional
 from rmopt.core.matrices import as_rows
 from rmopt.manifolds import Euclidean
-from rmopt.solvers import SGD, AdaGrad, Cosine, Recorder, Result, ShuffledEpochs
+from rmopt.solvers import SGD, AdaGrad, Cosine, Recorder, ShuffledEpochs
 
 # The share of entries below which features are words.
 SPARSE = 0.1
@@ -78,14 +82,6 @@ def columns_that_occur(X: sp.csr_array, features: Array) -> sp.csr_array:
     return sp.csr_array((X.data, among[X.indices], X.indptr), shape=(X.shape[0], len(features)))
 
 
-def share_left_out(X: Any, dropout: float | None, words: float) -> float:
-    """Return the share that is left out of rows; None: `words` where features are sparse, otherwise 0."""
-    if dropout is not None:
-        return float(dropout)
-    stored = np.count_nonzero(X.data if sp.issparse(X) else X)
-    return words * float(stored < SPARSE * X.shape[0] * X.shape[1])
-
-
 class SeededEpochs(ShuffledEpochs):
     """Every row once per epoch, in a new random order, each with a seed."""
 
@@ -95,30 +91,53 @@ class SeededEpochs(ShuffledEpochs):
         return np.stack([rows, seeds], axis=-1).reshape(size, -1)
 
 
-def run_batches(
-    model: Any, cost: RowBatches, start: Array, seed: int, least_steps: int, **data: Any
-) -> Result:
-    """Pass over the rows of a cost, with step sizes that fall to zero along a cosine.
+@dataclass(kw_only=True, eq=False, repr=False)
+class BatchLearner(Saved, Estimator):
+    """An estimator that learns embeddings by steps of AdaGrad on batches of rows."""
 
-    Without a number of passes there are `LEAST_EPOCHS`, or for few rows as many as make `least_steps` batches, which
-    several workers deal among themselves. The model has `batch_size`, `n_epochs`, `step_size`, `n_jobs`,
-    `verbose` and `checkpoint`, which belongs to the `data`.
-    """
-    n_rows = cost.rows.shape[0]
-    size = min(int(model.batch_size), n_rows)
-    per_epoch = n_rows // size
-    epochs = model.n_epochs or max(LEAST_EPOCHS, -(-least_steps // per_epoch))
-    steps = int(epochs) * per_epoch
-    solver = SGD(
-        Cosine(float(model.step_size), steps),
-        rule=AdaGrad(),
-        max_iter=steps,
-        sampler=SeededEpochs(n_rows, size),
-    )
-    return with_workers(solver, model.n_jobs, first=BETWEEN_MEANS, every=BETWEEN_MEANS).run(
-        Problem(Euclidean(*start.shape), cost),
-        start,
-        random_state=seed,
-        recorder=Recorder(progress=model.verbose),
-        checkpoint=checkpoint_of(model, **data),
-    )
+    dropout: Annotated[float | None, optional(number, least=0, below=1)] = None
+    batch_size: Annotated[int, kept_count] = 256
+    n_epochs: Annotated[int | None, optional(kept_count)] = None
+    step_size: Annotated[float, bounded(number, above=0)]
+    checkpoint: Annotated[Path | str | None, file_path] = None
+    random_state: Annotated[Any, seedable] = None
+    n_jobs: Annotated[int | None, optional(thread_count)] = None
+    verbose: Annotated[bool, flag] = False
+
+    # Batches that small collections need, and the share of the words that is left out of a row.
+    _least_steps: ClassVar[int]
+    _words: ClassVar[float]
+    _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
+
+    def _share_left_out(self, X: Any) -> float:
+        """Return the share that is left out of rows; None: that of words where features are sparse, otherwise 0."""
+        if self.dropout is not None:
+            return float(self.dropout)
+        stored = np.count_nonzero(X.data if sp.issparse(X) else X)
+        return self._words * float(stored < SPARSE * X.shape[0] * X.shape[1])
+
+    def _run(self, cost: RowBatches, start: Array, seed: int, **data: Any) -> Array:
+        """Pass over the rows of a cost, with step sizes that fall to zero along a cosine; return the end.
+
+        Without a number of passes there are `LEAST_EPOCHS`, or for few rows as many as make enough batches, which
+        several workers deal among themselves. A checkpoint belongs to the `data`.
+        """
+        n_rows = cost.rows.shape[0]
+        size = min(int(self.batch_size), n_rows)
+        per_epoch = n_rows // size
+        steps = int(self.n_epochs or max(LEAST_EPOCHS, -(-self._least_steps // per_epoch))) * per_epoch
+        solver = SGD(
+            Cosine(float(self.step_size), steps),
+            rule=AdaGrad(),
+            max_iter=steps,
+            sampler=SeededEpochs(n_rows, size),
+        )
+        result = with_workers(solver, self.n_jobs, first=BETWEEN_MEANS, every=BETWEEN_MEANS).run(
+            Problem(Euclidean(*start.shape), cost),
+            start,
+            random_state=seed,
+            recorder=Recorder(progress=self.verbose),
+            checkpoint=checkpoint_of(self, **data),
+        )
+        self.n_iter_ = result.steps
+        return result.point

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from sklearn.preprocessing import normalize
 
 from problems.kernels import retrieved
-from problems.rows import near_zero, unit_rows
+from problems.rows import near_zero
 from problems.threads import by_rows
 from problems.validation import classes, table_of_numbers
 from rmopt.core.ambient import dense
-from rmopt.core.arguments import array, callable_of, integer, sequence
+from rmopt.core.arguments import array, integer, sequence
 from rmopt.core.matrices import real_matrix, row_dots
 from rmopt.errors import InvalidInputError
 
@@ -123,16 +124,14 @@ def evaluate_retrieval(
     >>> round(found.map, 3), found.precision_at
     (1.0, {1: 1.0})
     """
-    callable_of("score_block", score_block)
     _, group, size = classes(y)
     positions = np.array([integer("each of ks", k, 1) for k in sequence("ks", ks)], dtype=np.int64)
-    rows, last = np.arange(len(group)) if queries is None else array("queries", queries), len(group) - 1
-    whole = rows.ndim == 1 and (not rows.size or rows.dtype.kind in "iu")
-    if not whole or (rows.size and not 0 <= rows.min() <= rows.max() <= last):
+    rows = np.arange(len(group)) if queries is None else array("queries", queries)
+    if rows.dtype.kind not in "iu" or not np.isin(rows, np.arange(len(group))).all():
         raise InvalidInputError(
-            f"queries must be a list of row numbers from 0 to {last}; turn a mask into one by np.flatnonzero."
+            f"queries must be row numbers from 0 to {len(group) - 1}; np.flatnonzero makes them of a mask."
         )
-    rows = rows.astype(np.int64)
+    rows = rows.ravel().astype(np.int64)
     rows = rows[size[group[rows]] > 1]
     if not len(rows):
         raise InvalidInputError("y gives no query another document of its class; nothing can be ranked.")
@@ -142,11 +141,8 @@ def evaluate_retrieval(
     def measure(part: slice) -> None:
         block = rows[part]
         scores = np.array(score_block(block))
-        if scores.shape != (len(block), len(group)) or scores.dtype.kind not in "fiu":
-            raise InvalidInputError(
-                f"score_block must give real scores of shape {(len(block), len(group))}, got {scores.dtype} of shape "
-                f"{scores.shape}."
-            )
+        if scores.shape != (shape := (len(block), len(group))):
+            raise InvalidInputError(f"score_block must give scores of shape {shape}, got {scores.shape}.")
         scores = scores if scores.dtype == np.float32 else scores.astype(float)
         # A query's own score is the first when sorted.
         scores[np.arange(len(block)), block] = -np.inf
@@ -280,18 +276,10 @@ def cosine_scores(X: Any) -> ScoreBlock:
     >>> scores(np.array([0])).round(2).tolist()
     [[1.0, 0.6, 0.0]]
     """
-    unit = table_of_numbers("X", X)
-    if not issparse(unit):
-        unit, _ = unit_rows(unit)
-        return lambda rows: unit[rows] @ unit.T
-    unit = unit.copy()
-    unit.sum_duplicates()
+    unit = table_of_numbers("X", X).copy()
+    if issparse(unit):
+        unit.sum_duplicates()
     # Squares of very large and very small numbers are no numbers.
-    _divide(unit, abs(unit).max(axis=1).toarray().ravel())
-    _divide(unit, np.sqrt(row_dots(unit, unit)))
-    columns = unit.T.tocsr()
-    return lambda rows: (unit[rows] @ columns).toarray()
-
-
-def _divide(rows: Any, lengths: NDArray[np.float64]) -> None:
-    rows.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(rows.indptr))
+    unit = normalize(unit / (abs(unit).max() or 1.0))
+    columns = unit.T.tocsr() if issparse(unit) else unit.T
+    return lambda rows: dense(unit[rows] @ columns)

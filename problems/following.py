@@ -17,7 +17,6 @@ from problems.validation import check_columns
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
-from rmopt.core.points import arrays_of
 from rmopt.core.runs import running
 from rmopt.core.values import written
 from rmopt.core.world import ONE_PROCESS, World
@@ -34,7 +33,7 @@ CHUNKS = 10
 
 # Parameters on which no bit of a checkpoint depends, or which the seed stands for.
 NO_IDENTITY = (
-    "checkpoint", "verbose", "random_state", "warm_start", "max_iter", "n_epochs", "threshold", "top_k",
+    "checkpoint", "verbose", "random_state", "max_iter", "n_epochs", "threshold", "top_k",
 )  # fmt: skip
 AGAIN = "bring files, batch_size, shuffle_buffer and random_state back as they were, or remove the checkpoint"
 
@@ -70,12 +69,9 @@ def follow(
     world.check_alike({"checkpoint": saver is not None})
     saved_seed = saver.seed() if saver is not None else None
     seed = world.first(seed if model.random_state is not None or saved_seed is None else saved_seed)
-    begun = model._has_learned()
     run = {
         **settings_of(model),
         **{name: written(value) for name, value in about.items()},
-        "initial point": written(arrays_of(model.model_.point)) if begun else "afresh",
-        "first step": str(model.n_iter_ if begun else 0),
         "seed": seed,
         "rmopt": rmopt.__version__,
     }

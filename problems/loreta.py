@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from problems.following import checkpoint_of, follow
 from problems.saving import Saved, layout_of, point_of
 from problems.threads import threads_of
-from problems.validation import Estimator, begin, engine_name, file_path, seedable, step_rule, thread_count
+from problems.validation import Estimator, begin, file_path, seedable, step_rule, thread_count
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
 from rmopt.core.arguments import bounded, flag, instance, integer, named, optional
 from rmopt.core.world import ONE_PROCESS, World
@@ -59,8 +59,6 @@ class Loreta(Saved, Estimator):
 
     step_size: Annotated[Any, optional(step_rule)] = None
     retraction: Annotated[Any, bounded(named, FIXED_RANK_RETRACTIONS, Retraction)] = "second-order"
-    engine: Annotated[str, engine_name] = "auto"
-    warm_start: Annotated[bool, flag] = False
     checkpoint: Annotated[Path | str | None, file_path] = None
     random_state: Annotated[Any, seedable] = None
     n_jobs: Annotated[int | None, optional(thread_count)] = None
@@ -93,40 +91,25 @@ class Loreta(Saved, Estimator):
 
     def _restore(self, arrays: dict[str, Any]) -> None:
         point = point_of({name: arrays.pop(name) for name in self._layout(arrays)})
-        self._agree(self._shape_of(point), "the file has", "both must be alike")
         super()._restore(arrays)
         self.model_ = self._model(point)
 
     def start_at(self, point: Any, n_iter: int = 0) -> Self:
-        """Take a point as what was learned so far; `partial_fit` goes on from it, and so does a `warm_start`.
+        """Take a point as what was learned so far; `partial_fit` goes on from it, at its rank.
 
         Parameters
         ----------
         point : LowRankPoint or PSDPoint
-            Such as a server sends (`rmopt.interop.flower`), of the rank of the estimator.
+            Such as a server sends (`rmopt.interop.flower`).
         n_iter : int
             Steps that were done: what is drawn depends on it, as does a step size that falls.
-
-        Raises
-        ------
-        InvalidInputError
-            When the point has another rank, or another class, than the parameters say.
         """
         point = instance("point", point, (LowRankPoint, PSDPoint), "a LowRankPoint or a PSDPoint")
-        self._agree(self._shape_of(point), "the point has", "let both be alike")
         for name in ("_continued", *self._optional):
             self.__dict__.pop(name, None)
         self.model_, self.n_features_in_ = self._model(point), point.shape[1]
         self.n_iter_ = self.n_updates_ = integer("n_iter", n_iter)
         return self
-
-    @classmethod
-    def _shape_of(cls, point: Any) -> dict[str, Any]:
-        """Return the parameters that a saved matrix tells."""
-        return {"rank": point.rank}
-
-    def _continues(self) -> bool:
-        return self.warm_start and self._has_learned()
 
     def _has_learned(self) -> bool:
         return bool({"model_", "_continued"} & set(vars(self)))
@@ -141,12 +124,11 @@ class Loreta(Saved, Estimator):
         return begin(self)
 
     def _follow(self, chunks: Any, world: World | None, **how: Any) -> Self:
-        """Learn the chunks of a stream, afresh or from what was learned."""
+        """Learn the chunks of a stream."""
         world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
         learn, seed = partial(self._learn_part, world=world, **how), begin(self)
-        if not self._continues():
-            for name in ("model_", "_continued", *self._numbers, *self._optional):
-                self.__dict__.pop(name, None)
+        for name in ("model_", "_continued", *self._numbers, *self._optional):
+            self.__dict__.pop(name, None)
         with world.guard():
             follow(self, chunks, learn, world.first(seed), world, **how)
         return self
@@ -156,32 +138,11 @@ class Loreta(Saved, Estimator):
         self.__dict__.pop("model_", None)
         self._continued, self.n_iter_, self.n_updates_ = run, run.n_iter, run.n_updates
 
-    def _check_shape(self) -> None:
-        """Refuse parameters that are not those of what was learned."""
-        cure = "set it back, or learn anew by fit, without a warm start"
-        self._agree(self._known_shape(), "what was learned has", cure)
-
-    def _agree(self, shape: dict[str, Any], other: str, cure: str) -> None:
-        for name, value in shape.items():
-            if getattr(self, name) not in (None, value):
-                raise InvalidInputError(
-                    f"{name} = {getattr(self, name)!r}, and {other} {name} = {value!r}; {cure}."
-                )
-
-    def _known_shape(self) -> dict[str, Any]:
-        """Return the parameters of what was learned."""
-        return {"rank": self._known_rank()}
-
     def _known_rank(self) -> int:
         return int(self._continued.rank if "_continued" in vars(self) else self.model_.point.rank)
 
     def _learn_chunk(
-        self,
-        solver: ScheduledSolver,
-        problem: Problem,
-        start: Callable[[], Any],
-        seed: int,
-        more: int = 0,
+        self, solver: ScheduledSolver, problem: Problem, start: Callable[[], Any], seed: int, more: int = 0
     ) -> None:
         """Go on by a chunk of data from what was learned, with `more` rows, or from a start where nothing was."""
         run = vars(self).get("_continued")
@@ -198,26 +159,16 @@ class Loreta(Saved, Estimator):
             self._stand_at(run)
 
     def _run(
-        self,
-        solver: ScheduledSolver,
-        problem: Problem,
-        start: Callable[[], Any],
-        seed: int,
-        afresh: bool,
-        **data: Any,
+        self, solver: ScheduledSolver, problem: Problem, start: Callable[[], Any], seed: int, **data: Any
     ) -> None:
-        """Go on from what was learned, or `afresh` from a start, and keep the end; a checkpoint is of the data."""
-        if not afresh:
-            self._check_shape()
-        done, moved = (0, 0) if afresh else (self.n_iter_, self.n_updates_)
+        """Learn from a start, and keep the end; a checkpoint is of the data."""
         result = solver.run(
             problem,
-            start() if afresh else self.model_.point,
+            start(),
             random_state=seed,
             recorder=Recorder(progress=self.verbose),
             checkpoint=checkpoint_of(self, **data),
-            first_step=done,
         )
-        self.n_iter_, self.n_updates_ = done + result.steps, moved + result.updates
+        self.n_iter_, self.n_updates_ = result.steps, result.updates
         self.model_ = self._model(result.point)
         self.__dict__.pop("_continued", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -50,8 +50,8 @@ class OnlineEngine(Engine):
     point_of : callable
         Returns the point at which arrays stand; they are not changed and not shared.
     loop : callable
-        Of arrays, the number of moves, a schedule and step sizes: does a step per row of the schedule, and returns
-        the number of the first bad step, or −1.
+        Of arrays, the number of moves, the numbers of terms and step sizes: does a step per term, and returns the
+        number of the first bad step, or −1.
     """
 
     cost: FiniteSum
@@ -64,8 +64,8 @@ class OnlineEngine(Engine):
 
     def advance(self, state: OnlineState, schedule: Array, etas: Array) -> OnlineState:
         schedule = checked(schedule, etas, self.cost.term_ranges, 1)
-        etas = np.ascontiguousarray(etas, dtype=float)
-        bad = self.loop(state.arrays, state.moves, schedule, etas)
+        etas, terms = np.ascontiguousarray(etas, dtype=float), schedule.ravel().astype(np.int64)
+        bad = self.loop(state.arrays, state.moves, terms, etas)
         if bad >= 0:
             raise diverged(state.steps + bad, etas[bad])
         state.steps += len(schedule)
@@ -87,7 +87,7 @@ def point_of_factors(factors: dict[str, Array]) -> LowRankPoint:
 
 
 class OnlineSolver(ScheduledSolver):
-    """Common ground of the baselines' solvers.
+    """Common ground of the baselines' solvers; a subclass has a compiled loop for one kind of cost.
 
     Parameters
     ----------
@@ -99,6 +99,8 @@ class OnlineSolver(ScheduledSolver):
         Draws the terms.
     """
 
+    cost_type: type[FiniteSum]
+
     def __init__(self, step_size: float | StepSize, *, max_iter: int, sampler: Sampler) -> None:
         self.step_size, self.sampler = as_step_size(step_size), sampler
         self.max_iter = integer("max_iter", max_iter)
@@ -109,32 +111,39 @@ class OnlineSolver(ScheduledSolver):
     def step_size_rule(self) -> StepSize:
         return self.step_size
 
+    def engine(self, problem: Problem) -> Engine:
+        # The loops stand for what the cost computes, and know nothing of what a subclass makes of it.
+        if type(problem.cost) is not self.cost_type:
+            raise InvalidInputError(
+                f"{type(self).__name__} is defined for {self.cost_type.__name__}, got {type(problem.cost).__name__}."
+            )
+        return OnlineEngine(problem.cost, *self.parts(problem.cost))
 
-def rows_and_terms(cost: TripletSum, schedule: Array, etas: Array) -> tuple[Rows, Rows, StepRows]:
-    """Return queries, documents and triplets in the form of the kernels."""
-    return *rows_of(cost.left, cost.right), StepRows(*cost.resolve(schedule.ravel()), etas)
+    @abstractmethod
+    def parts(self, cost: Any) -> tuple[Any, Any, Any]:
+        """Return what makes arrays of a point and a point of arrays, and the loop: those of `OnlineEngine`."""
 
 
 class TripletSolver(OnlineSolver):
     """An online learner for a `TripletSum` with the hinge loss."""
 
+    cost_type = TripletSum
     # Whether queries and documents must be rows of one matrix.
     one_space: bool = False
 
     def engine(self, problem: Problem) -> Engine:
-        cost = problem.cost
-        # The loops stand for what the cost computes, and know nothing of what a subclass makes of it.
-        if type(cost) is not TripletSum or cost.loss is not hinge:
-            raise InvalidInputError(f"{type(self).__name__} is defined for a TripletSum with the hinge loss.")
-        if self.one_space and cost.left is not cost.right:
+        engine, cost = super().engine(problem), cast(TripletSum, problem.cost)
+        if cost.loss is not hinge or (self.one_space and cost.left is not cost.right):
             raise InvalidInputError(
-                f"{type(self).__name__} compares rows of one matrix; pass the same object as queries and documents."
+                f"{type(self).__name__} is defined for a TripletSum with the hinge loss"
+                f"{', of one object as queries and documents' * self.one_space}."
             )
-        return self.triplet_engine(cost)
+        return engine
 
-    @abstractmethod
-    def triplet_engine(self, cost: TripletSum) -> Engine:
-        """Return the engine for a checked cost."""
+
+def rows_and_terms(cost: TripletSum, terms: Array, etas: Array) -> tuple[Rows, Rows, StepRows]:
+    """Return queries, documents and triplets in the form of the kernels."""
+    return *rows_of(cost.left, cost.right), StepRows(*cost.resolve(terms), etas)
 
 
 class Oasis(TripletSolver):
@@ -162,12 +171,12 @@ class Oasis(TripletSolver):
 
     one_space = True
 
-    def triplet_engine(self, cost: TripletSum) -> Engine:
-        def loop(arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-            rows, _, terms = rows_and_terms(cost, schedule, etas)
-            return kernels.oasis(arrays["W"], rows, terms, moves)
+    def parts(self, cost: TripletSum) -> tuple[Any, Any, Any]:
+        def loop(arrays: dict[str, Array], moves: Array, terms: Array, etas: Array) -> int:
+            rows, _, steps = rows_and_terms(cost, terms, etas)
+            return kernels.oasis(arrays["W"], rows, steps, moves)
 
-        return OnlineEngine(cost, lambda W: {"W": _own(W)}, lambda arrays: arrays["W"].copy(), loop)
+        return lambda W: {"W": _own(W)}, lambda arrays: arrays["W"].copy(), loop
 
 
 class Lego(TripletSolver):
@@ -197,14 +206,14 @@ class Lego(TripletSolver):
 
     one_space = True
 
-    def triplet_engine(self, cost: TripletSum) -> Engine:
+    def parts(self, cost: TripletSum) -> tuple[Any, Any, Any]:
         near, far = distance_targets(cost.left)
 
-        def loop(arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-            rows, _, terms = rows_and_terms(cost, schedule, etas)
-            return kernels.lego(pending.Changing(**arrays), near, far, rows, terms, moves)
+        def loop(arrays: dict[str, Array], moves: Array, terms: Array, etas: Array) -> int:
+            rows, _, steps = rows_and_terms(cost, terms, etas)
+            return kernels.lego(pending.Changing(**arrays), near, far, rows, steps, moves)
 
-        return OnlineEngine(cost, lambda W: pending.of(_own(W))._asdict(), _with_changes, loop)
+        return lambda W: pending.of(_own(W))._asdict(), _with_changes, loop
 
 
 def _own(matrix: Array) -> Array:

@@ -29,9 +29,7 @@ class Saved:
 
     _arrays: ClassVar[Layout] = {}
     _names: ClassVar[dict[str, tuple[str, ...]]] = {}
-    _optional: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "feature_names_in_": ("features",), "label_names_in_": ("labels",)
-    }  # fmt: skip
+    _optional: ClassVar[dict[str, tuple[Any, ...]]] = {"feature_names_in_": ("features",)}
     _numbers: ClassVar[dict[str, Check]] = {"n_features_in_": integer}
 
     def save(self, path: Path | str) -> None:

@@ -14,7 +14,7 @@ from problems.serving.web import HERE
 from problems.subspace.completer import CompletionModel
 from problems.subspace.page import ItemSearch
 from problems.validation import package
-from rmopt.errors import InvalidInputError, StorageError
+from rmopt.errors import InvalidInputError
 from rmopt.files import load_arrays
 
 # What `rmopt fit` calls a model.
@@ -41,10 +41,6 @@ def opened(path: Path) -> SimilarityIndex | Searcher:
     if (path / FILE).is_file():
         return SimilarityIndex.load(path)
     file = path / MODEL if path.is_dir() else path
-    if not file.exists():
-        raise StorageError(
-            f"{file} does not exist; give a folder that rmopt fit or SimilarityIndex.save wrote."
-        )
     kind = load_arrays(file)[1].get("kind")
     if kind not in COMPLETERS:
         raise InvalidInputError(

@@ -26,9 +26,7 @@ class Fit:
 
     files: Annotated[
         Path,
-        Argument(
-            help="A file, or a folder with .svmlight, .npz, .csv or .parquet files, or of texts by classes."
-        ),
+        Argument(help="A file, or a folder with .svmlight, .npz or .csv files, or of texts by classes."),
     ]
     n_features: Annotated[
         int | None, Option(min=1, help="Needed for .svmlight; texts are hashed to 262,144 unless given.")
@@ -134,7 +132,7 @@ def _index_texts(run: Run, model: Any, chunks: stream) -> None:
         )
         return
     texts, names = list[str](), list[str]()
-    for file in [chunks.path] if chunks.depth > 1 else chunks.files:
+    for file in chunks.files:
         found, _, numbers = read_texts(file)
         texts += found
         names += [f"{file.name}:{number}" for number in numbers]

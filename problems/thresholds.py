@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 from sklearn.base import ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
@@ -16,16 +16,13 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from problems.folds import folds_named, folds_of
 from problems.validation import (
     Estimator,
-    check_labels,
     in_order,
-    label_array,
-    learn_labels,
     passed_on,
     table_of_labels,
 )
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, check_parameters, flag, numbers, one_of, shown
+from rmopt.core.arguments import bounded, check_parameters, numbers, one_of, shown
 
 AIMS = ("f1", "hamming")
 
@@ -52,9 +49,8 @@ class LabelTables(ClassifierMixin):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of samples whose labels are all right."""
-        check_labels(self, y)
-        # A frame whose columns may lack values is read as numbers, too.
-        y = label_array(y) if hasattr(y, "columns") and len(y.columns) > 1 else in_order("y", y)
+        table = getattr(y, "ndim", 1) == 2
+        y = table_of_labels(y, _num_samples(X)).toarray() if table else in_order("y", y)
         return super().score(X, y, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
@@ -84,11 +80,6 @@ class LabelThresholds(LabelTables, Estimator):
         What predictions shall be good in.
     cv : int, splitter, iterable or None
         Folds; shuffled with a fixed seed for a number. None: 5. Of a sample in several folds the last one counts.
-        One fold, as of ``ShuffleSplit(1)``, costs the least; it is enough where labels are `pooled`.
-    pooled : bool
-        Whether all labels share the slopes, and their intercepts go by the log-odds of how frequent they are: seven
-        numbers in all, in place of five for each label. For labels of which held-out folds have few samples, or of
-        which the model says little.
 
     Attributes
     ----------
@@ -104,13 +95,11 @@ class LabelThresholds(LabelTables, Estimator):
         Half of the largest expected micro-F1.
     classes_ : array, shape (n_labels,)
         Column numbers.
-    label_names_in_ : array, shape (n_labels,)
-        The names of the labels, when Y was a frame.
 
     See Also
     --------
     problems.coembedding.CoembeddingClassifier : its own threshold is learned with the embeddings.
-    problems.ranking.LowRankLogisticRegression : for hundreds of labels and more, which ``pooled=True`` suits.
+    problems.ranking.LowRankLogisticRegression : for hundreds of labels and more.
     sklearn.model_selection.TunedThresholdClassifierCV : for one label.
 
     References
@@ -118,8 +107,7 @@ class LabelThresholds(LabelTables, Estimator):
     Lipton, Elkan and Naryanaswamy, Optimal thresholding of classifiers to maximize F1 measure, ECML PKDD (2014),
     https://doi.org/10.1007/978-3-662-44851-9_15. That numbers of labels can be learned from scores is in Tang, Rajan
     and Narayanan, Large scale multi-label classification via MetaLabeler, WWW (2009),
-    https://doi.org/10.1145/1526709.1526738. Scores less a share of the logarithms of frequencies are in Menon et al.,
-    Long-tail learning via logit adjustment, ICLR (2021), arXiv:2007.07314.
+    https://doi.org/10.1145/1526709.1526738.
 
     Examples
     --------
@@ -140,7 +128,6 @@ class LabelThresholds(LabelTables, Estimator):
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
     cv: Annotated[Any, folds_named] = 5
-    pooled: Annotated[bool, flag] = False
 
     def fit(self, X: Any, Y: Any, groups: Any = None) -> Self:
         """Fit the estimator on folds for the probabilities, and on all samples.
@@ -154,8 +141,7 @@ class LabelThresholds(LabelTables, Estimator):
         """
         check_parameters(self, self._parameters)
         X = passed_on(self, X)
-        learn_labels(self, Y)
-        Y = table_of_labels(Y, _num_samples(X))
+        Y = table_of_labels(Y, _num_samples(X)).toarray().astype(int)
         scores, seen_once = np.zeros(Y.shape), np.zeros(len(Y), dtype=bool)
         for train, test in folds_of(self.cv, X, Y, groups):
             fitted = clone(self.estimator).fit(_safe_indexing(X, train), Y[train])
@@ -167,8 +153,7 @@ class LabelThresholds(LabelTables, Estimator):
                 "cv holds out no samples; give a number of folds, or a list of them: an iterator can be used once."
             )
         self.classes_ = np.arange(Y.shape[1])
-        often = logit(Y.mean(axis=0)) if self.pooled else None
-        (self.slopes_, self.intercepts_), self.between_, self.among_ = _learned_odds(scores, known, often)
+        (self.slopes_, self.intercepts_), self.between_, self.among_ = _learned_odds(scores, known)
         # Where no label was ever seen all are equally unlikely, and to predict them all would seem best.
         self.half_of_f1_ = _half_of_largest_f1(self._probabilities(scores)) if known.any() else 0.5
         self.estimator_ = clone(self.estimator).fit(X, Y)
@@ -201,12 +186,12 @@ def _scores_of(fitted: Any, X: Any, n_labels: int) -> Array:
     return numbers(f"decision_function of {type(fitted).__name__}", column, (_num_samples(X), n_labels))
 
 
-def _learned_odds(scores: Array, labels: Array, often: Array | None = None) -> tuple[Array, Array, Array]:
+def _learned_odds(scores: Array, labels: Array) -> tuple[Array, Array, Array]:
     """Return weights of `_log_odds` of scores alone, shape (2, n_labels), what `_among_others` needs, and its."""
-    alone = _regressions([scores], labels, often)
+    alone = _regressions([scores], labels)
     expected = expit(_log_odds([scores], alone)).sum(axis=1)
     between = np.array([expected.min(), expected.max()])
-    return alone, between, _regressions(_among_others(scores, alone, between), labels, often)
+    return alone, between, _regressions(_among_others(scores, alone, between), labels)
 
 
 def _among_others(scores: Array, alone: Array, between: Array) -> list[Array]:
@@ -225,23 +210,10 @@ def _log_odds(features: Sequence[Array], weights: Array) -> Array:
     return sum((one * weight for one, weight in zip(features, weights[:-1], strict=True)), weights[-1])
 
 
-def _regressions(features: Sequence[Array], labels: Array, often: Array | None) -> Array:
-    """Return weights of `_log_odds` by logistic regression; those of a constant label are constant.
-
-    Given the log-odds of how frequent labels are, one regression has them as a feature, and all labels in common
-    whose log-odds are finite.
-    """
-    if often is None:
-        columns = zip(np.stack(features, axis=-1).swapaxes(0, 1), labels.T, strict=True)
-        return np.array([_regression(*column) for column in columns]).T
-    weights, varies = np.zeros((len(features) + 1, len(often))), np.isfinite(often)
-    weights[-1] = np.sign(often) * np.log(2.0 * len(labels) + 1.0)
-    if varies.any():
-        pairs = [np.broadcast_to(one, labels.shape)[:, varies].ravel() for one in (*features, often)]
-        *slopes, by_often, intercept = _regression(np.stack(pairs, axis=-1), labels[:, varies].ravel())
-        weights[:-1, varies] = np.reshape(slopes, (-1, 1))
-        weights[-1, varies] = by_often * often[varies] + intercept
-    return weights
+def _regressions(features: Sequence[Array], labels: Array) -> Array:
+    """Return weights of `_log_odds` by logistic regression; those of a constant label are constant."""
+    columns = zip(np.stack(features, axis=-1).swapaxes(0, 1), labels.T, strict=True)
+    return np.array([_regression(*column) for column in columns]).T
 
 
 def _regression(features: Array, labels: Array) -> Array:

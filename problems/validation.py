@@ -232,64 +232,23 @@ def classes(y: Any) -> tuple[Array, Array, Array]:
     return np.unique(labels, return_inverse=True, return_counts=True)
 
 
-def joined_classes(parts: list[Array]) -> Array:
-    """Return the different labels of several arrays, of text or of numbers, which keep all of their digits."""
-    kinds = {part.dtype.kind in "biuf" for part in parts}
-    if len(kinds) > 1:
-        types = " and ".join(sorted({str(part.dtype) for part in parts}))
-        raise InvalidInputError(f"y holds labels of type {types}; give one type.")
-    # numpy takes signed and unsigned integers together for floats.
-    return np.unique(array("y", [label for part in parts for label in part.tolist()]))
-
-
-def label_array(Y: Any) -> Array:
-    """Return an array of indicators of labels; names of the labels of each row are refused, with the remedy."""
-    if Y is None:
-        raise InvalidInputError(
-            "Y is missing: this estimator requires y to be passed, but the target y is None."
-        )
-    whole("Y", Y)
+def table_of_labels(Y: Any, count: int, least: int = 1) -> sp.csr_array:
+    """Return indicators of labels, a row for each of so many samples, as ones with sorted int32 indices."""
+    table: Any = whole("Y", sound("Y", Y))
     with suppress(InvalidInputError):
-        table = array_of("Y", Y)
-        if table.dtype.kind not in "OU":
-            return table
+        table = table if sp.issparse(table) else array_of("Y", table)
+    shape = getattr(table, "shape", ())
+    if len(shape) == 2 and shape[0] == count and shape[1] >= least and table.dtype.kind in "biuf":
+        table = sp.csr_array(table, dtype=float, copy=True)
+        table.sum_duplicates()
+        table.eliminate_zeros()
+        if (table.data == 1).all():
+            parts = table.data, table.indices.astype(np.int32), table.indptr.astype(np.int32)
+            return sp.csr_array(parts, shape=shape)
     raise InvalidInputError(
-        "Y must be a table of the numbers 0 and 1, with a column for each label; of the labels of each row it is "
-        "made by sklearn.preprocessing.MultiLabelBinarizer().fit_transform(Y)."
+        f"Y must be a table of the numbers 0 and 1, {count} rows and at least {least} columns; of the labels of "
+        "each row it is made by sklearn.preprocessing.MultiLabelBinarizer().fit_transform(Y)."
     )
-
-
-def table_of_labels(Y: Any, count: int) -> Array:
-    """Return indicators of labels, one row for each of so many samples, as an array."""
-    Y = sound("Y", Y).toarray() if sp.issparse(Y) else label_array(Y)
-    if Y.ndim != 2 or len(Y) != count or not Y.size or not np.isin(Y, (0, 1)).all():
-        raise InvalidInputError(f"Y must be a table of 0 and 1, {count} rows and one column for each label.")
-    return Y.astype(int)
-
-
-def check_labels(estimator: Any, Y: Any, *, learn: bool = False, grows: bool = False) -> None:
-    """Refuse a frame of labels whose columns are not those of `label_names_in_`, in their order.
-
-    With `learn` they are kept there; where the model `grows`, others may stand on the right.
-    """
-    if not hasattr(Y, "columns"):
-        return
-    names, known = list(Y.columns), list(getattr(estimator, "label_names_in_", ()))
-    if {type(name) for name in names} not in ({str}, {int}):
-        names = [str(name) for name in names]
-    if known and known != (names[: len(known)] if grows else names):
-        raise InvalidInputError(
-            f"Y has the labels {shown(names)}, and fit saw {shown(known)}; give these, in their order"
-            f"{', and new ones on the right' if grows else ''}, by Y.reindex(columns=…, fill_value=0)."
-        )
-    if learn:
-        estimator.label_names_in_ = np.array(names, dtype=object)
-
-
-def learn_labels(estimator: Any, Y: Any) -> None:
-    """Keep the names of the columns of a frame of labels, and none of an earlier fit."""
-    estimator.__dict__.pop("label_names_in_", None)
-    check_labels(estimator, Y, learn=True)
 
 
 def column_of_names(what: str, names: Any) -> Array:

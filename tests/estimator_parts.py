@@ -22,7 +22,7 @@ import problems.metric
 import problems.ranking
 import problems.similarity
 import problems.subspace
-from problems.data.text import information_gain, select_terms
+from problems.data.text import information_gain
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval
 from problems.triplets import ClassTriplets
 from rmopt.costs import BilinearSum, TripletSum, logistic
@@ -69,8 +69,7 @@ class Part:
         return self.kind(**{**self.quick, **changes})
 
 
-_METRIC = {"transform": (X,), "pair_distance": (X.reshape(12, 2, 5),)}
-_METRIC["get_mahalanobis_matrix"] = ()
+_METRIC = {"transform": (X,), "get_mahalanobis_matrix": ()}
 _SAMPLES = {"X": X, "y": LABELS}
 _COEMBEDDING = {name: (X,) for name in ("transform", "decision_function", "predict")} | {"score": (X, TABLE)}
 _PAIRS = np.array([[0, 1], [2, 5]])
@@ -216,7 +215,6 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (LABELS, np.arange(4), (1, 2)),
     ),
     "information_gain": (information_gain, (np.abs(X.round()), LABELS)),
-    "select_terms": (select_terms, (np.abs(X.round()), LABELS, LABELS < 2, 3)),
     "ClassTriplets": (
         lambda y, size: ClassTriplets(y, size).draw(np.random.default_rng(0), 0, 1),
         (LABELS, 2),

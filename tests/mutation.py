@@ -135,8 +135,6 @@ TABLE = (
     ("measure", "problems/ranking/measures.py",
      "test_ranking.py::test_measures_of_the_first_places_follow_their_formulas", (
         ("precision-of-labels", "float(hits[:, :k].mean())", "float(hits[:, :k].any(axis=1).mean())"),
-        ("ndcg-discount", "np.arange(2, hits.shape[1] + 2)", "np.arange(3, hits.shape[1] + 3)"),
-        ("ndcg-ideal", "ideal[np.minimum(counts, k)]", "ideal[counts]"),
         ("propensity", "np.log(table.shape[0]) - 1.0", "np.log(table.shape[0])"),
         ("propensity-best",
          "np.sort(truth * -weights, axis=1)",
@@ -354,7 +352,7 @@ TABLE = (
     )),
     ("formula", "problems/coembedding/kernels.py",
      "test_tags.py::test_equation_14_as_it_stands", (
-        ("tags-of-a-post", "            odds[mine] = 0.0\n            # So", "            # So"),
+        ("tags-of-a-post", "        odds[mine] = 0.0\n        # So", "        # So"),
     )),
 
     ("optimum", "problems/coembedding/kernels.py",

@@ -21,7 +21,7 @@ from sklearn.utils.validation import _num_samples
 
 from problems.data.bundles import holds_counts, scaling
 from problems.thresholds import LabelTables, estimator_with
-from problems.validation import Estimator, learn_labels, passed_on, table_of_labels
+from problems.validation import Estimator, passed_on, table_of_labels
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, check_parameters
 from rmopt.solvers.threads import one_blas_thread
@@ -93,8 +93,6 @@ class CalibratedLabelRanking(LabelTables, Estimator):
     n_labels_ : int
     classes_ : array, shape (n_labels,)
         The numbers of the labels.
-    label_names_in_ : array, shape (n_labels,)
-        Their names, when Y was a frame.
 
     See Also
     --------
@@ -130,8 +128,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
         """
         check_parameters(self, self._parameters)
         X = passed_on(self, X)
-        learn_labels(self, Y)
-        Y = table_of_labels(Y, _num_samples(X))
+        Y = table_of_labels(Y, _num_samples(X)).toarray().astype(int)
         self.n_labels_ = Y.shape[1]
         self.classes_ = np.arange(self.n_labels_)
         self.single_ = [Guarded(self.estimator).fit(X, Y[:, j]) for j in range(self.n_labels_)]

@@ -56,7 +56,7 @@ class MultilabelCoembedding(PairwiseDistance):
 
     def __init__(self, X: Any, Y: Any) -> None:
         X = table_of_numbers("X", X)
-        self.labels = np.ascontiguousarray(table_of_labels(Y, X.shape[0]), dtype=np.int8)
+        self.labels = table_of_labels(Y, X.shape[0]).toarray().astype(np.int8)
         n, m = self.labels.shape
         own = sp.eye_array(m + 1, format="csr")
         features = BlockDiagonal([X.shape, own.shape], {0: X, 1: own})

@@ -25,7 +25,6 @@ from problems.validation import (
     admit,
     in_order,
     kept_count,
-    learn_labels,
     seen,
     thread_count,
 )
@@ -187,8 +186,6 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     ----------
     classes_ : array, shape (n_labels,)
         Names of the classes; for indicators their column numbers.
-    label_names_in_ : array, shape (n_labels,)
-        The names of the labels, when Y was a frame of indicators.
     components_ : array, shape (rank, n_features)
         Uᵀ: a sample x is embedded at U x.
     label_embedding_ : array, shape (n_labels, rank)
@@ -249,7 +246,6 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
                 "one class for each sample."
             )
         self._single = kind != "multilabel-indicator"
-        learn_labels(self, None if self._single else Y)
         X, Y = admit(self, X, given, multi_output=True)
         in_range(X)
         if not self._single:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rmopt.kernels import njit
-from rmopt.kernels.losses import LOGISTIC, slope, value
+from rmopt.kernels.losses import LOGISTIC, slope
 
 
 @njit(inline="always")
@@ -87,9 +87,8 @@ def multilabel_curvature(distances, labels, change):
     return bent
 
 
-# Sums of distances of one post within this range let exponentials be factored: exp(a − b) = exp(a) exp(−b).
-FACTORED = 250.0
-# Logarithm of a product that is far from overflow.
+# Distances of a post that differ by more have no exponentials that can be factored: exp(a − b) = exp(a) exp(−b). The
+# same is far from overflow as the logarithm of a product.
 FULL = 600.0
 
 
@@ -131,7 +130,8 @@ def ranking_loss(distances, of_rows, posts, n_users, starts, tags):
     """Add up ln(1 + exp(d(y) − d(ȳ))) over the tags y of each post and the others ȳ; return the sum and its slopes.
 
     Post p is of user posts[p, 0] and item posts[p, 1] and has tags[starts[p] : starts[p + 1]]; d is the sum of the
-    user's and the item's row of the distances. `of_rows` is what `row_odds` of `cost` returns.
+    user's and the item's row of the distances. `of_rows` is what `row_odds` of `cost` returns. Where the distances of
+    a post differ by more than `FULL` the sum is infinite.
     """
     n_tags = distances.shape[1]
     slopes, total = np.zeros(distances.shape), 0.0
@@ -140,31 +140,20 @@ def ranking_loss(distances, of_rows, posts, n_users, starts, tags):
     for p in range(posts.shape[0]):
         user, item = posts[p, 0], n_users + posts[p, 1]
         mine = tags[starts[p] : starts[p + 1]]
-        wide = spread[user] + spread[item]
-        moved[:] = 0.0
-        if wide < FACTORED:
-            for j in range(n_tags):
-                odds[j] = single[user, j] * single[item, j]
-            # No odds: tags of the post are not ranked against each other.
-            odds[mine] = 0.0
-            # So many terms 1 + exp(·) can be multiplied before their logarithm has to be taken.
-            chunk = max(1, int(FULL / (wide + 1.0)))
-            for y in mine:
-                scale = np.exp(distances[user, y] + distances[item, y] - least[user] - least[item])
-                moved[y] += odds_slopes(scale, odds, moved)
-                for j in range(0, n_tags, chunk):
-                    total += np.log(odds_product(scale, odds[j : j + chunk]))
-        else:
-            odds[:] = 1.0
-            odds[mine] = 0.0
-            for y in mine:
-                for j in range(n_tags):
-                    if odds[j] > 0.0:
-                        z = distances[user, y] + distances[item, y] - distances[user, j] - distances[item, j]
-                        push = slope(LOGISTIC, z, -1.0)
-                        total += value(LOGISTIC, z, -1.0)
-                        moved[y] += push
-                        moved[j] -= push
+        if spread[user] + spread[item] > FULL:
+            return np.inf, slopes
+        for j in range(n_tags):
+            odds[j] = single[user, j] * single[item, j]
+            moved[j] = 0.0
+        # No odds: tags of the post are not ranked against each other.
+        odds[mine] = 0.0
+        # So many terms 1 + exp(·) can be multiplied before their logarithm has to be taken.
+        chunk = int(FULL / (spread[user] + spread[item] + 1.0)) or 1
+        for y in mine:
+            scale = np.exp(distances[user, y] + distances[item, y] - least[user] - least[item])
+            moved[y] += odds_slopes(scale, odds, moved)
+            for j in range(0, n_tags, chunk):
+                total += np.log(odds_product(scale, odds[j : j + chunk]))
         for j in range(n_tags):
             slopes[user, j] += moved[j]
             slopes[item, j] += moved[j]
@@ -173,34 +162,22 @@ def ranking_loss(distances, of_rows, posts, n_users, starts, tags):
 
 @njit(cache=True, nogil=True)
 def ranking_curvature(distances, of_rows, posts, n_users, starts, tags, change):
-    """Return the change of the slopes of `ranking_loss` along a change of the distances."""
+    """Return the change of the slopes of `ranking_loss`, where it is finite, along a change of the distances."""
     n_tags = distances.shape[1]
     bent = np.zeros(distances.shape)
-    single, least, spread = of_rows
+    single, least, _ = of_rows
     steps, odds, moved = np.empty(n_tags), np.empty(n_tags), np.empty(n_tags)
     for p in range(posts.shape[0]):
         user, item = posts[p, 0], n_users + posts[p, 1]
         mine = tags[starts[p] : starts[p + 1]]
-        factored = spread[user] + spread[item] < FACTORED
         for j in range(n_tags):
-            odds[j] = single[user, j] * single[item, j] if factored else 1.0
+            odds[j] = single[user, j] * single[item, j]
             steps[j] = change[user, j] + change[item, j]
+            moved[j] = 0.0
         odds[mine] = 0.0
-        moved[:] = 0.0
         for y in mine:
-            pushed = 0.0
-            if factored:
-                scale = np.exp(distances[user, y] + distances[item, y] - least[user] - least[item])
-                pushed = odds_bends(scale, odds, steps[y], steps, moved)
-            else:
-                for j in range(n_tags):
-                    if odds[j] > 0.0:
-                        z = distances[user, y] + distances[item, y] - distances[user, j] - distances[item, j]
-                        share = slope(LOGISTIC, z, -1.0)
-                        push = share * (1.0 - share) * (steps[y] - steps[j])
-                        moved[j] -= push
-                        pushed += push
-            moved[y] += pushed
+            scale = np.exp(distances[user, y] + distances[item, y] - least[user] - least[item])
+            moved[y] += odds_bends(scale, odds, steps[y], steps, moved)
         for j in range(n_tags):
             bent[user, j] += moved[j]
             bent[item, j] += moved[j]

@@ -10,14 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import hash as digest
 from numpy.typing import NDArray
-from pandas.api.types import infer_dtype
 from scipy.sparse import csr_array, issparse
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.utils import check_array, check_consistent_length
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, integer, number, shown
+from rmopt.core.arguments import array, integer, number
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError
 
@@ -245,10 +244,11 @@ class MultilabelBundle(Split):
     def _check(self) -> None:
         super()._check()
         object.__setattr__(self, "Y", canonical(self.Y))
-        if self.Y.shape[0] != self.X.shape[0] or self.Y.shape[1] < 2:
-            raise ValueError(f"Y must have the rows of X and at least 2 labels, got shape {self.Y.shape}")
-        if not np.isin(self.Y.data, (0, 1)).all():
-            raise ValueError("Y must hold ones and zeros")
+        if (
+            self.Y.shape != (self.X.shape[0], max(2, self.Y.shape[1]))
+            or not np.isin(self.Y.data, (0, 1)).all()
+        ):
+            raise ValueError("Y must hold ones and zeros, in the rows of X and at least 2 columns")
         self._check_names("label_names", self.Y.shape[1])
 
     def resplit(self, seed: int) -> Self:
@@ -257,10 +257,9 @@ class MultilabelBundle(Split):
 
     def with_training_rows(self, n_train: int, seed: int) -> Self:
         """Return the same samples with a new random split that has so many training rows."""
-        test = np.ones(len(self.test), dtype=bool)
-        n_train = integer("n_train", n_train, 1, len(test) - 1)
-        test[np.random.default_rng(integer("seed", seed)).permutation(len(test))[:n_train]] = False
-        return replace(self, test=test)
+        order = np.random.default_rng(integer("seed", seed)).permutation(len(self.test))
+        held_out = order[integer("n_train", n_train, 1, len(order) - 1) :]
+        return replace(self, test=np.isin(np.arange(len(order)), held_out))
 
     def scaled(self, unit_rows: bool = True) -> Self:
         """Return the samples scaled: by tf-idf, standardised, or divided by the largest; then rows to unit length.
@@ -298,17 +297,6 @@ def scaling(X: Any) -> Any:
     if not issparse(X):
         return StandardScaler()
     return TfidfTransformer() if holds_counts(X) else MaxAbsScaler()
-
-
-def names_of(what: str, names: Any) -> Array:
-    """Return names of rows in an array of their own: text, or numbers that keep their type."""
-    known = array(what, names)
-    if known.dtype.kind not in "biufU":
-        # Objects, and pandas' and numpy's other text.
-        if infer_dtype(known.astype(object), skipna=False) not in ("string", "integer"):
-            raise ValueError(f"{what} must all be text, or all whole numbers, got {shown(names)}")
-        known = np.array(known.tolist())
-    return known.copy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,22 +365,18 @@ class Ratings(Bundle):
     def _check(self) -> None:
         (m, n), values, (low, high) = self.shape, self.values, self.limits
         check_consistent_length(self.rows, self.columns, values, self.times)
-        if not len(values) or not np.isfinite(values).all():
-            raise ValueError("values must be finite numbers, and at least one")
-        outside = (
-            self.rows.min() < 0 or self.columns.min() < 0 or self.rows.max() >= m or self.columns.max() >= n
-        )
-        if outside or len(np.unique(self.rows.astype(np.int64) * n + self.columns)) < len(values):
+        if not (len(values) and low <= values.min() and values.max() <= high):
+            raise ValueError(f"values must be finite numbers from {low:g} to {high:g}, and at least one")
+        inside = all(at.min() >= 0 and at.max() < size for at, size in ((self.rows, m), (self.columns, n)))
+        if not inside or len(np.unique(self.rows.astype(np.int64) * n + self.columns)) < len(values):
             raise ValueError(f"rows and columns must lie within {self.shape}, and no entry come twice")
-        if values.min() < low or values.max() > high:
-            raise ValueError(
-                f"values lie from {values.min():g} to {values.max():g}, outside of {low:g} to {high:g}"
-            )
         for what, size in zip(("row_names", "column_names"), self.shape, strict=True):
-            if (names := getattr(self, what)) is not None:
-                object.__setattr__(self, what, names_of(what, names))
-                if len(np.unique(getattr(self, what))) != size or len(names) != size:
+            if getattr(self, what) is not None:
+                # An array of its own, not of objects.
+                names = np.array(array(what, getattr(self, what)).tolist())
+                if len(np.unique(names)) != size or len(names) != size:
                     raise ValueError(f"{what} must be {size:,} different names, one for each")
+                object.__setattr__(self, what, names)
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
         """Return which entries a random split holds out.
@@ -447,10 +431,8 @@ class TaskBundle(Samples):
     def _check(self) -> None:
         super()._check()
         check_consistent_length(self.X, self.y, self.task)
-        if not np.isfinite(self.y).all():
-            raise ValueError("y holds NaN or infinity")
-        if not 0 <= self.task.min() <= self.task.max() < len(self.y) or np.bincount(self.task).min() < 2:
-            raise ValueError("each task needs at least two examples")
+        if not np.isfinite(self.y).all() or self.task.min() < 0 or np.bincount(self.task).min() < 2:
+            raise ValueError("y must be finite, and each task have at least two examples")
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
         """Return which examples a random split holds out: this share, rounded, of each task.
@@ -495,10 +477,11 @@ class TagBundle(Bundle):
     def _check(self) -> None:
         if self.triples.ndim != 2 or self.triples.shape[1] != 3 or not len(self.triples):
             raise ValueError(f"triples must be a table with 3 columns, not empty, got {self.triples.shape}")
-        if any(len(np.unique(one)) != one.max() + 1 or one.min() < 0 for one in self.triples.T):
-            raise ValueError("users, items and tags must be numbered from 0 without holes")
-        if len(np.unique(self.triples, axis=0)) != len(self.triples):
-            raise ValueError("a triple occurs twice")
+        holes = any(len(np.unique(one)) != one.max() + 1 or one.min() < 0 for one in self.triples.T)
+        if holes or len(np.unique(self.triples, axis=0)) != len(self.triples):
+            raise ValueError(
+                "users, items and tags must be numbered from 0 without holes, and no triple come twice"
+            )
         self._check_names("tag_names", self.counts[2])
 
     @property

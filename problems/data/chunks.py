@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -15,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from problems.data.files import read_frame, read_tables, suffix_of, text_files, texts_of
+from problems.data.files import read_frame, read_svmlight, read_tables, suffix_of, text_files, texts_of
 from problems.data.tables import KINDS, Table, features_of, indicators_of, names_in, roles_of
 from rmopt.core.arguments import flag, instance, integer, optional
 from rmopt.core.streams import Stream, generator, seed_of
@@ -24,12 +23,12 @@ from rmopt.files import reading
 
 Chunk = tuple[Any, Any]
 
-# Rows of text, and whole texts, that are read at a time; and features, which are numbered by 32 bits.
-ROWS, TEXTS, MOST_FEATURES = 4096, 256, 2**31 - 1
+# Rows of text that are read at a time; and features, which are numbered by 32 bits.
+ROWS, MOST_FEATURES = 4096, 2**31 - 1
 # Features to which texts are hashed, unless it is said: 4 MB of a model for each of its rank.
 HASHED = 2**18
 SVMLIGHT = (".svmlight", ".svm", ".libsvm")
-SUFFIXES = (*SVMLIGHT, ".csv", ".tsv", ".npz", ".parquet")
+SUFFIXES = (*SVMLIGHT, ".csv", ".tsv", ".npz")
 
 
 @dataclass(eq=False, repr=False)
@@ -45,8 +44,8 @@ class stream:  # noqa: N801
         A file, or a folder with files in alphabetical order: ``.svmlight``, ``.svm`` or ``.libsvm``; ``.csv`` or
         ``.tsv`` with a first line of names, of which one is ``label``, ``class``, ``target`` or ``y`` and one may be
         ``text``; ``.npz`` with X, or its CSR parts X_data, X_indices, X_indptr and X_shape, and y, or indicators Y or
-        their parts; ``.parquet``. Text may be compressed (``.gz``); the last two are read whole,
-        so have many files of them. Or a folder whose subfolders hold the texts of a class.
+        their parts, which is read whole, so have many of them. Text may be compressed (``.gz``). Or a folder whose
+        subfolders hold the texts of a class, which are in memory as a whole.
     n_features : int, optional
         Needed for svmlight files, which do not say it. Texts are hashed to so many, 262,144 unless given.
     batch_size : int
@@ -63,8 +62,6 @@ class stream:  # noqa: N801
         which there are as many as the largest seen so far asks for.
     zero_based : bool
         Whether features of svmlight files count from 0, or from 1.
-    encoding : str
-        Of text.
 
     Raises
     ------
@@ -103,11 +100,9 @@ class stream:  # noqa: N801
     random_state: Any = 0
     multilabel: bool = False
     zero_based: bool = True
-    encoding: str = "utf-8"
     n_rows: int = field(default=0, init=False)
     feature_names: tuple[str, ...] | None = field(default=None, init=False)
     holds_texts: bool = field(default=False, init=False)
-    _label_names: tuple[str, ...] | None = field(default=None, init=False)
     _n_labels: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -117,11 +112,9 @@ class stream:  # noqa: N801
             integer(name, getattr(self, name), least)
         flag("multilabel", self.multilabel)
         self._seed = seed_of(self.random_state)
-        self.files, self._folders = files_of(self.path)
+        flag("zero_based", self.zero_based)
+        self.files = files_of(self.path)
         self._own = self.files
-        lines = any(suffix_of(file) in SVMLIGHT for file in self.files)
-        if not flag("zero_based", self.zero_based) and not lines:
-            raise InvalidInputError(f"zero_based=False (--one-based) is for svmlight files, not {self.path}.")
 
     def __repr__(self) -> str:
         return f"stream({str(self.path)!r}, batch_size={self.batch_size})"
@@ -139,10 +132,7 @@ class stream:  # noqa: N801
                 count = max(1, round(X.shape[0] / self.batch_size))
                 for begin, end in pairwise([*range(0, count * self.batch_size, self.batch_size), X.shape[0]]):
                     self.n_rows += end - begin
-                    part = y[begin:end]
-                    if sp.issparse(part) and self._label_names is not None:
-                        part.columns = self._label_names  # as a frame has them
-                    yield X[begin:end], part
+                    yield X[begin:end], y[begin:end]
 
     def dealt(self, number: int, count: int) -> stream:
         """Return the stream of one process of several: every so manieth file, beginning with that of its number.
@@ -158,11 +148,6 @@ class stream:  # noqa: N801
         share = copy(self)
         share._own = self._own[number::count]
         return share
-
-    @property
-    def depth(self) -> int:
-        """How many folders deep files are: 2 where subfolders are the classes of texts."""
-        return 1 + self._folders
 
     def _buffers(self, epoch: int) -> Iterator[Chunk]:
         """Yield the buffers of a pass, which are whole chunks, and the last of which is up to half a chunk larger."""
@@ -182,39 +167,34 @@ class stream:  # noqa: N801
     def _read(self, epoch: int) -> Iterator[Chunk]:
         """Yield the rows of the files in the order of a pass."""
         files, known = self._own, None
-        if self.shuffle_buffer or self._folders:
-            order = generator(self._seed, Stream.ORDER, epoch).permutation(len(files))
-            files = [files[number] for number in order]
-        step = TEXTS if self._folders else 1
-        for first in range(0, len(files), step):
-            path, empty = files[first], True
-            for table in self._tables(files[first : first + step]):
+        if self.shuffle_buffer:
+            files = self._shuffled(files, epoch)
+        for path in files:
+            for table in self._tables(path, epoch):
                 if not len(table.frame):
                     continue
                 X, y, labels = self._rows(path, table)
-                kind = f"{'sparse' if sp.issparse(X) else 'dense'} rows of {X.shape[1]} features"
-                form = kind, f"labels of the type {y.dtype.kind}", self.feature_names, labels
-                for now, before in zip(form, known or form, strict=True):
-                    if now != before:
-                        raise InvalidInputError(f"{path} holds {now}, and others {before}; make them alike.")
-                known, empty = form, False
+                form = sp.issparse(X), X.shape[1], y.dtype.kind, self.feature_names, labels
+                if known not in (None, form):
+                    what = "other features, or labels of another type or name, than those before it"
+                    raise InvalidInputError(f"{path} has {what}; make them alike.")
+                known = form
                 yield X, y
-            if empty:
-                raise InvalidInputError(f"{path} holds no rows; remove it.")
 
-    def _tables(self, files: list[Path]) -> Iterator[Table]:
-        """Yield what is in a file, of lines some at a time; or the texts of some files."""
-        path, how = files[0], dict[str, Any]()
-        if self._folders:
+    def _shuffled(self, files: list[Path], epoch: int) -> list[Path]:
+        return [files[n] for n in generator(self._seed, Stream.ORDER, epoch).permutation(len(files))]
+
+    def _tables(self, path: Path, epoch: int) -> Iterator[Table]:
+        """Yield what is in a file, of lines some at a time; or the texts of a folder."""
+        if path.is_dir():
             with reading(path, InvalidInputError):
-                texts, classes, _ = texts_of(files, self.encoding)
+                texts, classes, _ = texts_of(self._shuffled(text_files(path)[0], epoch))
             yield read_frame({"text": texts, "label": classes})
-            return
-        if suffix_of(path) in SVMLIGHT:
-            how = {"n_features": self.n_features, "zero_based": self.zero_based, "several": self.multilabel}
-        elif suffix_of(path) in (".csv", ".tsv"):
-            how = {"header": "yes", "encoding": self.encoding}
-        yield from read_tables(path, ROWS, **how)
+        elif suffix_of(path) in SVMLIGHT:
+            with reading(path, InvalidInputError):
+                yield from read_svmlight(path, ROWS, self.n_features, self.zero_based, self.multilabel)
+        else:
+            yield from read_tables(path, ROWS)
 
     def _rows(self, path: Path, table: Table) -> tuple[Any, Any, tuple[str, ...] | None]:
         """Return the features of a table, of texts those of their words, its labels, and their names."""
@@ -222,9 +202,10 @@ class stream:  # noqa: N801
             table.Y = None
         roles = roles_of(table, KINDS[-1], {})
         if roles is None or (len(roles.get("label", [])) != 1) != self.multilabel:
-            wanted = "columns label_… of 0 and 1" if self.multilabel else "one column of labels, such as y"
-            has = f"has {table.listed()}; multilabel=True is for several"
-            raise InvalidInputError(f"{path} must have {wanted}, and {has}.")
+            wanted = "one column of labels, such as y", "several are for rmopt fit ranking (multilabel=True)"
+            if self.multilabel:
+                wanted = "columns label_… of 0 and 1", "one column of labels is for rmopt fit similarity"
+            raise InvalidInputError(f"{path} must have {wanted[0]}, and has {table.listed()}; {wanted[1]}.")
         if held := roles.get("test"):
             raise InvalidInputError(f"{path}: a stream learns all rows; leave out the column {held[0]}.")
         self.holds_texts = "text" in roles
@@ -232,12 +213,10 @@ class stream:  # noqa: N801
             words = HashingVectorizer(n_features=self.n_features or HASHED)
             table.X = words.transform(table.frame[roles.pop("text")[0]])
         X, self.feature_names = features_of(table, roles)
-        if not self.holds_texts and self.n_features not in (None, X.shape[1]):
-            raise InvalidInputError(f"{path} has {X.shape[1]} features, and n_features = {self.n_features}.")
         if self.multilabel:
-            Y, self._label_names = indicators_of(table, roles)
+            Y, labels = indicators_of(table, roles)
             self._n_labels = 0 if suffix_of(path) in SVMLIGHT else Y.shape[1]
-            return X, Y, self._label_names
+            return X, Y, labels
         # Part of the labels may be written as whole numbers, so text stays text.
         [label] = roles["label"]
         known, numbers = names_in(replace(table, typed=True), label)
@@ -245,20 +224,18 @@ class stream:  # noqa: N801
         return X, known[numbers] if values.dtype == object else values.to_numpy(), None
 
 
-def files_of(path: Path) -> tuple[list[Path], bool]:
-    """Return the files of a stream in their order, and whether they are texts in folders by class."""
+def files_of(path: Path) -> list[Path]:
+    """Return the files of a stream in their order, or the folder whose subfolders hold texts."""
     if not path.exists():
         raise StorageError(f"{path} does not exist; check the path.")
     entries = sorted(path.glob("[!.]*")) if path.is_dir() else [path]
     files = [file for file in entries if file.is_file() and suffix_of(file) in SUFFIXES]
-    texts = text_files(path)[0] if path.is_dir() and not files else []
-    if not files and not texts:
+    if not files and path.is_dir() and text_files(path)[0]:
+        files = [path]
+    if not files:
         known = f"{', '.join(SUFFIXES)} (text also with .gz behind it)"
         raise InvalidInputError(f"{path} holds no file that ends in {known}, nor subfolders with texts.")
-    if files and len(files) < len(entries):
-        left = [file.name for file in entries if file not in files]
-        warnings.warn(f"not read from {path}: {', '.join(left[:6])}.", UserWarning, stacklevel=3)
-    return files or texts, not files
+    return files
 
 
 def _joined(parts: list[Chunk]) -> Chunk:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -15,8 +14,7 @@ from problems.data.registry import load, own_table
 from problems.data.tables import Table, bundle_of
 from rmopt.errors import InvalidInputError
 
-# Columns that are described; and features that the experiment "metric" selects: of measurements below 0 none, and
-# then three matrices of features by features are in memory.
+# Columns that are described; and features that the experiment "metric" selects, of measurements below 0 none.
 MANY, SELECTED = 50, 100
 
 
@@ -96,14 +94,7 @@ def _takers(bundle: Any, what: str) -> dict[str, str]:
             found[entry.name] = f"rmopt run {entry.name} --data {quoted}"
     if "metric" in found and bundle.X.shape[1] > SELECTED and bundle.X.min() < 0:
         found["metric"] += " --features 0"
-        if 24 * bundle.X.shape[1] ** 2 > memory():
-            del found["metric"]
     return found
-
-
-def memory() -> int:
-    """Return the bytes of memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**63
 
 
 def listing(data_home: Path | None = None) -> list[dict[str, str]]:
@@ -124,7 +115,7 @@ def listing(data_home: Path | None = None) -> list[dict[str, str]]:
         if source is not None:
             origin, there = source.origin, "built in"
             if source.files:
-                absent = "to be brought" if source.advice else "fetched when first used"
+                absent = "fetched when first used" if source.fetch or source.downloads else "to be brought"
                 there = str(source.there(data_home) or absent)
         found.append({"name": entry.name, "source": origin, "there": there})
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import re
@@ -10,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from inspect import signature
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
@@ -23,7 +21,7 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from problems.data.bundles import canonical
-from problems.data.tables import Table, count_terms
+from problems.data.tables import MEANT, Table, count_terms, plain
 from rmopt.core.arguments import array
 from rmopt.core.matrices import sound
 from rmopt.errors import InvalidInputError
@@ -32,8 +30,8 @@ from rmopt.files import conforming, read_arrays, reading
 # Files of MovieLens have no first line of names.
 RATED = ("user", "item", "rating", "time")
 MOVIELENS = {"u.data": RATED, "ratings.dat": RATED, "tags.dat": ("user", "item", "tag", "time")}
-# Bytes of a line of text that says what is in a file, and of a line of svmlight.
-HEAD, LONGEST = 2**20, 2**26
+# Bytes of a line of text that says what is in a file.
+HEAD = 2**20
 # Labels are columns, which are numbered by 32 bits.
 MOST_LABELS = 2**31 - 2
 DECIMAL_COMMA = re.compile(r"^[-+]?\d+,\d+", re.MULTILINE)
@@ -44,31 +42,20 @@ def suffix_of(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
-def read_file(path: Path, **options: Any) -> Table:
+def read_file(path: Path) -> Table:
     """Read a file, or a folder of texts, as a whole; see `read_tables`."""
-    [table] = read_tables(path, sys.maxsize, **options)
+    [table] = read_tables(path, sys.maxsize)
     return table
 
 
-def read_tables(path: Path, rows: int, **options: Any) -> Iterator[Table]:
-    """Yield what is in a file, by its suffix, or in a folder of texts: of lines so many at a time.
-
-    Parameters
-    ----------
-    path : Path
-    rows : int
-    **options : object
-        Of text: ``header``, "yes" or "no", found out unless given, and ``encoding``, which folders have too. Of
-        svmlight: those of `_svmlight`.
-    """
+def read_tables(path: Path, rows: int) -> Iterator[Table]:
+    """Yield what is in a file, by its suffix, or in a folder of texts: of lines of text so many at a time."""
     read = _texts if path.is_dir() else READERS.get(suffix_of(path))
     if read is None:
         known = f"{', '.join(READERS)}, which may be compressed (.gz), or as a folder of texts"
         raise InvalidInputError(f"{path} ends in {path.suffix or 'nothing'}; save it as one of {known}.")
-    if foreign := set(options) - set(signature(read).parameters):
-        raise InvalidInputError(f"{path} has no {min(foreign)} that could be said; leave it out.")
     with reading(path, InvalidInputError):
-        yield from read(path, rows, **options)
+        yield from read(path, rows)
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -78,69 +65,51 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 @contextmanager
-def decoded(path: Path, encoding: str) -> Iterator[IO[str]]:
+def decoded(path: Path) -> Iterator[IO[str]]:
     """Open a file, which may be compressed, as text; bytes that are none become a sentence."""
     try:
         # Some programs begin a file of UTF-8 with a mark.
-        how = "utf-8-sig" if encoding == "utf-8" else encoding
-        with io.TextIOWrapper(_opened(path), how, newline="") as text:
+        with io.TextIOWrapper(_opened(path), "utf-8-sig", newline="") as text:
             yield text
-    except UnicodeError as error:
-        byte = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
-        cure = "save it as UTF-8, say its encoding, as encoding=latin-1, or take it out if it is none, as a picture"
-        raise InvalidInputError(f"{path} is not {encoding} text{byte}; {cure}.") from None
+    except UnicodeDecodeError as error:
+        byte = f"byte 0x{error.object[error.start]:02x}"
+        cure = "save it as UTF-8 (iconv -f latin1 -t utf-8), or take it out if it is none, as a picture"
+        raise InvalidInputError(f"{path} is not UTF-8 text ({byte}); {cure}.") from None
 
 
 # Text in columns
 
 
-def _delimited(path: Path, rows: int, header: str = "", encoding: str = "utf-8") -> Iterator[Table]:
-    if header not in ("", "yes", "no"):
-        raise InvalidInputError(f"header = {header!r} must be yes or no.")
-    with decoded(path, encoding) as text:
+def _delimited(path: Path, rows: int) -> Iterator[Table]:
+    with decoded(path) as text:
         first = text.readline(HEAD)
         if xmc_head(first.encode()):
-            yield from _svmlight(path, rows)
+            yield from read_svmlight(path, rows)
             return
         # Excel says the separator in a line of its own.
         said = re.fullmatch(r'\s*"?sep=(.)"?\s*', first)
         sign, skip = said[1] if said else separator_of(first, suffix_of(path)), int(said is not None)
-        names, about, whole = list[str](), Table(path.name, str(path), pd.DataFrame()), False
+        names, about = list[str](), Table(path.name, str(path), pd.DataFrame())
         text.seek(0)
         how: Any = {"dtype": object, "na_filter": False, "engine": "python" if len(sign) > 1 else "c"}
         try:
             for frame in pd.read_csv(text, sep=sign, header=None, skiprows=skip, chunksize=rows, **how):
-                # pandas fills rows that are too short.
-                if not whole and frame.iloc[:, -1].isin(["", None]).any():
-                    _refuse_short_rows(path, encoding, sign, skip)
-                    whole = True
                 if not names:
-                    names, header = _header(about, frame, sign, header)
-                    frame = frame.iloc[int(header != "no") :]
-                    texts = ("\n".join(frame[name]) for name in frame)
+                    names, begin = _header(about, [str(name).strip() for name in frame.iloc[0]], sign)
+                    frame = frame.iloc[begin:]
+                    texts = ("\n".join(map(str, frame[name])) for name in frame)
                     about.commas = sign == ";" and any(map(DECIMAL_COMMA.search, texts))
                     about.notes += ["Its numbers have decimal commas."] * about.commas
-                frame.index -= header != "no"
+                frame.index -= begin
+                # Rows that are too short end in gaps.
+                frame = frame.fillna("")
                 yield named(replace(about, frame=frame, notes=list(about.notes)), names)
         except pd.errors.EmptyDataError:
             raise InvalidInputError(f"{path} is empty.") from None
-        except (pd.errors.ParserError, csv.Error) as error:
+        except pd.errors.ParserError as error:
             cure = "put fields with a separator (a decimal comma?) in quotes, end quotes that begin, or repair it"
             why = f"is no text in columns between {sign!r} ({str(error).strip()}); {cure}"
             raise InvalidInputError(f"{path} {why}.") from None
-
-
-def _refuse_short_rows(path: Path, encoding: str, sign: str, skip: int) -> None:
-    csv.field_size_limit(LONGEST)
-    with decoded(path, encoding) as text:
-        lines, width = islice(text, skip, None), 0
-        split = (line.split(sign) for line in lines)
-        rows: Any = split if len(sign) > 1 else csv.reader(lines, delimiter=sign)
-        for number, row in enumerate(rows, 1):
-            blank = len(row) < 2 and not "".join(row).strip()
-            width = width or len(row) * (not blank)
-            if not blank and len(row) < width:
-                raise pd.errors.ParserError(f"Expected {width} fields in line {number}, saw {len(row)}")
 
 
 def separator_of(line: str, suffix: str) -> str:
@@ -154,20 +123,19 @@ def separator_of(line: str, suffix: str) -> str:
     return "\t" if suffix == ".tsv" else max(",;\t|", key=bare.count)
 
 
-def _header(about: Table, frame: pd.DataFrame, sign: str, header: str) -> tuple[list[str], str]:
-    """Return the names of columns, and whether the first row holds them."""
-    first, known = [str(name).strip() for name in frame.iloc[0]], tuple[str, ...]()
+def _header(about: Table, first: list[str], sign: str) -> tuple[list[str], int]:
+    """Return the names of columns, and in which row, from 0, their values begin."""
+    known = MOVIELENS.get(about.name.lower().removesuffix(".gz"), ())
     if sign not in ",\t":
         about.notes.append(f"Its columns are separated by {sign!r}.")
-    if not header:
-        known = MOVIELENS.get(about.name.lower().removesuffix(".gz"), known)
-        if len(known) == len(first):
-            about.notes.append(f"It was taken for a file of MovieLens, with the columns {', '.join(known)}.")
-            return list(known), "no"
-        if pd.to_numeric(pd.Series(first), errors="coerce").notna().any():
-            cure = "say header=no, and columns are called 1, 2, 3 …, or header=yes"
-            raise InvalidInputError(f"the first line of {about.source} holds numbers; {cure}.")
-    return [str(place + 1) for place in range(len(first))] if header == "no" else first, header
+    if len(known) == len(first):
+        about.notes.append(f"It was taken for a file of MovieLens, with the columns {', '.join(known)}.")
+        return list(known), 0
+    numbers = pd.to_numeric(pd.Series(first), errors="coerce").notna()
+    if numbers.any() and not any(plain(name) in MEANT for name in first):
+        cure = "put the names of the columns above it"
+        raise InvalidInputError(f"the first line of {about.source} holds numbers; {cure}.")
+    return first, 1
 
 
 def named(table: Table, names: list[str]) -> Table:
@@ -199,22 +167,22 @@ def text_files(folder: Path) -> tuple[list[Path], list[str]]:
     return files, left
 
 
-def texts_of(files: Iterable[Path], encoding: str) -> tuple[list[str], list[str], list[str]]:
+def texts_of(files: Iterable[Path]) -> tuple[list[str], list[str], list[str]]:
     """Return the texts of files in the subfolders of a folder, their classes, and the names of the files."""
     texts, classes, names = [], [], []
     for path in files:
-        with decoded(path, encoding) as text:
+        with decoded(path) as text:
             texts.append(text.read())
         classes.append(path.parent.name)
         names.append(f"{path.parent.name}/{path.name}")
     return texts, classes, names
 
 
-def _texts(path: Path, rows: int, encoding: str = "utf-8") -> Iterator[Table]:
+def _texts(path: Path, rows: int) -> Iterator[Table]:
     files, left = text_files(path)
     if not files:
         raise InvalidInputError(f"{path} has no subfolders with files; put each text into that of its class.")
-    texts, classes, _ = texts_of(files, encoding)
+    texts, classes, _ = texts_of(files)
     table = read_frame({"label": classes}, f"{path.resolve().name}/", str(path))
     if left:
         table.notes.append(f"Not read: {', '.join(left[:6])}{', …' * (len(left) > 6)}.")
@@ -268,7 +236,7 @@ def matrix_in(arrays: dict[str, Any], name: str) -> Any:
 
 def _mtx(path: Path, rows: int) -> Iterator[Table]:
     """Read a matrix in coordinate format; scipy's reader kills the process where some files are damaged."""
-    with decoded(path, "utf-8") as lines:
+    with decoded(path) as lines:
         head = lines.readline().lower().split()
         if head[:3] != ["%%matrixmarket", "matrix", "coordinate"] or "general" not in head:
             raise ValueError("its first line must be %%MatrixMarket matrix coordinate real general")
@@ -289,13 +257,6 @@ def coordinates(path: Path, matrix: Any) -> Table:
     many = f"Of {known.shape[0]:,} rows and {known.shape[1]:,} columns rows are taken for items, columns for users"
     table.notes.append(f"{many}; where rows are users say user=item,item=user.")
     return table
-
-
-def _parquet(path: Path, rows: int) -> Iterator[Table]:
-    try:
-        yield read_frame(pd.read_parquet(path), path.name, str(path))
-    except ImportError:
-        raise InvalidInputError(f"{path} needs pyarrow: pip install pyarrow, or save it as .csv.") from None
 
 
 def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table:
@@ -326,7 +287,7 @@ def _column(given: Any, what: str) -> Any:
 # Rows of svmlight
 
 
-def _svmlight(
+def read_svmlight(
     path: Path,
     rows: int,
     n_features: int | None = None,
@@ -348,8 +309,8 @@ def _svmlight(
         Whether rows have several labels; found out unless given, and of labels those that occur are kept.
     """
     with _opened(path) as stream:
-        head, first, whole = stream.readline(LONGEST), 1, several is None
-        lines = chain([head], iter(lambda: stream.readline(LONGEST), b""))
+        head, first, whole = stream.readline(), 1, several is None
+        lines = chain([head], stream)
         if said := xmc_head(head):
             next(lines)
             n_features, first, several = n_features or said, 2, several is not False
@@ -364,7 +325,9 @@ def _svmlight(
             if several is not True and all(len(own) == 1 for own in labels):
                 table.frame["label"] = np.concatenate([*labels, []])
             elif several is False:
-                raise InvalidInputError(f"{path} has rows with several labels; multilabel=True is for them.")
+                raise InvalidInputError(
+                    f"{path} has rows with several labels, for rmopt fit ranking (multilabel=True)."
+                )
             else:
                 binarizer = MultiLabelBinarizer(sparse_output=True)
                 table.Y = canonical(binarizer.fit_transform(labels))
@@ -383,8 +346,6 @@ def _parsed(
     path: Path, lines: list[bytes], first: int, n_features: int | None, zero_based: Any
 ) -> tuple[Any, Any]:
     """Return the features and the labels of lines, the first of which has a number."""
-    if max(map(len, lines)) == LONGEST:
-        raise InvalidInputError(f"{path} has a line of more than {LONGEST:,} bytes; split it into rows.")
     rows = [line for line in lines if line.split(b"#", 1)[0].strip()]
     if not rows:
         return csr_array((0, n_features or 1)), []
@@ -408,5 +369,5 @@ def xmc_head(line: bytes) -> int | None:
 
 READERS: dict[str, Callable[..., Iterator[Table]]] = {
     ".csv": _delimited, ".tsv": _delimited, ".txt": _delimited, ".dat": _delimited, ".data": _delimited, ".npz": _npz,
-    ".svmlight": _svmlight, ".svm": _svmlight, ".libsvm": _svmlight, ".mtx": _mtx, ".parquet": _parquet,
+    ".svmlight": read_svmlight, ".svm": read_svmlight, ".libsvm": read_svmlight, ".mtx": _mtx,
 }  # fmt: skip

@@ -47,9 +47,9 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
         What is needed: any `Bundle`, unless given.
     **columns : str or list of str
         What columns mean, where their names do not say it: ``user``, ``item`` and ``rating`` (and ``time``) or
-        ``tag``; ``label`` (one column of classes, or several labels), ``task``, ``test``, ``features``, ``text``,
-        ``drop``. For files of text also ``header`` ("yes" or "no") and ``encoding``; and what to do:
-        ``duplicates`` ("sum", "mean" or "last"), ``zeros`` ("missing"), ``split`` (a separator of labels in a cell).
+        ``tag``; ``label`` (one column of classes, or several labels), ``task``, ``test``, ``text``, ``drop``. And
+        what to do: ``duplicates`` ("sum", "mean" or "last"), ``zeros`` ("missing"), ``split`` (a separator of labels
+        in a cell).
 
     Returns
     -------
@@ -110,17 +110,15 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
             raise InvalidInputError(f"{part!r} in {text!r} must be such as user=COLUMN, each once.")
         said[role.strip()] = column.strip()
     path = Path(name).expanduser()
-    if not path.exists() and about and name in known:
-        raise InvalidInputError(f"the data set {name!r} has no columns to name; leave out ::{about}.")
     if not path.exists():
         hint = "".join(f" Did you mean {close!r}?" for close in get_close_matches(name, known, n=1))
         sets = f"known data sets: {', '.join(sorted(known))}.{hint}"
         where = f"nor a file or folder in {Path.cwd()}"
-        raise InvalidInputError(f"there is no data set {name!r}, {where}; {sets}")
-    return read_file(path, **{key: said.pop(key) for key in ("header", "encoding") if key in said}), said
+        raise InvalidInputError(f"there is no data set {text!r}, {where}; {sets}")
+    return read_file(path), said
 
 
-def read_texts(path: Path | str, encoding: str = "utf-8") -> tuple[list[str], list[str], list[str]]:
+def read_texts(path: Path | str) -> tuple[list[str], list[str], list[str]]:
     """Read texts and their classes from a folder whose subfolders are classes, or from a table.
 
     Parameters
@@ -128,8 +126,6 @@ def read_texts(path: Path | str, encoding: str = "utf-8") -> tuple[list[str], li
     path : path
         Such as ``mail`` with ``mail/spam/1.txt`` and ``mail/ham/2.txt``: hidden files, and links out of the folder,
         are left out. Or a table with a column of texts and one of labels, as ``mails.csv::text=body,label=kind``.
-    encoding : str
-        Of the files.
 
     Returns
     -------
@@ -156,8 +152,8 @@ def read_texts(path: Path | str, encoding: str = "utf-8") -> tuple[list[str], li
     (['See you at noon.', 'Win a prize!'], ['ham', 'spam'], ['ham/1.txt', 'spam/1.txt'])
     """
     if Path(path).is_dir():
-        return texts_of(text_files(Path(path))[0], encoding)
-    table, said = own_table(str(path), {} if encoding == "utf-8" else {"encoding": encoding})
+        return texts_of(text_files(Path(path))[0])
+    table, said = own_table(str(path), {})
     roles = roles_of(table, KINDS[-1], {role: chosen(table, role, name) for role, name in said.items()}) or {}
     if "text" not in roles:
         wanted = f"a column of texts and one of labels, as {table.name}::text=COLUMN,label=COLUMN"
@@ -180,16 +176,12 @@ def data_folder(data_home: Path | str | None = None) -> Path:
     InvalidInputError
         When the argument or the variable names something that is not a folder.
     """
-    for name, path in (
-        ("data_home", data_home),
-        ("RMOPT_DATA_HOME", os.environ.get("RMOPT_DATA_HOME") or None),
-    ):
-        if path is not None:
-            folder = Path(path).expanduser()
-            if not folder.is_dir():
-                raise InvalidInputError(f"{name} {str(path)!r} is not an existing folder; create it first.")
-            return folder
-    return Path(pooch.os_cache("rmopt"))
+    named = data_home or os.environ.get("RMOPT_DATA_HOME")
+    if not named:
+        return Path(pooch.os_cache("rmopt"))
+    if not (folder := Path(named).expanduser()).is_dir():
+        raise InvalidInputError(f"the folder of the data {str(named)!r} does not exist; create it first.")
+    return folder
 
 
 @dataclass(frozen=True)
@@ -205,24 +197,23 @@ class Source:
     downloads : list of str
         Addresses of what makes the last of the files; pooch compares them with ``checksums.txt``.
     fetch : callable, optional
-        Makes the data where no file is there.
-    advice : str
-        How to bring the files, where they cannot be fetched.
+        Makes the data where no file is there. Without it and downloads people bring the file.
     """
 
     origin: str
     files: tuple[str, ...] = ()
     downloads: Sequence[str] = ()
     fetch: Callable[[], Any] | None = None
-    advice: str = ""
 
     def there(self, data_home: Path | str | None = None) -> Path | None:
         """Return the file that is read, or None."""
         folder = data_folder(data_home)
         return next((folder / file for file in self.files if (folder / file).is_file()), None)
 
-    def downloaded(self, folder: Path) -> Path:
+    def fetched(self, folder: Path) -> Path:
         """Download, compare and unpack; return the file to read."""
+        if not self.downloads:
+            raise OSError(f"they are to be put into {folder}")
         checksums = dict(line.split() for line in CHECKSUMS.read_text().splitlines()[1:])
         for address in self.downloads:
             unpack = pooch.Unzip([self.files[-1]], extract_dir=".") if address.endswith(".zip") else None
@@ -233,21 +224,19 @@ class Source:
     def __call__(self, read: Callable[..., B]) -> Callable[..., B]:
         @wraps(read)
         def load_it(data_home: Path | str | None = None) -> B:
-            path, folder = self.there(data_home), data_folder(data_home)
             if not self.files:
                 return read()
-            if path is None:
-                cure = f"or pass as --data-home (or set RMOPT_DATA_HOME to) a folder with {' or '.join(self.files)}"
-                if self.advice:
-                    raise StorageError(f"{self.files[0]} is not in {folder}; {self.advice}, {cure}.")
-                try:
-                    if self.fetch is not None:
-                        return self.fetch()
-                    path = self.downloaded(folder)
-                # pooch raises a ValueError where a checksum differs.
-                except (OSError, ValueError) as error:
-                    why = f"could not be fetched ({shorten(str(error), 160)}); connect to the network once"
-                    raise StorageError(f"the data of {self.origin} {why}, {cure}.") from error
+            path = self.there(data_home)
+            try:
+                if path is None and self.fetch is not None:
+                    return self.fetch()
+                path = path or self.fetched(data_folder(data_home))
+            # pooch raises a ValueError where a checksum differs.
+            except (OSError, ValueError) as error:
+                why = f"could not be fetched ({shorten(str(error), 160)}); connect to the network once"
+                bring = f"a folder with {' or '.join(self.files)}"
+                how = "pass as --data-home (or set RMOPT_DATA_HOME to)"
+                raise StorageError(f"the data of {self.origin} {why}, or {how} {bring}.") from error
             with reading(path):
                 return read(path)
 

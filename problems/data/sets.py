@@ -16,11 +16,9 @@ Transactions on Biomedical Engineering 57 (2010), https://doi.org/10.1109/TBME.2
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
@@ -28,6 +26,7 @@ from sklearn import datasets
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
 from problems.data.bundles import (
+    Bundle,
     ClassBundle,
     MultilabelBundle,
     Ratings,
@@ -39,7 +38,7 @@ from problems.data.bundles import (
 from problems.data.files import matrix_in, read_file
 from problems.data.registry import Source
 from problems.data.tables import bundle_of
-from problems.data.tags import numbered, post_core
+from rmopt.core.ambient import Array
 from rmopt.files import read_arrays
 
 __all__ = [
@@ -48,23 +47,22 @@ __all__ = [
 ]  # fmt: skip
 
 
+B = TypeVar("B", bound=Bundle)
 NEWS20_FILE, NEWS20_FULL_FILE = "news20_bydate_cai.npz", "news20_bydate_fullvocab_derived.npz"
 NEWSGROUPS = "http://qwone.com/~jason/20Newsgroups/"
 MNIST = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 CALTECH = "https://data.caltech.edu/records/mzrjq-6wc02"
 CALTECH_CLASSES, CALTECH_IMAGES = 50, 65
 BACKGROUND = "BACKGROUND_Google"
-GROUPLENS = "https://files.grouplens.org/datasets/movielens"
+MOVIELENS = "https://files.grouplens.org/datasets/movielens"
 MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan/43f6389095ad71984264db4387a8074b22bc7d4a/data/multi-label"
-ML10M = f"{GROUPLENS}/ml-10m.zip"
 # The level of the post core that is nearest in size to the data of the ECML/PKDD challenge 2009.
 ML10M_CORE = 15
-PARKINSONS, PARKINSONS_TEXT = "https://archive.ics.uci.edu/dataset/189", "parkinsons_updrs.data"
 
 
-def _as_users_have_them(name: str, path: Path, kind: type[Any], **about: Any) -> Any:
+def _own_form(name: str, path: Path, kind: type[B], **about: Any) -> B:
     """Read a file as one of a user, under the name of a data set."""
-    bundle = bundle_of(read_file(path), {}, kind)
+    bundle: B = bundle_of(read_file(path), {}, kind)
     return replace(bundle, name=name, source=path.name, notes=(), **about)
 
 
@@ -101,7 +99,7 @@ def news20(path: Path) -> ClassBundle:
     Read from ``news20_bydate_cai.npz`` (26214 terms) in the data folder; else fetched and counted by scikit-learn (no
     English stop words, terms in at least two posts).
     """
-    return _as_users_have_them("news20", path, ClassBundle, split_said=False)
+    return _own_form("news20", path, ClassBundle, split_said=False)
 
 
 @Source(
@@ -112,22 +110,22 @@ def news20_full(path: Path) -> ClassBundle:
 
     Read from ``news20_bydate_fullvocab_derived.npz``, or fetched, as in `news20`.
     """
-    bundle = _as_users_have_them("news20-full", path, ClassBundle, split_said=False)
+    bundle = _own_form("news20-full", path, ClassBundle, split_said=False)
     words = read_arrays(path, {"vocabulary_utf8": (str, (bundle.X.shape[1],))})["vocabulary_utf8"]
     return replace(bundle, X=bundle.X[:, [word not in ENGLISH_STOP_WORDS for word in words.tolist()]])
 
 
-@Source(CALTECH, ("caltech101_bow1000_derived.npz",), advice="make it of the images: visual words")
+@Source(CALTECH, ("caltech101_bow1000_derived.npz",))
 def caltech101(path: Path) -> ClassBundle:
     """Load 3219 images of Caltech-101 as counts of 1000 visual words: 50 classes, at most 65 images each.
 
     The classes are the largest without the background, the images the first of each, as Atzmon et al. (2015)
     have 50 classes with 65 images of Caltech-256. Every fifth image is held out.
     """
-    X = matrix_in(read_arrays(path), "X")
-    y, names = read_arrays(path, {"y": (int, (X.shape[0],)), "class_names": (str, (None,))}).values()
+    arrays = read_arrays(path)
+    X, y, names = matrix_in(arrays, "X"), arrays["y"], arrays["class_names"].tolist()
     counts = np.bincount(y, minlength=len(names))
-    counts[names.tolist().index(BACKGROUND)] = 0
+    counts[names.index(BACKGROUND)] = 0
     largest = np.argsort(-counts, kind="stable")[:CALTECH_CLASSES]
     members = [np.flatnonzero(y == label)[:CALTECH_IMAGES] for label in largest]
     labels = np.repeat(np.arange(CALTECH_CLASSES), [len(rows) for rows in members])
@@ -141,13 +139,12 @@ def mnist(path: Path) -> ClassBundle:
 
     Read from ``mnist.npz`` in the data folder, else fetched as Keras has it.
     """
-    parts = {f"{name}_{part}": (float, None) for part in ("train", "test") for name in "xy"}
-    arrays = read_arrays(path, {"X": (float, None), "y": (int, ("n",)), "n_train": (int, ())}, parts)
-    if "X" in arrays:
-        X, y, n_train = arrays["X"], arrays["y"], int(arrays["n_train"])
-    else:
+    arrays = read_arrays(path)
+    if "x_train" in arrays:
         X, y = (np.concatenate([arrays[f"{name}_train"], arrays[f"{name}_test"]]) for name in "xy")
         n_train = len(arrays["y_train"])
+    else:
+        X, y, n_train = (arrays[name] for name in ("X", "y", "n_train"))
     test = np.arange(len(y)) >= n_train
     return ClassBundle("mnist", path.name, X.reshape(len(y), -1) / 255.0, y.astype(np.int64), test)
 
@@ -167,27 +164,22 @@ def digits_labels() -> MultilabelBundle:
     return MultilabelBundle("digits-labels", bundle.source, bundle.X, csr_array(Y.astype(float)), bundle.test)
 
 
-def _mulan(n_labels: int) -> Callable[[Callable[[], None]], Callable[..., MultilabelBundle]]:
-    """Return what makes a loader of a set of Mulan, of ``NAME.npz`` or the published files for tests and training."""
+def _mulan(name: str, n_labels: int, holds: str) -> Any:
+    """Return the loader of a set of Mulan, of ``NAME.npz`` or the published files for tests and training."""
 
-    def loader(about: Callable[[], None]) -> Callable[..., MultilabelBundle]:
-        name = about.__name__
-        addresses = [f"{MULAN}/{name}/{name}-{part}.arff" for part in ("test", "train")]
+    def read(path: Path) -> MultilabelBundle:
+        if path.suffix == ".npz":
+            return _own_form(name, path, MultilabelBundle, split_said=False)
+        train, test = (_arff(path.with_name(f"{name}-{part}.arff")) for part in ("train", "test"))
+        whole = canonical(vstack([train, test])) if issparse(train) else np.vstack([train, test])
+        X, Y = whole[:, :-n_labels], whole[:, -n_labels:]
+        return MultilabelBundle(name, path.name, X, Y, np.arange(whole.shape[0]) >= train.shape[0])
 
-        @Source("https://github.com/tsoumakas/mulan", (f"{name}.npz", f"{name}-train.arff"), addresses)
-        @wraps(about)
-        def read(path: Path) -> MultilabelBundle:
-            if path.suffix == ".npz":
-                bundle: MultilabelBundle = _as_users_have_them(name, path, MultilabelBundle, split_said=False)
-                return bundle
-            train, test = (_arff(path.with_name(f"{name}-{part}.arff")) for part in ("train", "test"))
-            whole = canonical(vstack([train, test])) if issparse(train) else np.vstack([train, test])
-            X, Y = whole[:, :-n_labels], whole[:, -n_labels:]
-            return MultilabelBundle(name, path.name, X, Y, np.arange(whole.shape[0]) >= train.shape[0])
-
-        return read
-
-    return loader
+    read.__name__, read.__doc__ = name, f"Load {name.title()}: {holds}."
+    addresses = [f"{MULAN}/{name}/{name}-{part}.arff" for part in ("test", "train")]
+    return Source("https://github.com/tsoumakas/mulan", (f"{name}.npz", f"{name}-train.arff"), addresses)(
+        read
+    )
 
 
 def _arff(path: Path) -> Any:
@@ -203,43 +195,25 @@ def _arff(path: Path) -> Any:
     return csr_array((numbers[:, 1], (rows, numbers[:, 0].astype(np.int32))), shape=shape)
 
 
-@_mulan(983)
-def delicious() -> None:
-    """Load Delicious: 16105 web pages, 500 words, 983 tags (19 a page), the first 12920 for training."""
+delicious = _mulan(
+    "delicious", 983, "16105 web pages, 500 words, 983 tags (19 a page), the first 12920 for training"
+)
+bibtex = _mulan("bibtex", 159, "7395 references, 1836 words, 159 tags")
+enron = _mulan("enron", 53, "1702 letters, 1001 words, 53 labels")
+emotions = _mulan("emotions", 6, "593 pieces of music, 72 features, 6 labels")
+scene = _mulan("scene", 6, "2407 images, 294 features, 6 labels")
 
 
-@_mulan(159)
-def bibtex() -> None:
-    """Load Bibtex: 7395 references, 1836 words, 159 tags."""
-
-
-@_mulan(53)
-def enron() -> None:
-    """Load Enron: 1702 letters, 1001 words, 53 labels."""
-
-
-@_mulan(6)
-def emotions() -> None:
-    """Load Emotions: 593 pieces of music, 72 features, 6 labels."""
-
-
-@_mulan(6)
-def scene() -> None:
-    """Load Scene: 2407 images, 294 features, 6 labels."""
-
-
-@Source(f"{GROUPLENS}/ml-100k.zip", ("ml100k.npz", "ml-100k/u.data"), [f"{GROUPLENS}/ml-100k.zip"])
+@Source(f"{MOVIELENS}/ml-100k.zip", ("ml100k.npz", "ml-100k/u.data"), [f"{MOVIELENS}/ml-100k.zip"])
 def ml100k(path: Path) -> Ratings:
     """Load MovieLens-100K: 1682 films (rows), 943 users (columns), 100000 dated ratings from 1 to 5."""
-    ratings: Ratings = _as_users_have_them("ml100k", path, Ratings, limits=(1.0, 5.0))
-    return ratings
+    return _own_form("ml100k", path, Ratings, limits=(1.0, 5.0))
 
 
-@Source(f"{GROUPLENS}/ml-1m.zip", ("ml1m.npz", "ml-1m/ratings.dat"), [f"{GROUPLENS}/ml-1m.zip"])
+@Source(f"{MOVIELENS}/ml-1m.zip", ("ml1m.npz", "ml-1m/ratings.dat"), [f"{MOVIELENS}/ml-1m.zip"])
 def ml1m(path: Path) -> Ratings:
     """Load MovieLens-1M: 3706 films (rows), 6040 users (columns), 1000209 ratings from 1 to 5."""
-    ratings: Ratings = _as_users_have_them("ml1m", path, Ratings, limits=(1.0, 5.0))
-    return ratings
+    return _own_form("ml1m", path, Ratings, limits=(1.0, 5.0))
 
 
 @Source("scikit-learn")
@@ -256,18 +230,14 @@ def picture() -> Ratings:
     )  # fmt: skip
 
 
-@Source(
-    PARKINSONS,
-    ("parkinsons_telemonitoring.npz", PARKINSONS_TEXT),
-    advice=f"put {PARKINSONS_TEXT} there from {PARKINSONS}",
-)
+@Source("https://archive.ics.uci.edu/dataset/189", ("parkinsons_telemonitoring.npz", "parkinsons_updrs.data"))
 def parkinsons(path: Path) -> TaskBundle:
     """Load Parkinsons telemonitoring: 42 patients (tasks), 5875 recordings, 19 features, the label total_UPDRS.
 
     The features are those of Mishra et al. 2019: all columns but the patient and the two UPDRS scores, as they are.
     """
-    npz = path.suffix == ".npz"
-    table = matrix_in(read_arrays(path), "X") if npz else read_file(path).frame.to_numpy(np.float64)
+    table = read_file(path)
+    table = table.frame.to_numpy(np.float64) if table.X is None else table.X
     if table.shape[1] != 22:
         raise ValueError(f"it has {table.shape[1]} columns, not 22")
     _, task = np.unique(table[:, 0], return_inverse=True)
@@ -275,7 +245,54 @@ def parkinsons(path: Path) -> TaskBundle:
     return TaskBundle("parkinsons", path.name, features, table[:, 5].copy(), task.astype(np.int64))
 
 
-@Source(ML10M, ("ml10m_tags.npz", "tags.dat", "ml-10M100K/tags.dat"), [ML10M])
+def post_core(triples: Array, level: int) -> Array:
+    """Return the largest part in which every user, item and tag occurs in at least `level` posts.
+
+    Parameters
+    ----------
+    triples : array, shape (N, 3)
+    level : int
+
+    See Jäschke, Marinho, Hotho, Schmidt-Thieme and Stumme, Tag recommendations in social bookmarking systems, AI
+    Communications 21 (2008), https://doi.org/10.3233/AIC-2008-0438.
+    """
+    triples = np.unique(triples, axis=0)
+    while len(triples):
+        posts = np.unique(triples[:, :2], axis=0)
+        keep = np.ones(len(triples), dtype=bool)
+        # A tag occurs once in a post, a user or an item once with each post.
+        for column, table in ((0, posts), (1, posts), (2, triples)):
+            names, counts = np.unique(table[:, column], return_counts=True)
+            keep &= np.isin(triples[:, column], names[counts >= level])
+        if keep.all():
+            break
+        triples = triples[keep]
+    return triples
+
+
+def numbered(triples: Array) -> tuple[Array, list[Array]]:
+    """Return the triples with users, items and tags numbered from 0, and what the numbers stand for.
+
+    Parameters
+    ----------
+    triples : array, shape (n, 3)
+        Users, items, tags.
+
+    Returns
+    -------
+    int array, shape (n, 3)
+    list of array
+        The sorted users, items and tags.
+    """
+    names, numbers = zip(*(np.unique(column, return_inverse=True) for column in triples.T), strict=True)
+    return np.column_stack(numbers).astype(np.int64), list(names)
+
+
+@Source(
+    f"{MOVIELENS}/ml-10m.zip",
+    ("ml10m_tags.npz", "tags.dat", "ml-10M100K/tags.dat"),
+    [f"{MOVIELENS}/ml-10m.zip"],
+)
 def ml10m_tags(path: Path) -> TagBundle:
     """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies."""
     if path.suffix == ".npz":

@@ -154,17 +154,17 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
     """
     known = {"drop"} | {role for one in KINDS for role in one.needs + one.may}
     if foreign := set(said) - known - set(OPTIONS):
-        sayable = ", ".join([*sorted(known), *OPTIONS, "of text header, encoding"])
-        strange = ", ".join(sorted(foreign))
-        raise InvalidInputError(f"{strange} is nothing that can be said; of {table.source} say {sayable}.")
+        sayable = ", ".join([*sorted(known), *OPTIONS])
+        strange = f"{', '.join(sorted(foreign))} is nothing that can be said"
+        raise InvalidInputError(f"{strange}; of {table.source} say {sayable}.")
     if not len(table.frame) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features; bring other data.")
-    options = {name: str(said[name]) for name in OPTIONS if name in said}
     given = {role: chosen(table, role, said[role]) for role in said if role in known}
     every = [name for names in given.values() for name in names]
     if len(set(every)) < len(every):
         raise InvalidInputError(f"a column of {table.source} is said to mean several things; say one.")
-    table = replace(table, frame=table.frame.drop(columns=given.pop("drop", [])), options=options)
+    table = replace(table, frame=table.frame.drop(columns=given.pop("drop", [])))
+    table.options = {name: str(said[name]) for name in OPTIONS if name in said}
     wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]
     for one in wanted:
         roles = roles_of(table, one, given)
@@ -292,23 +292,24 @@ def ratings(table: Table, roles: Roles) -> Ratings:
     (users, columns), (items, rows) = (names_in(table, roles[role][0]) for role in ("user", "item"))
     note_unused(table, roles)
     times = times_in(table, roles["time"][0]) if "time" in roles else None
-    cell = rows.astype(np.int64) * len(users) + columns
-    entries = pd.DataFrame({"cell": cell, "value": values, "at": np.arange(len(cell))})
-    if again := int(entries["cell"].duplicated().sum()):
-        how, order = table.options.get("duplicates", ""), np.arange(len(cell))
-        twice = entries.groupby("cell")["value"].transform("nunique") > 1
+    cells = pd.DataFrame({"cell": rows.astype(np.int64) * len(users) + columns, "value": values})
+    if again := int(cells["cell"].duplicated().sum()):
+        how = table.options.get("duplicates", "")
+        groups = cells.groupby("cell")["value"]
+        twice = groups.transform("nunique") > 1
         if how not in DUPLICATES and (how or (times is None and twice.any())):
             many = f"has {again:,} rating{'s' * (again > 1)} of an item by a user who has one, as ROW"
             cure = "leave one of each, say duplicates=sum, mean or last, or time=COLUMN for the newest"
             raise table.wrong(rating, f"{many}; {cure}", twice)
-        if times is not None:  # so that the last of each cell is the newest
-            order = np.argsort(times, kind="stable")
         same = "all with the same value" if times is None else "the newest was kept"
         table.notes.append(f"{again:,} came again for a user and an item: {DUPLICATES.get(how, same)}.")
-        cells = entries.iloc[order].groupby("cell").agg({"value": how or "last", "at": "last"})
-        cells = cells.sort_values("at")
-        values, at = cells["value"].to_numpy(), cells["at"].to_numpy()
-        rows, columns, times = rows[at], columns[at], None if times is None else times[at]
+        if how in ("sum", "mean"):
+            values = groups.transform(how).to_numpy()
+        order = np.arange(len(values)) if times is None else np.argsort(times, kind="stable")
+        # The last, or the newest, of each cell.
+        kept = np.sort(order[~cells["cell"].iloc[order].duplicated(keep="last")])
+        rows, columns, values = rows[kept], columns[kept], values[kept]
+        times = None if times is None else times[kept]
     return Ratings(
         table.name, table.source, rows.astype(np.int32), columns.astype(np.int32), values,
         (len(items), len(users)), (float(values.min()), float(values.max())), times=times,
@@ -374,14 +375,12 @@ def features_of(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None
     if "text" in roles and table.X is None:
         count_terms(table, table.frame[roles["text"][0]].tolist())
     if (X := table.X) is not None:
-        if "features" in roles:
-            raise InvalidInputError(f"{table.source} has its features in one table; leave features= out.")
         note_unused(table, roles)
         if issparse(X) and not holds_counts(X):
             table.notes.append("Its sparse table holds no counts of words: it is scaled, not weighted.")
         return canonical(X) if issparse(X) else np.ascontiguousarray(X), table.names.get("feature_names")
-    others = {name for role, names in roles.items() if role != "features" for name in names}
-    features = roles.get("features") or [name for name in table.frame if name not in others]
+    others = {name for names in roles.values() for name in names}
+    features = [name for name in table.frame if name not in others]
     if not features:
         raise InvalidInputError(f"{table.source} has no columns of features, only {table.listed()}.")
     X = numbers_in(table, features, "turn it into numbers, or leave it out by drop=COLUMN")
@@ -465,6 +464,6 @@ KINDS = (
     Kind((Ratings,), ("user", "item", "rating"), ("time",), ratings),
     Kind((TagBundle,), ("user", "item", "tag"), (), tags),
     Kind((Ratings,), ("user", "item"), ("time",), views, alone=True),
-    Kind((TaskBundle,), ("task", "label"), ("features",), tasks),
-    Kind((ClassBundle, MultilabelBundle), ("label",), ("test", "text", "features"), samples),
+    Kind((TaskBundle,), ("task", "label"), (), tasks),
+    Kind((ClassBundle, MultilabelBundle), ("label",), ("test", "text"), samples),
 )

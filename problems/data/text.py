@@ -5,18 +5,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 
 from problems.data.bundles import ClassBundle, canonical, holds_counts
 from problems.validation import classes
-from rmopt.core.arguments import array, integer
+from rmopt.core.arguments import integer
 from rmopt.errors import InvalidInputError
 
-__all__ = ["information_gain", "informative_unit_rows", "select_terms"]
-
-GAIN_DECIMALS = 12
+__all__ = ["information_gain", "informative_unit_rows"]
 
 
 def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
@@ -42,7 +40,9 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     InvalidInputError
         When `X` does not hold finite counts, or `y` does not fit it or has a single class.
     """
-    counts = _as_counts(X)
+    counts = canonical(X)
+    if not (np.isfinite(counts.data) & (counts.data >= 0)).all():
+        raise InvalidInputError("X must hold term counts; others go to informative_unit_rows.")
     n_samples, n_features = counts.shape
     labels, of_sample, class_size = classes(y)
     if len(of_sample) != n_samples or len(labels) < 2:
@@ -58,48 +58,14 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     return np.maximum(gain / n_samples, 0.0)
 
 
-def select_terms(X: Any, y: ArrayLike, train_mask: ArrayLike, n_features: int) -> NDArray[np.int64]:
-    """Choose the terms with the highest information gain on the training part.
-
-    Parameters
-    ----------
-    X : sparse or dense array, shape (n_samples, n_features)
-        As in `information_gain`.
-    y : array, shape (n_samples,)
-        Class labels.
-    train_mask : array of bool, shape (n_samples,)
-        The rows that are looked at.
-    n_features : int
-        How many terms to choose, 1 .. X.shape[1].
-
-    Returns
-    -------
-    ndarray of int, shape (n_features,)
-        Columns of X, the most informative first; equal gains (to 12 decimals) in column order.
-
-    Raises
-    ------
-    InvalidInputError
-        When an argument is out of range or the training part has a single class.
-    """
-    counts = _as_counts(X)
-    n_features = integer("n_features", n_features, 1, counts.shape[1])
-    train, labels, shape = array("train_mask", train_mask), array("y", y), counts.shape[:1]
-    if train.dtype != np.bool_ or train.shape != shape or labels.shape != shape or not train.any():
-        raise InvalidInputError(f"y must have shape {shape}, and train_mask be {shape[0]} booleans.")
-    # Terms that are equally informative must not be told apart by the rounding of a sum.
-    gain = np.round(information_gain(counts[train], labels[train]), GAIN_DECIMALS)
-    return np.argsort(-gain, kind="stable")[:n_features]
-
-
 def informative_unit_rows(
     bundle: ClassBundle, n_features: int = 0, *, sublinear: bool = False
 ) -> ClassBundle:
     """Return the bundle with its most informative columns and rows of length 1; counts are weighted by tf-idf.
 
-    Terms and weights come from the training part alone: the idf of a term in d of n training documents is
-    log((1 + n) / (1 + d)) + 1. Columns are in order of decreasing information gain, so that a truncated identity
-    starts a model on the best terms.
+    Of equal gains (to 12 decimals) the first column comes first. Terms and weights come from the training part alone:
+    the idf of a term in d of n training documents is log((1 + n) / (1 + d)) + 1. Columns are in order of decreasing
+    information gain, so that a truncated identity starts a model on the best terms.
 
     Parameters
     ----------
@@ -120,9 +86,11 @@ def informative_unit_rows(
     wanted = integer("n_features", n_features, 0, X.shape[1]) or X.shape[1]
     columns = np.arange(X.shape[1])
     if X.min() >= 0:
-        columns = select_terms(X, bundle.y, bundle.train, wanted)
+        # Terms that are equally informative must not be told apart by the rounding of a sum.
+        gain = np.round(information_gain(X[bundle.train], bundle.y[bundle.train]), 12)
+        columns = np.argsort(-gain, kind="stable")[:wanted]
     elif wanted < X.shape[1]:
-        cure = "take all, or choose columns of a file by features=FIRST+SECOND"
+        cure = "take all, or leave out columns of a file by drop=FIRST+SECOND"
         raise InvalidInputError(f"{bundle.name} has negative features, of which none can be chosen; {cure}.")
     rows = X[:, columns]
     if holds_counts(X):
@@ -132,13 +100,3 @@ def informative_unit_rows(
         bundle, X=canonical(rows) if issparse(rows) else rows,
         feature_names=None if names is None else tuple(names[column] for column in columns),
     )  # fmt: skip
-
-
-def _as_counts(X: Any) -> csr_array:
-    """Return X as canonical CSR in float64; the argument is left as it is."""
-    if not (issparse(X) or isinstance(X, np.ndarray)) or X.ndim != 2 or 0 in X.shape:
-        raise InvalidInputError("X must be a two-dimensional table of term counts, and not be empty.")
-    counts = canonical(X)
-    if not (np.isfinite(counts.data) & (counts.data >= 0)).all():
-        raise InvalidInputError("X must hold term counts; others go to informative_unit_rows.")
-    return counts

@@ -44,8 +44,6 @@ class EuclideanMetric(MahalanobisMetric):
     >>> metric = EuclideanMetric().fit(X, y)
     >>> bool((metric.transform(X) == X).all())
     True
-    >>> metric.pair_distance([[X[0], X[0]]]).tolist()
-    [0.0]
     """
 
     learns = False
@@ -108,9 +106,6 @@ class LegoMetric(TripletLearner):
     step_size: Annotated[Any, optional(step_rule)] = None
     _: KW_ONLY
     n_epochs: Annotated[int, kept_count] = 1
-    n_triplets: int | None = None
-    triplets: str = "random"
-    random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         d = X.shape[1]
@@ -167,9 +162,6 @@ class BoostMetric(TripletLearner):
     max_iter: Annotated[int, kept_count] = 100
     _: KW_ONLY
     penalty: Annotated[float | None, optional(bounded(number, above=0))] = None
-    n_triplets: int | None = None
-    triplets: str = "random"
-    random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         # Its scores are ½⟨A_t, W⟩.
@@ -281,9 +273,6 @@ class HdslMetric(TripletLearner):
     scale: Annotated[float | None, optional(bounded(number, above=0))] = None
     _: KW_ONLY
     max_iter: Annotated[int, kept_count] = 8000
-    n_triplets: int | None = None
-    triplets: str = "random"
-    random_state: Any = None
 
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
         rows = as_rows(X, "X")

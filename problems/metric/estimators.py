@@ -13,14 +13,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.following import checkpoint_of
-from problems.rows import finite, natural_size, near_zero, product
+from problems.rows import natural_size, near_zero, product
 from problems.triplets import ClassTriplets, NeighborTriplets, loss_named
 from problems.validation import (
     Embedder,
     Estimator,
     admit,
     begin,
-    engine_name,
     file_path,
     kept_count,
     labelled,
@@ -30,7 +29,7 @@ from problems.validation import (
 )
 from rmopt.core import InvalidInputError, Problem, Retraction
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, bounded, flag, named, number, one_of, optional
+from rmopt.core.arguments import bounded, flag, named, number, one_of, optional
 from rmopt.core.matrices import as_rows
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import LogDetTriplet
@@ -60,27 +59,6 @@ class MahalanobisMetric(Embedder, Estimator):
         """Return X Lᵀ with W = LᵀL: there, the Euclidean distance is the learned metric."""
         return product(seen(self, X, "components_"), self.components_.T)
 
-    def pair_distance(self, pairs: Any) -> Array:
-        """Return the learned distance of each pair.
-
-        Parameters
-        ----------
-        pairs : array, shape (n_pairs, 2, n_features)
-
-        Returns
-        -------
-        array, shape (n_pairs,)
-        """
-        check_is_fitted(self, "components_")
-        pairs, n = array("pairs", pairs), self.components_.shape[1]
-        if pairs.shape[1:] != (2, n) or pairs.dtype.kind not in "biuf" or not np.isfinite(pairs).all():
-            raise InvalidInputError(
-                f"pairs must be finite numbers of shape (n_pairs, 2, {n}), got {pairs.dtype} of {pairs.shape}."
-            )
-        with np.errstate(all="ignore"):
-            moved = product(pairs[:, 0].astype(float) - pairs[:, 1], self.components_.T)
-            return finite(np.linalg.norm(moved, axis=1))
-
     def get_mahalanobis_matrix(self) -> Array:
         """Return a copy of W, of shape (n_features, n_features)."""
         check_is_fitted(self, "components_")
@@ -92,13 +70,13 @@ class MahalanobisMetric(Embedder, Estimator):
         return tags
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TripletLearner(MahalanobisMetric):
     """A metric learned from triplets, or from classes of which triplets are drawn; a subclass has parameters."""
 
-    n_triplets: Annotated[int | None, optional(kept_count)]
+    n_triplets: Annotated[int | None, optional(kept_count)] = None
     triplets: Annotated[str, bounded(one_of, TRIPLETS)] = "random"
-    random_state: Annotated[Any, seedable]
-    n_iter_: int
+    random_state: Annotated[Any, seedable] = None
 
     @abstractmethod
     def learn(self, X: Any, triplets: Array, seed: int) -> Array:
@@ -205,8 +183,6 @@ class CometMetric(TripletLearner):
         The curve that a step follows.
     tol : float
         Stop when the optimality residual is at most this after a pass.
-    engine : {"auto", "compiled", "reference"}
-        "reference" is the plain definition, slow.
     checkpoint : path or None
         Save the state there every half minute, and resume from it when the file exists.
     random_state : int, RandomState or None
@@ -260,15 +236,11 @@ class CometMetric(TripletLearner):
     sparsity: Annotated[float, bounded(number, least=0)] = 0.0
     loss: Annotated[Any, loss_named] = "logistic"
     compare: Annotated[str, bounded(one_of, SCORES)] = "similarity"
-    n_triplets: int | None = None
-    triplets: str = "random"
     step_size: Annotated[Any, optional(step_rule, searches=True)] = None
     order: Annotated[str, bounded(named, CoordinateDescent.orders, Sampler)] = "shuffled"
     retraction: Annotated[Any, bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction)] = "additive"
     tol: Annotated[float, bounded(number, least=0)] = 1e-4
-    engine: Annotated[str, engine_name] = "auto"
     checkpoint: Annotated[Path | str | None, file_path] = None
-    random_state: Any = None
     verbose: Annotated[bool, flag] = False
 
     def learn(self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None) -> Array:
@@ -305,5 +277,4 @@ class CometMetric(TripletLearner):
             order=self.order,
             retraction=named("retraction", self.retraction, POSITIVE_DEFINITE_RETRACTIONS, Retraction),
             tol=self.tol,
-            engine=self.engine,
         )

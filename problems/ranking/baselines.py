@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -14,37 +13,24 @@ from scipy.linalg import solve
 from sklearn.base import BaseEstimator
 from sklearn.datasets import dump_svmlight_file
 
-from problems.online import OnlineEngine, OnlineSolver, factors_of, point_of_factors
+from problems.online import OnlineSolver, factors_of, point_of_factors
 from problems.ranking import kernels
 from problems.ranking.cost import LabelRanking
-from rmopt.core import InvalidInputError, Problem
 from rmopt.core.ambient import Array
-from rmopt.engines.base import Engine
 from rmopt.engines.bilinear import rows_of
 
 
-@dataclass(frozen=True)
-class Mirror:
-    """Full matrices W and what moves in their place, features × labels, with the lengths of its rows.
+def dual_of(point: Array, exponent: float = 2.0) -> dict[str, Array]:
+    """Return what moves in the place of W, features × labels, and the lengths of its rows; see `GroupPerceptron`."""
+    theta = np.array(point.T, order="C")
+    # The inverse of the mirror map is that of the dual exponent.
+    theta = _mirrored(theta, np.linalg.norm(theta, axis=1), exponent / (exponent - 1.0))
+    return {"theta": theta, "norms": np.linalg.norm(theta, axis=1)}
 
-    Attributes
-    ----------
-    exponent : float
-        2: W itself moves. Above: what moves is the dual matrix of the group norm, see `GroupPerceptron`.
-    """
 
-    exponent: float = 2.0
-
-    def arrays_of(self, point: Array) -> dict[str, Array]:
-        """Return the dual matrix of W, and the lengths of its rows."""
-        theta = np.array(point.T, order="C")
-        # The inverse of the mirror map is that of the dual exponent.
-        theta = _mirrored(theta, np.linalg.norm(theta, axis=1), self.exponent / (self.exponent - 1.0))
-        return {"theta": theta, "norms": np.linalg.norm(theta, axis=1)}
-
-    def point_of(self, arrays: dict[str, Array]) -> Array:
-        """Return W, labels × features."""
-        return np.array(_mirrored(arrays["theta"], arrays["norms"], self.exponent).T, order="C")
+def primal_of(arrays: dict[str, Array], exponent: float = 2.0) -> Array:
+    """Return W, labels × features."""
+    return np.array(_mirrored(arrays["theta"], arrays["norms"], exponent).T, order="C")
 
 
 def _mirrored(theta: Array, norms: Array, exponent: float) -> Array:
@@ -57,23 +43,7 @@ def _mirrored(theta: Array, norms: Array, exponent: float) -> Array:
     return theta * weights[:, None]
 
 
-class RankingSolver(OnlineSolver):
-    """Common ground: steps on the rows of a `LabelRanking`, by a compiled loop."""
-
-    def engine(self, problem: Problem) -> Engine:
-        # The loops stand for what the cost computes, and know nothing of what a subclass makes of it.
-        if type(problem.cost) is not LabelRanking:
-            raise InvalidInputError(
-                f"{type(self).__name__} is defined for LabelRanking, got {type(problem.cost).__name__}."
-            )
-        return self.ranking_engine(problem.cost)
-
-    @abstractmethod
-    def ranking_engine(self, cost: LabelRanking) -> Engine:
-        """Return the engine for a checked cost."""
-
-
-class PassiveAggressive(RankingSolver):
+class PassiveAggressive(OnlineSolver):
     """Iterative passive–aggressive steps on the factors of W = A Bᵀ (§7.2.4, 1); `step_size` is the bound C.
 
     For each row A moves given B, then B given the new A; the violated labels are those before both.
@@ -93,15 +63,17 @@ class PassiveAggressive(RankingSolver):
     True
     """
 
-    def ranking_engine(self, cost: LabelRanking) -> Engine:
-        def loop(arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-            data, rows = rows_of(cost.X, cost.Y), np.ascontiguousarray(schedule.ravel(), dtype=np.int64)
-            return kernels.passive_aggressive(arrays["A"], arrays["B"], *data, rows, etas, moves)
+    cost_type = LabelRanking
 
-        return OnlineEngine(cost, factors_of, point_of_factors, loop)
+    def parts(self, cost: LabelRanking) -> tuple[Any, Any, Any]:
+        def loop(arrays: dict[str, Array], moves: Array, terms: Array, etas: Array) -> int:
+            data = rows_of(cost.X, cost.Y)
+            return kernels.passive_aggressive(arrays["A"], arrays["B"], *data, terms, etas, moves)
+
+        return factors_of, point_of_factors, loop
 
 
-class MatrixPerceptron(RankingSolver):
+class MatrixPerceptron(OnlineSolver):
     """The subgradient is subtracted from a full matrix that starts at zero (§7.2.4, 2).
 
     Runs on `Euclidean(L, n)`; the `step_size` sets the size of W against the margin of 1.
@@ -122,20 +94,20 @@ class MatrixPerceptron(RankingSolver):
            [-0.5, -0.5, -0.5, -0.5,  0.5,  0.5,  0.5,  0.5]])
     """
 
-    def ranking_engine(self, cost: LabelRanking) -> Engine:
-        mirror = self.mirror(cost)
-        method = kernels.MATRIX if mirror.exponent == 2.0 else kernels.GROUP
+    cost_type = LabelRanking
 
-        def loop(arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
-            data, rows = rows_of(cost.X, cost.Y), np.ascontiguousarray(schedule.ravel(), dtype=np.int64)
-            matrices = arrays["theta"], arrays["norms"]
-            return kernels.full_rank(method, mirror.exponent, *matrices, *data, rows, etas, moves)
+    def parts(self, cost: LabelRanking) -> tuple[Any, Any, Any]:
+        exponent = self.exponent(cost)
 
-        return OnlineEngine(cost, mirror.arrays_of, mirror.point_of, loop)
+        def loop(arrays: dict[str, Array], moves: Array, terms: Array, etas: Array) -> int:
+            data = rows_of(cost.X, cost.Y)
+            return kernels.full_rank(exponent, arrays["theta"], arrays["norms"], *data, terms, etas, moves)
 
-    def mirror(self, cost: LabelRanking) -> Mirror:
-        """Return what moves in the place of W: W itself."""
-        return Mirror()
+        return partial(dual_of, exponent=exponent), partial(primal_of, exponent=exponent), loop
+
+    def exponent(self, cost: LabelRanking) -> float:
+        """Return 2: W itself moves. Above it is the dual matrix of a group norm."""
+        return 2.0
 
 
 class GroupPerceptron(MatrixPerceptron):
@@ -162,9 +134,8 @@ class GroupPerceptron(MatrixPerceptron):
     True
     """
 
-    def mirror(self, cost: LabelRanking) -> Mirror:
-        """Return what moves in the place of W: the dual matrix of the group norm."""
-        return Mirror(max(2.0, 2.0 * float(np.log(cost.shape[1]))))
+    def exponent(self, cost: LabelRanking) -> float:
+        return max(2.0, 2.0 * float(np.log(cost.shape[1])))
 
 
 class RidgeScores(BaseEstimator):

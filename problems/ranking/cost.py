@@ -10,12 +10,11 @@ import scipy.sparse as sp
 from scipy.special import logit
 
 from problems.batches import RowBatches, columns_that_occur
-from problems.ranking.kernels import turn_to_residuals
-from problems.validation import label_array
-from rmopt.core import Factored, FiniteSum, InvalidInputError, LowRankPoint
+from problems.ranking.kernels import below, turn_to_residuals
+from problems.validation import table_of_labels
+from rmopt.core import Factored, FiniteSum, LowRankPoint
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import numbers
-from rmopt.core.matrices import as_rows, sound
+from rmopt.core.matrices import as_rows
 from rmopt.core.streams import Stream, generator
 from rmopt.linalg import tall_qr
 
@@ -59,7 +58,7 @@ class LabelRanking(FiniteSum):
 
     def __init__(self, X: Any, Y: Any) -> None:
         self.X = as_rows(X, "X")
-        self.Y = indicators(Y, self.X.shape[0])
+        self.Y = table_of_labels(Y, self.X.shape[0], 2)
 
     @property
     def n_terms(self) -> int:
@@ -176,11 +175,10 @@ class WarpRanking(LabelRanking):
         own, n_labels = self.labels(row), scores.size
         if own.size in (0, n_labels):
             return None
-        stream = _Splitmix(draw)
-        right = own[stream.below(own.size)]
-        n_wrong = n_labels - own.size
+        state, pick = below(np.uint64(draw), own.size)
+        right, n_wrong = own[pick], n_labels - own.size
         for tries in range(1, n_wrong + 1):
-            wrong = stream.below(n_wrong)
+            state, wrong = below(np.uint64(state), n_wrong)
             for label in own:
                 wrong += wrong >= label
             if scores[wrong] - scores[right] + 1.0 > 0.0:
@@ -188,47 +186,11 @@ class WarpRanking(LabelRanking):
         return None
 
 
-class _Splitmix:
-    """The generator splitmix64 (Steele, Lea and Flood 2014)."""
-
-    def __init__(self, seed: int) -> None:
-        self.state = seed % 2**64
-
-    def below(self, limit: int) -> int:
-        """Return an integer from 0 to limit − 1."""
-        self.state = (self.state + 0x9E3779B97F4A7C15) % 2**64
-        z = self.state
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
-        z ^= z >> 31
-        return int((z >> 11) * 2.0**-53 * limit)
-
-
 def label_scores(point: LowRankPoint | Array, X: Any) -> Array:
     """Return the scores W x of all labels, shape (len(X), L)."""
     if isinstance(point, LowRankPoint):
         return (X @ point.V) @ (point.U @ point.S).T
     return X @ point.T
-
-
-def indicators(Y: Any, n_rows: int) -> sp.csr_array:
-    """Return true labels as a sparse array of ones with sorted int32 indices."""
-    table: Any = sp.csr_array(sound("Y", Y), dtype=float, copy=True) if sp.issparse(Y) else label_array(Y)
-    if table.ndim != 2 or table.shape[0] != n_rows or table.shape[1] < 2:
-        raise InvalidInputError(
-            f"Y must have one row for each of the {n_rows} rows of X and a column for each of at least 2 labels, "
-            f"got shape {table.shape}."
-        )
-    table = table if sp.issparse(table) else sp.csr_array(numbers("Y", table))
-    table.sum_duplicates()
-    table.eliminate_zeros()
-    if not (table.data == 1).all():
-        raise InvalidInputError(
-            f"Y must hold zeros and ones, and {table.data[table.data != 1][0]:g} is among them."
-        )
-    return sp.csr_array(
-        (table.data, table.indices.astype(np.int32), table.indptr.astype(np.int32)), shape=table.shape
-    )
 
 
 class LogisticLabels(RowBatches):
@@ -267,7 +229,7 @@ class LogisticLabels(RowBatches):
 
     def __init__(self, X: Any, Y: Any, dropout: float = 0.0) -> None:
         super().__init__(X, dropout)
-        self.Y = indicators(Y, self.rows.shape[0])
+        self.Y = table_of_labels(Y, self.rows.shape[0], 2)
 
     @property
     def n_terms(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -12,35 +11,29 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
-from problems.batches import SeededEpochs, run_batches, share_left_out
+from problems.batches import BatchLearner, SeededEpochs
 from problems.loreta import Loreta, loreta_solver, with_workers
 from problems.ranking.cost import (
     LabelRanking,
     LogisticLabels,
     WarpRanking,
     first_step,
-    indicators,
     label_scores,
 )
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.rows import check_learned, finite, natural_size
 from problems.saving import Saved
 from problems.validation import (
-    Estimator,
     admit,
     begin,
-    check_labels,
     count,
-    file_path,
     kept_count,
-    learn_labels,
-    seedable,
     seen,
-    thread_count,
+    table_of_labels,
 )
 from rmopt.core import DivergedError, Factored, InvalidInputError, LowRankPoint, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, check_parameters, flag, instance, integer, number, one_of, optional
+from rmopt.core.arguments import bounded, check_parameters, integer, number, one_of, optional
 from rmopt.core.matrices import as_rows
 from rmopt.core.world import ONE_PROCESS, World
 from rmopt.manifolds import FixedRankEmbedded
@@ -49,8 +42,6 @@ from rmopt.solvers.threads import one_blas_thread
 
 SAMPLINGS: dict[str, type[LabelRanking]] = {"exact": LabelRanking, "warp": WarpRanking}
 INITS = ("zero", "identity", "gaussian")
-# Batches that small collections need, and the share of the words that is left out of a row.
-LEAST_STEPS, WORDS = 200, 0.15
 
 
 def ranking_cost(X: Any, Y: Any, sampling: str) -> LabelRanking:
@@ -158,7 +149,7 @@ class LoretaLabelRanker(Loreta):
         smaller, at least 1; the first part of a stream decides it.
     step_size : float, StepSize, callable or None
         The step size, or a rule of them (`rmopt.solvers`). None: 0.03 over the mean of ‖x‖².
-    retraction, engine, warm_start, checkpoint, random_state, n_jobs, verbose : optional
+    retraction, checkpoint, random_state, n_jobs, verbose : optional
         As in `problems.similarity.LoretaSimilarity`.
     init : {"zero", "identity", "gaussian"}
         The start: the first 2·rank subgradients from the zero matrix, a zero-padded identity, or a product of two
@@ -177,8 +168,6 @@ class LoretaLabelRanker(Loreta):
     model_ : LabelScores
         The learned scores.
     n_labels_, n_features_in_ : int
-    label_names_in_ : array, shape (n_labels,)
-        The columns of Y, where it is a frame; frames with other columns, or in another order, are refused.
     top_k_ : int
         Labels that `predict` gives to each row.
     n_iter_, n_updates_ : int
@@ -236,9 +225,8 @@ class LoretaLabelRanker(Loreta):
             Indicators: 1 where a label is true, and 0 elsewhere.
         """
         seed = begin(self)
-        afresh = not self._continues()
-        truth, parts = self._parts(X, Y, self.n_epochs, seed, afresh)
-        self._run(*parts, seed, afresh, X=parts[1].cost.X, Y=truth)
+        truth, parts = self._parts(X, Y, self.n_epochs, seed, afresh=True, grows=False)
+        self._run(*parts, seed, X=parts[1].cost.X, Y=truth)
         self._note_labels(truth, afresh=True)
         return self
 
@@ -276,9 +264,7 @@ class LoretaLabelRanker(Loreta):
     def _learn_part(self, X: Any, Y: Any, seed: int, world: World = ONE_PROCESS) -> None:
         """Learn from a part of the data by one pass over it, in all processes together."""
         first = not self._has_learned()
-        if not first:
-            self._check_shape()
-        truth, parts = self._parts(X, Y, 1, seed, first, grows=True, world=world)
+        truth, parts = self._parts(X, Y, 1, seed, first, True, world)
         more = 0 if first else truth.shape[1] - self.n_labels_
         # Before the steps: where Ctrl-C ends them, the model has the new labels.
         self._note_labels(truth, first, world)
@@ -303,8 +289,7 @@ class LoretaLabelRanker(Loreta):
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
-        check_labels(self, Y)
-        return mean_average_precision(self.decision_function(X), Y, n_jobs=self.n_jobs)
+        return mean_average_precision(self.decision_function(X), Y)
 
     @property
     def classes_(self) -> Array:
@@ -317,39 +302,24 @@ class LoretaLabelRanker(Loreta):
         self.n_labels_, self.top_k_ = int(point.shape[0]), int(self.top_k or 1)
         return self
 
-    @classmethod
-    def _shape_of(cls, point: Any) -> dict[str, Any]:
-        instance("point", point, LowRankPoint, "a LowRankPoint: scores of labels are not symmetric")
-        return super()._shape_of(point)
-
     def _parts(
-        self,
-        X: Any,
-        Y: Any,
-        n_epochs: int,
-        seed: int,
-        afresh: bool,
-        grows: bool = False,
-        world: World = ONE_PROCESS,
+        self, X: Any, Y: Any, n_epochs: int, seed: int, afresh: bool, grows: bool, world: World = ONE_PROCESS
     ) -> tuple[Any, tuple[Any, Any, Any]]:
         """Return the indicators of labels, and what learns, from what, and what makes the start."""
         X = admit(self, X, reset=afresh)
-        truth = indicators(Y, X.shape[0])
+        truth = table_of_labels(Y, X.shape[0], 2)
         known = 0 if afresh else self.n_labels_
         if world.size > 1:
             # Other processes may know labels that no row here has.
             wide = max(known, *world.everywhere(truth.shape[1]))
             truth = csr_array((truth.data, truth.indices, truth.indptr), shape=(truth.shape[0], wide))
         n_labels, n = truth.shape[1], X.shape[1]
-        if n_labels < known or (not afresh and n_labels > known and not grows):
+        if n_labels < known:
             raise InvalidInputError(
-                f"Y has {n_labels} labels, and the model was fitted with {known}; give one column for each of them"
-                f"{', and new ones on the right' if grows else ''}."
+                f"Y has {n_labels} labels, and the model was fitted with {known}; give one column for each of them, "
+                "and new ones on the right."
             )
         optional(integer, 1, n_labels)("top_k", self.top_k)
-        if afresh:
-            self.__dict__.pop("label_names_in_", None)
-        check_labels(self, Y, learn=True, grows=grows)
         # A part of a stream may have few rows; of all data they bound what the start can be made of.
         usual = max(1, min(100, 2 * min(n_labels, n, n_labels if grows else X.shape[0]) // 3))
         # Labels that come later do not change it.
@@ -365,7 +335,7 @@ class LoretaLabelRanker(Loreta):
         unit, step_size = natural_size(cost.X, 1.0, 0.5, world), self.step_size
         step_size = natural_size(cost.X, 0.03, 1, world) if step_size is None else step_size
         steps = int(n_epochs) * int(world.total(cost.n_terms))
-        solver = loreta_solver(step_size, steps, epochs(cost), retraction=self.retraction, engine=self.engine)
+        solver = loreta_solver(step_size, steps, epochs(cost), retraction=self.retraction)
         first_size = float(solver.step_size(np.zeros(1, dtype=np.int64))[0])
 
         def start() -> Any:
@@ -384,7 +354,7 @@ class LoretaLabelRanker(Loreta):
 
 
 @dataclass(eq=False, repr=False)
-class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
+class LowRankLogisticRegression(ClassifierMixin, BatchLearner):
     """Logistic regression for examples with several labels out of many, with coefficients of low rank.
 
     The coefficients of all labels are a product of two thin matrices: labels that are rare learn from others, and a
@@ -426,8 +396,6 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
     classes_ : array, shape (n_labels,)
         The numbers of the labels.
     n_labels_, n_features_in_ : int
-    label_names_in_ : array, shape (n_labels,)
-        The columns of Y, where it is a frame; `score` refuses frames with other columns, or in another order.
     n_iter_ : int
         Batches that each worker saw.
 
@@ -458,22 +426,15 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
 
     rank: Annotated[int, kept_count] = 100
     _: KW_ONLY
-    dropout: Annotated[float | None, optional(number, least=0, below=1)] = None
     threshold: Annotated[float, bounded(number, above=0, below=1)] = 0.5
-    batch_size: Annotated[int, kept_count] = 256
-    n_epochs: Annotated[int | None, optional(kept_count)] = None
-    step_size: Annotated[float, bounded(number, above=0)] = 0.03
-    checkpoint: Annotated[Path | str | None, file_path] = None
-    random_state: Annotated[Any, seedable] = None
-    n_jobs: Annotated[int | None, optional(thread_count)] = None
-    verbose: Annotated[bool, flag] = False
+    step_size: float = 0.03
 
+    _least_steps, _words = 200, 0.15
     _arrays: ClassVar = {
         "components_": (float, ("features", "k")),
         "label_components_": (float, ("labels", "k")),
         "intercept_": (float, ("labels",)),
     }
-    _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
@@ -487,19 +448,17 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
         """
         seed = begin(self)
         X = as_rows(admit(self, X), "X")
-        truth = indicators(Y, X.shape[0])
-        learn_labels(self, Y)
+        truth = table_of_labels(Y, X.shape[0], 2)
         n, n_labels = X.shape[1], truth.shape[1]
         scale = np.sqrt(natural_size(X, 1.0, 1))
         X = X * scale
         rank = min(int(self.rank), n, n_labels)
-        cost = LogisticLabels(X, truth, share_left_out(X, self.dropout, WORDS))
-        result = run_batches(self, cost, first_step(X, truth, rank, seed), seed, LEAST_STEPS, X=X, Y=truth)
-        A, B = np.split(result.point, [n])
+        cost = LogisticLabels(X, truth, self._share_left_out(X))
+        A, B = np.split(self._run(cost, first_step(X, truth, rank, seed), seed, X=X, Y=truth), [n])
         longest, ones = float(abs(X).sum(axis=1).max()), np.ones((1, 1))
         check_learned(self, ("step_size",), (longest * A[:, :-1], B[:, :-1]), (ones, B[:, -1:]))
         self.components_, self.label_components_ = scale * A[:, :-1], B[:, :-1].copy()
-        self.intercept_, self.n_iter_ = B[:, -1].copy(), result.steps
+        self.intercept_ = B[:, -1].copy()
         self._number_labels()
         return self
 
@@ -528,7 +487,6 @@ class LowRankLogisticRegression(Saved, ClassifierMixin, Estimator):
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
-        check_labels(self, Y)
         return mean_average_precision(self.decision_function(X), Y)
 
     def __sklearn_tags__(self) -> Tags:

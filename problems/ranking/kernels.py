@@ -9,7 +9,6 @@ from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
 from rmopt.kernels.vectors import dot, gather, product, scatter, square, trace
 
 EXACT, WARP = range(2)
-MATRIX, GROUP = range(2)
 
 
 @njit(cache=True, nogil=True)
@@ -166,13 +165,13 @@ def passive_aggressive(A, B, X, Y, rows, etas, moves):
 
 
 @njit(cache=True, nogil=True)
-def full_rank(method, exponent, theta, norms, X, Y, rows, etas, moves):
+def full_rank(exponent, theta, norms, X, Y, rows, etas, moves):
     """Subtract the subgradient from theta (features × labels); W is theta, or its mirror image.
 
-    `MATRIX`: W = theta. `GROUP`: row j of W is (‖theta_j‖ / ‖theta‖)^(exponent − 2) theta_j, where ‖theta‖ is
-    the exponent-norm of the row lengths `norms`. Returns the number of the first bad step, or −1.
+    Row j of W is (‖theta_j‖ / ‖theta‖)^(exponent − 2) theta_j, where ‖theta‖ is the exponent-norm of the row lengths
+    `norms`; for an exponent of 2 it is theta. Returns the number of the first bad step, or −1.
     """
-    n_labels = theta.shape[1]
+    n_labels, grouped = theta.shape[1], exponent != 2.0
     scores, labels, weights = np.empty(n_labels), np.empty(n_labels, np.int32), np.empty(n_labels)
     powers = norms**exponent
     for t in range(rows.shape[0]):
@@ -180,11 +179,11 @@ def full_rank(method, exponent, theta, norms, X, Y, rows, etas, moves):
         own = Y.indices[Y.indptr[rows[t]] : Y.indptr[rows[t] + 1]]
         if own.shape[0] == 0 or own.shape[0] == n_labels:
             continue
-        whole = np.sum(powers) ** (1.0 / exponent) if method == GROUP else 1.0
+        whole = np.sum(powers) ** (1.0 / exponent) if grouped else 1.0
         scores[:] = 0.0
         for j in range(start, stop):
             feature, value = X.indices[j], X.values[j]
-            if method == GROUP:
+            if grouped:
                 value *= (norms[feature] / whole) ** (exponent - 2.0) if whole > 0.0 else 0.0
             for label in range(n_labels):
                 scores[label] += value * theta[feature, label]
@@ -201,7 +200,7 @@ def full_rank(method, exponent, theta, norms, X, Y, rows, etas, moves):
                 new = old - value * weights[i]
                 theta[feature, labels[i]] = new
                 gained += new * new - old * old
-            if method == GROUP:
+            if grouped:
                 norms[feature] = np.sqrt(max(0.0, norms[feature] ** 2 + gained))
                 powers[feature] = norms[feature] ** exponent
         moves[0] += 1

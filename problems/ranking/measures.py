@@ -6,19 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import label_ranking_average_precision_score
 
-from problems.kernels import average_precision
-from problems.ranking.cost import indicators
-from problems.threads import by_rows
+from problems.validation import table_of_labels
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, integer, number, numbers, sequence
 
-# Rows that a thread ranks at a time.
-BLOCK = 512
 
-
-def mean_average_precision(scores: Array, Y: Any, *, n_jobs: int | None = None) -> float:
+def mean_average_precision(scores: Array, Y: Any) -> float:
     """Return the mean, over rows with true labels and with wrong ones, of average precision.
 
     Average precision is the mean, over the true labels of a row, of the precision among the labels that score
@@ -30,8 +26,6 @@ def mean_average_precision(scores: Array, Y: Any, *, n_jobs: int | None = None) 
     scores : array, shape (N, L)
     Y : array or sparse matrix, shape (N, L)
         1 where a label is true, and 0 elsewhere.
-    n_jobs : int, optional
-        Threads, -1 for all cores; the result is the same for any number.
 
     Raises
     ------
@@ -53,14 +47,7 @@ def mean_average_precision(scores: Array, Y: Any, *, n_jobs: int | None = None) 
     rankable = (count > 0) & (count < truth.shape[1])
     if not rankable.any():
         raise InvalidInputError("no row of Y has both true and wrong labels; nothing can be ranked.")
-    truth, scores = truth[rankable], scores[rankable]
-
-    def measure(rows: slice) -> list[float]:
-        ranked = np.sort(scores[rows], axis=1)
-        relevant = (np.sort(row[true]) for row, true in zip(scores[rows], truth[rows], strict=True))
-        return [average_precision(*pair) for pair in zip(ranked, relevant, strict=True)]
-
-    return float(np.mean(np.concatenate(by_rows(measure, len(scores), BLOCK, n_jobs))))
+    return float(label_ranking_average_precision_score(truth[rankable], scores[rankable]))
 
 
 def best_labels(scores: Array, k: int) -> Array:
@@ -98,36 +85,6 @@ def precision_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[i
     return {k: float(hits[:, :k].mean()) for k in ks}
 
 
-def ndcg_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, float]:
-    """Return for each k the mean normalised discounted cumulative gain of the k best-scored labels.
-
-    A true label at position r gains 1 / log2(r + 1); the sum is divided by that of the best order. Rows without true
-    labels count as 0. It is `sklearn.metrics.ndcg_score` where no scores are equal.
-
-    Parameters
-    ----------
-    scores : array, shape (N, L)
-    Y : array or sparse matrix, shape (N, L)
-        1 where a label is true, and 0 elsewhere.
-    ks : sequence of int
-        From 1 to L.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.ranking.measures import ndcg_at
-    >>> found = ndcg_at(np.array([[3.0, 2.0, 1.0]]), [[1, 0, 1]], (1, 2, 3))
-    >>> {k: round(value, 3) for k, value in found.items()}
-    {1: 1.0, 2: 0.613, 3: 0.92}
-    """
-    hits, truth, _, ks = _hits(scores, Y, ks)
-    gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2))
-    ideal = np.append(0.0, np.cumsum(gains))
-    counts = truth.sum(axis=1)
-    best = {k: np.maximum(ideal[np.minimum(counts, k)], ideal[1]) for k in ks}
-    return {k: float(np.mean(hits[:, :k] @ gains[:k] / best[k])) for k in ks}
-
-
 def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
     """Return how probable it is that a true label was written down, by how often it was, shape (L,).
 
@@ -150,7 +107,7 @@ def propensities(Y: Any, a: float = 0.55, b: float = 1.5) -> Array:
     >>> propensities(Y).round(2).tolist()
     [0.76, 0.28, 0.11]
     """
-    table = indicators(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y))
+    table = table_of_labels(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y), 2)
     if table.shape[0] < 3:
         raise InvalidInputError(
             f"Y must have at least 3 rows to say how rare labels are, got {table.shape[0]}."
@@ -218,7 +175,7 @@ def _checked(scores: Array, Y: Any) -> tuple[Array, Array]:
         raise InvalidInputError(
             f"scores must be a table of numbers, got {scores.dtype} of shape {scores.shape}."
         )
-    truth = indicators(Y, len(scores)).toarray() > 0
+    truth = table_of_labels(Y, len(scores), 2).toarray() > 0
     if truth.shape != scores.shape:
         raise InvalidInputError(f"scores and Y must have one shape, got {scores.shape} and {truth.shape}.")
     if not np.isfinite(scores).all():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -12,8 +12,7 @@ import joblib
 import numpy as np
 
 from problems.kernels import keep_largest
-from problems.rows import product, unit_rows
-from problems.validation import check_columns, column_of_names, table_of_numbers
+from problems.validation import column_of_names
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, numbers
 from rmopt.errors import InvalidInputError, StorageError
@@ -89,19 +88,16 @@ class SimilarityIndex:
 
     Parameters
     ----------
+    model : fitted similarity
+        It embeds queries.
     embeddings : array or memmap of float32, shape (n_documents, rank)
-    query_map : array, shape (n_features, rank)
-        The score of a query x and a document is the inner product of ``x @ query_map`` with the document's embedding.
-    normalize : bool
-        Whether embeddings are divided by their lengths: scores are cosines.
+        The score of a query and a document is the inner product of their embeddings.
     names : sequence, optional
         Names or numbers of the documents, which may repeat; by default their row numbers.
     texts : sequence of str, optional
         The documents themselves, shown by `rmopt serve`.
     vectorizer : object, optional
         What made features of texts: a fitted vectorizer of scikit-learn or a pipeline, needed by `rmopt serve`.
-    feature_names_in_ : sequence of str, optional
-        Of the columns of frames, which queries must have in this order.
 
     Examples
     --------
@@ -115,22 +111,15 @@ class SimilarityIndex:
     ['ant', 'bee']
     """
 
+    model: Any
     embeddings: Array
-    query_map: Array
-    normalize: bool
     _: KW_ONLY
     names: Any = field(default=None, repr=False)
     texts: Any = field(default=None, repr=False)
     vectorizer: Any = None
-    feature_names_in_: Any = None
 
     def __post_init__(self) -> None:
-        kind, (n, *rank), shape = self.embeddings.dtype, self.embeddings.shape, np.shape(self.query_map)
-        if kind != np.float32 or [*shape[1:]] != rank:
-            raise InvalidInputError(
-                f"embeddings must be a table of float32, got {kind} of shape {self.embeddings.shape}, and query_map "
-                f"must have shape (n_features, rank), got {shape}."
-            )
+        n = len(self.embeddings)
         self.names = range(n) if self.names is None else column_of_names("names", self.names).tolist()
         self.texts = None if self.texts is None else list(self.texts)
         if len(self.names) != n or (self.texts is not None and len(self.texts) != n):
@@ -161,7 +150,17 @@ class SimilarityIndex:
         UserWarning
             When a query has nothing that the model knows, so that all its scores are 0.
         """
-        Z = self._embedded(X).astype(np.float32)
+        # Columns of text come as arrays and as series too.
+        texts = [X] if isinstance(X, str) else list(X) if getattr(X, "ndim", 1) == 1 else []
+        if texts and all(isinstance(text, str) for text in texts):
+            if self.vectorizer is None:
+                raise InvalidInputError(
+                    "X is text, and the index has no vectorizer; make it with model.index(X, names, vectorizer=…), "
+                    "or give rows of numbers."
+                )
+            X = self.vectorizer.transform(texts)
+        embed = getattr(self.model, "transform_queries", self.model.transform)
+        Z = np.asarray(embed(X), dtype=np.float32)
         empty = np.flatnonzero(~Z.any(axis=1))
         if len(empty):
             warnings.warn(
@@ -190,35 +189,11 @@ class SimilarityIndex:
                 raise StorageError(f"{file} is of another version of rmopt; make the index again.")
             return cls(**stored)
 
-    def _embedded(self, X: Any) -> Array:
-        """Return the embeddings of queries, which are texts or rows of numbers."""
-        # Columns of text come as arrays and as series too.
-        texts = [X] if isinstance(X, str) else list(X) if getattr(X, "ndim", 1) == 1 else []
-        if texts and all(isinstance(text, str) for text in texts):
-            if self.vectorizer is None:
-                raise InvalidInputError(
-                    "X is text, and the index has no vectorizer; make it with model.index(X, names, vectorizer=…), "
-                    "or give rows of numbers."
-                )
-            X = self.vectorizer.transform(texts)
-        check_columns(self, X)
-        rows = table_of_numbers("X", X)
-        if rows.shape[1] != len(self.query_map):
-            raise InvalidInputError(
-                f"X has {rows.shape[1]} features, and the model was fitted to {len(self.query_map)}."
-            )
-        Z = product(rows, self.query_map)
-        return unit_rows(Z)[0] if self.normalize else Z
 
-
-class Searchable(ABC):
-    """A similarity of a query's embedding and a document's that can make an index of documents."""
+class Searchable:
+    """A similarity that can make an index of documents."""
 
     transform: Any
-
-    @abstractmethod
-    def _query_map(self) -> tuple[Array, bool]:
-        """Return the map of queries, shape (n_features, rank), and whether their embeddings get length 1."""
 
     def index(
         self, X: Any, names: Any = None, *, texts: Any = None, vectorizer: Any = None
@@ -239,7 +214,6 @@ class Searchable(ABC):
         -------
         SimilarityIndex
         """
-        return SimilarityIndex(
-            np.asarray(self.transform(X), dtype=np.float32), *self._query_map(), names=names, texts=texts,
-            vectorizer=vectorizer, feature_names_in_=getattr(self, "feature_names_in_", None),
-        )  # fmt: skip
+        embeddings = np.asarray(self.transform(X), dtype=np.float32)
+        # Another fit leaves the index as it is.
+        return SimilarityIndex(copy(self), embeddings, names=names, texts=texts, vectorizer=vectorizer)

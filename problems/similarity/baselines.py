@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from problems.online import OnlineEngine, TripletSolver, factors_of, point_of_factors, rows_and_terms
+from problems.online import TripletSolver, factors_of, point_of_factors, rows_and_terms
 from problems.similarity import kernels
 from rmopt.core import PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.costs import TripletSum
-from rmopt.engines.base import Engine
 from rmopt.linalg import symmetric
 
 
@@ -20,12 +19,12 @@ class FactorSolver(TripletSolver):
 
     method: int
 
-    def triplet_engine(self, cost: TripletSum) -> Engine:
-        def loop(arrays: dict[str, Array], moves: Array, schedule: Array, etas: Array) -> int:
+    def parts(self, cost: TripletSum) -> tuple[Any, Any, Any]:
+        def loop(arrays: dict[str, Array], moves: Array, terms: Array, etas: Array) -> int:
             A, B = arrays["A"], arrays.get("B", arrays["A"])
-            return kernels.run(self.method, A, B, *rows_and_terms(cost, schedule, etas), moves)
+            return kernels.run(self.method, A, B, *rows_and_terms(cost, terms, etas), moves)
 
-        return OnlineEngine(cost, self.arrays_of, self.point_of, loop)
+        return self.arrays_of, self.point_of, loop
 
     arrays_of: Any = staticmethod(factors_of)
     point_of: Any = staticmethod(point_of_factors)

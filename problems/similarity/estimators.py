@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from problems.batches import run_batches, share_left_out
+from problems.batches import BatchLearner
 from problems.evaluation import bilinear_scores, evaluate_retrieval
 from problems.loreta import Loreta, loreta_solver, with_workers
 from problems.rows import natural_size, product, unit_rows
@@ -20,17 +19,13 @@ from problems.similarity.cost import ContrastiveSum
 from problems.triplets import ClassTriplets, classes_with_pairs, loss_named
 from problems.validation import (
     Embedder,
-    Estimator,
     admit,
     begin,
     count,
-    file_path,
-    joined_classes,
+    in_order,
     kept_count,
     labelled,
-    seedable,
     seen,
-    thread_count,
 )
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint
 from rmopt.core.ambient import Array
@@ -49,8 +44,6 @@ from rmopt.solvers.threads import one_blas_thread
 INITS = ("identity", "gaussian")
 # The length of the first embeddings decides how fast the first steps turn them.
 START = 0.03
-# Batches that small collections need, and the share of the terms that is left out of a document.
-LEAST_STEPS, WORDS = 500, 0.3
 
 
 def initial_point(
@@ -98,10 +91,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         is 1 for unit rows and follows the scale of the data.
     retraction : {"second-order", "metric-projection", "orthographic"} or Retraction
         How a step stays on the manifold; "orthographic" is not for `psd`.
-    engine : {"auto", "compiled", "reference"}
-        "reference" is the plain definition, slow.
-    warm_start : bool
-        Let `fit` go on from the present solution, step numbers included.
     checkpoint : path or None
         Save the state there every half minute, and resume from it when the file exists.
     random_state : int, RandomState or None
@@ -173,7 +162,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         y : array, shape (n_samples,)
         """
         seed = begin(self)
-        X, y = labelled(self, X, y, reset=not self._continues(), ensure_min_samples=3)
+        X, y = labelled(self, X, y, ensure_min_samples=3)
         self.classes_ = np.unique(y)
         return self._learn(X, ClassTriplets(y), seed, X=X, y=y)
 
@@ -187,7 +176,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             Row numbers in X: query, positive, negative.
         """
         seed = begin(self)
-        X = admit(self, X, reset=not self._continues())
+        X = admit(self, X)
         self.__dict__.pop("classes_", None)
         triplets = checked_triplets(triplets, X.shape[0], X.shape[0])
         return self._learn(X, ShuffledEpochs(triplets), seed, X=X, triplets=triplets)
@@ -250,23 +239,11 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         scores = bilinear_scores(*(product(X, factor) for factor in self.model_.factors))
         return evaluate_retrieval(scores, y, ks=(), n_jobs=self.n_jobs).map
 
-    @classmethod
-    def _shape_of(cls, point: Any) -> dict[str, Any]:
-        if point.shape[0] != point.shape[1]:
-            raise InvalidInputError(
-                f"a similarity is a square matrix, and the point is one of {point.shape[0]} × {point.shape[1]}."
-            )
-        return {"rank": point.rank, "psd": isinstance(point, PSDPoint)}
-
-    def _known_shape(self) -> dict[str, Any]:
+    def _symmetric(self) -> bool:
+        """Return whether what was learned is symmetric."""
         run = vars(self).get("_continued")
-        if run is None:
-            return self._shape_of(self.model_.point)
-        held = getattr(run.state, "factors", None) or run.state.point
-        return {"rank": run.rank, "psd": isinstance(held, SymmetricFactors | PSDPoint)}
-
-    def _query_map(self) -> tuple[Array, bool]:
-        return self.model_.factors[0], False
+        held = self.model_.point if run is None else getattr(run.state, "factors", None) or run.state.point
+        return isinstance(held, SymmetricFactors | PSDPoint)
 
     def _embedded(self, X: Any, side: int) -> Array:
         """Return the embedding of queries (side 0) or documents (side 1), always as an array."""
@@ -291,51 +268,42 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         if steps is None:
             steps = max(1, round(steps_per_row * int(world.total(X.shape[0]))))
         known = [] if first or not hasattr(self, "classes_") else [self.classes_]
-        labels = joined_classes([*known, *world.everywhere(np.unique(y))])
+        parts = [*known, *world.everywhere(np.unique(y))]
+        labels = np.unique(in_order("y", [label for part in parts for label in part.tolist()]))
         try:
             triplets = ClassTriplets(y)
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"{str(error).rstrip('.')}; where rows come sorted by class, take larger parts, or a shuffle_buffer."
             ) from None
-        if not first:
-            self._check_shape()
-        rank = None if first else self._known_rank()
-        solver, problem, start = self._parts(X, triplets, steps, seed, world, rank)
+        parts = self._parts(X, triplets, steps, seed, first, world)
         self.classes_ = labels
-        self._learn_chunk(solver, problem, start, seed)
+        self._learn_chunk(*parts, seed)
 
     def _parts(
-        self,
-        X: Any,
-        sampler: Sampler,
-        n_steps: int,
-        seed: int,
-        world: World = ONE_PROCESS,
-        rank: int | None = None,
+        self, X: Any, sampler: Sampler, n_steps: int, seed: int, afresh: bool, world: World = ONE_PROCESS
     ) -> tuple[ScheduledSolver, Problem, partial[Any]]:
-        """Return what learns, from what, and what makes the start."""
+        """Return what learns, from what, and what makes the start; what was learned keeps its rank and its cone."""
         n = X.shape[1]
-        rank = rank or self.rank or min(30, max(1, n // 2))
-        manifold = PSDFixedRank(n, rank) if self.psd else FixedRankEmbedded(n, n, rank)
+        rank = (self.rank or min(30, max(1, n // 2))) if afresh else self._known_rank()
+        psd = self.psd if afresh else self._symmetric()
+        manifold = PSDFixedRank(n, rank) if psd else FixedRankEmbedded(n, n, rank)
         cost = TripletSum(X, X, loss_named("loss", self.loss))
         problem = Problem(manifold, cost)
         # If the rows grow by a factor c, a W that gives the same scores shrinks by c² and its gradient grows by c².
         unit, step_size = natural_size(cost.rows[0], 1.0, 1, world), self.step_size
         step_size = natural_size(cost.rows[0], 1.0, 2, world) if step_size is None else step_size
-        alone = loreta_solver(
-            step_size, n_steps, sampler, retraction=self.retraction, engine=self.engine, psd=self.psd
-        )
+        alone = loreta_solver(step_size, n_steps, sampler, retraction=self.retraction, psd=psd)
         if rank == n > 1 and isinstance(alone.retraction, SecondOrder | SecondOrderPSD):
             warn(
                 f"rank = {n} is the number of features, and second-order steps of matrices of full rank fail where a "
-                f"singular value would pass 0; take a smaller rank{'' if self.psd else ', or another retraction'}."
+                f"singular value would pass 0; take a smaller rank{'' if psd else ', or another retraction'}."
             )
         solver = with_workers(alone, self.n_jobs, world)
         return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
 
     def _learn(self, rows: Any, sampler: Sampler, seed: int, **data: Any) -> Self:
-        solver, problem, start = self._parts(rows, sampler, self.max_iter, seed)
+        solver, problem, start = self._parts(rows, sampler, self.max_iter, seed, True)
         manifold: Any = problem.manifold
         rank = manifold.rank
         empty = rank - int((abs(rows[:, :rank]).sum(axis=0) > 0).sum())
@@ -345,12 +313,12 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
                 "hashed words and pixels can be: no step moves these directions. Give init = 'gaussian', or put "
                 "frequent features first."
             )
-        self._run(solver, problem, start, seed, not self._continues(), **data)
+        self._run(solver, problem, start, seed, **data)
         return self
 
 
 @dataclass(eq=False, repr=False)
-class ContrastiveSimilarity(Saved, Searchable, Embedder, Estimator):
+class ContrastiveSimilarity(Searchable, Embedder, BatchLearner):
     """A similarity of documents: the cosine of linear embeddings, learned from the classes of whole batches.
 
     Each document of a batch is a query, and the documents of its class are to be found among all others by a softmax
@@ -418,18 +386,12 @@ class ContrastiveSimilarity(Saved, Searchable, Embedder, Estimator):
     rank: Annotated[int, kept_count] = 30
     _: KW_ONLY
     temperature: Annotated[float, bounded(number, above=0)] = 0.3
-    dropout: Annotated[float | None, optional(number, least=0, below=1)] = None
     batch_size: Annotated[int, bounded(integer, 2)] = 256
-    n_epochs: Annotated[int | None, optional(kept_count)] = None
-    step_size: Annotated[float, bounded(number, above=0)] = 0.05
-    checkpoint: Annotated[Path | str | None, file_path] = None
-    random_state: Annotated[Any, seedable] = None
-    n_jobs: Annotated[int | None, optional(thread_count)] = None
-    verbose: Annotated[bool, flag] = False
+    step_size: float = 0.05
 
+    _least_steps, _words = 500, 0.3
     _arrays: ClassVar = {"components_": (float, ("rank", "features"))}
     _names: ClassVar = {"classes_": ("classes",)}
-    _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any) -> Self:
@@ -443,11 +405,9 @@ class ContrastiveSimilarity(Saved, Searchable, Embedder, Estimator):
         seed = begin(self)
         X, y = labelled(self, X, y, ensure_min_samples=3)
         self.classes_, which, _ = classes_with_pairs(y)
-        dropout = share_left_out(X, self.dropout, WORDS)
         start = START * generator(seed, Stream.START).standard_normal((X.shape[1], int(self.rank)))
-        cost = ContrastiveSum(X, which, self.temperature, dropout)
-        result = run_batches(self, cost, start, seed, LEAST_STEPS, X=X, y=which)
-        self.components_, self.n_iter_ = result.point.T.copy(), result.steps
+        cost = ContrastiveSum(X, which, self.temperature, self._share_left_out(X))
+        self.components_ = self._run(cost, start, seed, X=X, y=which).T.copy()
         return self
 
     def transform(self, X: Any) -> Array:
@@ -468,6 +428,3 @@ class ContrastiveSimilarity(Saved, Searchable, Embedder, Estimator):
         # A frame keeps its names, by which it is known.
         _, y = labelled(self, X, y, reset=False)
         return evaluate_retrieval(bilinear_scores(Z, Z), y, ks=(), n_jobs=self.n_jobs).map
-
-    def _query_map(self) -> tuple[Array, bool]:
-        return self.components_.T, True

@@ -15,8 +15,7 @@ from problems.coembedding import (
     TagRecommender,
 )
 from problems.data import TagBundle
-from problems.data.sets import ml10m_tags, toy_tags
-from problems.data.tags import numbered, post_core
+from problems.data.sets import ml10m_tags, numbered, post_core, toy_tags
 from rmopt.core import InvalidInputError, StorageError
 
 
@@ -36,9 +35,8 @@ def plain_tags(triples: Array, counts: tuple[int, int, int], Q: Array) -> float:
     return total
 
 
-@pytest.mark.parametrize("size", [0.1, 1.0, 4.0, 30.0])
+@pytest.mark.parametrize("size", [0.1, 1.0, 4.0])
 def test_equation_14_as_it_stands(size: float) -> None:
-    """The last size is beyond what exponentials can be factored for."""
     rng = np.random.default_rng(0)
     triples = np.argwhere(rng.random((5, 4, 7)) < 0.3)
     counts = (5, 4, 7)
@@ -49,6 +47,8 @@ def test_equation_14_as_it_stands(size: float) -> None:
     np.testing.assert_allclose(np.vdot(cost.at(Q).factor_gradient(), D), slope, rtol=1e-5)
     bent = (cost.at(Q + h * D).factor_gradient() - cost.at(Q - h * D).factor_gradient()) / (2 * h)
     np.testing.assert_allclose(cost.at(Q).factor_hessian(D), bent, atol=1e-5 * np.abs(bent).max())
+    # Beyond what exponentials can be factored for.
+    assert cost.value(30.0 / size * Q) == np.inf
 
 
 def test_recommended_tags_have_names() -> None:

@@ -16,7 +16,6 @@ from tabled import each_row
 from problems.data.sets import NEWS20_FILE, news20
 from problems.data.text import informative_unit_rows
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval, matrix_scores
-from problems.ranking import mean_average_precision
 from rmopt.errors import InvalidInputError
 
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
@@ -215,8 +214,6 @@ def test_threads_change_nothing() -> None:
     Z, y = rng.standard_normal((700, 4)), rng.integers(5, size=700)
     alone = evaluate_retrieval(bilinear_scores(Z, Z), y)
     assert evaluate_retrieval(bilinear_scores(Z, Z), y, n_jobs=3) == alone
-    scores, Y = rng.standard_normal((1300, 7)), rng.random((1300, 7)) < 0.3
-    assert mean_average_precision(scores, Y, n_jobs=2) == mean_average_precision(scores, Y)
 
 
 def test_scores_of_a_matrix_keep_their_digits_and_refuse_what_does_not_fit() -> None:

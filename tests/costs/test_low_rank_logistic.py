@@ -13,13 +13,13 @@ from scipy.special import expit
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss, ndcg_score
+from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_score
 
 from problems.batches import SeededEpochs
 from problems.ranking import LogisticLabels, LowRankLogisticRegression, precision_at
 from problems.ranking.cost import first_step
-from problems.ranking.measures import ndcg_at, propensities, propensity_scored_precision_at
+from problems.ranking.measures import propensities, propensity_scored_precision_at
 from rmopt import Problem
 from rmopt.linalg import LARGE
 from rmopt.manifolds import Euclidean
@@ -182,11 +182,3 @@ def test_precision_and_propensities_by_hand() -> None:
     p = propensities(np.repeat([[1, 0], [1, 1]], [30, 70], axis=0))
     C = (np.log(100) - 1) * 2.5**0.55
     np.testing.assert_allclose(p, [1 / (1 + C * np.exp(-0.55 * np.log(N + 1.5))) for N in (100, 70)])
-
-
-def test_discounted_gains_are_scikit_learns() -> None:
-    rng = np.random.default_rng(0)
-    scores, Y = rng.standard_normal((30, 9)), (rng.random((30, 9)) < 0.3).astype(int)
-    Y[3] = 0
-    found = ndcg_at(scores, Y, (1, 4, 9))
-    assert found == pytest.approx({k: ndcg_score(Y, scores, k=k) for k in (1, 4, 9)})

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from problems.online import Lego, Oasis, distance_targets
 from problems.ranking import LabelRanking
-from problems.ranking.baselines import GroupPerceptron, MatrixPerceptron, Mirror
+from problems.ranking.baselines import GroupPerceptron, MatrixPerceptron, dual_of, primal_of
 from problems.ranking.baselines import PassiveAggressive as LabelPassiveAggressive
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from rmopt import Problem
@@ -222,11 +222,10 @@ def test_full_rank_perceptrons_follow_plain_numpy(labelled: tuple, solver: Any) 
 
 
 def test_the_mirror_map_is_a_gradient_and_has_an_inverse() -> None:
-    engine = Mirror(5.0)
     theta = np.random.default_rng(4).standard_normal((7, 10))
     arrays = {"theta": np.ascontiguousarray(theta.T), "norms": np.linalg.norm(theta, axis=0)}
-    W = engine.point_of(arrays)
-    np.testing.assert_allclose(engine.arrays_of(W)["theta"], theta.T, rtol=1e-10)
+    W = primal_of(arrays, 5.0)
+    np.testing.assert_allclose(dual_of(W, 5.0)["theta"], theta.T, rtol=1e-10)
 
     def conjugate(theta: np.ndarray) -> float:
         return 0.5 * float(np.sum(np.linalg.norm(theta, axis=0) ** 5.0) ** (2 / 5.0))

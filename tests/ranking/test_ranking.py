@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import label_ranking_average_precision_score, ndcg_score
+from sklearn.metrics import label_ranking_average_precision_score
 from sklearn.model_selection import GridSearchCV
 
 from problems.ranking import (
@@ -21,10 +21,9 @@ from problems.ranking import (
     mean_average_precision,
     precision_at,
 )
-from problems.ranking.cost import _Splitmix
 from problems.ranking.estimators import epochs, starting_point
 from problems.ranking.kernels import below
-from problems.ranking.measures import ndcg_at, propensities, propensity_scored_precision_at
+from problems.ranking.measures import propensities, propensity_scored_precision_at
 from rmopt import InvalidInputError, Problem
 from rmopt.core import Retraction
 from rmopt.engines.choose import choose_engine
@@ -98,12 +97,11 @@ def test_value_and_gradient_on_factors_are_those_of_the_matrix() -> None:
     np.testing.assert_allclose(cost.gradient(point) @ np.eye(7), cost.gradient(W) @ np.eye(7))
 
 
-def test_splitmix_gives_the_published_numbers_in_both_languages() -> None:
+def test_splitmix_gives_the_published_numbers() -> None:
     # The first outputs of splitmix64 for seed 1234567 (Vigna's reference implementation).
-    stream, state = _Splitmix(1234567), np.uint64(1234567)
+    state = np.uint64(1234567)
     for expected in (6457827717110365317, 3203168211198807973, 9817491932198370423):
         share = (expected >> 11) * 2.0**-53
-        assert stream.below(10**9) == int(share * 10**9)
         state, found = below(np.uint64(state), 10**9)
         assert found == int(share * 10**9)
 
@@ -264,14 +262,13 @@ def test_the_estimator_learns(sampling: str, init: str) -> None:
     np.testing.assert_array_equal(again.decision_function(sparse), model.decision_function(sparse))
 
 
-def test_save_load_partial_fit_and_warm_start(tmp_path: Path) -> None:
+def test_save_load_and_partial_fit(tmp_path: Path) -> None:
     X, Y = multilabel_digits()
-    model = LoretaLabelRanker(rank=6, n_epochs=2, random_state=0, warm_start=True).fit(X, Y)
+    model = LoretaLabelRanker(rank=6, n_epochs=2, random_state=0).fit(X, Y)
     model.save(tmp_path / "model.npz")
     loaded = LoretaLabelRanker.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     assert loaded.rank == 6
-    assert model.fit(X, Y).n_iter_ == 4 * len(X)
     assert loaded.partial_fit(X[:100], Y[:100]).n_iter_ == 2 * len(X) + 100
     with pytest.raises(InvalidInputError, match="Y has 3 labels, and the model was fitted with 14"):
         loaded.partial_fit(X, Y[:, :3])
@@ -304,13 +301,13 @@ def test_measures_of_the_first_places_follow_their_formulas() -> None:
     np.testing.assert_allclose(propensities(Y), 1.0 / weights, rtol=1e-14)
     found = [
         measure(scores, Y, *more, ks=(1, 3, 7))
-        for measure, *more in ((precision_at,), (ndcg_at,), (propensity_scored_precision_at, 1.0 / weights))
+        for measure, *more in ((precision_at,), (propensity_scored_precision_at, 1.0 / weights))
     ]
     for k in (1, 3, 7):
         first = np.argsort(-scores, axis=1)[:, :k]
         hits = np.take_along_axis(Y, first, axis=1)
         gains = np.sum(hits * weights[first]) / np.sum(np.sort(Y * weights, axis=1)[:, ::-1][:, :k])
-        wanted = np.mean(hits), ndcg_score(Y, scores, k=k), gains
+        wanted = np.mean(hits), gains
         np.testing.assert_allclose([measure[k] for measure in found], wanted, rtol=1e-13)
 
 
@@ -351,7 +348,6 @@ def test_runs_resume_to_the_bit(tmp_path: Path) -> None:
 def test_measures_take_any_places_and_refuse_impossible_properties() -> None:
     scores, Y = np.array([[3.0, 2.0, 1.0]]), np.array([[1, 0, 1]])
     assert precision_at(scores, Y, (k for k in (1, 2))) == {1: 1.0, 2: 0.5}
-    assert list(ndcg_at(scores, Y, iter((1, 2)))) == [1, 2]
     assert list(propensity_scored_precision_at(scores, Y, np.ones(3), iter((1, 2)))) == [1, 2]
     for wrong in ({"b": -2.0}, {"a": np.nan}):
         with pytest.raises(InvalidInputError, match=r"must be a (positive )?number"):
@@ -361,5 +357,5 @@ def test_measures_take_any_places_and_refuse_impossible_properties() -> None:
 def test_labels_are_zeros_and_ones() -> None:
     X, Y = np.eye(4), np.array([[1, 0], [0, 1], [1, 0], [0, 1]])
     for labels in (2 * Y - 1, Y + 1, 0.5 * Y, sp.csr_array(2.0 * Y)):
-        with pytest.raises(InvalidInputError, match="Y must hold zeros and ones"):
+        with pytest.raises(InvalidInputError, match="Y must be a table of the numbers 0 and 1"):
             LabelRanking(X, labels)

@@ -64,17 +64,6 @@ def test_equal_seeds_give_equal_bits_and_others_do_not(digits: tuple[np.ndarray,
     assert np.abs(first - other).max() > 1e-3
 
 
-def test_warm_start_goes_on_where_the_fit_ended(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = digits
-    whole = quick(max_iter=4000).fit(X, y)
-    halves = quick(max_iter=2000, warm_start=True).fit(X, y).fit(X, y)
-    assert halves.n_iter_ == whole.n_iter_ == 4000
-    assert halves.n_updates_ == whole.n_updates_
-    np.testing.assert_allclose(
-        halves.similarity(X[:5], X[:5]), whole.similarity(X[:5], X[:5]), rtol=1e-9, atol=1e-9
-    )
-
-
 def test_partial_fit_goes_on_and_gathers_classes(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = digits
     model = quick()
@@ -130,24 +119,20 @@ def test_checkpoint_of_a_finished_fit_is_its_result(
         clone(model).fit(X[:900], y[:900])
     with pytest.raises(InvalidInputError, match="another run"):
         clone(model).fit_stream([(X, y)])
-    for name, (before, now) in {"step_size": (0.005, 0.01), "engine": ("auto", "reference")}.items():
-        with pytest.raises(InvalidInputError, match=f"another run: its {name} is {before!r}, not {now!r}"):
-            clone(model).set_params(**{name: now}).fit(X, y)
+    with pytest.raises(InvalidInputError, match=r"another run: its step_size is 0\.005, not 0\.01"):
+        clone(model).set_params(step_size=0.01).fit(X, y)
 
 
-@pytest.mark.parametrize("retraction", ["second-order", "metric-projection", "orthographic"])
+@pytest.mark.parametrize("retraction", ["metric-projection", "orthographic"])
 def test_swapping_the_retraction_changes_the_path(
     digits: tuple[np.ndarray, np.ndarray], retraction: str
 ) -> None:
     X, y = digits
-    here = quick(retraction=retraction, step_size=0.1).fit(X, y).similarity(X[:3], X[:3])
-    reference = quick(retraction=retraction, engine="reference", max_iter=300).fit(X, y)
-    compiled = quick(retraction=retraction, engine="compiled", max_iter=300).fit(X, y)
-    np.testing.assert_allclose(
-        reference.similarity(X[:3], X[:3]), compiled.similarity(X[:3], X[:3]), rtol=1e-9, atol=1e-10
+    here, there = (
+        quick(retraction=kind, step_size=0.1).fit(X, y).similarity(X[:3], X[:3])
+        for kind in (retraction, "second-order")
     )
-    if retraction != "second-order":
-        assert np.abs(here - quick(step_size=0.1).fit(X, y).similarity(X[:3], X[:3])).max() > 1e-3
+    assert np.abs(here - there).max() > 1e-3
 
 
 def test_empty_rows_change_nothing_but_the_draw(digits: tuple[np.ndarray, np.ndarray]) -> None:

@@ -88,20 +88,6 @@ def model(**how: Any) -> LoretaSimilarity:
     return LoretaSimilarity(rank=2, random_state=0, **how)
 
 
-def test_a_stream_is_resumed_from_where_it_started(tmp_path: Path) -> None:
-    one, other = (model(max_iter=200).fit(X[:30] * sign, y[:30]).model_.point for sign in (1, 2))
-
-    def tuned(point: Any, n: int) -> LoretaSimilarity:
-        return model(warm_start=True, checkpoint=tmp_path / "run.npz").start_at(point).fit_stream(chunks(n))
-
-    tuned(one, 1)
-    assert bits(tuned(one, 2)) == bits(model(warm_start=True).start_at(one).fit_stream(chunks(2)))
-    with pytest.raises(InvalidInputError, match="its initial point is"):
-        tuned(other, 2)
-    with pytest.raises(InvalidInputError, match=r"its initial point is .* not afresh"):
-        model(checkpoint=tmp_path / "run.npz").fit_stream(chunks(2))
-
-
 def test_all_cores_are_as_many_as_a_machine_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("problems.threads.cpu_count", lambda: 2)
     model(n_jobs=-1, checkpoint=tmp_path / "run.npz").fit_stream(chunks(1))
