@@ -364,7 +364,6 @@ def parts() -> list[Part]:
                 "recorder": None,
                 "checkpoint": None,
                 "stop": None,
-                "first_step": 0,
             },
         ),
         Part(

@@ -91,13 +91,23 @@ class Recorder:
     def measure(self, point: Any, row: dict[str, Any]) -> None:
         """Add a row: what the run has seen itself, and the metrics at a point."""
         if self._bar is not None:
-            seen = (f"{name.replace('_', ' ')} {value:.6g}" for name, value in row.items() if name not in OWN)
-            self._bar.note(", ".join(seen))
+            texts = (
+                f"{name.replace('_', ' ')} {value:.6g}" for name, value in row.items() if name not in OWN
+            )
+            self._bar.note(", ".join(texts))
         for name, metric in self.metrics.items():
             value = metric(point)
             numbers = value if isinstance(value, Mapping) else {name: value}
-            numbers = numbers_for(row, f"the metric {name!r}", numbers)
-            row.update((key, float(number)) for key, number in numbers.items())
+            for key, seen in numbers.items():
+                if key in row or not isinstance(key, str):
+                    raise InvalidInputError(
+                        f"the metric {name!r} gave {key!r}, which the row has already, or is no text; rename it."
+                    )
+                if np.size(seen) != 1 or np.asarray(seen).dtype.kind not in "biuf":
+                    raise InvalidInputError(
+                        f"the metric {name!r} gave {shown(seen)}; it must return a number."
+                    )
+                row[key] = float(np.asarray(seen).item())
         self.rows.append(row)
 
     def advance(self, step: int) -> None:
@@ -110,20 +120,6 @@ class Recorder:
         if self._bar is not None:
             self._bar.end()
             self._bar = None
-
-
-def numbers_for(row: dict[str, Any], by: str, numbers: Mapping[str, Any]) -> dict[str, float]:
-    """Return what is to join a row; refuse names that are no text or are there, and what is no real number."""
-    joining = {}
-    for key, value in numbers.items():
-        if key in row or not isinstance(key, str):
-            raise InvalidInputError(
-                f"{by} gave {key!r}, which the row has already, or which is no text; rename it."
-            )
-        if (array := np.asarray(value)).size != 1 or array.dtype.kind not in "biuf":
-            raise InvalidInputError(f"{by} gave {shown(value)}; it must return a number.")
-        joining[key] = array.item()
-    return joining
 
 
 class ProgressBar:

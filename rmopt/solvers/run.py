@@ -13,7 +13,7 @@ import numpy as np
 
 import rmopt
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import callable_of, instance, integer, optional, shown
+from rmopt.core.arguments import callable_of, instance, optional, shown
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, is_finite, of_reals, packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.runs import running
@@ -22,15 +22,13 @@ from rmopt.core.values import Value, written
 from rmopt.core.world import ONE_PROCESS
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
 from rmopt.solvers.interrupts import Interrupts
-from rmopt.solvers.recorder import Recorder, numbers_for
+from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.save import Checkpoint, Saver, difference, witness
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
 from rmopt.solvers.threads import one_blas_thread
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
-# What needs no look before it joins a row.
-PLAIN = {int, float}
 
 StopRule = Callable[[Sequence[Mapping[str, Any]]], str | None]
 
@@ -189,7 +187,7 @@ class Solver(Value, ABC):
 
     # What a solver is made of
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+    def prepare(self, problem: Problem, seed: int) -> Any:
         """Return what the other methods work with: the problem, or what is made of it once for a run."""
         return problem
 
@@ -346,7 +344,6 @@ class Solver(Value, ABC):
         recorder: Recorder | None = None,
         checkpoint: Checkpoint | Path | str | None = None,
         stop: StopRule | None = None,
-        first_step: int = 0,
     ) -> Result:
         """Run to the solver's natural end, to the end of the budget, or until `stop` says so.
 
@@ -367,8 +364,6 @@ class Solver(Value, ABC):
             a `tol` that was not given. It sees the rows after each measurement and returns a reason to stop, or None.
             Where nothing is measured it is asked after each piece of work, about every tenth of a second, and the
             rows that it sees hold step, updates and seconds.
-        first_step : int
-            Number of the first step, for a run that continues another one's schedule and step sizes.
 
         Returns
         -------
@@ -385,7 +380,7 @@ class Solver(Value, ABC):
             When the checkpoint is damaged.
         """
         optional(instance, Recorder, "a Recorder, or None")("recorder", recorder)
-        run = _Run(self, problem, initial_point, random_state, first_step, stop, recorder, checkpoint)
+        run = _Run(self, problem, initial_point, random_state, stop, recorder, checkpoint)
         del initial_point
         return run.whole()
 
@@ -394,13 +389,13 @@ class _Run:
     """One run of a solver: its state, the step where it is, and the time that it took so far."""
 
     def __init__(
-        self, solver: Solver, problem: Problem, initial_point: Any, random_state: Any, first_step: int,
+        self, solver: Solver, problem: Problem, initial_point: Any, random_state: Any,
         stop: StopRule | None, recorder: Recorder | None = None, checkpoint: Any = None,
     ) -> None:  # fmt: skip
         solver.check_problem(problem)
         self.stop = optional(callable_of)("stop", stop)
         self.solver = solver = solver.beside(stop)
-        self.problem, self.first = problem, integer("first_step", first_step)
+        self.problem = problem
         self.recorder = Recorder() if recorder is None else recorder
         world = getattr(solver, "world", getattr(problem.cost, "world", None)) or ONE_PROCESS
         self.saver = None if checkpoint is None else Saver("checkpoint", checkpoint, world)
@@ -413,19 +408,19 @@ class _Run:
                     "each process has a clock of its own, and MaxSeconds would end them at different steps; take "
                     "MaxSteps, or a smaller budget."
                 )
-            about = {"first_step": first_step, "checkpoint": checkpoint is not None, "random_state": seed}
+            about = {"checkpoint": checkpoint is not None, "random_state": seed}
             world.check_alike(solver._alike(problem, start) | about)
         if seed is None and self.saver is not None:
             seed = self.saver.seed()
         self.seed = seed = world.first(seed_of(seed))
-        self.last = first_step + solver.budget(problem)
-        self.asked_at = stop.due(first_step) if isinstance(stop, Stop) else np.inf
+        self.last = solver.budget(problem)
+        self.asked_at = stop.due() if isinstance(stop, Stop) else np.inf
         self.check_every = solver.check_every(problem)
-        self.work = solver.prepare(problem, seed, first_step)
+        self.work = solver.prepare(problem, seed)
         start = solver._started(problem, start, generator(seed, Stream.POINT) if start is None else None)
-        self.step, self.seconds = first_step, 0.0
+        self.step, self.seconds = 0, 0.0
         self.rows: list[dict[str, Any]] = []
-        with finite_numbers(first_step):
+        with finite_numbers(0):
             self.state = solver.begin(self.work, start)
         if self.saver is not None:
             self._resume(self.saver)
@@ -439,7 +434,7 @@ class _Run:
     def whole(self) -> Result:
         """Run to the end."""
         solver, recorder, saver = self.solver, self.recorder, self.saver
-        rows, resumed = self.rows, self.first < self.step
+        rows, resumed = self.rows, self.step > 0
         if resumed and not (self.observes or self._is_planned(self.step)):
             # The end of a smaller budget was measured too.
             rows = [row for row in rows if row["step"] < self.step]
@@ -474,17 +469,17 @@ class _Run:
                     )
                 if saver is not None:
                     self._save(saver)
-                if self.step == self.first:
+                if self.step == 0:
                     # Where no step was done it may be the caller's own.
                     point = deepcopy(point)
         finally:
             recorder.end()
         result = Result(
             point=point,
-            steps=self.step - self.first,
+            steps=self.step,
             updates=int(self.state.updates),
             seconds=self.seconds,
-            stopped_by=f"the budget of {self.last - self.first} steps" if early is None else str(early),
+            stopped_by=f"the budget of {self.last} steps" if early is None else str(early),
             seed=self.seed,
             history=recorder.rows,
             converged=isinstance(early, Converged),
@@ -512,7 +507,7 @@ class _Run:
             raise
         elapsed = time.perf_counter() - begun
         self.seconds += elapsed
-        self.step = self.first + int(self.state.steps)
+        self.step = int(self.state.steps)
         if not step < self.step <= step + steps:
             raise InvalidInputError(
                 f"{type(self.solver).__name__}.advance went from step {step} to {self.step}, where it may do 1 to "
@@ -526,12 +521,12 @@ class _Run:
         """Return why to stop here, or None."""
         if self.stop is not None and (measured or not self.measures):
             # A run that goes on began where its first part did.
-            begun = {"step": self.first, "updates": 0, "seconds": 0.0}
+            begun = {"step": 0, "updates": 0, "seconds": 0.0}
             rows = self.recorder.rows if self.measures else [begun, self._row()]
             if (early := asked(self.stop, rows)) is not None:
                 return early
         check, step = self.check_every, self.step
-        if check is None or step % check or (check > 1 and step == self.first):
+        if check is None or step % check or (check > 1 and step == 0):
             return None
         ended = self.solver.finished(self.work, self.state)
         return ended and as_reason(f"{type(self.solver).__name__}.finished", ended)
@@ -548,10 +543,7 @@ class _Run:
     def _row(self) -> dict[str, Any]:
         """Return a new row: where the run is, and what the solver observes there."""
         row = {"step": self.step, "updates": int(self.state.updates), "seconds": self.seconds}
-        seen = self.solver.observe(self.work, self.state)
-        if not PLAIN.issuperset(map(type, seen.values())) or not row.keys().isdisjoint(seen):
-            seen = numbers_for(row, f"{type(self.solver).__name__}.observe", seen)
-        return row | seen
+        return row | self.solver.observe(self.work, self.state)
 
     def _point(self) -> Any:
         """Return the point where the run stands, or say that it left the finite numbers."""
@@ -575,7 +567,7 @@ class _Run:
         """Go on from the checkpoint, where there is one: its state is held against a fresh one of the run."""
         tag, where = saver.plan.tag, f"the checkpoint {saver.path}"
         self.identity = {
-            **(tag if isinstance(tag, dict) else {"tag": tag}), "seed": self.seed, "first step": self.first,
+            **(tag if isinstance(tag, dict) else {"tag": tag}), "seed": self.seed,
             **self.solver.signature(), "manifold": written(self.problem.manifold), "rmopt": rmopt.__version__,
         }  # fmt: skip
         self.begun = self._witness(self.state)
@@ -586,8 +578,8 @@ class _Run:
         try:
             state = self.solver.unpack(self.work, arrays, self.state)
             step, seconds, rows = about["step"], float(about["seconds"]), about["rows"]
-            if self.first + state.steps != step:
-                raise InvalidInputError(f"its state has done {state.steps} steps, not {step - self.first}")
+            if state.steps != step:
+                raise InvalidInputError(f"its state has done {state.steps} steps, not {step}")
             apart = difference(about["witness"], [self.begun, self._witness(state)])
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(
@@ -600,7 +592,7 @@ class _Run:
             )
         if step > self.last:
             raise InvalidInputError(
-                f"{where} has done {state.steps} steps, more than the budget of {self.last - self.first}; choose a "
+                f"{where} has done {state.steps} steps, more than the budget of {self.last}; choose a "
                 "larger budget or another path."
             )
         self.state, self.step, self.seconds, self.rows = state, step, seconds, rows

@@ -60,8 +60,8 @@ class Stop(ABC):
     def __call__(self, rows: Sequence[Row]) -> str | None:
         """Return why to stop, or None."""
 
-    def due(self, first: int) -> float:
-        """Return the step at which it must be asked in a run whose first step is `first`; infinity: at any."""
+    def due(self) -> float:
+        """Return the step at which it must be asked; infinity: at any."""
         return math.inf
 
     def waits_for(self, name: str) -> bool:
@@ -85,9 +85,9 @@ class _Pair(CheckedValue, Stop):
     first: Annotated[Any, callable_of]
     second: Annotated[Any, callable_of]
 
-    def due(self, first: int) -> float:
+    def due(self) -> float:
         parts = (self.first, self.second)
-        return min((part.due(first) for part in parts if isinstance(part, Stop)), default=math.inf)
+        return min((part.due() for part in parts if isinstance(part, Stop)), default=math.inf)
 
     def waits_for(self, name: str) -> bool:
         return any(isinstance(part, Stop) and part.waits_for(name) for part in (self.first, self.second))
@@ -113,7 +113,7 @@ class Both(_Pair):
 
 @dataclass(frozen=True)
 class MaxSteps(CheckedValue, Stop):
-    """Stop so many steps after the first row, which is of the start.
+    """Stop after so many steps.
 
     Parameters
     ----------
@@ -128,11 +128,11 @@ class MaxSteps(CheckedValue, Stop):
 
     steps: Annotated[int, integer]
 
-    def due(self, first: int) -> float:
-        return first + self.steps
+    def due(self) -> float:
+        return self.steps
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
-        return f"{self.steps} steps" if rows[-1]["step"] - rows[0]["step"] >= self.steps else None
+        return f"{self.steps} steps" if rows[-1]["step"] >= self.steps else None
 
 
 @dataclass(frozen=True)

@@ -347,7 +347,7 @@ class RandomSearch(Solver):
     def __init__(self, kind: Any, max_iter: int = 120) -> None:
         self.kind, self.max_iter = kind, max_iter
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+    def prepare(self, problem: Problem, seed: int) -> Any:
         return problem, seed
 
     def begin(self, work: Any, point: Any) -> Any:

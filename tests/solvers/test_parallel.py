@@ -115,7 +115,7 @@ def test_two_workers_by_hand(problem: Problem) -> None:
     parallel = Parallel(own, 2, every=150)
     start = problem.manifold.random_point(np.random.default_rng(5))
     # An epoch of 600 terms is a block: steps 0 to 599.
-    schedule, etas = parallel.prepare(problem, 7, 0).draw(0)
+    schedule, etas = parallel.prepare(problem, 7).draw(0)
     point, engine = start, own.engine(problem)
     for begin in range(0, 600, 150):
         part = slice(begin, begin + 150)

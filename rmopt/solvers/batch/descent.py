@@ -83,7 +83,7 @@ class GradientSolver(CheckedValue, Solver):
         waits = self.tol is None and isinstance(stop, Stop) and stop.waits_for("gradient_norm")
         return self._but(tol=0.0) if waits else self
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Oracle:
+    def prepare(self, problem: Problem, seed: int) -> Oracle:
         return Oracle(problem, self.retraction, self.transport, seed)
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")

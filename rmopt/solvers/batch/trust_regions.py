@@ -257,13 +257,13 @@ class LevenbergMarquardt(TrustRegions):
     True
     """
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Oracle:
+    def prepare(self, problem: Problem, seed: int) -> Oracle:
         if not isinstance(problem.cost, ResidualSum):
             raise MissingCapabilityError(
                 f"LevenbergMarquardt needs residuals, and {problem.cost._name} has none; make it a "
                 "rmopt.costs.ResidualSum or AutomaticResiduals, or take TrustRegions."
             )
-        return super().prepare(problem, seed, first_step)
+        return super().prepare(problem, seed)
 
     def products(self, work: Oracle, state: Iterate) -> Any:
         """Return the map ξ ↦ JᵀJ ξ of tangent vectors."""

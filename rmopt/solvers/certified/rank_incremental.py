@@ -106,7 +106,6 @@ class Rounds(NamedTuple):
     inner: Inner | None
     max_rank: int
     seed: int
-    first_step: int
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -169,7 +168,7 @@ class RankIncremental(CheckedValue, Solver):
     max_rank: Annotated[int | None, optional(integer, 1)] = None
     rescale: Annotated[bool, flag] = True
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Rounds:
+    def prepare(self, problem: Problem, seed: int) -> Rounds:
         cost, manifold = problem.cost, problem.manifold
         if not isinstance(cost, ConvexCost) or not isinstance(manifold, PSDMatrices):
             raise MissingCapabilityError(
@@ -192,7 +191,7 @@ class RankIncremental(CheckedValue, Solver):
             return deque(states, 1).pop().point
 
         most = int(min(self.max_rank or np.inf, manifold.shape[0]))
-        return Rounds(cost, minimised if solver is not None else None, most, seed, first_step)
+        return Rounds(cost, minimised if solver is not None else None, most, seed)
 
     def begin(self, work: Rounds, point: Any) -> RankState:
         return self._certified(work.cost, shrunk(point.factor()), self.columns)
@@ -204,7 +203,7 @@ class RankIncremental(CheckedValue, Solver):
         cost, Y, U = work.cost, state.Y, self._fresh(work, state)
         start = better = self._mixed(cost, Y, U)
         if work.inner is not None and start.shape[1] > 0:
-            rng = generator(work.seed, Stream.INNER, work.first_step + state.steps)
+            rng = generator(work.seed, Stream.INNER, state.steps)
             better = work.inner(start, self._gradient_tolerance(work, state, start), int(rng.integers(2**63)))
             if not np.isfinite(better).all():
                 raise _not_finite(state.steps)

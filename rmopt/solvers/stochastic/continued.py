@@ -67,7 +67,7 @@ class Continued:
         reason = solver.check_start(problem, point)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
-        state = _standing(solver.prepare(problem, seed, 0).engine, point, steps, updates)
+        state = _standing(solver.prepare(problem, seed).engine, point, steps, updates)
         return cls(state, problem.manifold.rank)  # type: ignore[attr-defined]
 
     @property
@@ -153,7 +153,7 @@ class Continued:
             When the run leaves the finite numbers.
         """
         solver.check_problem(problem)
-        work = solver.prepare(problem, seed, 0)
+        work = solver.prepare(problem, seed)
         state = work.engine.taken_over(self.state)
         if state is None:
             # The engine is of another kind, and goes on from the point.
