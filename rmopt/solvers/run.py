@@ -328,7 +328,7 @@ class Solver(Value, ABC):
         2 0.0
         """
         with running():
-            run = _Run(self, problem, initial_point, random_state, 0, stop)
+            run = _Run(self, problem, initial_point, random_state, stop)
             yield run.state
             while run.reason(run.measure()) is None and run.next_piece():
                 yield run.state
