@@ -1,7 +1,6 @@
 """Minimisation over the positive semidefinite cone by factors that grow: ILA, with a certificate."""
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import astuple, dataclass, field, replace
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -38,10 +37,6 @@ INEXACTNESS = 1e-2
 IDLE = 1e-2
 # Differences of the objective below this share of it are rounding.
 ROUNDING = 1e-13
-
-
-# From a factor, a bound on the length of its gradient and a seed to a better factor.
-Inner = Callable[[Array, float, int], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +98,7 @@ class Rounds(NamedTuple):
     """What the rounds of a run work with."""
 
     cost: ConvexCost
-    inner: Inner | None
+    manifold: PSDMatrices
     max_rank: int
     seed: int
 
@@ -176,22 +171,8 @@ class RankIncremental(CheckedValue, Solver):
                 "(rmopt.costs) on PSDFixedRank or PolarPSD."
             )
         checked_lower_bound(cost)
-        solver = self.inner
-
-        def minimised(Y: Array, gradient_norm: float, seed: int) -> Array:
-            if not isinstance(solver, GradientSolver):
-                local = Problem(manifold.with_rank(Y.shape[1]), cost)
-                return solver.run(local, point_of(Y), random_state=seed).point.factor()
-            # In the geometry of factors, where columns may vanish.
-            local = Problem(PSDFactors(*Y.shape), cost)
-            if local.manifold.norm(Y, local.riemannian_gradient(Y)) <= gradient_norm:
-                # Where second-order solvers would look for a way out of a saddle.
-                return Y
-            states = solver.with_gradient_norm(gradient_norm).iterate(local, Y, random_state=seed)
-            return deque(states, 1).pop().point
-
         most = int(min(self.max_rank or np.inf, manifold.shape[0]))
-        return Rounds(cost, minimised if solver is not None else None, most, seed)
+        return Rounds(cost, manifold, most, seed)
 
     def begin(self, work: Rounds, point: Any) -> RankState:
         return self._certified(work.cost, shrunk(point.factor()), self.columns)
@@ -202,9 +183,8 @@ class RankIncremental(CheckedValue, Solver):
             return state
         cost, Y, U = work.cost, state.Y, self._fresh(work, state)
         start = better = self._mixed(cost, Y, U)
-        if work.inner is not None and start.shape[1] > 0:
-            rng = generator(work.seed, Stream.INNER, state.steps)
-            better = work.inner(start, self._gradient_tolerance(work, state, start), int(rng.integers(2**63)))
+        if self.inner is not None and start.shape[1] > 0:
+            better = self._minimised(work, state, start)
             if not np.isfinite(better).all():
                 raise _not_finite(state.steps)
             level = cost.at(start).value
@@ -222,6 +202,21 @@ class RankIncremental(CheckedValue, Solver):
         idle = 0 if progress or new.certificate.gap < 0.9 * before.gap else state.idle + 1
         return replace(new, added=U.shape[1], idle=idle, steps=state.steps + 1, updates=state.updates + 1)
 
+    def _minimised(self, work: Rounds, state: RankState, Y: Array) -> Array:
+        """Return a factor that the local optimiser finds better, in the geometry of factors if it can."""
+        seed = int(generator(work.seed, Stream.INNER, state.steps).integers(2**63))
+        if not isinstance(self.inner, GradientSolver):
+            local = Problem(work.manifold.with_rank(Y.shape[1]), work.cost)
+            return self.inner.run(local, point_of(Y), random_state=seed).point.factor()
+        # There columns may vanish.
+        local, enough = Problem(PSDFactors(*Y.shape), work.cost), self._gradient_tolerance(work, state, Y)
+        if local.manifold.norm(Y, local.riemannian_gradient(Y)) <= enough:
+            # Where second-order solvers would look for a way out of a saddle.
+            return Y
+        return (
+            deque(self.inner.with_gradient_norm(enough).iterate(local, Y, random_state=seed), 1).pop().point
+        )
+
     def _certified(self, cost: ConvexCost, Y: Array, columns: int) -> RankState:
         certificate, values, vectors = certify(cost, Y, min(columns, len(Y)), max(1e-10, 0.05 * self.tol))
         if not np.isfinite(astuple(certificate)).all():
@@ -235,7 +230,7 @@ class RankIncremental(CheckedValue, Solver):
         """
         Y, U = state.Y, state.vectors
         room = max(work.max_rank - Y.shape[1], 0)
-        if work.inner is None:
+        if self.inner is None:
             return U[:, :room] if work.max_rank < len(Y) else U
         if Y.shape[1]:
             Q = np.linalg.qr(Y)[0]

@@ -14,7 +14,7 @@ from rmopt.core.psd import PSDPoint
 from rmopt.engines.base import Engine
 from rmopt.engines.gauged import GAUGES, GaugedState, counting
 from rmopt.engines.reference import ReferenceState
-from rmopt.errors import DivergedError, InvalidInputError
+from rmopt.errors import DivergedError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.memory import with_zeros
 from rmopt.kernels.steps import Counters
@@ -63,10 +63,7 @@ class Continued:
             When the start is not on the manifold of the problem.
         """
         solver.check_problem(problem)
-        point = start()
-        reason = solver.check_start(problem, point)
-        if reason is not None:
-            raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
+        point = solver._started(problem, start(), None)
         state = _standing(solver.prepare(problem, seed).engine, point, steps, updates)
         return cls(state, problem.manifold.rank)  # type: ignore[attr-defined]
 
@@ -111,13 +108,8 @@ class Continued:
         state = self.state
         gauged = isinstance(state, GaugedState)
         whole, counters = (state.factors, state.counters) if gauged else (state.point, ())
-        about = {
-            "kind": KINDS.index(type(whole)),
-            "rank": self.rank,
-            "steps": self.n_iter,
-            "updates": self.n_updates,
-        }
-        return packed(about | {"whole": whole, "counters": counters})
+        about = {"kind": KINDS.index(type(whole)), "steps": self.n_iter, "updates": self.n_updates}
+        return packed(about | {"rank": self.rank, "whole": whole, "counters": counters})
 
     @classmethod
     def unpack(cls, arrays: Mapping[str, Array]) -> Self:

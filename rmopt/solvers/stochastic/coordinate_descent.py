@@ -1,7 +1,7 @@
 """Coordinate descent over the blocks of a manifold."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -15,19 +15,16 @@ from rmopt.engines.coordinate import CoordinateDescentEngine
 from rmopt.errors import MissingCapabilityError, warn
 from rmopt.manifolds import PositiveDefinite
 from rmopt.solvers.run import Result
-from rmopt.solvers.stochastic.samplers import (
-    Cyclic,
-    Sampler,
-    ShuffledEpochs,
-    Uniform,
-    as_order,
-)
+from rmopt.solvers.stochastic.samplers import Cyclic, Sampler, ShuffledEpochs, Uniform, as_order
 from rmopt.solvers.stochastic.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import ExactLineSearch, StepSizeLike, as_step_size
 from rmopt.solvers.stop import Converged
 
 # Where the least eigenvalue is a smaller share of the largest, a matrix is at the boundary of the cone.
 EDGE = 1e-6
+ORDERS: dict[str, Callable[[int], Sampler]] = {
+    "uniform": Uniform, "shuffled": ShuffledEpochs, "cyclic": Cyclic
+}  # fmt: skip
 
 
 class CoordinateDescent(ScheduledSolver):
@@ -84,12 +81,6 @@ class CoordinateDescent(ScheduledSolver):
     True
     """
 
-    orders: ClassVar[dict[str, Callable[[int], Sampler]]] = {
-        "uniform": Uniform,
-        "shuffled": ShuffledEpochs,
-        "cyclic": Cyclic,
-    }
-
     def __init__(
         self,
         n_epochs: float = 8.0,
@@ -103,7 +94,7 @@ class CoordinateDescent(ScheduledSolver):
     ) -> None:
         number("n_epochs", n_epochs, least=0, most=1e12)
         self.n_epochs, self.tol = n_epochs, number("tol", tol, least=0)
-        self.order, self.engine_name = as_order(order, self.orders), one_of("engine", engine, ENGINES)
+        self.order, self.engine_name = as_order(order, ORDERS), one_of("engine", engine, ENGINES)
         self.step_size = ExactLineSearch() if step_size is None else as_step_size(step_size, searches=True)
         self.retraction = retraction
         self._max_iter = optional(integer)("max_iter", max_iter)
@@ -126,7 +117,7 @@ class CoordinateDescent(ScheduledSolver):
 
     def sampler_for(self, problem: Problem) -> Sampler:
         n_blocks: int = problem.manifold.n_blocks  # type: ignore[attr-defined]
-        return self.orders[self.order](n_blocks) if isinstance(self.order, str) else self.order
+        return ORDERS[self.order](n_blocks) if isinstance(self.order, str) else self.order
 
     def check_every(self, problem: Problem) -> int | None:
         """Return the number of steps of a pass, after which the residual is looked at."""
