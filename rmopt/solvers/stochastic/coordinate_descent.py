@@ -1,7 +1,7 @@
 """Coordinate descent over the blocks of a manifold."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from rmopt.solvers.stop import Converged
 
 # Where the least eigenvalue is a smaller share of the largest, a matrix is at the boundary of the cone.
 EDGE = 1e-6
-ORDERS: dict[str, Callable[[int], Sampler]] = {
-    "uniform": Uniform, "shuffled": ShuffledEpochs, "cyclic": Cyclic
-}  # fmt: skip
 
 
 class CoordinateDescent(ScheduledSolver):
@@ -81,6 +78,8 @@ class CoordinateDescent(ScheduledSolver):
     True
     """
 
+    orders: ClassVar[Any] = {"uniform": Uniform, "shuffled": ShuffledEpochs, "cyclic": Cyclic}
+
     def __init__(
         self,
         n_epochs: float = 8.0,
@@ -94,7 +93,7 @@ class CoordinateDescent(ScheduledSolver):
     ) -> None:
         number("n_epochs", n_epochs, least=0, most=1e12)
         self.n_epochs, self.tol = n_epochs, number("tol", tol, least=0)
-        self.order, self.engine_name = as_order(order, ORDERS), one_of("engine", engine, ENGINES)
+        self.order, self.engine_name = as_order(order, self.orders), one_of("engine", engine, ENGINES)
         self.step_size = ExactLineSearch() if step_size is None else as_step_size(step_size, searches=True)
         self.retraction = retraction
         self._max_iter = optional(integer)("max_iter", max_iter)
@@ -117,7 +116,7 @@ class CoordinateDescent(ScheduledSolver):
 
     def sampler_for(self, problem: Problem) -> Sampler:
         n_blocks: int = problem.manifold.n_blocks  # type: ignore[attr-defined]
-        return ORDERS[self.order](n_blocks) if isinstance(self.order, str) else self.order
+        return self.orders[self.order](n_blocks) if isinstance(self.order, str) else self.order
 
     def check_every(self, problem: Problem) -> int | None:
         """Return the number of steps of a pass, after which the residual is looked at."""
