@@ -411,10 +411,6 @@ class Experiment:
         """Return the data of some settings, as `split` gives them."""
         return self.kept(one["seed"])
 
-    def about(self) -> Settings:
-        """Return what all results depend on, beside data and seeds."""
-        return {"common": {name: getattr(self, name) for name in self.common}}
-
     def choosing(self, one: Settings) -> Settings:
         """Return the settings at which the parameters of a row are chosen; several rows may share them."""
         return one
@@ -462,7 +458,7 @@ class Experiment:
         run.say(self.header())
         comparison = Comparison(
             run, self.resume, seeds=self.seeds, n_jobs=self.n_jobs, data=self.bundle.fingerprint(),
-            published=self.published, **self.about(),
+            published=self.published, common={name: getattr(self, name) for name in self.common},
         )  # fmt: skip
         choices: dict[str, list[Cell]] = {}
         for row in rows:

@@ -19,17 +19,11 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.runs import running
 from rmopt.core.values import written
-from rmopt.core.world import ONE_PROCESS, World
 from rmopt.files import reading
 from rmopt.solvers import Checkpoint, Recorder
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.save import Saver
 from rmopt.solvers.stochastic.continued import Continued
-
-Learn = Callable[[Any, Any, int], object]
-
-# Chunks between two saves of several processes.
-CHUNKS = 10
 
 # Parameters on which no bit of a checkpoint depends, or which the seed stands for.
 NO_IDENTITY = (
@@ -40,7 +34,7 @@ AGAIN = "bring files, batch_size, shuffle_buffer and random_state back as they w
 
 @running()
 def follow(
-    model: Any, chunks: Iterable[Any], learn: Learn, seed: int, world: World = ONE_PROCESS, **about: Any
+    model: Any, chunks: Iterable[Any], learn: Callable[[Any, Any, int], object], seed: int, **about: Any
 ) -> None:
     """Let a model learn all chunks of a stream, from the checkpoint on where there is one.
 
@@ -54,8 +48,6 @@ def follow(
         Learns (X, y, seed) of one chunk.
     seed : int
         Of the run, unless its checkpoint has another one and the model has none.
-    world : World
-        The processes that learn one model together, each from chunks of its own.
     **about : object
         What the checkpoint belongs to, besides the parameters of the model.
     """
@@ -63,43 +55,48 @@ def follow(
         raise InvalidInputError(
             f"chunks = {shown(chunks)} must be an iterable of pairs (X, y), such as problems.data.stream(path)."
         )
-    saver = None
-    if model.checkpoint is not None:
-        saver = Saver("checkpoint", Checkpoint(model.checkpoint, every_steps=CHUNKS), world)
-    world.check_alike({"checkpoint": saver is not None})
-    saved_seed = saver.seed() if saver is not None else None
-    seed = world.first(seed if model.random_state is not None or saved_seed is None else saved_seed)
+    saver = None if model.checkpoint is None else Saver("checkpoint", Checkpoint(model.checkpoint))
+    if saver is not None and model.random_state is None and (saved_seed := saver.seed()) is not None:
+        seed = saved_seed
     run = {
         **settings_of(model),
         **{name: written(value) for name, value in about.items()},
         "seed": seed,
         "rmopt": rmopt.__version__,
     }
-    world.check_alike(run)
-    stream, seconds = _Stream(model, chunks, learn, seed, world), 0.0
+    # Chunks and rows that were learned, and a checksum of them.
+    steps, rows, check, seconds = 0, 0, 0, 0.0
     if saver is not None and (saved := saver.load(run)) is not None:
         with reading(saver.path, InvalidInputError):
-            stream.unpack(saved[0])
+            steps, rows, check = _unpack(model, saved[0])
             seconds = float(saved[1]["seconds"])
-    first = stream.steps
+    first = steps
     recorder = Recorder(progress=model.verbose, description="rows of the stream")
-    recorder.begin(stream.rows, None, [])
+    recorder.begin(rows, None, [])
     try:
-        with Interrupts(saver is not None and world.size == 1) as interrupts:
-            for chunk in stream.rest():
+        with Interrupts(saver is not None) as interrupts:
+            for X, y in _left(chunks, steps, check, model.checkpoint):
                 began = time.perf_counter()
-                stream.learn(*chunk)
+                try:
+                    _check_names(model, chunks)
+                    learn(X, y, seed)
+                except ValueError as error:
+                    place = f"chunk {steps + 1} of the stream, which begins with row {rows + 1}"
+                    raise InvalidInputError(f"{place}: {error}") from error
+                steps, rows = steps + 1, rows + (X.shape[0] if hasattr(X, "shape") else len(X))
                 seconds += time.perf_counter() - began
-                recorder.advance(stream.rows)
-                if saver is not None and (saver.due(stream.steps) or interrupts.pending is not None):
-                    saver.save(stream.pack(), run, stream.steps, seconds=seconds)
-                    interrupts.deliver()
-            if stream.steps == 0:
+                recorder.advance(rows)
+                if saver is not None:
+                    check = _digest(X, y, check)
+                    if saver.due(steps) or interrupts.pending is not None:
+                        saver.save(_pack(model, steps, rows, check), run, steps, seconds=seconds)
+                        interrupts.deliver()
+            if steps == 0:
                 raise InvalidInputError(
                     "there are no chunks to learn from; an iterator may have been used up before."
                 )
-            if saver is not None and stream.steps > first:
-                saver.save(stream.pack(), run, stream.steps, seconds=seconds)
+            if saver is not None and steps > first:
+                saver.save(_pack(model, steps, rows, check), run, steps, seconds=seconds)
     finally:
         recorder.end()
     model._seconds = seconds
@@ -107,117 +104,58 @@ def follow(
         model.feature_names_in_ = np.array(names, dtype=object)
 
 
-class _Stream:
-    """The chunks of a run, and its place among them.
-
-    Attributes
-    ----------
-    steps, rows : int
-        Chunks and rows that this process learned so far.
-    place, check : int
-        Chunks of this pass over the stream that were learned, and a checksum of them.
-    whole : int
-        Chunks of a pass, where they have ended in a process that goes on beside others; 0 before.
-    """
-
-    def __init__(self, model: Any, chunks: Any, learn: Learn, seed: int, world: World) -> None:
-        self.model, self.chunks, self.learner, self.seed, self.world = model, chunks, learn, seed, world
-        self.steps = self.rows = self.place = self.check = self.whole = 0
-        self.alike = world.size == 1
-
-    def rest(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the chunks that are left; where they end before those of other processes they begin again."""
-        coming = self._once(self.place, self.check)
-        while True:
-            chunk = next(coming, None)
-            self.whole = self.whole if chunk is not None else self.whole or self.place
-            if self.world.least(chunk is None or self.whole > 0):
-                return
-            if chunk is None:
-                coming = self._once(0, 0)
-                chunk = next(coming, None)
-            if chunk is None:
-                raise InvalidInputError(
-                    "the chunks cannot be given again, as a process needs whose chunks end before those of others; "
-                    "give a list, or problems.data.stream."
-                )
-            yield chunk
-
-    def _once(self, skip: int, known: int) -> Iterator[tuple[Any, Any]]:
-        """Yield the chunks of one pass without the first ones, which must have the checksum that is known."""
-        number, self.place, self.check = 0, skip, 0
-        for number, chunk in enumerate(self.chunks, 1):
-            if not isinstance(chunk, tuple | list) or len(chunk) != 2:
-                raise InvalidInputError(
-                    f"chunk {number} of the stream must be a pair (X, y), got {shown(chunk)[:80]}."
-                )
-            if number > skip:
-                yield chunk[0], chunk[1]
-                continue
-            self.check = _digest(chunk[0], chunk[1], self.check)
-            if number == skip and self.check != known:
-                raise InvalidInputError(
-                    f"the first {number} chunks are not those that were learned before the checkpoint "
-                    f"{self.model.checkpoint}; {AGAIN}."
-                )
-        if number < skip:
+def _left(chunks: Iterable[Any], learned: int, known: int, checkpoint: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the chunks behind those that were learned, which must have the checksum that is known."""
+    number = check = 0
+    for number, chunk in enumerate(chunks, 1):
+        if not isinstance(chunk, tuple | list) or len(chunk) != 2:
             raise InvalidInputError(
-                f"the stream has {number} chunks, and {skip} were learned before the checkpoint "
-                f"{self.model.checkpoint}; {AGAIN}."
+                f"chunk {number} of the stream must be a pair (X, y), got {shown(chunk)[:80]}."
             )
-
-    def learn(self, X: Any, y: Any) -> None:
-        """Learn a chunk."""
-        try:
-            self._check_alike(X)
-            if (names := getattr(self.chunks, "feature_names", None)) is not None:
-                # The rows are arrays without the names that their file has.
-                check_columns(self.model, SimpleNamespace(columns=names))
-                vars(self.model).pop("feature_names_in_", None)
-            self.learner(X, y, self.seed)
-        except ValueError as error:
+        if number > learned:
+            yield chunk[0], chunk[1]
+            continue
+        check = _digest(chunk[0], chunk[1], check)
+        if number == learned and check != known:
             raise InvalidInputError(
-                f"chunk {self.steps + 1} of the stream, which begins with row {self.rows + 1}: {error}"
-            ) from error
-        self.steps, self.place = self.steps + 1, self.place + 1
-        self.rows += int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        if self.model.checkpoint is not None:
-            self.check = _digest(X, y, self.check)
+                f"the first {number} chunks are not those that were learned before the checkpoint {checkpoint}; "
+                f"{AGAIN}."
+            )
+    if number < learned:
+        raise InvalidInputError(
+            f"the stream has {number} chunks, and {learned} were learned before the checkpoint {checkpoint}; {AGAIN}."
+        )
 
-    def _check_alike(self, X: Any) -> None:
-        """Refuse first chunks that are of another kind than those of other processes."""
-        if self.alike:
-            return
-        self.alike = True
-        columns = getattr(self.chunks, "feature_names", None) or tuple(getattr(X, "columns", ()))
-        self.world.check_alike({"the number of features": np.shape(X)[-1], "the order of features": columns})
 
-    def pack(self) -> dict[str, Array]:
-        """Return the arrays that hold the place and what was learned."""
-        model = self.model
-        kept = [name for name in (*model._numbers, *model._optional) if hasattr(model, name)]
-        return {
-            "place": np.array([self.steps, self.rows, self.place, self.check, self.whole]),
-            **{f"run.{name}": array for name, array in model._continued.pack().items()},
-            **{f"kept.{name}": np.asarray(_plain(getattr(model, name))) for name in kept},
-        }
+def _check_names(model: Any, chunks: Any) -> None:
+    """Hold the names that the file of a stream has for its features, whose rows are arrays, to those of the model."""
+    if (names := getattr(chunks, "feature_names", None)) is not None:
+        check_columns(model, SimpleNamespace(columns=names))
+        vars(model).pop("feature_names_in_", None)
 
-    def unpack(self, arrays: dict[str, Array]) -> None:
-        """Go to the place that `pack` kept, and let the model have learned what it had."""
-        self.steps, self.rows, self.place, self.check, self.whole = arrays["place"].tolist()
-        if self.whole == self.place:
-            # More chunks may have come since, as with more passes.
-            self.whole = 0
-        parts: dict[str, dict[str, Array]] = {"run": {}, "kept": {}}
-        for name, array in arrays.items():
-            if name != "place":
-                part, _, name = name.partition(".")
-                parts[part][name] = array
-        self.model._stand_at(Continued.unpack(parts["run"]))
-        for name, array in parts["kept"].items():
-            # scikit-learn keeps names as objects.
-            array = array.astype(object) if name.endswith("names_in_") else array
-            setattr(self.model, name, array if array.ndim else array.item())
+
+def _pack(model: Any, *place: int) -> dict[str, Array]:
+    """Return the arrays that hold a place in a stream and what was learned up to there."""
+    kept = [name for name in (*model._numbers, *model._optional) if hasattr(model, name)]
+    return {
+        "place": np.array(place),
+        **{f"run.{name}": array for name, array in model._continued.pack().items()},
+        **{f"kept.{name}": np.asarray(_plain(getattr(model, name))) for name in kept},
+    }
+
+
+def _unpack(model: Any, arrays: dict[str, Array]) -> list[int]:
+    """Let the model have learned what `_pack` kept, and return the place."""
+    place, parts = arrays.pop("place").tolist(), dict[str, dict[str, Array]](run={}, kept={})
+    for name, array in arrays.items():
+        part, _, name = name.partition(".")
+        parts[part][name] = array
+    model._stand_at(Continued.unpack(parts["run"]))
+    for name, array in parts["kept"].items():
+        # scikit-learn keeps names as objects.
+        array = array.astype(object) if name.endswith("names_in_") else array
+        setattr(model, name, array if array.ndim else array.item())
+    return place
 
 
 def settings_of(model: Any) -> dict[str, str]:

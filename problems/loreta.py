@@ -16,7 +16,6 @@ from problems.threads import threads_of
 from problems.validation import Estimator, begin, file_path, seedable, step_rule, thread_count
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
 from rmopt.core.arguments import bounded, flag, instance, integer, named, optional
-from rmopt.core.world import ONE_PROCESS, World
 from rmopt.files import Layout
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Parallel, Recorder, Sampler, ScheduledSolver
@@ -42,15 +41,13 @@ def loreta_solver(
     return SGD(step_size, max_iter=max_iter, sampler=sampler, retraction=chosen, engine=engine)
 
 
-def with_workers(
-    solver: ScheduledSolver, n_jobs: int | None, world: World = ONE_PROCESS, **meetings: Any
-) -> ScheduledSolver:
-    """Return what trains with so many threads in each process of a world: local steps, and means now and then."""
-    workers = world.size * threads_of(n_jobs)
+def with_workers(solver: ScheduledSolver, n_jobs: int | None, **meetings: Any) -> ScheduledSolver:
+    """Return what trains with so many threads: local steps, and means now and then."""
+    workers = threads_of(n_jobs)
     if workers == 1:
         return solver
     factor = max(1.0, LONGER * min(workers, MANY))
-    return Parallel(solver, workers, step_factor=factor, world=world, **meetings)
+    return Parallel(solver, workers, step_factor=factor, **meetings)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -123,14 +120,12 @@ class Loreta(Saved, Estimator):
             )
         return begin(self)
 
-    def _follow(self, chunks: Any, world: World | None, **how: Any) -> Self:
+    def _follow(self, chunks: Any, **how: Any) -> Self:
         """Learn the chunks of a stream."""
-        world = ONE_PROCESS if world is None else instance("world", world, World, "a World")
-        learn, seed = partial(self._learn_part, world=world, **how), begin(self)
+        seed = begin(self)
         for name in ("model_", "_continued", *self._numbers, *self._optional):
             self.__dict__.pop(name, None)
-        with world.guard():
-            follow(self, chunks, learn, world.first(seed), world, **how)
+        follow(self, chunks, partial(self._learn_part, **how), seed, **how)
         return self
 
     def _stand_at(self, run: Continued) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -12,9 +11,7 @@ from typer import Option
 
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import integer, number
-from rmopt.core.world import ONE_PROCESS
-from rmopt.experiments import RANKS, Run
-from rmopt.solvers import MPIWorld, World
+from rmopt.experiments import Run
 
 T = TypeVar("T")
 
@@ -126,8 +123,3 @@ def chosen_from(table: Mapping[str, T], names: str, option: str) -> dict[str, T]
         flaw = f": {', '.join(unknown)} is not known" if unknown else " names none"
         raise InvalidInputError(f"{option} {names!r}{flaw}; choose from {', '.join(table)}.")
     return {name: table[name] for name in chosen}
-
-
-def launched() -> World:
-    """Return the processes that ``mpirun rmopt fit`` started; this process alone where it did not."""
-    return MPIWorld() if any(name in os.environ for name in RANKS) else ONE_PROCESS

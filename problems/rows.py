@@ -8,19 +8,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Array
-from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import DivergedError, InvalidInputError
 
 # An offset beyond so many standard deviations costs half of the digits of squared distances.
 FAR = 1e4
 
 
-def natural_size(
-    rows: Any, share: float, power: float, world: World = ONE_PROCESS, *, centred: bool = False
-) -> float:
+def natural_size(rows: Any, share: float, power: float, *, centred: bool = False) -> float:
     """Return the share over a power of the mean of ‖x‖²: a default in the units of the data, if it is a number.
 
-    The mean is that over the rows of all processes. Where distances count, x is measured from the mean row.
+    Where distances count, x is measured from the mean row.
     """
     values = rows.data if sp.issparse(rows) else rows
     square = spread = float(np.vdot(values, values))
@@ -28,7 +25,7 @@ def natural_size(
         spread -= rows.shape[0] * np.linalg.norm(rows.mean(axis=0)) ** 2
     # Rounding is no scale.
     scaled = values.any() and not spread < 1e-12 * square
-    square, count, scaled = world.total([spread, rows.shape[0], float(scaled)])
+    square, count = spread, rows.shape[0]
     # The squares of very small numbers have few digits, which are not to pass for a scale.
     mean_square = 0.0 if square < count * np.finfo(float).tiny else float(square / count)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,6 @@ from typer import Argument, Option
 
 from problems.data import read_texts, stream
 from problems.loreta import Loreta
-from problems.options import launched
 from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
 from problems.threads import threads_of
@@ -47,14 +46,11 @@ class Fit:
     resume: Annotated[bool, Option("--resume", help="Go on from the checkpoint in the --out folder.")] = False
 
     def _learned(self, run: Run, model: Loreta, **how: Any) -> Outcome:
-        together = launched()
         chunks = stream(
             self.files, n_features=self.n_features, batch_size=self.batch_size, n_epochs=self.epochs,
             shuffle_buffer=self.shuffle_buffer, random_state=run.seed, zero_based=not self.one_based,
             multilabel=isinstance(model, LoretaLabelRanker),
-        ).dealt(together.rank, together.size)  # fmt: skip
-        # All keep what they save in the folder of the first process.
-        run = replace(run, out=together.first(run.out), quiet=run.quiet or together.rank > 0)
+        )  # fmt: skip
         checkpoint = run.path("checkpoint.npz")
         saved = checkpoint.exists()
         if saved and not self.resume:
@@ -64,17 +60,15 @@ class Fit:
         if self.resume and not saved:
             run.say(f"There is no checkpoint in {run.out}; the run begins anew.")
         model.set_params(random_state=run.seed, checkpoint=checkpoint, verbose=run.progress)
-        model.fit_stream(chunks, **how, world=together)
+        model.fit_stream(chunks, **how)
         # Whoever loads the model has another place for it.
         model.set_params(checkpoint=None)
-        if together.rank == 0:
-            model.save(run.path("model.npz"))
-            _index_texts(run, model, chunks)
-        seen = {"rows": chunks.n_rows} if together.size == 1 else {"processes": together.size}
+        model.save(run.path("model.npz"))
+        _index_texts(run, model, chunks)
         row: dict[str, Any] = {
-            "model": type(model).__name__, **seen, "features": model.n_features_in_, "rank": model._known_rank(),
-            "steps": together.size * threads_of(model.n_jobs) * model.n_iter_, "updates": model.n_updates_,
-            "train_seconds": model._seconds,
+            "model": type(model).__name__, "rows": chunks.n_rows, "features": model.n_features_in_,
+            "rank": model._known_rank(), "steps": threads_of(model.n_jobs) * model.n_iter_,
+            "updates": model.n_updates_, "train_seconds": model._seconds,
         }  # fmt: skip
         options = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "files"}
         return Outcome(str(chunks.path), options | {"checkpoint": str(checkpoint)}, [row])
@@ -88,8 +82,7 @@ class Similarity(Fit):
     them by the index.
 
     A checkpoint is written every half minute; with --resume and the same --out folder a run that was killed goes on
-    from it, and ends with the same bits. LoretaSimilarity.load reads the model. Under mpirun the processes share the
-    files, of which there must be as many or more, and learn the one model together.
+    from it, and ends with the same bits. LoretaSimilarity.load reads the model.
     """
 
     steps_per_row: Annotated[float, Option(help="Triplets that are learned for each row of a chunk.")] = 10.0
@@ -110,8 +103,7 @@ class Ranking(Fit):
 
     Labels are numbers of columns, from 0; new ones may come at any time. A checkpoint is written every half minute;
     with --resume and the same --out folder a run that was killed goes on from it, and ends with the same bits.
-    LoretaLabelRanker.load reads the model. Under mpirun the processes share the files, of which there must be as
-    many or more, and learn the one model together.
+    LoretaLabelRanker.load reads the model.
     """
 
     def __call__(self, run: Run) -> Outcome:

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from problems.folds import folds_named, folds_of
+from problems.folds import folds_of
 from problems.validation import (
     Estimator,
     in_order,
@@ -127,7 +127,7 @@ class LabelThresholds(LabelTables, Estimator):
     estimator: Annotated[Any, bounded(estimator_with, "decision_function", "CoembeddingClassifier()")]
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
-    cv: Annotated[Any, folds_named] = 5
+    cv: Any = 5
 
     def fit(self, X: Any, Y: Any, groups: Any = None) -> Self:
         """Fit the estimator on folds for the probabilities, and on all samples.

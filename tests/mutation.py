@@ -154,10 +154,6 @@ TABLE = (
      "test_factor_completion.py::test_held_out_bundles_are_scored_by_their_names", (
         ("rmse", "np.sqrt(np.mean(gaps**2))", "np.mean(np.abs(gaps))"),
     )),
-    ("measure", "problems/subspace/shares.py",
-     "test_subspace.py::test_synthetic_entries_are_those_of_a_matrix_of_the_rank_wanted", (
-        ("rmse-of-agents", "return float(np.sqrt(total / count))", "return float(total / count)"),
-    )),
     ("measure", "problems/subspace/multitask_experiment.py",
      "test_multitask.py::test_errors_of_tasks_with_one_test_row_have_no_variance_of_their_own", (
         ("nmse", "error / among.var()", "error / among.std()"),

@@ -176,13 +176,17 @@ from pathlib import Path
 
 SCRIPT = """
 import sys
-import numpy as np
-from problems.subspace import GossipPlan, gossip
-from problems.subspace.shares import low_rank_shares
+import numpy as np, scipy.sparse as sp
+from problems.subspace import GossipPlan, MatrixCompletion, gossip
 from rmopt.solvers import MPIWorld, OneProcess
 world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
-shares = low_rank_shares(100, 300, 3, 6, world, noise=0.0)
-found = gossip(shares.tasks, 3, GossipPlan(100.0, "parallel", n_epochs=30), 0, world=world)
+U, columns = np.random.default_rng(0).standard_normal((100, 3)), {}
+for agent in world.mine(6):
+    rng = np.random.default_rng(agent + 1)
+    table = U @ rng.standard_normal((3, 50))
+    columns[agent] = sp.csc_array(table * (rng.random(table.shape) < 0.3))
+tasks = MatrixCompletion(columns, n_agents=6)
+found = gossip(tasks, 3, GossipPlan(100.0, "parallel", n_epochs=30), 0, world=world)
 if world.rank == 0:
     np.save(sys.argv[2], np.array([part for part in found.points]))
     print(f"{found.messages} messages, {found.bytes:,} bytes between processes")

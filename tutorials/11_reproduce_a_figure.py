@@ -136,7 +136,7 @@ claims = [
 print(*claims, sep="\n")
 
 # %%
-# At full size this is `rmopt run completion --case 1 --scale 1 --updates 200 --select first`, which chooses the
-# steps; its numbers are on :doc:`the page of the paper </measured/subspace>`. What should hold:
+# The paper has 10,000 rows and 100,000 columns; the numbers at that size are on
+# :doc:`the page of the paper </measured/subspace>`. What should hold:
 
 assert all(claim.reproduced for claim in claims)

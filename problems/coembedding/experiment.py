@@ -139,10 +139,7 @@ class Coembedding(Experiment):
 
     data: Annotated[options.Data, MultilabelBundle] = "digits-labels"
     rows: Annotated[
-        int,
-        Option(
-            min=0, help="Training rows; 0: 1,000, or two thirds of the smaller sets; of digits-labels 200."
-        ),
+        int, Option(min=0, help="Training rows; 0: 200 digits, or up to 1,000 of other data.")
     ] = 0
     betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.05,0.5,1,2,5,10,20"
     seeds: options.SeedsOrPublished = 3
@@ -161,8 +158,7 @@ class Coembedding(Experiment):
         "macro_f1": "macro-F1", "macro_f1_sem": "±", "train_seconds": "train s",
     }  # fmt: skip
     toy: ClassVar = (
-        "Where a claim fails here: this is a small example, 200 digits with labels made of their shapes; the paper's "
-        "tables are of --data emotions and scene."
+        "Where a claim fails here: 200 digits; the paper's tables are of --data emotions and scene."
     )
 
     def check(self) -> None:
@@ -185,11 +181,6 @@ class Coembedding(Experiment):
         part = split(self.bundle if self.published else self.bundle.with_training_rows(self.rows, seed))
         part.y, part.y_test = (labels.toarray().astype(int) for labels in (part.y, part.y_test))
         return part
-
-    def header(self) -> str:
-        (n, features), labels = self.kept(self.run.seed).X.shape, self.bundle.Y.shape[1]
-        about = f"{n:,} rows for training, {features:,} features, {labels} labels"
-        return f"{self.bundle.name} ({self.bundle.source}): {about}, {self.splits}"
 
     def model(self, one: Settings) -> Any:
         return self.chosen[one["method"]].made(random_state=one["seed"])
@@ -217,8 +208,8 @@ NEAR_F1, TOP = 0.02, 5
 class Tagging(Experiment):
     """Recommend tags: users, items and tags in one space, beside the pairwise-interaction factor model.
 
-    One post of each user is held out, and F1 of the five best tags measured. The default run takes about a minute on
-    two cores.
+    One post of each user is held out, and F1 of the five best tags measured; --select chooses β and the like by
+    another post of each user. The default run takes about a minute on two cores.
     """
 
     data: Annotated[options.Data, TagBundle] = "toy-tags"
@@ -226,12 +217,7 @@ class Tagging(Experiment):
     rank: Annotated[int, Option(min=1, help="Rank of pairwise interactions.")] = 64
     seeds: options.Seeds = 3
     methods: Annotated[str, options.methods_option(RECOMMENDERS)] = ",".join(RECOMMENDERS)
-    select: Annotated[
-        options.Selection,
-        Option(
-            help="Choose β and the like by a training post of each user: none, of the first split, or of each."
-        ),
-    ] = "none"
+    select: options.Select = "none"
     # A choice is made by one more post of each user, in the place of folds.
     folds: int = field(init=False, default_factory=lambda: 2)
 
@@ -239,10 +225,7 @@ class Tagging(Experiment):
     known: ClassVar = RECOMMENDERS
     measured_by: ClassVar = ("predict",)
     headings: ClassVar = {"f1": "F1, top 5", "sem": "±", "gap": "rel. gap", "train_seconds": "train s"}
-    toy: ClassVar = (
-        "Where a claim fails here: the posts are made up, of forty users; the paper's are thousands, as --data "
-        "ml10m-tags has them."
-    )
+    toy: ClassVar = "Where a claim fails here: posts are made up, of forty users; see --data ml10m-tags."
 
     def check(self) -> None:
         self.columns = {"f1": "sem", "rank": None, "gap": None}
@@ -252,22 +235,19 @@ class Tagging(Experiment):
                 self.chosen[name] = replace(kind, grid=crossed(beta=betas))
 
     def settings(self) -> list[Settings]:
-        made: list[Settings] = []
+        rows: list[Settings] = []
         for name, kind in self.chosen.items():
             one = {"method": name, "code": kind.code, "rank": self.rank * kind.ranked}
-            each = isinstance(kind.estimator, TagRecommender) and self.select == "none"
-            made += [one | point | {"parameters": point} for point in kind.grid] if each else [one]
-        return made
+            if isinstance(kind.estimator, TagRecommender) and self.select == "none":
+                rows += [one | {"parameters": at, "variant": f"β = {at['beta']:g}"} for at in kind.grid]
+            else:
+                rows.append(one)
+        return rows
 
     def header(self) -> str:
         bundle, (users, items, tags) = self.bundle, self.bundle.counts
         about = f"{users} users, {items} items, {tags} tags, {bundle.posts().max() + 1:,} posts"
         return f"{bundle.name} ({bundle.source}): {about}; {self.splits}"
-
-    def label(self, one: Settings) -> str:
-        signs = {"β": one.get("beta"), "k": one["rank"]}
-        more = [f"{sign} = {value:g}" for sign, value in signs.items() if value]
-        return ", ".join([self.chosen[one["method"]].label, *more])
 
     def choose(self, one: Settings) -> Cell:
         test = self.bundle.held_out(one["seed"])
@@ -414,18 +394,13 @@ def metric_regression(
 def growth_claims(curves: Curves) -> list[Claim]:
     """Return the claims of Figure 2 with the verdict of the times."""
     fast, slow = STRATEGIES["exponential"][0], STRATEGIES["linear"][0]
-    made = []
+    claims = []
     for t, lines in curves.items():
         if {fast, slow} <= set(lines):
             ratios = {n: lines[slow][n] / seconds for n, seconds in lines[fast].items()}
             numbers = ", ".join(f"n = {n} {ratio:.1f}" for n, ratio in ratios.items())
             first, last = ratios[min(ratios)], ratios[max(ratios)]
-            made += [
-                Claim(f"t = {t:,}: exponential growth is faster than linear growth", last > 1.0, numbers),
-                Claim(
-                    f"t = {t:,}: the advantage grows with n",
-                    last > first if len(ratios) > 1 else None,
-                    numbers,
-                ),
-            ]
-    return made
+            grows = last > first if len(ratios) > 1 else None
+            claims.append(Claim(f"t = {t:,}: exponential growth is faster than linear", last > 1.0, numbers))
+            claims.append(Claim(f"t = {t:,}: the advantage grows with n", grows, numbers))
+    return claims

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from typer import Option
@@ -33,7 +32,7 @@ from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.estimators import TRIPLETS, MahalanobisMetric, TripletLearner, factor
+from problems.metric.estimators import TRIPLETS, TripletLearner
 from problems.palette import Panel, draw_panels
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, numbers
@@ -46,34 +45,27 @@ TEST_FRACTION = 0.2
 DEPTH = 10
 # Enough test rows for a curve; tables measure all.
 MOST_QUERIES = 2000
-# Neighbours whose classes are counted.
-VOTERS = 3
 
 
-class Trainee(BaseEstimator):
+@dataclass(eq=False)
+class Trainee:
     """A metric that learns from as many triplets as the experiment says, or where it takes none from the classes."""
 
-    def __init__(self, metric: MahalanobisMetric, n_triplets: int, seed: int) -> None:
-        self.metric, self.n_triplets, self.seed = metric, n_triplets, seed
+    metric: Any
+    n_triplets: int
+    seed: int
 
-    def triplets(self, X: Any, y: Array) -> Array:
-        """Return the triplets of some rows and classes, the same for all methods that take them alike."""
+    def fit(self, X: Any, y: Array, recorder: Recorder | None = None) -> None:
+        """Learn; methods that take triplets alike get the same."""
+        if not isinstance(self.metric, TripletLearner):
+            self.metric.fit(X, y)
+            return
         drawn = generator(self.seed, Stream.TRIPLETS_OF_SPLITS)
-        return self.metric.sampler(X, y).draw(drawn, 0, self.n_triplets)
-
-    def fit(self, X: Any, y: Array, recorder: Recorder | None = None) -> Self:
-        metric: Any = self.metric
-        if recorder is not None:
-            metric._finish(X, self.triplets(X, y), self.seed, recorder=recorder)
-        elif isinstance(metric, TripletLearner):
-            metric.fit_triplets(X, self.triplets(X, y))
+        triplets = self.metric.sampler(X, y).draw(drawn, 0, self.n_triplets)
+        if recorder is None:
+            self.metric.fit_triplets(X, triplets)
         else:
-            metric.fit(X, y)
-        return self
-
-    def set_params(self, **parameters: Any) -> Self:
-        self.metric.set_params(**parameters)
-        return self
+            self.metric._finish(X, triplets, self.seed, recorder=recorder)
 
 
 def as_array(X: Any) -> Array:
@@ -98,14 +90,6 @@ def precision(metric: Any, W: Array, rows: Any, y: Array, ks: Sequence[int] = (D
     """Return how rows rank one another: by the distance of W, or as the method's cost speaks by qᵀWp."""
     distance = getattr(metric, "ranks_by", "distance") == "distance"
     return evaluate_retrieval(matrix_scores(W, rows, distance=distance), y, ks=ks)
-
-
-def neighbour_votes(metric: Any, X: Any, y: Array, X_test: Any, y_test: Array) -> float:
-    """Return the share of test rows whose class most of their nearest training rows have."""
-    (W, rows), (_, tests) = form(metric, X), form(metric, X_test)
-    L = factor(W)
-    voters = KNeighborsClassifier(VOTERS, algorithm="brute").fit(np.asarray(rows @ L.T), y)
-    return float(voters.score(np.asarray(tests @ L.T), y_test))
 
 
 ARRAYS = FunctionTransformer(as_array, accept_sparse=True)
@@ -152,12 +136,6 @@ def metric_claims(rows: Sequence[Row]) -> list[Claim]:
                 for k in DEPTHS if ours[0].cells[0][name := f"precision_at_{k}"] is not None
             }  # fmt: skip
             claims.append(above(f"{ours[0].label} is above {row.label}", gaps, row.label))
-    for ours_ in (row for row in ours if row["method"] == "comet-distance"):
-        for row in (row for row in rows if row is not ours_):
-            gaps = {"": Difference.of(ours_.cells, row.cells, "votes")}
-            claims.append(
-                above(f"{ours_.label} is above {row.label} in votes of neighbours", gaps, row.label)
-            )
     # The others are not watched after each pass, or ours and not the paper's.
     return claims + [_settles(row) for row in ours if row["method"] in ("comet", "comet-hinge")]
 
@@ -195,14 +173,14 @@ class Metric(Experiment):
     common: ClassVar = ("features", "triplets", "passes")
     claims: ClassVar = staticmethod(metric_claims)
     headings: ClassVar = {
-        "votes": "kNN", "votes_sem": "±", "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
+        "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
         "sem_at_10": "±", "precision_at_50": "P@50", "train_seconds": "train s",
     }  # fmt: skip
     toy: ClassVar = "Where a claim fails here: a hundred words are easy for all; try --select first."
 
     def check(self) -> None:
-        self.columns = {"precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10", "precision_at_50": None}
-        self.columns |= {"votes": "votes_sem", "map": None}
+        self.columns = {"precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10"}
+        self.columns |= {"precision_at_50": None, "map": None}
         number("--passes", self.passes, above=0)
 
     def settings(self) -> Iterator[Settings]:
@@ -235,7 +213,6 @@ class Metric(Experiment):
         found = precision(metric, *form(metric, X), y, range(1, min(DEPTHS[-1], len(y) - 1) + 1))
         return {f"precision_at_{k}": found.precision_at.get(k) for k in DEPTHS} | {
             "precision": list(found.precision_at.values()), "map": found.map,
-            "votes": neighbour_votes(metric, part.X, part.y, X, y),
         }  # fmt: skip
 
     def draw(self, rows: Sequence[Row]) -> None:

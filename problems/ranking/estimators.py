@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from scipy.sparse import csr_array
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
@@ -35,7 +34,6 @@ from rmopt.core import DivergedError, Factored, InvalidInputError, LowRankPoint,
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, check_parameters, integer, number, one_of, optional
 from rmopt.core.matrices import as_rows
-from rmopt.core.world import ONE_PROCESS, World
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Sampler, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
@@ -244,7 +242,7 @@ class LoretaLabelRanker(Loreta):
         self._learn_part(X, Y, self._check_part())
         return self
 
-    def fit_stream(self, chunks: Any, *, world: World | None = None) -> Self:
+    def fit_stream(self, chunks: Any) -> Self:
         """Learn from data that come in chunks, of which one is in memory at a time.
 
         As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed
@@ -255,19 +253,16 @@ class LoretaLabelRanker(Loreta):
         chunks : iterable of (X, Y)
             Such as `problems.data.stream` reads from files with ``multilabel=True``. Others must give the same chunks
             again for a run to be resumed.
-        world : World, optional
-            `rmopt.solvers.MPIWorld` for the processes that ``mpiexec`` started, as of `LoretaSimilarity.fit_stream`:
-            each gives chunks of its own, and holds the one model of all at the end.
         """
-        return self._follow(chunks, world)
+        return self._follow(chunks)
 
-    def _learn_part(self, X: Any, Y: Any, seed: int, world: World = ONE_PROCESS) -> None:
-        """Learn from a part of the data by one pass over it, in all processes together."""
+    def _learn_part(self, X: Any, Y: Any, seed: int) -> None:
+        """Learn from a part of the data by one pass over it."""
         first = not self._has_learned()
-        truth, parts = self._parts(X, Y, 1, seed, first, True, world)
+        truth, parts = self._parts(X, Y, 1, seed, first, True)
         more = 0 if first else truth.shape[1] - self.n_labels_
         # Before the steps: where Ctrl-C ends them, the model has the new labels.
-        self._note_labels(truth, first, world)
+        self._note_labels(truth, first)
         self._learn_chunk(*parts, seed, more)
 
     def decision_function(self, X: Any) -> Array:
@@ -303,16 +298,12 @@ class LoretaLabelRanker(Loreta):
         return self
 
     def _parts(
-        self, X: Any, Y: Any, n_epochs: int, seed: int, afresh: bool, grows: bool, world: World = ONE_PROCESS
+        self, X: Any, Y: Any, n_epochs: int, seed: int, afresh: bool, grows: bool
     ) -> tuple[Any, tuple[Any, Any, Any]]:
         """Return the indicators of labels, and what learns, from what, and what makes the start."""
         X = admit(self, X, reset=afresh)
         truth = table_of_labels(Y, X.shape[0], 2)
         known = 0 if afresh else self.n_labels_
-        if world.size > 1:
-            # Other processes may know labels that no row here has.
-            wide = max(known, *world.everywhere(truth.shape[1]))
-            truth = csr_array((truth.data, truth.indices, truth.indptr), shape=(truth.shape[0], wide))
         n_labels, n = truth.shape[1], X.shape[1]
         if n_labels < known:
             raise InvalidInputError(
@@ -332,22 +323,21 @@ class LoretaLabelRanker(Loreta):
             )
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
-        unit, step_size = natural_size(cost.X, 1.0, 0.5, world), self.step_size
-        step_size = natural_size(cost.X, 0.03, 1, world) if step_size is None else step_size
-        steps = int(n_epochs) * int(world.total(cost.n_terms))
+        unit, step_size = natural_size(cost.X, 1.0, 0.5), self.step_size
+        step_size = natural_size(cost.X, 0.03, 1) if step_size is None else step_size
+        steps = int(n_epochs) * cost.n_terms
         solver = loreta_solver(step_size, steps, epochs(cost), retraction=self.retraction)
         first_size = float(solver.step_size(np.zeros(1, dtype=np.int64))[0])
 
         def start() -> Any:
-            # It may depend on the data, and all processes begin with that of the first.
-            return world.first(starting_point(manifold, cost, self.init, seed, first_size, unit))
+            return starting_point(manifold, cost, self.init, seed, first_size, unit)
 
-        return truth, (with_workers(solver, self.n_jobs, world), Problem(manifold, cost), start)
+        return truth, (with_workers(solver, self.n_jobs), Problem(manifold, cost), start)
 
-    def _note_labels(self, truth: Any, afresh: bool, world: World = ONE_PROCESS) -> None:
+    def _note_labels(self, truth: Any, afresh: bool) -> None:
         """Keep how many labels there are, and how many a row has, also of those that were seen before."""
         before = 0 if afresh else getattr(self, "_rows_and_labels", 0)
-        self._rows_and_labels = before + world.total([truth.shape[0], truth.nnz]).astype(np.int64)
+        self._rows_and_labels = before + np.array([truth.shape[0], truth.nnz])
         rows, labels = self._rows_and_labels.tolist()
         self.n_labels_ = truth.shape[1]
         self.top_k_ = int(self.top_k or 0) or min(self.n_labels_, max(1, round(labels / rows)))

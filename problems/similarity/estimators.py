@@ -31,14 +31,13 @@ from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number, one_of, optional
 from rmopt.core.streams import Stream, generator
-from rmopt.core.world import ONE_PROCESS
 from rmopt.costs import TripletSum
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.errors import warn
 from rmopt.kernels.lifted import SymmetricFactors
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import SecondOrder, SecondOrderPSD
-from rmopt.solvers import Sampler, ScheduledSolver, ShuffledEpochs, World
+from rmopt.solvers import Sampler, ScheduledSolver, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
 
 INITS = ("identity", "gaussian")
@@ -195,7 +194,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         self._learn_part(X, y, self._check_part(), steps)
         return self
 
-    def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0, world: World | None = None) -> Self:
+    def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0) -> Self:
         """Learn from data that come in chunks, of which one is in memory at a time.
 
         As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed
@@ -208,14 +207,9 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             resumed.
         steps_per_row : float
             Steps on each chunk, for each of its rows.
-        world : World, optional
-            `rmopt.solvers.MPIWorld` for the processes that ``mpiexec`` started: each gives chunks of its own, learns
-            them with `n_jobs` workers, and holds the one model of all at the end. Where the chunks of a process end
-            before those of others it begins them again, so they must be such as can be iterated again. With
-            `checkpoint` each process writes files of its own.
         """
         share = number("steps_per_row", steps_per_row, above=0)
-        return self._follow(chunks, world, steps_per_row=share)
+        return self._follow(chunks, steps_per_row=share)
 
     def similarity(self, queries: Any, documents: Any) -> Array:
         """Return the scores of all pairs, shape (n_queries, n_documents)."""
@@ -260,15 +254,14 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         seed: int,
         steps: int | None = None,
         steps_per_row: float = 10.0,
-        world: World = ONE_PROCESS,
     ) -> None:
-        """Learn from a part of the data: some steps, or so many for each row, in all processes together."""
+        """Learn from a part of the data: some steps, or so many for each row."""
         first = not self._has_learned()
         X, y = labelled(self, X, y, reset=first, ensure_min_samples=3 if first else 1)
         if steps is None:
-            steps = max(1, round(steps_per_row * int(world.total(X.shape[0]))))
+            steps = max(1, round(steps_per_row * X.shape[0]))
         known = [] if first or not hasattr(self, "classes_") else [self.classes_]
-        parts = [*known, *world.everywhere(np.unique(y))]
+        parts = [*known, np.unique(y)]
         labels = np.unique(in_order("y", [label for part in parts for label in part.tolist()]))
         try:
             triplets = ClassTriplets(y)
@@ -276,12 +269,12 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             raise InvalidInputError(
                 f"{str(error).rstrip('.')}; where rows come sorted by class, take larger parts, or a shuffle_buffer."
             ) from None
-        parts = self._parts(X, triplets, steps, seed, first, world)
+        parts = self._parts(X, triplets, steps, seed, first)
         self.classes_ = labels
         self._learn_chunk(*parts, seed)
 
     def _parts(
-        self, X: Any, sampler: Sampler, n_steps: int, seed: int, afresh: bool, world: World = ONE_PROCESS
+        self, X: Any, sampler: Sampler, n_steps: int, seed: int, afresh: bool
     ) -> tuple[ScheduledSolver, Problem, partial[Any]]:
         """Return what learns, from what, and what makes the start; what was learned keeps its rank and its cone."""
         n = X.shape[1]
@@ -291,15 +284,15 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         cost = TripletSum(X, X, loss_named("loss", self.loss))
         problem = Problem(manifold, cost)
         # If the rows grow by a factor c, a W that gives the same scores shrinks by c² and its gradient grows by c².
-        unit, step_size = natural_size(cost.rows[0], 1.0, 1, world), self.step_size
-        step_size = natural_size(cost.rows[0], 1.0, 2, world) if step_size is None else step_size
+        unit, step_size = natural_size(cost.rows[0], 1.0, 1), self.step_size
+        step_size = natural_size(cost.rows[0], 1.0, 2) if step_size is None else step_size
         alone = loreta_solver(step_size, n_steps, sampler, retraction=self.retraction, psd=psd)
         if rank == n > 1 and isinstance(alone.retraction, SecondOrder | SecondOrderPSD):
             warn(
                 f"rank = {n} is the number of features, and second-order steps of matrices of full rank fail where a "
                 f"singular value would pass 0; take a smaller rank{'' if psd else ', or another retraction'}."
             )
-        solver = with_workers(alone, self.n_jobs, world)
+        solver = with_workers(alone, self.n_jobs)
         return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
 
     def _learn(self, rows: Any, sampler: Sampler, seed: int, **data: Any) -> Self:

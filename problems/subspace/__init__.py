@@ -23,11 +23,11 @@ from problems.subspace.cost import MatrixCompletion, MultitaskFeatures
 from problems.subspace.estimators import RCGMC, RTRMC, GossipMatrixCompletion
 from problems.subspace.multitask_estimator import MultitaskSubspace
 from problems.subspace.page import ItemSearch
-from problems.subspace.pairs import EntryKFold, TimeSplit, entries
+from problems.subspace.pairs import EntryKFold, entries
 from problems.subspace.training import GossipPlan, agree, gossip
 
 __all__ = [
     "RCGMC", "RTRMC", "BayesianCompletion", "BiasedALS", "DLMaFit", "EntryKFold", "GossipMatrixCompletion",
     "GossipPlan", "ImplicitALS", "ItemSearch", "MatrixCompletion", "MultitaskFeatures", "MultitaskSubspace",
-    "ScaledSGDCompletion", "TimeSplit", "agree", "alt_min", "entries", "gossip",
+    "ScaledSGDCompletion", "agree", "alt_min", "entries", "gossip",
 ]  # fmt: skip

@@ -315,16 +315,6 @@ class ImplicitALS(PointCompletion):
         self._check_confidences(table)
         return self._weighed(Side(table, table.data), self.components_)[0], np.zeros(table.shape[1])
 
-    def score(self, ratings: Any, y: Any = None) -> float:
-        """Return the nDCG of ten recommendations to pairs, or to a bundle, by `ranked`: higher is better."""
-        return super().score(ratings, y)
-
-    def _quality(self, ratings: Any, y: Any) -> float:
-        return self.ranked(ratings, y).ndcg
-
-    def _liked(self) -> float:
-        return 1.0
-
     def _check_confidences(self, table: KnownEntries) -> None:
         least, most = float(table.data.min()), float(table.data.max())
         if least < 0.0 or most == 0.0 or not self.alpha * most <= LARGEST_CONFIDENCE:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,20 +12,21 @@ from sklearn.base import BaseEstimator
 
 from problems.subspace.als import BiasedALS
 from problems.subspace.cost import MatrixCompletion, TaskGroup, columns_of, predictions
+from problems.subspace.estimators import N_AGENTS, CompletionEstimator, GossipMatrixCompletion
 from problems.subspace.pairs import checked_pairs
+from problems.subspace.training import agree
 from problems.validation import package
 from rmopt.core import MissingCapabilityError, Parts, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number
-from rmopt.core.streams import seed_of
-from rmopt.costs import GossipCost
+from rmopt.core.streams import Stream, generator, seed_of
+from rmopt.costs import GossipCost, Graph
 from rmopt.linalg import gram_functions
+from rmopt.manifolds import Grassmann, Power, frechet_mean
 from rmopt.solvers import Solver
 
 # ε of `alt_min`, relative to the mean squared singular value after the first iteration.
 SMOOTHING = 1e-8
-# How to have these packages.
-BENCH = '"rmopt[bench]"', "leave them out"
 
 
 def alt_min(
@@ -208,82 +208,92 @@ def _basis(S: Array) -> Array:
     return S @ root
 
 
-class Peer(BaseEstimator):
-    """What users would take in place of this package; pairs with a number above those in `fit` get the mean.
+@dataclass(eq=False, repr=False)
+class DLMaFitCompletion(CompletionEstimator):
+    """A matrix that agents on a path complete by `DLMaFit`, at λ = 0; in `n_epochs` each edge is taken so often."""
 
-    The packages come with ``pip install "rmopt[bench]"``. implicit is not among them: it ranks by confidence and
-    predicts no ratings.
-    """
+    _: KW_ONLY
+    n_agents: int = N_AGENTS
+    n_epochs: float = 200.0
 
-    def fit(self, pairs: Any, values: Any) -> Self:
-        """Fit the model to values at pairs, shape (N, 2)."""
-        rows, columns = checked_pairs(pairs)
-        values = np.asarray(values, dtype=float)
-        self.mean_, self.shape_ = float(values.mean()), (int(rows.max()) + 1, int(columns.max()) + 1)
-        self.predicted_ = self._learned(rows, columns, values)
-        return self
-
-    def predict(self, pairs: Any) -> Array:
-        """Return predictions at pairs, shape (N,)."""
-        rows, columns = checked_pairs(pairs)
-        known = (rows < self.shape_[0]) & (columns < self.shape_[1])
-        found = np.full(len(rows), self.mean_)
-        found[known] = self.predicted_(rows[known], columns[known])
-        return np.where(np.isfinite(found), found, self.mean_)
-
-    @abstractmethod
-    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
-        """Return a function that predicts pairs; NaN where it cannot."""
+    def learn(self, tasks: MatrixCompletion, seed: int) -> Array:
+        manifold, n = Grassmann(tasks.n_rows, self.rank), tasks.n_terms
+        cost = GossipCost(MatrixCompletion(tasks.parts, n), Graph.path(n), 0.0, manifold)
+        problem = Problem(power := Power(manifold, n), cost)
+        # An agent in the middle of a path moves twice as often as edges are taken.
+        solver, start = DLMaFit(round(2 * self.n_epochs)), generator(seed, Stream.START)
+        self.agents_ = solver.run(problem, power.random_point(start), random_state=seed).point
+        return frechet_mean(manifold, list(self.agents_), tol=1e-9)
 
 
 @dataclass(eq=False, repr=False)
-class Biases(Peer):
-    """Mean and effects of rows and columns, each with the penalty of so many ratings."""
+class TreeCompletion(CompletionEstimator):
+    """A matrix that agents on a path complete by `agree`: what all data together would give."""
 
+    _: KW_ONLY
+    n_agents: int = N_AGENTS
+
+    def learn(self, tasks: MatrixCompletion, seed: int) -> Array:
+        found = agree(tasks, self.rank, seed)
+        self.agents_ = found.points
+        return found.mean
+
+
+class EuclideanGossip(GossipMatrixCompletion):
+    """Gossip of neighbours who compare their matrices U in place of the spans (Mishra et al. 2019, equation 22)."""
+
+    flat = True
+
+
+@dataclass(eq=False, repr=False)
+class Biases(BiasedALS):
+    """Mean and effects of rows and columns alone: of rank 0, which no comparison changes."""
+
+    rank: int = 0
+    _: KW_ONLY
     lam: float = 5.0
+    count_power: float = 0.0
 
-    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
-        model = BiasedALS(0, lam=self.lam, count_power=0.0, random_state=0)
-        return model.fit(np.column_stack([rows, columns]), values).predict
-
-
-@dataclass(eq=False, repr=False)
-class CMFRec(Peer):
-    """cmfrec: alternating least squares with effects (Cortes 2018), on one thread."""
-
-    rank: int = 10
-    random_state: int = 0
-    lam: float = 10.0
-    max_iter: int = 25
-
-    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
-        model = package("cmfrec", *BENCH).CMF(
-            k=self.rank, lambda_=self.lam, niter=self.max_iter, use_cg=False, nthreads=1, verbose=False,
-            random_state=seed_of(self.random_state),
-        )  # fmt: skip
-        model.fit(sp.coo_matrix((values, (rows, columns)), shape=self.shape_))
-        return model.predict
+    full_rank = True
 
 
 @dataclass(eq=False, repr=False)
-class MyFM(Peer):
-    """myfm: a Bayesian factorisation machine of row and column by Gibbs sampling, on one thread."""
+class MyFM(BaseEstimator):
+    """myfm: a Bayesian factorisation machine of row and column by Gibbs sampling, on one thread.
+
+    What users would take in place of this package; it comes with ``pip install "rmopt[bench]"``. Pairs with a number
+    above those in `fit` get the mean.
+    """
 
     rank: int = 10
     random_state: int = 0
     n_samples: int = 100
     burn_in: int = 10
 
-    def _learned(self, rows: Array, columns: Array, values: Array) -> Callable[[Array, Array], Any]:
-        myfm = package("myfm", *BENCH)
-        tables = [sp.csr_matrix(sp.eye_array(size)) for size in self.shape_]
-
-        def blocks(*sides: Array) -> list[Any]:
-            return [myfm.RelationBlock(side, table) for side, table in zip(sides, tables, strict=True)]
-
-        model = myfm.MyFMRegressor(rank=self.rank, random_seed=seed_of(self.random_state))
-        model.fit(
-            None, values, X_rel=blocks(rows, columns), n_iter=self.burn_in + self.n_samples,
-            n_kept_samples=self.n_samples, group_shapes=list(self.shape_),
+    def fit(self, pairs: Any, values: Any) -> Self:
+        """Fit the model to values at pairs, shape (N, 2)."""
+        sides, values = checked_pairs(pairs), np.asarray(values, dtype=float)
+        self.mean_, self.sizes_ = float(values.mean()), [int(side.max()) + 1 for side in sides]
+        self.model_ = package("myfm", '"rmopt[bench]"', "leave it out").MyFMRegressor(
+            rank=self.rank, random_seed=seed_of(self.random_state)
+        )
+        self.model_.fit(
+            None, values, X_rel=self._blocks(sides), n_iter=self.burn_in + self.n_samples,
+            n_kept_samples=self.n_samples, group_shapes=self.sizes_,
         )  # fmt: skip
-        return lambda rows, columns: model.predict(None, X_rel=blocks(rows, columns))
+        return self
+
+    def predict(self, pairs: Any) -> Array:
+        """Return predictions at pairs, shape (N,)."""
+        sides = np.array(checked_pairs(pairs))
+        known = np.all(np.less(sides.T, self.sizes_), axis=1)
+        found = np.full(len(known), self.mean_)
+        found[known] = self.model_.predict(None, X_rel=self._blocks(sides[:, known]))
+        return found
+
+    def _blocks(self, sides: Any) -> list[Any]:
+        block = package("myfm", '"rmopt[bench]"', "leave it out").RelationBlock
+        return [
+            block(side, sp.csr_matrix(sp.eye_array(size)))
+            for side, size in zip(sides, self.sizes_, strict=True)
+        ]

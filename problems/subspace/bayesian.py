@@ -71,27 +71,19 @@ class Links:
 
 
 class Sample(NamedTuple):
-    """One sweep's sample.
+    """One sweep's sample, by the attributes that keep it.
 
     The last row and the last column have no known entry: they are draws for any row and column that nobody has seen.
-    `column_means` are the means of the columns given all else, of which what follows is part.
+    `column_means_` are the means of the columns given all else, of which what follows is part.
     """
 
-    rows: Array
-    columns: Array
-    column_means: Array
-    alpha: float
-    prior_mean: Array
-    prior_precision: Array
-    links: Array
-
-
-# What is kept of each sample, and the attribute that holds it.
-KEPT = {
-    "rows": "row_samples_", "columns": "column_samples_", "column_means": "column_means_",
-    "alpha": "noise_precisions_", "prior_mean": "column_prior_means_",
-    "prior_precision": "column_prior_precisions_", "links": "column_links_",
-}  # fmt: skip
+    row_samples_: Array
+    column_samples_: Array
+    column_means_: Array
+    noise_precisions_: float
+    column_prior_means_: Array
+    column_prior_precisions_: Array
+    column_links_: Array
 
 
 def drawn_prior(factors: Array, links: Links, rng: np.random.Generator) -> FactorPrior:
@@ -162,9 +154,8 @@ class GibbsSampler:
         self.columns, means, squares = regressed(
             self.by_columns, self.rows, self.column_prior, self.alpha, rng
         )
-        mean, precision, _ = self.column_prior
-        links = self.column_links.weights.copy()
-        sample = Sample(self.rows, self.columns, means, self.alpha, mean, precision, links)
+        prior, links = self.column_prior, self.column_links.weights.copy()
+        sample = Sample(self.rows, self.columns, means, self.alpha, prior.mean, prior.precision, links)
         self.column_prior = _linked_prior(self.columns, self.column_prior, self.column_links, rng)
         shape = GAMMA_SHAPE + len(self.by_columns.known[2]) / 2.0
         self.alpha = float(rng.gamma(shape) / (GAMMA_RATE + squares.sum() / 2.0))
@@ -282,9 +273,7 @@ class BayesianCompletion(CompletionModel):
         for _ in range(self.burn_in):
             sampler.sweep()
         for s in range(self.n_samples):
-            sample = sampler.sweep()
-            for part, name in KEPT.items():
-                value = getattr(sample, part)
+            for name, value in sampler.sweep()._asdict().items():
                 if s == 0:
                     setattr(self, name, np.empty((self.n_samples, *np.shape(value)), self._arrays[name][0]))
                 getattr(self, name)[s] = value

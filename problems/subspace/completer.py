@@ -98,7 +98,7 @@ class CompletionModel(Saved, Estimator):
 
     Known entries are given as a sparse matrix or a bundle, ``fit(ratings)``, or as pairs of a row and a column with a
     value for each, ``fit(pairs, values)``. scikit-learn's cross-validation and searches split the pairs (see
-    `EntryKFold` and `TimeSplit`). After a fit to a bundle with names rows and columns are asked for by their names,
+    `EntryKFold`). After a fit to a bundle with names rows and columns are asked for by their names,
     and by their numbers otherwise.
     """
 
@@ -108,7 +108,7 @@ class CompletionModel(Saved, Estimator):
     _arrays: ClassVar[Layout] = {"known_indptr": (int, (None,)), "known_indices": (int, (None,))}
     _names: ClassVar = {"row_names_": ("m",), "column_names_": ("n",)}
     _numbers: ClassVar = {**Saved._numbers, "_named": flag}
-    # Whether entries are what is predicted, and so have one scale with predictions.
+    # Whether entries are what is predicted, on the scale of predictions; otherwise they say what is liked, by lists.
     _rates: ClassVar[bool] = True
 
     rank: Annotated[int, bounded(integer, 1)] = 10
@@ -329,6 +329,8 @@ class CompletionModel(Saved, Estimator):
 
     def _liked(self) -> float:
         """Return the value of a row that is liked."""
+        if not self._rates:
+            return 1.0
         if self.limits is None:
             raise InvalidInputError(
                 "a list of rows that are liked needs a model with limits=(lowest, highest), of which they get the "
@@ -445,6 +447,8 @@ class CompletionModel(Saved, Estimator):
     def score(self, ratings: Any, y: Any = None) -> float:
         """Return minus the root mean square error of pairs and values, or of a bundle: higher is better.
 
+        Of an `ImplicitALS` it is the nDCG of ten recommendations, by `ranked`.
+
         A matrix is refused: scikit-learn's cross-validation would hold out its rows, which have no prediction.
         """
         if y is None and not isinstance(ratings, Ratings):
@@ -454,10 +458,7 @@ class CompletionModel(Saved, Estimator):
                 "params={'shape': ratings.shape}), both from problems.subspace. A matrix like that of fit is for "
                 "rmse or ranked."
             )
-        return self._quality(ratings, y)
-
-    def _quality(self, ratings: Any, y: Any) -> float:
-        return -self.rmse(ratings, y)
+        return -self.rmse(ratings, y) if self._rates else self.ranked(ratings, y).ndcg
 
     def _stored(self) -> dict[str, Array]:
         places = {"known_indptr": self.known_.indptr, "known_indices": self.known_.indices}

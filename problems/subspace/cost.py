@@ -52,10 +52,15 @@ class OwnedData(AgentSum):
     def _solve(self, U: Array, agent: int) -> Any:
         """Return an agent's part at a point: `total`, `gradient`, `curvature` WᵀW, and the inner solution `W`."""
 
+    @abstractmethod
+    def _turned(self, U: Array, E: Array, agent: int) -> Array:
+        """Return the derivative of an agent's part of the gradient along E."""
+
     def _at(self, point: Array, agent: int) -> Any:
         if agent not in self.parts:
             raise InvalidInputError(
-                f"the data of agent {agent} are not in this process; here are {self.here}."
+                f"the data of agent {agent} are not in this process, which has those of {self.here}; a batch solver "
+                "needs all, take Gossip."
             )
         return self._solved[agent].get(point, lambda U: self._solve(self._checked(U), agent))
 
@@ -67,6 +72,27 @@ class OwnedData(AgentSum):
                 f"a point needs {self.n_rows} rows, one per row of the data, got {U.shape}."
             )
         return U
+
+    def _solutions(self, point: Array) -> list[Any]:
+        return [self._at(point, agent) for agent in range(self._n_agents)]
+
+    def value(self, point: Array) -> float:
+        return float(sum(solved.total for solved in self._solutions(point)))
+
+    def gradient(self, point: Array) -> Array:
+        return sum(solved.gradient for solved in self._solutions(point))  # type: ignore[return-value]
+
+    def hessian(self, point: Array, direction: Array) -> Array:
+        """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
+        U, E = self._checked(point), np.ascontiguousarray(direction)
+        return sum(self._turned(U, E, agent) for agent in range(self._n_agents))  # type: ignore[return-value]
+
+    def precondition(self, point: Array, tangent: Array) -> Array:
+        """Return ξ (WᵀW)⁻¹ times the mean eigenvalue of WᵀW (Boumal and Absil 2015, section 5).
+
+        Where all entries are known, ξ ↦ ξ WᵀW is the Hessian of the fit alone.
+        """
+        return scaled_inverse(sum(solved.curvature for solved in self._solutions(point)), tangent)
 
     @property
     def n_terms(self) -> int:
@@ -138,7 +164,6 @@ class MatrixCompletion(OwnedData):
         parts = ratings if isinstance(ratings, Mapping) else dealt(ratings, n_agents)
         parts = {agent: known_entries(part) for agent, part in parts.items()}
         super().__init__(parts, n_agents, number("lam", lam, least=0, below=0.5))
-        self._all = Memo()
 
     def residual_sum(self, point: Array, agent: int) -> tuple[float, int]:
         """Return ‖P_Ω(U Wᵀ − Y)‖² of an agent, and the number of its known entries."""
@@ -146,71 +171,12 @@ class MatrixCompletion(OwnedData):
         gaps = predictions(point, W, part.indices, columns_of(part)) - part.data
         return float(gaps @ gaps), len(gaps)
 
-    def value(self, point: Array) -> float:
-        return self._whole_at(point).total
-
-    def gradient(self, point: Array) -> Array:
-        return self._whole_at(point).gradient.copy()
-
-    def value_and_gradient(self, point: Array) -> tuple[float, Array]:
-        """Return cost and Euclidean gradient, which come of one pass over the entries."""
-        return self.value(point), self.gradient(point)
-
-    def hessian(self, point: Array, direction: Array) -> Array:
-        """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
-        solved, known = self._whole_at(point), self.whole.known
-        U, E = np.ascontiguousarray(point), np.ascontiguousarray(direction)
-        rates, parts = np.empty_like(solved.W), np.zeros((len(self._cuts) - 1, *U.shape))
-        turned = E.T @ U
-        given = known, U, turned + turned.T, self.lam
-
-        def turn(i: int, first: int, last: int) -> None:
-            kernels.turn_piece(*given, first, last, solved.inner, E, rates, parts[i])
-
-        in_pieces(turn, self._cuts, self.whole.nnz * (U.shape[1] ** 2 + GATHERED))
-        result = parts.sum(axis=0)
-        if self.lam != 0.0:
-            cross = rates.T @ solved.W
-            result += 2.0 * self.lam * (E @ solved.curvature + U @ (cross + cross.T))
-        return result
-
-    def precondition(self, point: Array, tangent: Array) -> Array:
-        """Return ξ (WᵀW)⁻¹ times the mean eigenvalue of WᵀW (Boumal and Absil 2015, section 5).
-
-        Where all entries are known, ξ ↦ ξ WᵀW is the Hessian of the fit alone.
-        """
-        return scaled_inverse(self._whole_at(point).curvature, tangent)
-
-    @cached_property
-    def whole(self) -> sp.csc_array:
-        """The columns of all agents, side by side."""
-        if len(self.parts) < self._n_agents:
-            raise InvalidInputError(
-                f"this process has the data of {len(self.parts)} of {self._n_agents} agents, and a batch solver "
-                "needs all; use Gossip."
-            )
-        parts = [self.parts[agent] for agent in self.here]
-        return KnownEntries(sp.hstack(parts, format="csc")) if len(parts) > 1 else parts[0]
-
-    @cached_property
-    def _cuts(self) -> Array:
-        return pieces_of(self.whole.indptr)
-
-    def _whole_at(self, point: Array) -> Solved:
-        return self._all.get(point, lambda U: self._solve_columns(self.whole, U, "", self._cuts))
-
-    def _solve(self, U: Array, agent: int) -> Solved:
-        part = self.parts[agent]
-        ends = np.array([0, part.shape[1]])
-        return self._solve_columns(part, U, f"agent {agent}, ", ends, keep=False)
-
-    def _solve_columns(
-        self, part: KnownEntries, point: Array, where: str, cuts: Array, keep: bool = True
-    ) -> Solved:
-        """Solve columns in pieces that run in parallel, and keep what the Hessian needs."""
-        U = self._checked(point)
+    def _solve(self, U: Array, agent: int, keep: bool = False) -> Solved:
+        """Solve columns in pieces that run in parallel; of a single agent all is kept that the Hessian needs."""
+        part, keep = self.parts[agent], keep or self._n_agents == 1
         n, r = part.shape[1], U.shape[1]
         inner = W, *_ = np.empty((n, r)), np.empty((n * keep, r, r)), np.empty(part.nnz * keep)
+        cuts = self._cuts(part)
         parts = np.zeros((len(cuts) - 1, *U.shape))
         given = part.known, U, U.T @ U, self.lam
 
@@ -220,6 +186,7 @@ class MatrixCompletion(OwnedData):
         totals, places = zip(*in_pieces(solve, cuts, part.nnz * (r**2 + GATHERED)), strict=True)
         failed = max(places)
         if failed >= 0:
+            where = f"agent {agent}, " * (self._n_agents > 1)
             if not np.isfinite(U).all():
                 raise InvalidInputError(f"{where}the point holds NaN or infinity; look where it comes from.")
             known = int(part.indptr[failed + 1] - part.indptr[failed])
@@ -232,6 +199,27 @@ class MatrixCompletion(OwnedData):
             gradient += 2.0 * self.lam * (U @ curvature)
         # A sum in the threads would be rounded by their number.
         return Solved(float(np.sum(totals)), gradient, curvature, W, inner)
+
+    def _turned(self, U: Array, E: Array, agent: int) -> Array:
+        solved = self._at(U, agent) if self._n_agents == 1 else self._solve(U, agent, keep=True)
+        part = self.parts[agent]
+        cuts, turned = self._cuts(part), E.T @ U
+        rates, parts = np.empty_like(solved.W), np.zeros((len(cuts) - 1, *U.shape))
+        given = part.known, U, turned + turned.T, self.lam
+
+        def turn(i: int, first: int, last: int) -> None:
+            kernels.turn_piece(*given, first, last, solved.inner, E, rates, parts[i])
+
+        in_pieces(turn, cuts, part.nnz * (U.shape[1] ** 2 + GATHERED))
+        result = parts.sum(axis=0)
+        if self.lam != 0.0:
+            cross = rates.T @ solved.W
+            result += 2.0 * self.lam * (E @ solved.curvature + U @ (cross + cross.T))
+        return result
+
+    def _cuts(self, part: KnownEntries) -> Array:
+        """Return where pieces of columns begin; those of one of several agents are one piece."""
+        return pieces_of(part.indptr) if self._n_agents == 1 else np.array([0, part.shape[1]])
 
 
 class Solved(NamedTuple):
@@ -373,20 +361,11 @@ class MultitaskFeatures(OwnedData):
         parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in tasks.items()}
         super().__init__(parts, n_agents, number("lam", lam, least=0, most=1e150))
 
-    def hessian(self, point: Array, direction: Array) -> Array:
-        """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""
-        return sum(self._turned(point, np.asarray(direction), agent) for agent in self.here)  # type: ignore[return-value]
-
-    def precondition(self, point: Array, tangent: Array) -> Array:
-        """Return ξ (WᵀW)⁻¹ times the mean eigenvalue of WᵀW."""
-        return scaled_inverse(sum(self._at(point, agent).curvature for agent in self.here), tangent)
-
     def _solve(self, U: Array, agent: int) -> Solution:
         return Solution(self.parts[agent], U, self.lam, agent)
 
-    def _turned(self, point: Array, E: Array, agent: int) -> Array:
-        """Return an agent's part of the Hessian along E."""
-        group, solved = self.parts[agent], self._at(point, agent)
+    def _turned(self, U: Array, E: Array, agent: int) -> Array:
+        group, solved = self.parts[agent], self._at(U, agent)
         W, V, moved = solved.W[group.task], solved.V, group.X @ E
         along = np.einsum("ij,ij->i", moved, W)
         rates = np.linalg.solve(

@@ -79,7 +79,6 @@ class GossipMatrixCompletion(CompletionEstimator):
         How often each edge is expected to be taken. With a `decay`, a checkpoint of another number is refused.
     step_size, decay : float
         Step sizes go from a to a / (1 + decay), in units of one over an agent's largest curvature.
-    retraction : {"exponential", "qr", "polar"}
     init : {"common", "independent"}
         Do agents start with the same random subspace.
     checkpoint : path, optional
@@ -128,18 +127,18 @@ class GossipMatrixCompletion(CompletionEstimator):
     n_epochs: float = 200.0
     step_size: float = 1.0
     decay: float = 1.0
-    retraction: str = "exponential"
     init: str = "common"
     checkpoint: Annotated[Path | str | None, file_path] = None
     verbose: Annotated[bool, flag] = False
 
     _numbers: ClassVar = {**CompletionEstimator._numbers, "rho_": number, "disagreement_": number}
+    # Whether neighbours compare matrices in place of subspaces.
+    flat = False
 
     def learn(self, tasks: MatrixCompletion, seed: int) -> Array:
-        found = gossip(
-            tasks, self.rank, GossipPlan.of(self), seed,
-            recorder=Recorder(progress=self.verbose, description="gossip"), checkpoint=self.checkpoint,
-        )  # fmt: skip
+        how: dict[str, Any] = {"checkpoint": self.checkpoint, "flat": self.flat}
+        recorder = Recorder(progress=self.verbose, description="gossip")
+        found = gossip(tasks, self.rank, GossipPlan.of(self), seed, recorder=recorder, **how)
         self.agents_, self.disagreement_, self.rho_ = found.points, found.disagreement, found.rho
         return found.mean
 
@@ -158,7 +157,8 @@ class BatchCompletion(CompletionEstimator):
         U = leading_subspace(tasks, self.rank, seed)
         manifold = Grassmann(*U.shape)
         # The start may be the end: what is left of its gradient, of which tol is a part, is rounding.
-        rounding = GradientNorm(np.finfo(float).eps * float(tasks.whole.data @ tasks.whole.data))
+        data = tasks.parts[0].data
+        rounding = GradientNorm(np.finfo(float).eps * float(data @ data))
         result = self.solver(manifold).run(Problem(manifold, tasks), U, random_state=seed, stop=rounding)
         self.n_iter_ = result.steps
         return result.point
@@ -279,7 +279,7 @@ class RCGMC(BatchCompletion):
 
 def leading_subspace(tasks: MatrixCompletion, rank: int, seed: int) -> Array:
     """Return the leading left singular vectors of the known entries, where all others are 0."""
-    whole = tasks.whole
+    whole = tasks.parts[0]
     if not whole.data.any():
         return Grassmann(tasks.n_rows, rank).random_point(generator(seed, Stream.SPECTRUM))
     start = generator(seed, Stream.SPECTRUM).standard_normal(min(whole.shape))

@@ -102,7 +102,7 @@ def _solve_back(L, x):
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
 def solve_piece(known, U, gram, lam, first, last, inner, G):
-    """Solve the columns first … last − 1; add their part of the gradient to G (unless it is empty).
+    """Solve the columns first … last − 1; add their part of the gradient to G.
 
     Returns the cost of these columns and the number of a column that has no unique solution, or −1.
     """
@@ -147,11 +147,10 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
         if keep:
             factors[j] = A
             residuals[begin:end] = z[:count]
-        if G.shape[0] > 0:
-            for t in range(count):
-                i = rows[begin + t]
-                for a in range(r):
-                    G[i, a] += z[t] * w[a]
+        for t in range(count):
+            i = rows[begin + t]
+            for a in range(r):
+                G[i, a] += z[t] * w[a]
     return total, -1
 
 

@@ -201,9 +201,7 @@ class MultitaskSubspace(TaskRegressions):
     True
     """
 
-    _parameters: ClassVar = {
-        name: check for name, check in GossipPlan._parameters.items() if name != "retraction"
-    }
+    _parameters = GossipPlan._parameters
 
     rank: Annotated[int, bounded(integer, 1)] = 5
     _: KW_ONLY

@@ -102,12 +102,8 @@ class ItemSearch(Searcher):
         for name, *scores in best:
             row = self._rows[name]
             links = {"similar": [("like", row)], label: [("likes", liked) for liked in (*likes, row)]}
-            result = {
-                "row": row,
-                "name": name,
-                "links": links,
-                **dict(zip(("score", "std"), scores, strict=False)),
-            }
+            result = {"row": row, "name": name, "links": links}
+            result |= dict(zip(("score", "std"), scores, strict=False))
             likeness = self._alike[list(seen)] @ self._alike[row]
             near = [at for at in np.argsort(-likeness, kind="stable")[:REASONS] if likeness[at] > 0.0]
             if near:

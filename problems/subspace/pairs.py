@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from sklearn.model_selection import BaseCrossValidator
 
@@ -18,9 +16,6 @@ from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, numbers, sequence, shown
 from rmopt.core.streams import seed_of
-
-# What pandas takes dates for; text sorts by its letters, which is not the order of most dates.
-SORTED = ("integer", "floating", "datetime64", "timedelta64", "date", "period", "boolean")
 
 
 def entries(ratings: Any) -> tuple[Array, Array]:
@@ -87,84 +82,6 @@ class EntryKFold(BaseCrossValidator):
         fold = np.empty(len(rows), dtype=np.int64)
         fold[order[np.argsort(rows[order], kind="stable")]] = np.arange(len(rows)) % self.n_splits
         yield from (fold == number for number in range(self.n_splits))
-
-
-class TimeSplit(BaseCrossValidator):
-    """Splits of known entries by date: each tests on what comes next, and trains on all that came before.
-
-    The dates come as `groups`, in the order of the entries. Of a bundle with dates, as `problems.data.load` reads
-    it, ``pairs, values = entries(ratings)`` and ``ratings.times`` are in one order, which that of
-    ``entries(ratings.table())`` is not: ``cross_val_score(model, pairs, values, cv=TimeSplit(3),
-    groups=ratings.times, params={"shape": ratings.shape})``. The entries are cut where dates change, into parts of
-    about the same size, and the first part is only trained on. Rows and columns that are new in a test part need an
-    estimator with ``handle_unknown="mean"``, or the shape.
-
-    Parameters
-    ----------
-    n_splits : int
-
-    Examples
-    --------
-    >>> from problems.subspace import TimeSplit
-    >>> pairs, dates = [[0, 0], [1, 0], [0, 1], [1, 1]], [3, 1, 2, 3]
-    >>> for train, test in TimeSplit(2).split(pairs, groups=dates):
-    ...     print(train.tolist(), test.tolist())
-    [1] [2]
-    [1, 2] [0, 3]
-    """
-
-    # What scikit-learn's metadata routing hands on.
-    __metadata_request__split: ClassVar = {"groups": True}
-
-    def __init__(self, n_splits: int = 5) -> None:
-        self.n_splits = integer("n_splits", n_splits, 1)
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of splits."""
-        return self.n_splits
-
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Array, Array]]:
-        """Yield the places of training and of test entries.
-
-        Parameters
-        ----------
-        X : int array, shape (N, 2)
-        y : array, shape (N,), optional
-            Not looked at.
-        groups : array, shape (N,)
-            The date of each entry: numbers, or dates of numpy, pandas or `datetime`, all with a time zone or all
-            without.
-
-        Raises
-        ------
-        InvalidInputError
-            When there is not one date for each entry, or there are too few different ones.
-        """
-        rows, _ = checked_pairs(X)
-        if groups is None:
-            raise InvalidInputError("TimeSplit needs the date of each entry; give it as groups=dates.")
-        try:
-            dates = pd.Index(groups)
-            days = pd.factorize(dates, sort=True)[0] if dates.inferred_type in SORTED else np.empty(0)
-        except (TypeError, ValueError):
-            days = np.empty(0)
-        if days.shape != rows.shape or days.min() < 0:
-            raise InvalidInputError(
-                f"groups must hold a date for each of {len(rows)} entries, as numbers or dates of numpy, pandas or "
-                f"datetime, all with a time zone or all without, got {shown(groups)}; pandas.to_datetime reads text."
-            )
-        order = np.argsort(days, kind="stable")
-        changes = np.flatnonzero(np.diff(days[order])) + 1
-        # The last change of the date before a part of equal size ends.
-        ends = np.arange(1, self.n_splits + 1) * len(order) // (self.n_splits + 1)
-        places = np.searchsorted(changes, ends, side="right") - 1
-        if places[0] < 0 or np.any(np.diff(places) < 1):
-            raise InvalidInputError(
-                f"{len(order)} entries with {len(changes) + 1} different dates cannot be cut into "
-                f"{self.n_splits + 1} parts; choose fewer splits."
-            )
-        for cut, end in pairwise([*changes[places], len(order)]):
-            yield np.sort(order[:cut]), np.sort(order[cut:end])
 
 
 def table_of(ratings: Any, values: Any, shape: Any) -> KnownEntries:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -89,25 +88,22 @@ def completion(
 
 def _titled(ratings: Ratings, path: Path) -> Ratings:
     """Return ratings whose items are called as the second column of a file says of the first."""
-    table = read_file(path)
-    if len(table.frame.columns) < 2 or ratings.row_names is None:
+    frame = read_file(path).frame
+    if len(frame.columns) < 2 or ratings.row_names is None:
         raise InvalidInputError(
             f"--names {path} must have two columns: the items of the ratings, and their names."
         )
-    ids, names = (table.frame[column].astype(str).str.strip() for column in list(table.frame)[:2])
-    titles, counts = dict(zip(ids, names, strict=True)), Counter(names)
-    items = [str(item) for item in ratings.row_names.tolist()]
-    if titles.keys().isdisjoint(items):
+    ids, names = (frame[column].astype(str).str.strip() for column in list(frame)[:2])
+    items = pd.Series(ratings.row_names.tolist()).astype(str)
+    titles = items.map(dict(zip(ids, names, strict=True)))
+    if titles.isna().all():
         raise InvalidInputError(
             f"--names {path} has none of the items, such as {items[0]!r}; check its first column."
         )
-
-    def called(item: str) -> str:
-        title = titles.get(item) or item
-        # Films may share a title.
-        return f"{title} ({item})" if counts[title] > 1 else title
-
-    return replace(ratings, row_names=np.array([called(item) for item in items]))
+    titles = titles.where(titles.notna() & (titles != ""), items)
+    # Films may share a title.
+    titles = titles.mask(titles.duplicated(keep=False), titles + " (" + items + ")")
+    return replace(ratings, row_names=np.array(titles.tolist()))
 
 
 def _measured(estimator: CompletionModel, ratings: Ratings, seed: int, n: int) -> list[dict[str, Any]]:

@@ -12,13 +12,12 @@ import numpy as np
 
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import CheckedValue, bounded, flag, instance, number, numbers, one_of
+from rmopt.core.arguments import CheckedValue, bounded, instance, number, numbers, one_of
 from rmopt.core.streams import Stream, generator, seed_number
 from rmopt.core.values import written
 from rmopt.costs import GossipCost, Graph, as_graph
 from rmopt.costs.graph import GRAPHS
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
-from rmopt.retractions import GRASSMANN_RETRACTIONS
 from rmopt.solvers import (
     LBFGS,
     Checkpoint,
@@ -32,13 +31,7 @@ from rmopt.solvers import (
     World,
 )
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    "stochastic": {"order": "stochastic", "preconditioned": False},
-    "parallel": {"order": "parallel", "preconditioned": False},
-    "precon-stochastic": {"order": "stochastic", "preconditioned": True},
-    "precon-parallel": {"order": "parallel", "preconditioned": True},
-}
-
+VARIANTS = "stochastic", "parallel", "precon-stochastic", "precon-parallel"
 # The agreement's weight relative to the agents' curvatures, where none is given.
 AGREEMENT = 0.1
 POWER_STEPS = 12
@@ -79,8 +72,6 @@ class GossipPlan(CheckedValue):
         The step sizes of the last step are a / (1 + decay); in between a / (1 + b k).
     n_epochs : float
         How often each edge is expected to be taken. With a `decay`, a checkpoint of another number is refused.
-    retraction : str
-        One of `GRASSMANN_RETRACTIONS`.
     init : {"common", "independent"}
         Do all agents start with the same random subspace, which they draw from the common seed, or each with one of
         its own.
@@ -103,14 +94,12 @@ class GossipPlan(CheckedValue):
     step_size: Annotated[float, bounded(number, above=0)] = 1.0
     decay: Annotated[float, bounded(number, least=0)] = 1.0
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0
-    retraction: Annotated[str, bounded(one_of, GRASSMANN_RETRACTIONS)] = "exponential"
     init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
 
     @classmethod
     def of(cls, estimator: Any) -> GossipPlan:
         """Return the plan that the parameters of an estimator name."""
-        names = [name for name in cls.__dataclass_fields__ if hasattr(estimator, name)]
-        return cls(**{name: getattr(estimator, name) for name in names})
+        return cls(**{name: getattr(estimator, name) for name in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -203,7 +192,7 @@ def gossip(
         else:
             begin = Parts([manifold.random_point(rng)] * n)
         _try_out(tasks, begin, world)
-        preconditioned = VARIANTS[plan.variant]["preconditioned"]
+        order, preconditioned = plan.variant.removeprefix("precon-"), plan.variant.startswith("precon-")
         rho = plan.rho
         if isinstance(rho, str):
             alone = GossipCost(tasks, graph, 0.0, manifold)
@@ -216,10 +205,8 @@ def gossip(
             scales[agent] = 1.0 / (largest_curvature(cost, agent, begin[agent], preconditioned, seed) or 1.0)
         base = Euclidean(*manifold.shape) if flat else manifold
         problem = Problem(Power(base, n), GossipCost(tasks, graph, cost.rho, base))
-        planned = partial(
-            Gossip, n_epochs=plan.n_epochs, **VARIANTS[plan.variant], scales=scales, world=world,
-            retraction=None if flat else GRASSMANN_RETRACTIONS[plan.retraction],
-        )  # fmt: skip
+        how = {"order": order, "preconditioned": preconditioned, "scales": scales, "world": world}
+        planned = partial(Gossip, n_epochs=plan.n_epochs, **how)
         budget = planned(step_size=1.0).budget(problem)
         saving = _saving(checkpoint, budget)
         rate = plan.decay / max(1.0, budget)
@@ -238,7 +225,6 @@ def agree(
     seed: int,
     *,
     graph: str | Graph | Sequence[Sequence[int]] = "path",
-    grow: bool = True,
     max_iter: int = 500,
     tol: float = 1e-8,
     recorder: Recorder | None = None,
@@ -248,7 +234,8 @@ def agree(
     """Let agents find the subspace that all their data together would give, by L-BFGS with sums along a tree.
 
     Nothing but sums of gradients travels, between neighbours (see `rmopt.solvers.TreeSum`); all agents have the same
-    basis at every step.
+    basis at every step. It begins with one column, and adds one, turned to what is left, whenever the gradient is a
+    hundredth as long as it was: weak directions are found as soon as strong ones are.
 
     Parameters
     ----------
@@ -259,10 +246,6 @@ def agree(
         Of the start; the same in all processes.
     graph : str, Graph or list of edges
         Who talks to whom; a spanning tree of it is used.
-    grow : bool
-        Begin with one column, and add one, turned to what is left, whenever the gradient is a hundredth as long as it
-        was: weak directions are found as soon as strong ones are. All columns at once take half as many bytes where
-        singular values are alike, and several times as many where they are not.
     max_iter : int
         Of each number of columns.
     tol : float
@@ -270,7 +253,7 @@ def agree(
     recorder : Recorder, optional
         Of the run with all columns.
     checkpoint : path, optional
-        Save there, and resume from it; where columns grow, beside it too, and with the same `max_iter`.
+        Save there and beside it, and resume from it, with the same `max_iter`.
     world : World, optional
 
     Returns
@@ -293,26 +276,20 @@ def agree(
     True
     """
     world = OneProcess() if world is None else world
-    grow, tol = flag("grow", grow), number("tol", tol, least=0)
+    tol = number("tol", tol, least=0)
     with world.guard():
         manifold = _grassmann(tasks, rank)
-        about = {
-            "graph": graph,
-            "grow": grow,
-            "max_iter": max_iter,
-            "tol": tol,
-            "saved": checkpoint is not None,
-        }
+        about = {"graph": graph, "max_iter": max_iter, "tol": tol, "saved": checkpoint is not None}
         _hold_alike(world, tasks, rank=rank, seed=seed, **about)
         columns = manifold.random_point(generator(seed_number("seed", seed), Stream.START))
         _try_out(tasks, [columns] * tasks.n_terms, world)
         cost, before = TreeSum(tasks, as_graph(graph, tasks.n_terms), world), world.traffic
         point, enough, steps, updates = columns[:, :0], 0.0, 0, 0
-        for k in range(1 if grow else rank, rank + 1):
+        for k in range(1, rank + 1):
             problem = Problem(Grassmann(manifold.shape[0], k), cost)
-            point = np.linalg.qr(np.hstack([point, columns[:, point.shape[1] : k]]))[0]
+            point = np.linalg.qr(np.hstack([point, columns[:, k - 1 : k]]))[0]
             enough = enough or tol * problem.manifold.norm(point, problem.riemannian_gradient(point))
-            for _ in range(TURNS * grow):
+            for _ in range(TURNS):
                 # A step of power iteration with what is left of the data: the gradient by the new column.
                 left = problem.riemannian_gradient(point)[:, -1:]
                 point = np.linalg.qr(np.hstack([point[:, :-1], left]))[0]
@@ -337,14 +314,9 @@ def _hold_alike(world: World, tasks: AgentSum, **about: Any) -> None:
         world.check_alike({name: written(value) for name, value in (sizes | about).items()})
 
 
-def _grassmann(tasks: AgentSum, rank: int) -> Grassmann:
+def _grassmann(tasks: Any, rank: int) -> Grassmann:
     """Return the manifold of the subspaces that agents look for."""
     instance("tasks", tasks, AgentSum, "an object of a subclass of AgentSum")
-    if not hasattr(tasks, "n_rows"):
-        raise InvalidInputError(
-            f"{type(tasks).__name__} needs an attribute n_rows, the number of rows of a basis U, to say which "
-            "subspaces are looked for."
-        )
     return Grassmann(tasks.n_rows, rank)
 
 

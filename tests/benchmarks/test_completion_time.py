@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -18,19 +19,20 @@ from typing import Any
 import numpy as np
 import pymanopt
 import pytest
+import scipy.sparse as sp
+from low_rank_agents import low_rank_tasks
 from numba import njit
 from pymanopt.manifolds import FixedRankEmbedded as PymanoptFixedRank
 from pymanopt.optimizers import ConjugateGradient
+from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 from timing import median
 
 from problems.data import Ratings, load
 from problems.data.sets import ml1m
 from problems.subspace import RCGMC, RTRMC, BayesianCompletion, BiasedALS, ScaledSGDCompletion
-from problems.subspace.baselines import Biases, CMFRec, MyFM
+from problems.subspace.baselines import Biases, MyFM
 from problems.subspace.cost import MatrixCompletion, columns_of
-from problems.subspace.shares import low_rank_shares
-from rmopt.solvers import OneProcess
 
 RANK, WANTED = 5, 1e-6
 
@@ -49,7 +51,7 @@ def fused_pass(rows: Any, columns: Any, values: Any, U: Any, W: Any, G: Any) -> 
 
 
 def relative_residual(tasks: MatrixCompletion, U: np.ndarray) -> float:
-    return float(np.sqrt(tasks.residual_sum(U, 0)[0]) / np.linalg.norm(tasks.whole.data))
+    return float(np.sqrt(tasks.residual_sum(U, 0)[0]) / np.linalg.norm(tasks.parts[0].data))
 
 
 def pymanopt_cg(whole: Any) -> tuple[float, float]:
@@ -87,8 +89,8 @@ def test_random_matrices(measured: Any, size: int, slow_peer: bool) -> None:
 
 
 def complete(size: int, slow_peer: bool) -> list[dict[str, Any]]:
-    tasks = low_rank_shares(size, size, RANK, 1, OneProcess(), noise=0.0).tasks
-    whole = tasks.whole
+    tasks = low_rank_tasks(size, size, RANK, 1, noise=0.0)
+    whole = tasks.parts[0]
     rows, columns = whole.indices, columns_of(whole)
     rng = np.random.default_rng(0)
     U, W = rng.standard_normal((size, RANK)), rng.standard_normal((size, RANK))
@@ -101,7 +103,7 @@ def complete(size: int, slow_peer: bool) -> list[dict[str, Any]]:
             model = make(RANK, max_iter=100, tol=2e-6)
 
             def run(model: Any = model) -> np.ndarray:
-                return model.learn(MatrixCompletion({0: whole}, 1), None, 0)
+                return model.learn(MatrixCompletion({0: whole}, 1), 0)
 
             run()
             seconds, basis = median(run, 5)
@@ -201,11 +203,35 @@ def models_of_known(large: bool) -> dict[str, Any]:
     return models
 
 
+@dataclass(eq=False, repr=False)
+class CMFRec(BaseEstimator):
+    """cmfrec: alternating least squares with effects (Cortes 2018), on one thread."""
+
+    rank: int = 10
+    lam: float = 10.0
+    random_state: int = 0
+
+    def fit(self, pairs: Any, values: Any) -> Any:
+        import cmfrec
+
+        rows, columns = np.transpose(pairs)
+        self.sizes_, self.mean_ = np.max(pairs, axis=0) + 1, values.mean()
+        how = {"niter": 25, "use_cg": False, "nthreads": 1, "random_state": self.random_state}
+        self.model_ = cmfrec.CMF(k=self.rank, lambda_=self.lam, verbose=False, **how)
+        self.model_.fit(sp.coo_matrix((values, (rows, columns)), shape=self.sizes_))
+        return self
+
+    def predict(self, pairs: Any) -> Any:
+        known, found = (pairs < self.sizes_).all(axis=1), np.full(len(pairs), self.mean_)
+        found[known] = self.model_.predict(*pairs[known].T)
+        return np.nan_to_num(found, nan=self.mean_)
+
+
 def models_of_ratings(large: bool) -> dict[str, Any]:
     """Penalties are those that cross-validation on a training part likes best."""
     unseen = {"handle_unknown": "mean"}
     models: dict[str, Any] = {
-        "biases alone": Biases(2.0 if large else 4.0),
+        "biases alone": Biases(lam=2.0 if large else 4.0, **unseen),
         "BiasedALS": BiasedALS(10, lam=0.7 if large else 1.0, **unseen),
         "BiasedALS, 8 sweeps": BiasedALS(10, lam=0.7 if large else 1.0, max_iter=8, **unseen),
         "ScaledSGDCompletion, rank 32": ScaledSGDCompletion(32, lam=0.05 if large else 0.08, **unseen),

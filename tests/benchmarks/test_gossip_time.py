@@ -15,12 +15,12 @@ from numba import njit
 from threadpoolctl import threadpool_limits
 
 from problems.data.sets import ml1m
-from problems.subspace.shares import shares_of
+from problems.subspace import MatrixCompletion
 from rmopt import Problem
 from rmopt.costs import GossipCost, Graph
 from rmopt.manifolds import Grassmann, Power
 from rmopt.retractions import GRASSMANN_RETRACTIONS
-from rmopt.solvers import Gossip, OneProcess
+from rmopt.solvers import Gossip
 
 RANK, AGENTS = 10, 5
 
@@ -57,7 +57,9 @@ def test_an_update_on_movielens(measured: Any) -> None:
 
 def updates() -> list[dict[str, Any]]:
     bundle = ml1m()
-    tasks = shares_of(bundle, bundle.held_out(0), AGENTS, 0.005, OneProcess()).tasks
+    table = bundle.table(~bundle.held_out(0))
+    table.data -= table.data.mean()
+    tasks = MatrixCompletion(table, AGENTS, 0.005)
     manifold = Grassmann(tasks.n_rows, RANK)
     problem = Problem(Power(manifold, AGENTS), GossipCost(tasks, Graph.path(AGENTS), 1e4, manifold))
     start = problem.manifold.random_point(np.random.default_rng(0))

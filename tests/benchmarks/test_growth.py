@@ -129,17 +129,18 @@ def coembedding(rows: int, features: int) -> list[dict[str, Any]]:
 
 GOSSIP = """
 import json, sys
+sys.path.append(sys.argv.pop())
+from low_rank_agents import low_rank_tasks
 from threadpoolctl import threadpool_limits
 from problems.subspace import GossipPlan, gossip
-from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import MPIWorld, OneProcess
 m, columns, agents, steps, mpi = map(int, sys.argv[1:])
 with threadpool_limits(1):
     world = MPIWorld() if mpi else OneProcess()
-    shares = low_rank_shares(m, columns, 5, agents, world)
+    tasks = low_rank_tasks(m, columns, 5, agents, world)
     plan = GossipPlan(1e3, "parallel", n_epochs=steps, init="independent", step_size=1e-5)
-    found = gossip(shares.tasks, 5, plan, 0, world=world)
-    entries = int(world.total([sum(part.nnz for part in shares.tasks.parts.values())])[0])
+    found = gossip(tasks, 5, plan, 0, world=world)
+    entries = int(world.total([sum(part.nnz for part in tasks.parts.values())])[0])
     if world.rank == 0:
         print(json.dumps([found.result.seconds, found.result.updates, entries, found.bytes, found.messages]))
 """
@@ -148,6 +149,7 @@ with threadpool_limits(1):
 def gossiped(m: int, columns: int, agents: int, steps: int, processes: int = 0) -> dict[str, Any]:
     """Run agents in this many processes under MPI, or in one without it."""
     command = [sys.executable, "-c", GOSSIP, *map(str, (m, columns, agents, steps, min(processes, 1)))]
+    command.append(str(Path(__file__).parents[1]))
     if processes:
         command = [str(Path(sys.executable).with_name("mpiexec")), "-n", str(processes), *command]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}

@@ -6,13 +6,9 @@ others use the clock says little; the longest path is what two free cores would 
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,30 +115,6 @@ def two_threads(task: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
             "one thread's path over it": means[1][1] / one[1],
         }
         for jobs, one in means.items()
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("task", ["newsgroups", "delicious"])
-def test_two_processes(measured: Any, tmp_path: Path, task: str) -> None:
-    """One process and two by MPI, each with its share of the rows: quality (mAP; P@1 of labels), and seconds."""
-    pytest.importorskip("mpi4py")
-    measured(two_processes, task, tmp_path / "found.json")
-
-
-def two_processes(task: str, out: Path) -> list[dict[str, Any]]:
-    launcher, script = Path(sys.executable).with_name("mpiexec"), Path(__file__).with_name("tasks_by_mpi.py")
-    found: dict[int, list[Any]] = {1: [], 2: []}
-    for _ in range(3):
-        for processes, kept in found.items():
-            subprocess.run([launcher, "-n", str(processes), sys.executable, script, task, out], check=True)
-            kept.append(json.loads(out.read_text("utf-8")))
-    medians = {processes: np.median(kept, axis=0) for processes, kept in found.items()}
-    return [
-        {
-            "task": task, "processes": processes, "quality": one[0], "clock, s": one[1],
-            "busiest processor, s": one[2], "one process by the clock over it": medians[1][1] / one[1],
-        }
-        for processes, one in medians.items()
     ]  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def test_strategies_of_growth(run: Run) -> None:
 def test_tags(run: Run) -> None:
     outcome = tagging(run, betas="30,300", seeds=1, rank=4)
     names = [row["method"] for row in outcome.rows]
-    assert names == ["ILA, β = 30", "ILA, β = 300", "Pairwise interactions, k = 4"]
+    assert names == ["ILA, β = 30", "ILA, β = 300", "Pairwise interactions"]
     assert outcome.rows[0]["rank"] > outcome.rows[1]["rank"]
     assert all(0.0 < row["f1"] < 1.0 for row in outcome.rows)
     assert [claim.reproduced for claim in outcome.claims] == [True, None]

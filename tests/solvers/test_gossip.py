@@ -279,7 +279,6 @@ def test_what_agents_give_is_looked_at_before_they_begin() -> None:
     plan = GossipPlan(n_epochs=2)
     assert agree(Rows(), 2, 0).result.converged
     for tasks, flaw in (
-        (Variances(), "Variances needs an attribute n_rows"),
         ([np.eye(8)], "an object of a subclass of AgentSum"),
         (Rows(lambda gradient: gradient), r"must return the gradient and a curvature of shape \(2, 2\)"),
         (Rows(lambda gradient: (gradient.T, np.eye(2))), r"the gradient, must be .* shape \(8, 2\)"),

@@ -103,7 +103,11 @@ WORK: dict[str, Callable[[Any], dict[str, Any]]] = {
 # Experiments with `--resume`, their options, and a pattern of the files that show that one has begun.
 # Options, a file that tells of a run's beginning, and the longest life in seconds.
 EXPERIMENTS = {
-    "completion": ("--case 4 --scale 0.2 --updates 600 --methods stochastic", "cells/checkpoint-*.npz", 2.0),
+    "completion": (
+        "--rank 4 --seeds 3 --updates 40 --methods stochastic,parallel",
+        "cells/**/output.pkl",
+        2.0,
+    ),
     "similarity": (
         "--data digits --seeds 8 --select none --triplets 100000 --methods loreta,oasis",
         "*",

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 from workers_by_mpi import STEPS, learned
 
 from rmopt.core import MissingCapabilityError
@@ -28,31 +27,34 @@ if not MPIEXEC.exists():
         allow_module_level=True,
     )
 
-SCRIPT = """
-import json, sys
+HOME = f"import sys\nsys.path.append({str(Path(__file__).parents[1])!r})\n"
+SCRIPT = (
+    HOME
+    + """
+import json
 import numpy as np
+from low_rank_agents import low_rank_tasks
 from problems.subspace import GossipPlan, agree, gossip
-from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import MPIWorld, OneProcess
 
 world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
 assert sys.argv[1] == "one" or world.communicator == MPIWorld().communicator
-shares = low_rank_shares(40, 240, 2, 6, world, seed=3)
+tasks = low_rank_tasks(40, 240, 2, 6, world, seed=3)
 out = {}
 for variant in ("stochastic", "precon-parallel"):
     plan = GossipPlan(variant=variant, graph="ring", n_epochs=30, init="independent")
-    found = gossip(shares.tasks, 2, plan, 1, world=world)
+    found = gossip(tasks, 2, plan, 1, world=world)
     out[variant] = [point.tolist() for point in found.points]
     out[variant + " traffic"] = [found.messages, found.bytes, found.result.steps]
-    out[variant + " error"] = shares.test_rmse(found.mean)
-found = agree(shares.tasks, 2, 1, graph="ring", grow=False, world=world)
+found = agree(tasks, 1, 1, graph="ring", world=world)
 out["tree"] = [found.mean.tobytes().hex(), found.result.counts, found.messages, found.bytes]
 assert world.first(found.mean.tobytes()) == found.mean.tobytes()
-out["here"] = shares.tasks.here
+out["here"] = tasks.here
 if world.rank == 0:
     with open(sys.argv[2], "w") as stream:
         json.dump(out, stream)
 """
+)
 
 
 def run(tmp_path: Path, processes: int) -> dict:
@@ -79,7 +81,6 @@ def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path, process
     for variant in ("stochastic", "precon-parallel"):
         gap = np.abs(np.array(found[variant]) - np.array(alone[variant])).max()
         assert gap < 1e-12
-        np.testing.assert_allclose(found[variant + " error"], alone[variant + " error"], rtol=1e-9)
         messages, sent, _ = found[variant + " traffic"]
         # A message is one basis, and nothing else.
         assert sent == messages * 8 * 40 * 2
@@ -89,11 +90,10 @@ def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path, process
     bits, counts, messages, sent = found["tree"]
     assert [bits, counts] == alone["tree"][:2]
     # Up and down the tree once each time, where it leads to another process; which of two parents as near an agent
-    # has depends on scipy. A message is a value, or a gradient and a curvature.
-    ways, costs, gradients = 2 * crossings, counts["costs"], counts["gradients"]
-    assert gradients < costs
+    # has depends on scipy. A message is a value, or a gradient and a curvature; three gradients turn the column.
+    ways, costs, gradients = 2 * crossings, counts["costs"], counts["gradients"] + 3
     assert messages == ways * (costs + gradients)
-    assert sent == ways * 8 * (costs + 84 * gradients)
+    assert sent == ways * 8 * (costs + 41 * gradients)
     messages, _, steps = found["stochastic traffic"]
     if processes == 6:
         assert messages == 2 * steps
@@ -150,49 +150,6 @@ def test_workers_of_which_one_is_killed_are_resumed(tmp_path: Path, processes: i
     assert kills > 0
 
 
-@pytest.mark.slow
-def test_a_stream_of_which_one_process_is_killed_is_resumed(tmp_path: Path) -> None:
-    folder, kills = tmp_path / "rows", 0
-    folder.mkdir()
-    X, y = load_digits(return_X_y=True)
-    for part in range(4):
-        np.savez(folder / f"{part}.npz", X=X[part::4] / 64, y=y[part::4])
-
-    def fitted(out: str, *more: str) -> list[str]:
-        words = ["fit", "similarity", str(folder), "--rank", "5", "--batch-size", "40", "--epochs", "40"]
-        command = [str(MPIEXEC), "-n", "2", sys.executable, "-m", "rmopt.cli", *words]
-        return [*command, "--out", str(tmp_path / out), *more]
-
-    done = subprocess.run(fitted("whole"), check=True, capture_output=True, timeout=300, text=True)
-    assert done.stdout.count("similarity on") == 1
-    moments, resume = np.random.default_rng(0), []
-    for turn in range(6):
-        with subprocess.Popen(
-            fitted("killed", *resume), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as started:
-            saved = tmp_path / "killed" / "checkpoint.npz"
-            before = saved.stat().st_mtime_ns if saved.exists() else 0
-            while started.poll() is None and not (saved.exists() and saved.stat().st_mtime_ns > before):
-                time.sleep(0.002)
-            time.sleep(moments.uniform(0.0, 0.5))
-            wanted = f"^{sys.executable} .*fit similarity.*{tmp_path / 'killed'}"
-            found = subprocess.run(["pgrep", "-f", wanted], capture_output=True, text=True)
-            if started.poll() is None:
-                one = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)[turn % 3]
-                os.kill(int(moments.choice(found.stdout.split())), one)
-            kills += started.wait(timeout=120) != 0
-        resume = ["--resume"]
-    subprocess.run(fitted("killed", *resume), check=True, capture_output=True, timeout=300)
-    assert kills > 0
-    with (
-        np.load(tmp_path / "whole" / "model.npz") as one,
-        np.load(tmp_path / "killed" / "model.npz") as other,
-    ):
-        for name in {"U", "S", "V"} & set(one.files):
-            np.testing.assert_array_equal(one[name], other[name])
-        assert {"U", "S", "V"} <= set(one.files)
-
-
 @pytest.mark.parametrize(
     ("last_words", "said"),
     [
@@ -217,21 +174,23 @@ def test_all_end_where_one_fails(tmp_path: Path, last_words: str, said: str) -> 
     assert done.stderr.count(said) == 1
 
 
-KILLED = """
-import sys
+KILLED = (
+    HOME
+    + """
 import numpy as np
+from low_rank_agents import low_rank_tasks
 from problems.subspace import GossipPlan, gossip
-from problems.subspace.shares import low_rank_shares
 from rmopt.solvers import MPIWorld
 
 world = MPIWorld()
 with world.guard():
-    shares = low_rank_shares(100, 2400, 5, 3, world)
+    tasks = low_rank_tasks(100, 2400, 5, 3, world)
     plan = GossipPlan(1e3, n_epochs=2000, init="independent")
-    found = gossip(shares.tasks, 5, plan, 0, checkpoint=sys.argv[1], world=world)
+    found = gossip(tasks, 5, plan, 0, checkpoint=sys.argv[1], world=world)
     if world.rank == 0:
         np.save(sys.argv[2], found.mean)
 """
+)
 
 
 @pytest.mark.slow

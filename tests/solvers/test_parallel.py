@@ -13,7 +13,6 @@ from sklearn.datasets import load_digits, make_multilabel_classification
 from tabled import each_row
 from worlds import Room
 
-from problems.data import stream
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import MatrixCompletion
@@ -392,101 +391,3 @@ def test_estimators_with_jobs(tmp_path: Path) -> None:
         assert np.array_equal(pair.components_, same.components_)
         assert pair.n_iter_ == -(-alone.n_iter_ // 2)
         assert pair.score(*other) > alone.score(*other) - 0.03
-
-
-def test_processes_share_a_stream() -> None:
-    X, y = DIGITS[0] / 64, DIGITS[1]
-
-    def learned(world: World) -> Any:
-        # The first process has one chunk, and begins it again while the other one goes on.
-        own = [[slice(0, 400)], [slice(400, 800), slice(800, 1200)]][world.rank]
-        model = similarity().fit_stream([(X[rows], y[rows]) for rows in own], world=world)
-        return model.n_iter_, dense_of(model.model_.point), model.score(X[1200:], y[1200:])
-
-    (steps, first, score), (others, second, _) = Room.together(2, learned)
-    # Ten steps for each of 400 + 400 rows, twice, dealt to two workers.
-    assert steps == others == 8000
-    assert np.array_equal(first, second)
-    assert score > 0.5
-
-
-class _EndedError(Exception):
-    pass
-
-
-class Until(list[Any]):
-    """Chunks in a process that ends after so many."""
-
-    def __init__(self, chunks: Any, left: int) -> None:
-        super().__init__(chunks)
-        self.left = left
-
-    def __iter__(self) -> Any:
-        for chunk in super().__iter__():
-            if not self.left:
-                raise _EndedError
-            self.left -= 1
-            yield chunk
-
-
-def test_processes_go_on_with_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("problems.following.CHUNKS", 1)
-    X, y = DIGITS[0] / 64, DIGITS[1]
-    for number in range(4):
-        (tmp_path / "rows").mkdir(exist_ok=True)
-        rows = slice(20 * number, 20 * number + 20)
-        np.savez(tmp_path / "rows" / f"{number}.npz", X=X[rows], y=y[rows])
-
-    def files(rank: int, passes: int) -> Any:
-        how: dict[str, Any] = {"batch_size": 20, "shuffle_buffer": 40, "random_state": 0}
-        return stream(tmp_path / "rows", n_epochs=passes, **how).dealt(rank, 2)
-
-    def lists(rank: int, passes: int) -> Any:
-        # The first process begins its own again, and again, while the other one goes on.
-        return [(X[at : at + 20], y[at : at + 20]) for at in range(0, (60, 140)[rank], 20)] * passes
-
-    def learned(chunks: Any, path: Path | None = None, left: int = -1) -> Any:
-        def one(world: World) -> Any:
-            own = chunks(world.rank)
-            model = LoretaSimilarity(3, random_state=0, checkpoint=path)
-            model.fit_stream(Until(own, left) if left > 0 else own, world=world)
-            return model.n_iter_, dense_of(model.model_.point).tobytes()
-
-        first, second = Room.together(2, one)
-        assert first == second
-        return first
-
-    # Where a run ended, more passes are learned, and as many again are none.
-    whole = learned(lambda rank: files(rank, 3))
-    for passes in (1, 3, 3):
-        found = learned(lambda rank, passes=passes: files(rank, passes), tmp_path / "passes.npz")
-    assert found == whole
-    # Where one process had begun its chunks again, it goes on in them.
-    with pytest.raises(_EndedError):
-        learned(lambda rank: lists(rank, 1), tmp_path / "lists.npz", left=5)
-    once = learned(lambda rank: lists(rank, 1))
-    assert learned(lambda rank: lists(rank, 1), tmp_path / "lists.npz") == once
-    steps, _ = learned(lambda rank: lists(rank, 2), tmp_path / "lists.npz")
-    assert steps == 2 * once[0]
-
-
-def test_processes_share_a_stream_of_rows_with_labels() -> None:
-    X, Y = make_multilabel_classification(n_samples=700, n_classes=6, random_state=0)
-    # One half of the rows has a label that the other has not; the last one comes late, in one process.
-    order = np.argsort(Y[:600, 5], kind="stable")
-    X[:600], Y[:600] = X[order], Y[order]
-    wide = np.column_stack([Y, np.arange(700) >= 500])
-
-    def learned(world: World) -> Any:
-        own = [[(X[:300], Y[:300])], [(X[300:450], Y[300:450]), (X[450:600], wide[450:600])]][world.rank]
-        model = LoretaLabelRanker(4, random_state=world.rank).fit_stream(own, world=world)
-        return model.n_iter_, model.top_k_, dense_of(model.model_.point), model.score(X[600:], wide[600:])
-
-    (steps, most, first, score), (others, at_most, second, _) = Room.together(2, learned)
-    # 300 + 150 rows, twice, dealt to two workers.
-    assert steps == others == 450
-    assert most == at_most
-    assert first.shape == (7, X.shape[1])
-    assert np.array_equal(first, second)
-    alone = LoretaLabelRanker(4, random_state=0).fit_stream([(X[:600], wide[:600])])
-    assert score > alone.score(X[600:], wide[600:]) - 0.05

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from low_rank_agents import low_rank_tasks, train_mse
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from problems.subspace import RCGMC, agree
 from problems.subspace.instances import agent_sums
-from problems.subspace.shares import low_rank_shares
 from rmopt import Problem
 from rmopt.costs import Graph
 from rmopt.manifolds import Grassmann
@@ -65,15 +65,13 @@ def test_sums_are_those_of_all_agents(name: str) -> None:
 
 
 def test_agents_end_where_one_place_would() -> None:
-    shares = low_rank_shares(60, 600, 3, 6, OneProcess(), condition=30.0, seed=2)
-    found = agree(shares.tasks, 3, 0, graph="ring")
+    tasks = low_rank_tasks(60, 600, 3, 6, condition=30.0, seed=2)
+    found = agree(tasks, 3, 0, graph="ring")
     # The noise has a variance of 1e-12, and the fit takes a part of it.
-    assert shares.train_mse(found.points) < 1e-12
+    assert train_mse(tasks, found.points) < 1e-12
     assert found.disagreement == 0.0
     one_place = (
-        RCGMC(max_iter=300)
-        .solver(Grassmann(60, 3))
-        .run(Problem(Grassmann(60, 3), shares.tasks), random_state=1)
+        RCGMC(max_iter=300).solver(Grassmann(60, 3)).run(Problem(Grassmann(60, 3), tasks), random_state=1)
     )
     assert Grassmann(60, 3).dist(one_place.point, found.mean) < 1e-4
 
@@ -90,15 +88,6 @@ class Watched(OneProcess):
         if self.sent[0] > self.most:
             raise KeyboardInterrupt
         return lambda: messages
-
-
-def test_columns_that_grow_send_less_where_singular_values_differ() -> None:
-    shares = low_rank_shares(300, 3000, 5, 6, OneProcess(), condition=500.0, seed=1)
-    grown, whole = (agree(shares.tasks, 5, 1, grow=grow, world=Watched()) for grow in (True, False))
-    for found in (grown, whole):
-        assert shares.train_mse(found.points) < 1e-12
-        assert shares.test_rmse(found.mean) < 1e-5
-    assert grown.bytes < 0.6 * whole.bytes
 
 
 def test_columns_that_grow_go_on_where_they_were_killed(tmp_path: Path) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numba
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-import sklearn
 from estimator_parts import dated_ratings
 from scipy.optimize import approx_fprime
-from sklearn.model_selection import cross_val_score
 from tabled import each_row
 
 from problems.data import load
@@ -27,7 +23,6 @@ from problems.subspace import (
     GossipMatrixCompletion,
     ImplicitALS,
     ScaledSGDCompletion,
-    TimeSplit,
     entries,
 )
 from problems.subspace.als import Side
@@ -200,7 +195,7 @@ def test_a_chain_that_draws_its_data_too_keeps_the_prior(linked: bool) -> None:
         y = U[:, :1] + W[:, 0] + U[:, 1:] @ W[:, 1:].T + rng.standard_normal((m, n)) / np.sqrt(sampler.alpha)
         sampler.by_rows.known[2][:], sampler.by_columns.known[2][:] = y.ravel(), y.T.ravel()
         noise.append(sampler.alpha)
-        precisions.append(sample.prior_precision)
+        precisions.append(sample.column_prior_precisions_)
         if linked:
             link = sampler.column_links
             strengths.append(link.strength)
@@ -434,53 +429,6 @@ def test_bayesian_predictions_of_what_fit_did_not_see_are_means_of_entries(tmp_p
     for one in (model, BayesianCompletion.load(tmp_path / "model.npz")):
         with pytest.raises(InvalidInputError, match="the model knows nothing of 4 but its mean"):
             one.similar(4)
-
-
-def test_splits_by_date() -> None:
-    pairs, values = entries(ratings())
-    dates = np.random.default_rng(0).integers(0, 30, len(values)).astype("datetime64[D]")
-    tested = []
-    for train, test in TimeSplit(4).split(pairs, values, dates):
-        assert dates[train].max() < dates[test].min()
-        np.testing.assert_array_equal(
-            np.sort(np.append(train, test)), np.flatnonzero(dates <= dates[test].max())
-        )
-        tested.append(len(test))
-    assert dates[test].max() == dates.max()
-    assert max(tested) < 1.5 * min(tested)
-    model = BiasedALS(2, random_state=0)
-    scores = cross_val_score(model, pairs, values, groups=dates, cv=TimeSplit(3), params={"shape": (30, 40)})
-    assert scores.shape == (3,)
-    assert np.all(scores > -values.std())
-    given = {"shape": (30, 40), "groups": dates}
-    with sklearn.config_context(enable_metadata_routing=True):
-        assert np.array_equal(cross_val_score(model, pairs, values, cv=TimeSplit(3), params=given), scores)
-    expected = [test.tolist() for _, test in TimeSplit(3).split(pairs, groups=dates)]
-    berlin = pd.Series(dates).dt.tz_localize("Europe/Berlin")
-    for same in (berlin, dates.tolist(), pd.Series(dates).dt.to_period("D")):
-        assert [test.tolist() for _, test in TimeSplit(3).split(pairs, groups=same)] == expected
-    with pytest.raises(InvalidInputError, match="needs the date"):
-        next(TimeSplit().split(pairs))
-    with pytest.raises(InvalidInputError, match="2 different dates cannot be cut into 3"):
-        next(TimeSplit(2).split(pairs, groups=dates > dates[0]))
-    mixed = [*berlin[:-1], dates[-1].item()]
-    for wrong in (
-        dates[:3],
-        dates.astype(str),
-        mixed,
-        np.where(dates == dates[0], np.datetime64("nat", "D"), dates),
-    ):
-        with pytest.raises(InvalidInputError, match="groups must hold a date"):
-            next(TimeSplit().split(pairs, groups=wrong))
-
-
-def test_the_hour_that_clocks_are_set_back_is_split_by_time() -> None:
-    berlin = ZoneInfo("Europe/Berlin")
-    dates = [
-        datetime(2024, 10, 27, 2, 50, tzinfo=berlin),
-        datetime(2024, 10, 27, 2, 10, fold=1, tzinfo=berlin),
-    ]
-    assert next(TimeSplit(1).split([[0, 0], [1, 0]], groups=dates))[1].tolist() == [1]
 
 
 def test_a_penalty_that_is_too_small_is_named() -> None:

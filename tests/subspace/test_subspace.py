@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from low_rank_agents import low_rank_tasks, train_mse
 from scipy.optimize import minimize
 from sklearn.base import clone
 
@@ -27,15 +28,13 @@ from problems.subspace import (
 )
 from problems.subspace.baselines import _renewed
 from problems.subspace.instances import agent_sums
-from problems.subspace.multitask_experiment import case6
-from problems.subspace.shares import low_rank_shares, shares_of
 from problems.subspace.training import GossipPlan, gossip, largest_curvature
 from rmopt import Problem
 from rmopt.core import InvalidInputError, MissingCapabilityError, StorageError
 from rmopt.costs import GossipCost, Graph
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann, Power
-from rmopt.solvers import Checkpoint, MaxSteps, OneProcess, Recorder
+from rmopt.solvers import Checkpoint, MaxSteps, Recorder
 
 M, N, R = 14, 23, 3
 REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
@@ -212,18 +211,18 @@ def test_gossip_on_other_graphs_and_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_d_lmafit_converges_and_gossip_is_ahead_of_it() -> None:
-    shares = low_rank_shares(60, 600, 2, 4, OneProcess())
+    tasks = low_rank_tasks(60, 600, 2, 4)
     manifold = Grassmann(60, 2)
-    problem = Problem(Power(manifold, 4), GossipCost(shares.tasks, Graph.path(4), 0.0, manifold))
+    problem = Problem(Power(manifold, 4), GossipCost(tasks, Graph.path(4), 0.0, manifold))
     errors = []
     for steps in (20, 100, 400):
         result = DLMaFit(steps).run(problem, random_state=0)
-        errors.append(shares.train_mse(result.point))
+        errors.append(train_mse(tasks, result.point))
     assert errors[0] > 10.0 * errors[1] > 100.0 * errors[2]
     assert problem.cost.gaps(result.point).max() < 1e-3  # type: ignore[attr-defined]
-    ours = gossip(shares.tasks, 2, GossipPlan(1.0, "parallel", n_epochs=50, init="independent"), 0)
+    ours = gossip(tasks, 2, GossipPlan(1.0, "parallel", n_epochs=50, init="independent"), 0)
     # 77 updates of each agent against 100.
-    assert shares.train_mse(ours.points) < 0.5 * errors[1]
+    assert train_mse(tasks, ours.points) < 0.5 * errors[1]
     cost = GossipCost(MatrixCompletion(low_rank()[0], 4, 0.1), Graph.path(4), 0.0, Grassmann(40, 2))
     with pytest.raises(MissingCapabilityError, match="lam = 0"):
         DLMaFit(1).run(Problem(Power(Grassmann(40, 2), 4), cost))
@@ -329,23 +328,6 @@ def test_ratings_as_grouplens_publishes_them(tmp_path: Path, monkeypatch: pytest
         parkinsons(tmp_path / "empty")
 
 
-def test_synthetic_entries_are_those_of_a_matrix_of_the_rank_wanted() -> None:
-    world = OneProcess()
-    shares = low_rank_shares(60, 300, 3, 3, world, condition=10.0, noise=0.0, oversampling=5.0)
-    assert sum(part.nnz for part in shares.tasks.parts.values()) == pytest.approx(5 * 3 * 357, abs=3)
-    U = RTRMC(3, max_iter=100, tol=1e-12).learn(shares.tasks, 0)
-    assert shares.test_rmse(U) < 1e-6
-    other = Grassmann(60, 3).random_point(np.random.default_rng(0))
-    held = sp.coo_array(sp.hstack([shares.test[agent] for agent in range(3)]))
-    gaps = shares.completed(other)[held.coords] - held.data
-    assert shares.test_rmse(other) == pytest.approx(np.sqrt(np.mean(gaps**2)), rel=1e-12)
-    bundle, truth = case6(0)
-    assert bundle.task[-1] == 999
-    tasks = [(bundle.X[bundle.task == task], bundle.y[bundle.task == task]) for task in range(100)]
-    cost = MultitaskFeatures(tasks, 2)
-    assert cost.value(truth) < 1e-8
-
-
 @real("ml100k.npz")
 def test_ml100k() -> None:
     bundle = ml100k(REAL)
@@ -354,9 +336,8 @@ def test_ml100k() -> None:
     hidden = bundle.held_out(0)
     model = BiasedALS(5, limits=bundle.limits, random_state=0).fit(bundle.table(~hidden))
     assert model.rmse(bundle.table(hidden)) < 0.95
-    shares = shares_of(bundle, hidden, 4, 0.01, OneProcess())
-    found = gossip(shares.tasks, 5, GossipPlan(n_epochs=60), 0)
-    assert shares.test_rmse(found.mean) < 1.0
+    agents = GossipMatrixCompletion(5, 4, n_epochs=60, limits=bundle.limits, random_state=0)
+    assert agents.fit(bundle.table(~hidden)).rmse(bundle.table(hidden)) < 1.0
 
 
 @real("ml1m.npz")
