@@ -179,11 +179,10 @@ class Solver(Value, ABC):
         held = ((name.lstrip("_"), value) for name, value in vars(self).items() if value is not None)
         return f"{type(self).__name__}({', '.join(f'{name}={shown(value)}' for name, value in held)})"
 
-    def signature(self, apart: tuple[str, ...] = ()) -> dict[str, str]:
-        """Return class and attributes as text, without what a continuation may change, nor those `apart`."""
-        apart = (*self.not_identity, *apart)
-        held = {f"solver.{name}": written(value) for name, value in vars(self).items() if name not in apart}
-        return {"solver": type(self).__name__, **held}
+    def signature(self) -> dict[str, str]:
+        """Return class and attributes as text, without what a continuation may change."""
+        held = {name: value for name, value in vars(self).items() if name not in self.not_identity}
+        return {"solver": type(self).__name__, **{f"solver.{name}": written(held[name]) for name in held}}
 
     # What a solver is made of
 

@@ -195,10 +195,12 @@ class RankIncremental(CheckedValue, Solver):
         kept = better if kept.shape == better.shape else kept
         more = self.columns if self.factor == 1 else self.factor * max(U.shape[1], 1)
         new, before = self._certified(cost, kept, more), state.certificate
-        if _is_worse(new.certificate, before):
-            new = state
-        fall, wanted = before.objective - new.certificate.objective, self.tol * before.excess
-        progress = fall > max(IDLE * wanted, ROUNDING * abs(before.objective))
+        fall, rounding = before.objective - new.certificate.objective, ROUNDING * abs(before.objective)
+        # By rounding alone the objective may rise, where the gap falls.
+        if fall < -rounding or (fall < 0.0 and new.certificate.gap >= before.gap):
+            new, fall = state, 0.0
+        wanted = self.tol * before.excess
+        progress = fall > max(IDLE * wanted, rounding)
         idle = 0 if progress or new.certificate.gap < 0.9 * before.gap else state.idle + 1
         return replace(new, added=U.shape[1], idle=idle, steps=state.steps + 1, updates=state.updates + 1)
 
@@ -330,12 +332,6 @@ def _pruned(cost: ConvexCost, Y: Array) -> Array:
     level = cost.at(Y).value if shorter else 0.0
     fits = (kept for kept in shorter if cost.at(Y[:, kept]).value <= level + ROUNDING * abs(level))
     return Y[:, next(fits, slice(None))]
-
-
-def _is_worse(new: Certificate, old: Certificate) -> bool:
-    """Return whether the objective rose; by rounding alone it may, where the gap falls."""
-    rise = new.objective - old.objective
-    return rise > ROUNDING * abs(old.objective) or (rise > 0.0 and new.gap >= old.gap)
 
 
 def shrunk(Y: Array) -> Array:

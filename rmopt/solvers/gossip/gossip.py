@@ -159,8 +159,7 @@ ORDERS: dict[str, Callable[[Graph], Sampler]] = {
 }
 
 
-def world_of(name: str, value: Any) -> World:
-    """Return a world; None is this process alone."""
+def _world(name: str, value: Any) -> World:
     return instance(name, ONE_PROCESS if value is None else value, World, "a World")
 
 
@@ -224,7 +223,7 @@ class Gossip(CheckedValue, ScheduledSolver):
     scales: Annotated[Any, optional(_positive)] = None
     retraction: Retraction | None = None
     max_iter: Annotated[int | None, optional(integer)] = None  # type: ignore[assignment]
-    world: Annotated[Any, world_of] = None
+    world: Annotated[Any, _world] = None
 
     def check_problem(self, problem: Problem) -> None:
         super().check_problem(problem)
@@ -245,7 +244,7 @@ class Gossip(CheckedValue, ScheduledSolver):
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         # Processes know scales and points of their own agents alone.
-        return self.signature(("scales",)) | {"budget": self.budget(problem)}
+        return self.signature() | {"budget": self.budget(problem), "solver.scales": None}
 
     def budget(self, problem: Problem) -> int:
         if self.max_iter is not None:

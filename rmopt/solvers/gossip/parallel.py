@@ -19,7 +19,7 @@ from rmopt.engines.factor_means import Pairs, blended, completed, merged
 from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState, counting
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.manifolds.means import mean_on
-from rmopt.solvers.gossip.gossip import world_of
+from rmopt.solvers.gossip.gossip import _world as world_of
 from rmopt.solvers.run import Result
 from rmopt.solvers.save import witness
 from rmopt.solvers.stochastic.samplers import Sampler
@@ -121,10 +121,10 @@ class Parallel(ScheduledSolver):
     def budget(self, problem: Problem) -> int:
         return -(-self.solver.budget(problem) // self.workers)
 
-    def signature(self, apart: tuple[str, ...] = ()) -> dict[str, str]:
+    def signature(self) -> dict[str, str]:
         # Their own budget may be larger the next time, as that of any solver may.
         workers = {f"workers' {name}": value for name, value in self.solver.signature().items()}
-        return super().signature(apart) | workers
+        return super().signature() | workers
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         found = super()._alike(problem, initial_point)
