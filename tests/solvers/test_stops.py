@@ -138,7 +138,7 @@ def stopped(criterion: Any, solver: Any = None, recorder: Recorder | None = None
         (GradientNorm(1e-2), "a gradient of length", True),
         (GradientNorm(1e-2, relative=True), "a gradient of length", True),
         (Below(1e-3), "cost ", True),
-        (Below(1.0, "gradient_norm"), "a gradient_norm of", True),
+        (Below(1.0, "gradient_norm"), "gradient_norm ", True),
         (SmallChange(0.5), "a change of the cost by", False),
         (SmallStep(1e-2), "a step of length", False),
         (Stagnation(1, "step_size"), "no better step_size in 1 rows", False),
