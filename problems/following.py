@@ -29,7 +29,7 @@ from rmopt.solvers.stochastic.continued import Continued
 NO_IDENTITY = (
     "checkpoint", "verbose", "random_state", "max_iter", "n_epochs", "threshold", "top_k",
 )  # fmt: skip
-AGAIN = "bring files, batch_size, shuffle_buffer and random_state back as they were, or remove the checkpoint"
+AGAIN = "bring files, batch_size and random_state back as they were, or remove the checkpoint"
 
 
 @running()

@@ -36,9 +36,6 @@ class Fit:
     ] = None
     epochs: Annotated[int, Option(min=1, help="Passes over the files.")] = 1
     batch_size: Annotated[int, Option(min=1, help="Rows in memory at a time.")] = 10_000
-    shuffle_buffer: Annotated[
-        int, Option(min=0, help="Rows in memory that are put in random order; 0: as they lie.")
-    ] = 0
     one_based: Annotated[bool, Option("--one-based", help="Features of .svmlight files count from 1.")] = (
         False
     )
@@ -48,7 +45,7 @@ class Fit:
     def _learned(self, run: Run, model: Loreta, **how: Any) -> Outcome:
         chunks = stream(
             self.files, n_features=self.n_features, batch_size=self.batch_size, n_epochs=self.epochs,
-            shuffle_buffer=self.shuffle_buffer, random_state=run.seed, zero_based=not self.one_based,
+            random_state=run.seed, zero_based=not self.one_based,
             multilabel=isinstance(model, LoretaLabelRanker),
         )  # fmt: skip
         checkpoint = run.path("checkpoint.npz")

@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -55,10 +54,6 @@ class Run:
         Takes the errors of pictures that cannot be written, so that the run goes on to its table; `draw` raises them
         otherwise.
 
-    See Also
-    --------
-    Outcome : what an experiment returns.
-
     Examples
     --------
     >>> from pathlib import Path
@@ -75,11 +70,7 @@ class Run:
     json: bool = False
     failures: list[StorageError] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A console has locks, which no other process can have.
-        return {name: value for name, value in vars(self).items() if name != "console"}
-
-    @cached_property
+    @property
     def console(self) -> Console:
         """Where text for people goes: standard output, silent under `quiet` and `json`."""
         return Console(highlight=False, quiet=self.quiet or self.json)
@@ -165,15 +156,6 @@ class Claim:
     numbers : str
         The numbers that decide it, or what is missing.
 
-    See Also
-    --------
-    Outcome : holds the claims of a run.
-
-    Examples
-    --------
-    >>> from rmopt.experiments import Claim
-    >>> print(Claim("ours is better", True, "0.82 > 0.79"))
-    holds: ours is better (0.82 > 0.79)
     """
 
     claim: str
@@ -204,10 +186,6 @@ class Outcome:
         What the paper says about these numbers; printed after the table.
     notes : list of str
         What must be known to read the table and the claims, such as parameters; printed below them.
-
-    See Also
-    --------
-    Run : what an experiment is given.
 
     Examples
     --------

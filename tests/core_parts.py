@@ -639,7 +639,6 @@ def combinations(seed: int, count: int) -> Iterator[Case]:
         lambda _: ManifoldIdentification(0.01, inner_step_size=0.01, max_iter=10),
         lambda _: PymanoptSolver("ConjugateGradient", max_iterations=5),
         lambda _: PymanoptSolver("TrustRegions", max_iterations=3),
-        lambda _: PymanoptSolver(pymanopt.optimizers.NelderMead(max_iterations=5)),
     ]  # fmt: skip
     draw = random.Random(seed)
     for number in range(count):

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from problems.subspace import MatrixCompletion
 from rmopt.core.streams import Stream, generator
-from rmopt.solvers import OneProcess, World
+from rmopt.solvers import World
 
 
 def low_rank_tasks(
@@ -22,7 +22,7 @@ def low_rank_tasks(
         A = np.linalg.qr(A)[0] * np.sqrt(m)
     A, width = A * np.geomspace(1.0, 1.0 / condition, rank), n // n_agents
     parts = {}
-    for agent in (world or OneProcess()).mine(n_agents):
+    for agent in (world or World()).mine(n_agents):
         rng = generator(seed, Stream.ENTRIES, agent)
         B = rng.standard_normal((width, rank))
         cells = rng.permutation(m * width)[: 6 * rank * (m + n - rank) // n_agents]

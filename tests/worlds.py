@@ -8,10 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from rmopt.solvers import OneProcess, World
+from rmopt.solvers import World
 
 
-class Alike(OneProcess):
+class Alike(World):
     """The first of several processes, of which the others say what it says, but for some words."""
 
     def __init__(self, size: int, **other: Any) -> None:

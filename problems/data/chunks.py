@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from problems.data.files import read_frame, read_svmlight, read_tables, suffix_of, text_files, texts_of
+from problems.data.files import (
+    MOST_LABELS,
+    read_frame,
+    read_svmlight,
+    read_tables,
+    suffix_of,
+    text_files,
+    texts_of,
+)
 from problems.data.tables import KINDS, Table, features_of, indicators_of, names_in, roles_of
 from rmopt.core.arguments import flag, instance, integer, optional
 from rmopt.core.streams import Stream, generator, seed_of
@@ -23,8 +29,8 @@ from rmopt.files import reading
 
 Chunk = tuple[Any, Any]
 
-# Rows of text that are read at a time; and features, which are numbered by 32 bits.
-ROWS, MOST_FEATURES = 4096, 2**31 - 1
+# Features are numbered by 32 bits.
+MOST_FEATURES = 2**31 - 1
 # Features to which texts are hashed, unless it is said: 4 MB of a model for each of its rank.
 HASHED = 2**18
 SVMLIGHT = (".svmlight", ".svm", ".libsvm")
@@ -49,14 +55,12 @@ class stream:  # noqa: N801
     n_features : int, optional
         Needed for svmlight files, which do not say it. Texts are hashed to so many, 262,144 unless given.
     batch_size : int
-        Rows of a chunk. The last one of a pass has half to one and a half times as many.
+        Rows of a chunk. The last one of a file has half to one and a half times as many.
     n_epochs : int
         Passes over the files.
-    shuffle_buffer : int
-        So many rows are in memory at a time and put in random order, and so are the files; 0: rows come as they lie.
-        Texts in folders come in random order always, since their folders are sorted by class.
     random_state : int, RandomState or None
-        Of the order. With None it is another each time, and a run over it cannot be taken up.
+        Of the order of texts in folders, another in each pass: the folders are sorted by class. With None it is
+        another each time, and a run over it cannot be taken up. Rows of files come as they lie.
     multilabel : bool
         Whether a row has several labels, as in ``0,17,4 index:value …``: numbers of columns of indicators, from 0, of
         which there are as many as the largest seen so far asks for.
@@ -88,7 +92,7 @@ class stream:  # noqa: N801
     ...         dump_svmlight_file(X[rows], y[rows], str(Path(folder) / f"{part}.svmlight"))
     ...     chunks = stream(folder, n_features=4, batch_size=60)
     ...     print([X.shape[0] for X, y in chunks])
-    [60, 60, 30]
+    [50, 50, 50]
     """
 
     path: Any
@@ -96,108 +100,65 @@ class stream:  # noqa: N801
     n_features: int | None = None
     batch_size: int = 10_000
     n_epochs: int = 1
-    shuffle_buffer: int = 0
     random_state: Any = 0
     multilabel: bool = False
     zero_based: bool = True
     n_rows: int = field(default=0, init=False)
     feature_names: tuple[str, ...] | None = field(default=None, init=False)
     holds_texts: bool = field(default=False, init=False)
-    _n_labels: int = field(default=0, init=False)
+    _label_names: tuple[str, ...] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.path = Path(instance("path", self.path, (str, os.PathLike), "the path of a file or a folder"))
         optional(integer, 1, MOST_FEATURES)("n_features", self.n_features)
-        for name, least in {"batch_size": 1, "n_epochs": 1, "shuffle_buffer": 0}.items():
-            integer(name, getattr(self, name), least)
+        for name in ("batch_size", "n_epochs"):
+            integer(name, getattr(self, name), 1)
         flag("multilabel", self.multilabel)
-        self._seed = seed_of(self.random_state)
         flag("zero_based", self.zero_based)
+        self._seed = seed_of(self.random_state)
         self.files = files_of(self.path)
-        self._own = self.files
 
     def __repr__(self) -> str:
         return f"stream({str(self.path)!r}, batch_size={self.batch_size})"
 
     def __iter__(self) -> Iterator[Chunk]:
-        self.n_rows, n_labels = 0, 0
+        self.n_rows, n_labels, known = 0, 0, None
         for epoch in range(self.n_epochs):
-            for number, (X, y) in enumerate(self._buffers(epoch)):
-                if self.shuffle_buffer:
-                    order = generator(self._seed, Stream.ORDER, epoch, 1 + number).permutation(X.shape[0])
-                    X, y = X[order], y[order]
-                if sp.issparse(y):
-                    n_labels = max(n_labels, self._n_labels, int(y.indices.max(initial=-1)) + 1)
-                    y = _widened(y, n_labels)
-                count = max(1, round(X.shape[0] / self.batch_size))
-                for begin, end in pairwise([*range(0, count * self.batch_size, self.batch_size), X.shape[0]]):
-                    self.n_rows += end - begin
-                    yield X[begin:end], y[begin:end]
+            for path in self.files:
+                for X, y in _merged(self._read(path, epoch), self.batch_size / 2):
+                    form = sp.issparse(X), X.shape[1], y.dtype.kind, self.feature_names, self._label_names
+                    if known not in (None, form):
+                        what = "other features, or labels of another type, than those before it"
+                        raise InvalidInputError(f"{path} has {what}; make them alike.")
+                    if self.multilabel:
+                        wide = int(y.indices.max(initial=-1)) + 1 if y.shape[1] > MOST_LABELS else y.shape[1]
+                        n_labels = max(n_labels, wide)
+                        y = sp.csr_array((y.data, y.indices, y.indptr), shape=(y.shape[0], n_labels))
+                    known, self.n_rows = form, self.n_rows + X.shape[0]
+                    yield X, y
 
-    def dealt(self, number: int, count: int) -> stream:
-        """Return the stream of one process of several: every so manieth file, beginning with that of its number.
-
-        Raises
-        ------
-        InvalidInputError
-            When there are fewer files than processes.
-        """
-        number = integer("number", number, 0, integer("count", count, 1) - 1)
-        if len(self._own) < count:
-            raise InvalidInputError(f"{self.path} has fewer files than {count} processes; start fewer.")
-        share = copy(self)
-        share._own = self._own[number::count]
-        return share
-
-    def _buffers(self, epoch: int) -> Iterator[Chunk]:
-        """Yield the buffers of a pass, which are whole chunks, and the last of which is up to half a chunk larger."""
-        size = self.batch_size * max(1, round(self.shuffle_buffer / self.batch_size))
-        waiting, count = list[Chunk](), 0
-        for X, y in self._read(epoch):
-            for begin in range(0, X.shape[0], size):
-                waiting.append((X[begin : begin + size], y[begin : begin + size]))
-                count += waiting[-1][0].shape[0]
-                if count >= size + -(-self.batch_size // 2):
-                    X_all, y_all = _joined(waiting)
-                    yield X_all[:size], y_all[:size]
-                    waiting, count = [(X_all[size:], y_all[size:])], count - size
-        if count:
-            yield _joined(waiting)
-
-    def _read(self, epoch: int) -> Iterator[Chunk]:
-        """Yield the rows of the files in the order of a pass."""
-        files, known = self._own, None
-        if self.shuffle_buffer:
-            files = self._shuffled(files, epoch)
-        for path in files:
+    def _read(self, path: Path, epoch: int) -> Iterator[Chunk]:
+        """Yield the rows of a file in parts, or the texts of a folder."""
+        with reading(path, InvalidInputError):
             for table in self._tables(path, epoch):
-                if not len(table.frame):
-                    continue
-                X, y, labels = self._rows(path, table)
-                form = sp.issparse(X), X.shape[1], y.dtype.kind, self.feature_names, labels
-                if known not in (None, form):
-                    what = "other features, or labels of another type or name, than those before it"
-                    raise InvalidInputError(f"{path} has {what}; make them alike.")
-                known = form
-                yield X, y
-
-    def _shuffled(self, files: list[Path], epoch: int) -> list[Path]:
-        return [files[n] for n in generator(self._seed, Stream.ORDER, epoch).permutation(len(files))]
+                X, y = self._rows(path, table) if len(table.frame) else (table.X, ())
+                for begin in range(0, len(table.frame), self.batch_size):
+                    part = slice(begin, begin + self.batch_size)
+                    yield X[part], y[part]
 
     def _tables(self, path: Path, epoch: int) -> Iterator[Table]:
-        """Yield what is in a file, of lines some at a time; or the texts of a folder."""
-        if path.is_dir():
-            with reading(path, InvalidInputError):
-                texts, classes, _ = texts_of(self._shuffled(text_files(path)[0], epoch))
-            yield read_frame({"text": texts, "label": classes})
-        elif suffix_of(path) in SVMLIGHT:
-            with reading(path, InvalidInputError):
-                yield from read_svmlight(path, ROWS, self.n_features, self.zero_based, self.multilabel)
-        else:
-            yield from read_tables(path, ROWS)
+        if suffix_of(path) in SVMLIGHT:
+            how = self.n_features, self.zero_based, self.multilabel
+            return read_svmlight(path, self.batch_size, *how)
+        if not path.is_dir():
+            return read_tables(path, self.batch_size)
+        files = text_files(path)[0]
+        order = generator(self._seed, Stream.ORDER, epoch).permutation(len(files))
+        texts, classes, _ = texts_of([files[number] for number in order])
+        return iter([read_frame({"text": texts, "label": classes})])
 
-    def _rows(self, path: Path, table: Table) -> tuple[Any, Any, tuple[str, ...] | None]:
-        """Return the features of a table, of texts those of their words, its labels, and their names."""
+    def _rows(self, path: Path, table: Table) -> Chunk:
+        """Return the features of a table, of texts those of their words, and its labels."""
         if not self.multilabel:
             table.Y = None
         roles = roles_of(table, KINDS[-1], {})
@@ -214,14 +175,13 @@ class stream:  # noqa: N801
             table.X = words.transform(table.frame[roles.pop("text")[0]])
         X, self.feature_names = features_of(table, roles)
         if self.multilabel:
-            Y, labels = indicators_of(table, roles)
-            self._n_labels = 0 if suffix_of(path) in SVMLIGHT else Y.shape[1]
-            return X, Y, labels
+            Y, self._label_names = indicators_of(table, roles)
+            return X, Y
         # Part of the labels may be written as whole numbers, so text stays text.
         [label] = roles["label"]
         known, numbers = names_in(replace(table, typed=True), label)
         values = table.frame[label]
-        return X, known[numbers] if values.dtype == object else values.to_numpy(), None
+        return X, known[numbers] if values.dtype == object else values.to_numpy()
 
 
 def files_of(path: Path) -> list[Path]:
@@ -238,20 +198,21 @@ def files_of(path: Path) -> list[Path]:
     return files
 
 
-def _joined(parts: list[Chunk]) -> Chunk:
-    if len(parts) == 1:
-        return parts[0]
-    X, y = map(list, zip(*parts, strict=True))
-    if sp.issparse(y[0]):
-        width = max(block.shape[1] for block in y)
-        y = [_widened(block, width) for block in y]
-    return _stacked(X), _stacked(y)
+def _merged(chunks: Iterator[Chunk], least: float) -> Iterator[Chunk]:
+    """Yield chunks; one of fewer rows is joined to the one before it."""
+    waiting = list[Chunk]()
+    for chunk in chunks:
+        if waiting and chunk[0].shape[0] >= least:
+            yield _joined(waiting)
+            waiting = []
+        waiting.append(chunk)
+    if waiting:
+        yield _joined(waiting)
 
 
-def _stacked(blocks: list[Any]) -> Any:
-    return sp.vstack(blocks, format="csr") if sp.issparse(blocks[0]) else np.concatenate(blocks)
-
-
-def _widened(rows: sp.csr_array, width: int) -> sp.csr_array:
-    """Return rows with another number of columns; those that are left out hold nothing."""
-    return sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], width))
+def _joined(chunks: list[Chunk]) -> Chunk:
+    X, y = (
+        sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
+        for parts in zip(*chunks, strict=True)
+    )
+    return X, y

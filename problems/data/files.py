@@ -44,7 +44,7 @@ def suffix_of(path: Path) -> str:
 
 def read_file(path: Path) -> Table:
     """Read a file, or a folder of texts, as a whole; see `read_tables`."""
-    [table] = read_tables(path, sys.maxsize)
+    [table] = read_tables(path, sys.maxsize - 1)
     return table
 
 
@@ -93,7 +93,9 @@ def _delimited(path: Path, rows: int) -> Iterator[Table]:
         text.seek(0)
         how: Any = {"dtype": object, "na_filter": False, "engine": "python" if len(sign) > 1 else "c"}
         try:
-            for frame in pd.read_csv(text, sep=sign, header=None, skiprows=skip, chunksize=rows, **how):
+            lines = pd.read_csv(text, sep=sign, header=None, skiprows=skip, chunksize=rows, **how)
+            # The first line holds names.
+            for frame in chain([lines.get_chunk(rows + 1)], lines):
                 if not names:
                     names, begin = _header(about, [str(name).strip() for name in frame.iloc[0]], sign)
                     frame = frame.iloc[begin:]
@@ -330,15 +332,15 @@ def read_svmlight(
                 )
             else:
                 binarizer = MultiLabelBinarizer(sparse_output=True)
-                table.Y = canonical(binarizer.fit_transform(labels))
+                Y = canonical(binarizer.fit_transform(labels))
                 known = binarizer.classes_.astype(np.int64)
                 if (known != binarizer.classes_).any() or ((known < 0) | (known > MOST_LABELS)).any():
                     raise InvalidInputError(f"{path} has a label that is no whole number to {MOST_LABELS}.")
-                parts = table.Y.data, known[table.Y.indices], table.Y.indptr
                 if whole:
                     table.names["label_names"] = tuple(map(str, known.tolist()))
                 else:
-                    table.Y = csr_array(parts, shape=(len(labels), int(known.max(initial=-1)) + 1))
+                    Y = csr_array((Y.data, known[Y.indices], Y.indptr), shape=(len(labels), MOST_LABELS + 1))
+                table.Y = Y
             yield table
 
 

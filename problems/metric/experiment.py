@@ -17,16 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from typer import Option
 
 from problems import options
-from problems.comparison import (
-    Difference,
-    Experiment,
-    Kept,
-    Row,
-    above,
-    crossed,
-    mean_and_sem,
-    split,
-)  # fmt: skip
+from problems.comparison import Difference, Experiment, Kept, Row, above, crossed, mean_and_sem, split
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores

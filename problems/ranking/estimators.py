@@ -318,7 +318,7 @@ class LoretaLabelRanker(Loreta):
         if grows and afresh and n_labels < rank <= n:
             raise InvalidInputError(
                 f"rank = {rank} is larger than the number of labels so far, {n_labels}, and the first part of the "
-                "data decides it; let that part be larger (batch_size, shuffle_buffer), give Y one column for each "
+                "data decides it; let that part be larger (batch_size), give Y one column for each "
                 "label that may come, or take a smaller rank."
             )
         manifold = FixedRankEmbedded(n_labels, n, rank)

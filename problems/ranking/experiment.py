@@ -18,16 +18,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from typer import Option
 
 from problems import options
-from problems.comparison import (
-    Experiment,
-    Kept,
-    Learner,
-    Row,
-    above,
-    against,
-    crossed,
-    split,
-)  # fmt: skip
+from problems.comparison import Experiment, Kept, Learner, Row, above, against, crossed, split
 from problems.data import MultilabelBundle
 from problems.loreta import loreta_solver
 from problems.methods import Cell, Method, Settings, rows_of

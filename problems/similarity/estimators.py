@@ -260,14 +260,13 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         X, y = labelled(self, X, y, reset=first, ensure_min_samples=3 if first else 1)
         if steps is None:
             steps = max(1, round(steps_per_row * X.shape[0]))
-        known = [] if first or not hasattr(self, "classes_") else [self.classes_]
-        parts = [*known, np.unique(y)]
-        labels = np.unique(in_order("y", [label for part in parts for label in part.tolist()]))
+        known = [] if first or not hasattr(self, "classes_") else self.classes_.tolist()
+        labels = np.unique(in_order("y", known + np.unique(y).tolist()))
         try:
             triplets = ClassTriplets(y)
         except InvalidInputError as error:
             raise InvalidInputError(
-                f"{str(error).rstrip('.')}; where rows come sorted by class, take larger parts, or a shuffle_buffer."
+                f"{str(error).rstrip('.')}; where rows come sorted by class, mix them, or take larger parts."
             ) from None
         parts = self._parts(X, triplets, steps, seed, first)
         self.classes_ = labels

@@ -7,10 +7,9 @@ import numpy as np
 
 from rmopt.checks.catalogue import Instance, instances
 from rmopt.checks.derivatives import check_cost, check_gradient, check_hessian
-from rmopt.checks.engine import check_engine, check_sampler, check_step_size
 from rmopt.checks.geometry import check_manifold, check_retraction
 from rmopt.checks.laws import Check
-from rmopt.checks.solver import check_solver
+from rmopt.checks.runs import check_engine, check_sampler, check_solver, check_step_size
 from rmopt.core.arguments import shown
 from rmopt.core.manifold import Manifold
 from rmopt.core.problem import Problem

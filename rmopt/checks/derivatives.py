@@ -133,7 +133,9 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
         partial(manifold.random_tangent_vector, x, rng),
     )
     slopes = [] if _straight(manifold) is None else along_several(taylor, vectors, xi)
-    laws = hold(HESSIAN, _subject(problem), (problem, x, xi, eta), coarseness_of(x))
+    laws = hold(
+        HESSIAN, _subject(problem), (problem, x, xi, eta, problem.riemannian_hessian(x, xi)), coarseness_of(x)
+    )
     bent = [one for one in _constraints(problem) if one.lacks_hessian() is None]
     return slopes + laws + [check for one in bent for check in check_hessian(one, rng, x)]
 
@@ -448,10 +450,10 @@ def _turn(k: int, rng: np.random.Generator) -> Array:
 )
 def _hessian_symmetry(about: Any) -> float:
     """⟨Hξ, ξ + 2η⟩ = ⟨ξ, H(ξ + 2η)⟩, which a linear map alone obeys."""
-    problem, x, xi, eta = about
+    problem, x, xi, eta, of_xi = about
     inner, norm = problem.manifold.inner_product, problem.manifold.norm
     both = xi + eta * 2.0
-    of_xi, of_both = (problem.riemannian_hessian(x, v) for v in (xi, both))
+    of_both = problem.riemannian_hessian(x, both)
     return abs(inner(x, of_xi, both) - inner(x, xi, of_both)) / max(1.0, norm(x, of_xi), norm(x, of_both))
 
 

@@ -69,12 +69,6 @@ class LowRankTangent(Vector):
         Uᵀ U_p = 0.
     Vp : array, shape (m, k)
         Vᵀ V_p = 0.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html. Vandereycken, Low-rank matrix completion by Riemannian
-    optimization, SIAM J. Optim. 23 (2013), https://doi.org/10.1137/110845768.
     """
 
     M: Array

@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -14,7 +14,7 @@ from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt, s
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
-from rmopt.precision import matched, rank_of, slack
+from rmopt.precision import matched, slack
 
 
 class Manifold(ABC):
@@ -275,8 +275,6 @@ class FixedRankManifold(Manifold):
 
     shape: tuple[int, int]
     rank: int
-    # What of a point counts its rank, and how a number of them reads.
-    _counted: ClassVar[tuple[Callable[[Any], np.ndarray], str]]
 
     def with_rank(self, k: int) -> Self:
         """Return the manifold of matrices of another rank, with all else the same."""
@@ -286,12 +284,9 @@ class FixedRankManifold(Manifold):
 
     def _checked(self, point: Any, what: str, dtype: Any) -> Any:
         """Return a point in a precision, or refuse one of a lower rank."""
-        (values, words), point = self._counted, in_precision(point, dtype)
-        if (rank := rank_of(values(point))) < self.rank:
-            raise InvalidInputError(
-                f"{what} has {words.format(rank)} to machine precision, not {self.rank}; choose rank = "
-                f"{max(rank, 1)}."
-            )
+        point = in_precision(point, dtype)
+        if (reason := self.refusal(point)) is not None:
+            raise InvalidInputError(f"{what} is no point of {self}: {reason}.")
         return point
 
     def random_tangent_vector(self, point: Any, rng: np.random.Generator | None = None) -> Any:

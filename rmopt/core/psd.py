@@ -68,8 +68,6 @@ class PSDFactor:
     It is no class of arrays, since a cost of matrices W is no function of Y.
     """
 
-    made_of = np.ndarray
-
 
 @dataclass(frozen=True, eq=False)
 class PSDTangent(Vector):
@@ -83,11 +81,6 @@ class PSDTangent(Vector):
         Symmetric.
     Qp : array, shape (n, k)
         Qᵀ Q_p = 0.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
     """
 
     M: Array

@@ -173,11 +173,6 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
     --------
     frechet_mean : by distances along the manifold.
 
-    References
-    ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
-    https://doi.org/10.1137/100802529.
-
     Examples
     --------
     >>> import numpy as np

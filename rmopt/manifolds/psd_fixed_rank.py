@@ -13,7 +13,6 @@ from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
 from rmopt.core.psd import PSDPoint, PSDTangent, point_of
 from rmopt.core.retraction import Retraction
-from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_eigh, leading_eigh, leave_span, symmetric
 from rmopt.precision import rank_of, real_type, slack
 from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
@@ -28,7 +27,6 @@ class PSDMatrices(FixedRankManifold):
     """
 
     point_type = PSDPoint
-    _counted = PSDPoint.eigenvalues, "{} positive eigenvalues"
     retractions = PSD_RETRACTIONS | {"polar": PolarFactors()}
     default_retraction: Retraction = SecondOrderPSD()
 
@@ -116,9 +114,7 @@ class PSDMatrices(FixedRankManifold):
         """
         dtype, matrix = real_type(matrix), real_matrix("matrix", matrix, self.shape)
         n, k = self.shape[0], self.rank
-        if sp.issparse(matrix) and not matrix.data.any():
-            raise InvalidInputError(f"the matrix is zero: it has no positive eigenvalues, not {k}.")
-        if sp.issparse(matrix) and k < n // 2:
+        if sp.issparse(matrix) and matrix.data.any() and k < n // 2:
             eigenvalues, vectors = lanczos_eigh(0.5 * (matrix + matrix.T), k)
         else:
             eigenvalues, vectors = np.linalg.eigh(symmetric(dense(matrix)))
@@ -138,11 +134,6 @@ class PSDFixedRank(PSDMatrices):
         Number of rows and columns.
     rank : int
         The rank, from 1 to n.
-
-    Raises
-    ------
-    InvalidInputError
-        For a size that is not positive or a rank out of range.
 
     See Also
     --------
@@ -209,11 +200,6 @@ class PolarPSD(PSDMatrices):
         The rank, from 1 to n.
     weight : float
         λ, between 0 and 1: large values move mainly the column space.
-
-    Raises
-    ------
-    InvalidInputError
-        For a size, rank or weight out of range.
 
     See Also
     --------

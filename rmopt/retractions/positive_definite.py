@@ -22,11 +22,6 @@ class Additive(Retraction):
 
     On an open set such as the positive definite cone the line is bounded: see `HasStepBound.max_step`; a step that
     leaves the manifold is an `InvalidInputError`.
-
-    See Also
-    --------
-    SecondOrderPD : positive definite for every step.
-    SchurExponential : follows single rows and columns.
     """
 
     order = 1
@@ -52,16 +47,7 @@ class Additive(Retraction):
 
 
 class AffineExponential(Retraction):
-    """R(ξ) = W exp(W⁻¹ξ): the geodesics of the affine-invariant metric.
-
-    See Also
-    --------
-    SecondOrderPD : its start, without a matrix exponential.
-
-    References
-    ----------
-    Bhatia, Positive Definite Matrices, Princeton University Press (2007), https://doi.org/10.1515/9781400827787.
-    """
+    """R(ξ) = W exp(W⁻¹ξ): the geodesics of the affine-invariant metric."""
 
     order = 2
     name = "affine-exponential"
@@ -82,11 +68,6 @@ class AffineExponential(Retraction):
 
 class SecondOrderPD(Retraction):
     """R(ξ) = W + ξ + ½ ξ W⁻¹ ξ, which is ½ (W + (W + ξ) W⁻¹ (W + ξ)).
-
-    See Also
-    --------
-    AffineExponential : the geodesic itself.
-    Additive : a straight line, which may leave the manifold.
 
     References
     ----------
@@ -111,15 +92,6 @@ class Congruence(Retraction):
     """R(ξ) = (I + L) W (I + L) with L W + W L = ξ: the geodesics of the Bures–Wasserstein metric.
 
     Where these meet a singular matrix and end, it goes on behind.
-
-    See Also
-    --------
-    AffineExponential : the geodesics of the affine-invariant metric, which never end.
-
-    References
-    ----------
-    Bhatia, Jain and Lim, On the Bures–Wasserstein distance between positive definite matrices, Expositiones
-    Mathematicae 37 (2019), https://doi.org/10.1016/j.exmath.2018.01.002.
     """
 
     order = 2
@@ -137,11 +109,6 @@ class SchurExponential(Retraction):
     such that the Schur complement S = W_kk − BᵀA⁻¹B becomes S exp(t Ṡ/S). For a general tangent vector the same is
     done to one row and column after the other: the strictly lower part of the Cholesky factor moves linearly and its
     diagonal multiplicatively (the log-Cholesky exponential of Lin 2019).
-
-    See Also
-    --------
-    SecondOrderPD : of second order.
-    Additive : a straight line, which may leave the manifold.
 
     References
     ----------

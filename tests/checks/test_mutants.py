@@ -31,8 +31,8 @@ from rmopt.checks import (
 )
 from rmopt.checks.catalogue import instances
 from rmopt.checks.derivatives import COST, HESSIAN
-from rmopt.checks.engine import ENGINE, SAMPLER, STEP_SIZE
 from rmopt.checks.geometry import MANIFOLD, RETRACTION
+from rmopt.checks.runs import ENGINE, SAMPLER, STEP_SIZE
 from rmopt.core import Actions, AgentSum, Cost, FiniteSum, LowRankPoint, PSDPoint, Retraction
 from rmopt.core.ambient import dense
 from rmopt.core.transport import Transport

@@ -26,7 +26,7 @@ from rmopt.checks import (
     checks_of,
 )
 from rmopt.checks.catalogue import Instance, instances
-from rmopt.checks.solver import SOLVER
+from rmopt.checks.runs import SOLVER
 from rmopt.core import Cost
 from rmopt.core.cost import as_sum
 from rmopt.costs import ConstrainedProblem, LogDetTriplet

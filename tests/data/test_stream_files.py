@@ -109,10 +109,7 @@ def test_labels_of_arrays_do_not_become_floats(tmp_path: Path) -> None:
             labels_of(put(small, other))
 
 
-def test_points_of_thousands_are_not_decimal_where_other_rows_have_commas(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("problems.data.chunks.ROWS", 8)
+def test_points_of_thousands_are_not_decimal_where_other_rows_have_commas(tmp_path: Path) -> None:
     path = written(tmp_path, a__csv="label;x\n" + 7 * "a;1.234\n" + 5 * "b;1,5\n") / "a.csv"
     for read in (load, labels_of):
         with pytest.raises(InvalidInputError, match="column x of"):
@@ -160,8 +157,8 @@ def test_lines_are_read_as_scikit_learn_reads_them(
     path.write_bytes(gzip.compress(whole) if suffix.endswith("gz") else whole)
     plain.write_bytes(text)
     expected, labels = load_svmlight_file(str(plain), n_features=50, zero_based=False)
-    monkeypatch.setattr("problems.data.chunks.ROWS", 7)
-    [(found, y)] = stream(path, n_features=50, zero_based=False)
+    parts = list(stream(path, n_features=50, zero_based=False, batch_size=7))
+    found, y = sp.vstack([X for X, _ in parts]), np.concatenate([y for _, y in parts])
     assert (found != expected).nnz == 0
     np.testing.assert_array_equal(y, labels)
 
@@ -170,25 +167,12 @@ def test_chunks_hold_all_rows_in_their_order(digits: tuple[np.ndarray, np.ndarra
     folder = write_folder(tmp_path / "data", digits)
     chunks = stream(folder, n_features=64, batch_size=200, n_epochs=2)
     found = list(chunks)
-    assert [X.shape[0] for X, _ in found] == 2 * [200, 200, 200, 230]
-    np.testing.assert_array_equal(sp.vstack([X for X, _ in found[:4]]).toarray(), digits[0][:830])
-    np.testing.assert_array_equal(np.concatenate([y for _, y in found[4:]]), digits[1][:830])
+    assert [X.shape[0] for X, _ in found] == 2 * [200, 100, 200, 210, 120]
+    np.testing.assert_array_equal(sp.vstack([X for X, _ in found[:5]]).toarray(), digits[0][:830])
+    np.testing.assert_array_equal(np.concatenate([y for _, y in found[5:]]), digits[1][:830])
     assert chunks.n_rows == 1660
     # Behind the end it begins anew.
     assert all(map(same, list(chunks), found))
-
-
-def test_rows_are_shuffled_within_a_buffer(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "data", digits)
-    first, again, other = (
-        list(stream(folder, n_features=64, batch_size=100, shuffle_buffer=400, random_state=seed))
-        for seed in (0, 0, 1)
-    )
-    assert all(map(same, first, again))
-    assert not all(map(same, first, other))
-    rows = {tuple(row) for row in digits[0][:830].tolist()}
-    assert {tuple(row) for X, _ in other for row in X.toarray().tolist()} == rows
-    assert not same(first[0], first[1])
 
 
 def test_a_model_of_files_goes_by_the_names_of_their_columns(tmp_path: Path) -> None:

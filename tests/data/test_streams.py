@@ -257,7 +257,7 @@ def test_a_run_over_files_of_any_kind_is_resumed(
 
     def run(saved: Path | None, stop: int | None = None) -> Any:
         model = LoretaLabelRanker if kind == "labels" else LoretaSimilarity
-        chunks = stream(folder, batch_size=70, shuffle_buffer=150, n_epochs=2, random_state=4, **how)
+        chunks = stream(folder, batch_size=70, n_epochs=2, random_state=4, **how)
         fitted = model(4, init="gaussian", random_state=0, checkpoint=saved)
         return fitted.fit_stream(chunks if stop is None else broken_off(chunks, stop))
 
@@ -276,7 +276,7 @@ def test_strange_chunks_are_refused(digits: tuple[np.ndarray, np.ndarray]) -> No
         follower().fit_stream(5)
     with pytest.raises(InvalidInputError, match="there are no chunks to learn from"):
         follower().fit_stream(iter([]))
-    with pytest.raises(InvalidInputError, match=r"begins with row 21: y has 1 class .* or a shuffle_buffer"):
+    with pytest.raises(InvalidInputError, match=r"begins with row 21: y has 1 class .* larger parts"):
         follower().fit_stream([(X[:20], y[:20]), (X[y == 3][:20], y[y == 3][:20])])
     with pytest.raises(
         InvalidInputError, match=r"chunk 2 of the stream, which begins with row 21: Input X contains NaN"
@@ -292,7 +292,7 @@ def test_a_killed_run_over_files_ends_with_the_same_bits(
     folder, path = write_folder(tmp_path / "data", digits), tmp_path / "run.npz"
 
     def run(saved: Path | None) -> LoretaSimilarity:
-        chunks = stream(folder, n_features=64, batch_size=50, n_epochs=5, shuffle_buffer=200, random_state=0)
+        chunks = stream(folder, n_features=64, batch_size=50, n_epochs=5)
         return follower(saved).fit_stream(chunks)
 
     whole, moments, kills = run(None), np.random.default_rng(0), 0

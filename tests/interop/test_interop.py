@@ -58,7 +58,7 @@ def completion() -> tuple[FixedRankEmbedded, Completion, np.ndarray]:
 
 
 @pytest.mark.parametrize("retraction", FIXED_RANK_RETRACTIONS.values(), ids=repr)
-@pytest.mark.parametrize("optimizer", ["SteepestDescent", "ConjugateGradient", "TrustRegions"])
+@pytest.mark.parametrize("optimizer", ["ConjugateGradient", "TrustRegions"])
 def test_pymanopt_optimizers_complete_a_matrix(
     completion: tuple[FixedRankEmbedded, Completion, np.ndarray],
     optimizer: str,
@@ -151,7 +151,7 @@ def test_each_iteration_has_a_row_of_where_it_stands() -> None:
     # A search from here tries a lower point than the one that it takes.
     start = 2.0 * np.random.default_rng(2).standard_normal(4)
     theirs = ConjugateGradient(verbosity=0, log_verbosity=1).run(to_pymanopt(problem), initial_point=start)
-    for name in ("ConjugateGradient", "SteepestDescent", "TrustRegions", "ParticleSwarm"):
+    for name in ("ConjugateGradient", "TrustRegions"):
         found = PymanoptSolver(name, max_iterations=30).run(problem, start, random_state=0)
         assert [row["step"] for row in found.history] == list(range(1, found.steps + 1))
         costs = [row["cost"] for row in found.history]
@@ -179,11 +179,11 @@ def test_optimizers_start_from_another_result_and_from_whole_numbers() -> None:
 def test_starts_off_a_pymanopt_manifold_are_refused() -> None:
     cost = rmopt.autograd_cost(lambda X: anp.sum((X - 1.0) ** 2))
     off: list[tuple[Any, np.ndarray, str]] = [
-        (manifolds.Symmetric(3), np.arange(9.0).reshape(3, 3), "linear space"),
-        (manifolds.SkewSymmetric(3), np.ones((3, 3)), "linear space"),
-        (manifolds.Positive(2, 2), -np.ones((2, 2)), "must be positive"),
-        (manifolds.SphereSubspaceIntersection(np.eye(5)[:, :3]), np.eye(5)[4], "linear space"),
-        (manifolds.SphereSubspaceComplementIntersection(np.eye(5)[:, :3]), np.eye(5)[0], "linear space"),
+        (manifolds.Symmetric(3), np.arange(9.0).reshape(3, 3), "moves the point"),
+        (manifolds.SkewSymmetric(3), np.ones((3, 3)), "moves the point"),
+        (manifolds.Positive(2, 2), -np.ones((2, 2)), "moves the point"),
+        (manifolds.SphereSubspaceIntersection(np.eye(5)[:, :3]), np.eye(5)[4], "moves the point"),
+        (manifolds.SphereSubspaceComplementIntersection(np.eye(5)[:, :3]), np.eye(5)[0], "moves the point"),
     ]
     for foreign, start, told in off:
         manifold = from_pymanopt(foreign)

@@ -31,7 +31,6 @@ from rmopt.solvers import (
     MaxSeconds,
     MaxSteps,
     Momentum,
-    OneProcess,
     Parallel,
     Recorder,
     Shards,
@@ -56,7 +55,7 @@ def test_all_processes_join_the_same_pairs() -> None:
 
     for agents in (1, 2, 3, 5, 8):
         things = [np.array([i + 0.5, i * i]) for i in range(agents)]
-        alone = OneProcess().joined(dict(enumerate(things)), [1] * agents, join)
+        alone = World().joined(dict(enumerate(things)), [1] * agents, join)
         for size in range(1, agents + 1):
             ends = Room.together(
                 size,
@@ -254,7 +253,7 @@ def test_any_number_of_processes_gives_the_same_bits(kind: str) -> None:
         workers = Parallel(own, 5, first=30, world=world)
         return workers.run(problem, start, random_state=1)
 
-    alone = learned(OneProcess())
+    alone = learned(World())
     for size in (2, 3, 4, 5):
         for found in Room.together(size, learned):
             assert np.array_equal(dense(found), dense(alone)), size
@@ -301,7 +300,7 @@ def test_processes_that_would_mix_two_runs_are_refused(problem: Problem, tmp_pat
     assert np.array_equal(dense_of(first), dense_of(second))
     for budget in (20, 40):
         found, _ = Room.together(2, lambda world, n=budget: run(world, n, saved=tmp_path / "run.npz"))
-    assert np.array_equal(dense_of(found), dense_of(run(OneProcess())))
+    assert np.array_equal(dense_of(found), dense_of(run(World())))
     assert len(list(tmp_path.iterdir())) == 1
     # Without a seed it is that of the run that is saved.
     begun = Room.together(2, lambda world: run(world, 20, random_state=None, saved=tmp_path / "free.npz"))
@@ -348,7 +347,7 @@ def test_shards_count_by_their_terms() -> None:
         workers = Parallel(SGD(0.1, max_iter=600), 3, every=2, first=2, world=world)
         return workers.run(Problem(Euclidean(1), own), np.zeros(1), random_state=0, stop=stop).point
 
-    found = run(OneProcess())
+    found = run(World())
     np.testing.assert_allclose(found, 1.5, rtol=1e-9)
     assert Room.together(2, run) == [found, found]
     with pytest.raises(InvalidInputError, match="each process has a clock of its own"):

@@ -129,7 +129,7 @@ class Oracle:
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
         manifold, cost = problem.manifold, problem.cost
         self.problem, self.manifold, self.cost, self.seed = problem, manifold, cost, seed
-        self._retraction = partial(manifold.fitting(retraction), manifold)
+        self._retraction: Callable[..., Any] = partial(manifold.fitting(retraction), manifold)
         overrides = type(cost).preconditioner_at is not Cost.preconditioner_at
         self.preconditions = overrides or hasattr(cost, "precondition")
         chosen = manifold.default_transport if transport is None else transport

@@ -89,7 +89,7 @@ class GossipEngine(Engine):
         schedule = checked(schedule, etas, self.cost.term_ranges, what="edges")
         points, counts, steps = dict(state.points), state.counts.copy(), state.steps
         self.world.sent[:] = state.sent
-        with np.errstate(all="ignore"), self.world.guard():
+        with np.errstate(all="ignore"):
             for edges, eta in zip(schedule, etas, strict=True):
                 partners = partners_of(self.cost.graph, edges)
                 here = [agent for agent in partners if agent in points]

@@ -254,15 +254,14 @@ class ParallelEngine(Engine):
             pairs = zip(self.engines, state.own, strict=True)
             return replace(state, own=[engine.advance(own, schedule, etas) for engine, own in pairs])
         parts, done = np.reshape(schedule, (len(schedule), len(self.engines), -1)), 0
-        with self.world.guard():
-            while done < len(etas):
-                end = min(len(etas), done + self._next_mean(state.steps) - state.steps)
-                # Terms of other workers may lie between those of one.
-                terms = map(np.ascontiguousarray, parts[done:end].swapaxes(0, 1))
-                calls = zip(self.engines, state.own, terms, strict=True)
-                own = in_threads(lambda call, etas=etas[done:end]: call[0].advance(*call[1:], etas), calls)
-                state = replace(state, own=own, steps=state.steps + end - done)
-                state, done = self._at_mean(state) if self._met(state.steps) else state, end
+        while done < len(etas):
+            end = min(len(etas), done + self._next_mean(state.steps) - state.steps)
+            # Terms of other workers may lie between those of one.
+            terms = map(np.ascontiguousarray, parts[done:end].swapaxes(0, 1))
+            calls = zip(self.engines, state.own, terms, strict=True)
+            own = in_threads(lambda call, etas=etas[done:end]: call[0].advance(*call[1:], etas), calls)
+            state = replace(state, own=own, steps=state.steps + end - done)
+            state, done = self._at_mean(state) if self._met(state.steps) else state, end
         return state
 
     @one_blas_thread()
@@ -275,8 +274,7 @@ class ParallelEngine(Engine):
     @one_blas_thread()
     def handed_over(self, state: ParallelState) -> Any:
         if not self._met(state.steps):
-            with self.world.guard():
-                state = self._at_mean(state)
+            state = self._at_mean(state)
         stands = self.engines[0].handed_over(state.own[0])
         return counting(stands, state.steps, int(self.world.total(state.updates)))
 
