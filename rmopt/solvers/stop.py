@@ -118,12 +118,6 @@ class MaxSteps(CheckedValue, Stop):
     Parameters
     ----------
     steps : int
-
-    Examples
-    --------
-    >>> from rmopt.solvers import MaxSteps
-    >>> MaxSteps(3)([{"step": 0}, {"step": 3}])
-    '3 steps'
     """
 
     steps: Annotated[int, integer]
@@ -142,12 +136,6 @@ class MaxSeconds(CheckedValue, Stop):
     Parameters
     ----------
     seconds : float
-
-    Examples
-    --------
-    >>> from rmopt.solvers import MaxSeconds
-    >>> MaxSeconds(60)([{"seconds": 0.0}, {"seconds": 61.0}])
-    '60 seconds'
     """
 
     bounds = "seconds"
@@ -165,14 +153,6 @@ class GradientNorm(CheckedValue, Stop):
     ----------
     length : float
     relative : bool
-
-    Examples
-    --------
-    >>> from rmopt.solvers import GradientNorm
-    >>> GradientNorm(1e-3, relative=True)(
-    ...     [{"gradient_norm": 10.0}, {"gradient_norm": 0.01}]
-    ... )
-    'a gradient of length 1.0e-02'
     """
 
     bounds = "gradient_norm"
@@ -193,12 +173,6 @@ class Below(CheckedValue, Stop):
     ----------
     value : float
     name : str
-
-    Examples
-    --------
-    >>> from rmopt.solvers import Below
-    >>> Below(0.5)([{"cost": 1.0}, {"cost": 0.4}])
-    'cost 0.4'
     """
 
     value: Annotated[float, number]
@@ -217,13 +191,6 @@ class SmallChange(CheckedValue, Stop):
     ----------
     share : float
     name : str
-
-    Examples
-    --------
-    >>> from rmopt.solvers import SmallChange
-    >>> first, second = {"step": 0, "updates": 0}, {"step": 1, "updates": 1}
-    >>> SmallChange(1e-3)([first | {"cost": 1.0}, second | {"cost": 0.9999}])
-    'a change of the cost by 1.0e-04'
     """
 
     share: Annotated[float, bounded(number, least=0)]
@@ -245,13 +212,6 @@ class SmallStep(CheckedValue, Stop):
     Parameters
     ----------
     length : float
-
-    Examples
-    --------
-    >>> from rmopt.solvers import SmallStep
-    >>> first, second = {"step": 0, "updates": 0}, {"step": 1, "updates": 1}
-    >>> SmallStep(1e-8)([first, second | {"step_length": 1e-9}])
-    'a step of length 1.0e-09'
     """
 
     length: Annotated[float, bounded(number, least=0)]
@@ -271,14 +231,6 @@ class Stagnation(CheckedValue, Stop):
     ----------
     rows : int
     name : str
-
-    Examples
-    --------
-    >>> from rmopt.solvers import Stagnation
-    >>> costs = [2.0, 1.0, 1.5, 1.0]
-    >>> rows = [{"step": k, "updates": k, "cost": cost} for k, cost in enumerate(costs)]
-    >>> Stagnation(2)(rows)
-    'no better cost in 2 rows'
     """
 
     rows: Annotated[int, bounded(integer, 1)]
@@ -301,12 +253,6 @@ class NotFinite(Stop):
     Parameters
     ----------
     name : str
-
-    Examples
-    --------
-    >>> from rmopt.solvers import NotFinite
-    >>> NotFinite()([{"cost": 1.0}, {"cost": float("nan")}])
-    'cost nan'
     """
 
     name: str = "cost"
@@ -327,12 +273,6 @@ class MaxEvaluations(CheckedValue, Stop):
     evaluations : int
     name : str
         "costs", "gradients", "hessians" or "retractions".
-
-    Examples
-    --------
-    >>> from rmopt.solvers import MaxEvaluations
-    >>> MaxEvaluations(10)([{"costs": 1}, {"costs": 12}])
-    '10 costs'
     """
 
     evaluations: Annotated[int, integer]
