@@ -208,9 +208,9 @@ TABLE = (
         ("variance-reduced", "look.gradient(memory.point, terms) - memory.gradient",
          "look.gradient(memory.point, terms)"),
     )),
-    ("formula", "rmopt/engines/factor_means.py",
-     "test_parallel.py::test_factors_from_the_same_factors_meet_at_their_mean", (
-        ("mean-of-factors", "(weight[0], part, weight[1], more)", "(weight[1], part, weight[0], more)"),
+    ("formula", "rmopt/engines/gauged.py",
+     "test_parallel.py::test_factors_meet_where_points_do", (
+        ("mean-of-factors", "zip(weights, pair, strict=True)", "zip(weights[::-1], pair, strict=True)"),
     )),
     ("formula", "rmopt/kernels/lifted.py",
      "test_loreta.py::test_compiled_engine_follows_algorithm_4", (

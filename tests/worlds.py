@@ -52,5 +52,6 @@ class Room(World):
         return lambda: dict(messages) | arrived
 
     def everywhere(self, value: Any) -> list[Any]:
-        values = self.shared({self.rank: value})
+        # A copy is sent, as between processes: the sender goes on to write into its own.
+        values = self.shared({self.rank: copy.deepcopy(value)})
         return [copy.deepcopy(values[rank]) for rank in range(self.size)]

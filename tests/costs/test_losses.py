@@ -125,7 +125,7 @@ def test_a_loss_over_arrays_takes_what_numpy_takes(loss: Loss, n: int) -> None:
     # Neither whole numbers without a sign nor single precision decide how it is computed.
     small = np.arange(n, dtype=np.uint8)
     np.testing.assert_array_equal(loss.slopes(small, small[::-1]), small - small[::-1].astype(float))
-    with pytest.raises(InvalidInputError, match="do not belong together"):
+    with pytest.raises(ValueError, match="shape"):
         loss.values(z, z[:-1])
 
 

@@ -281,7 +281,7 @@ def test_metrics_learn_from_given_triplets(digits: Any) -> None:
         metric = estimator.fit(X[:60], y[:60]).fit_triplets(X, triplets)
         assert not hasattr(metric, "classes_")
         assert metric.transform(X[:3]).shape == (3, 64)
-        with pytest.raises(InvalidInputError, match="row numbers"):
+        with pytest.raises(InvalidInputError, match="numbers from"):
             estimator.fit_triplets(X, [[0, 1, 600]])
 
 

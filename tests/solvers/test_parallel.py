@@ -19,7 +19,6 @@ from problems.subspace import MatrixCompletion
 from rmopt import InvalidInputError, Problem
 from rmopt.core import FiniteSum
 from rmopt.costs import BilinearSum, Graph
-from rmopt.engines.factor_means import blended, completed, merged
 from rmopt.engines.gauged import GENERAL, SYMMETRIC
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, PSDFixedRank, projected_mean
 from rmopt.solvers import (
@@ -162,38 +161,13 @@ def test_factors_meet_where_points_do(gauge: Any, apart: float) -> None:
     one = manifold.random_point(rng)
     other = manifold.retraction(one, manifold.random_tangent_vector(one, rng) * apart)
     pair = tuple(gauge.factors_of(point) for point in (one, other))
-    [found] = merged(gauge, [pair], [np.array([0.3, 0.7])], 3)
+    found = gauge.mean(pair, np.array([0.3, 0.7]), 3)
     np.testing.assert_allclose(
         dense_of(gauge.point_of(found, 3)),
         dense_of(projected_mean(manifold, [one, other], [0.3, 0.7])),
         atol=1e-13 * np.linalg.norm(dense_of(one)),
     )
     assert gauge.drift(found, 3) < 1e-12
-
-
-@pytest.mark.parametrize("gauge", [GENERAL, SYMMETRIC], ids=["general", "symmetric"])
-def test_factors_from_the_same_factors_meet_at_their_mean(gauge: Any) -> None:
-    """The mean of factors is off from that of matrices by the square of moves alone."""
-    rng = np.random.default_rng(2)
-    manifold = FixedRankEmbedded(2100, 1030, 3) if gauge is GENERAL else PSDFixedRank(2100, 3)
-    start, weights, off = gauge.factors_of(manifold.random_point(rng)), np.array([0.3, 0.7]), []
-    moves = rng.standard_normal((2, 2100, 3)) / 2100**0.5
-    for size in (1e-2, 1e-3):
-        pair = deepcopy(start), deepcopy(start)
-        for one, move in zip(pair, moves, strict=True):
-            for tall, _ in gauge.sides(one):
-                tall[:, :3] += size * move[: len(tall)]
-        ends = [gauge.point_of(one, 3) for one in pair]
-        [mean] = blended([pair], [weights])
-        mean = completed(gauge, mean, 3)
-        assert gauge.drift(mean, 3) < 1e-12
-        assert not any(part[..., 3:].any() for part in mean)
-        off.append(
-            np.linalg.norm(
-                dense_of(gauge.point_of(mean, 3)) - dense_of(projected_mean(manifold, ends, weights))
-            )
-        )
-    assert 50 < off[0] / off[1] < 200
 
 
 def test_what_does_not_fit_is_refused(problem: Problem) -> None:
