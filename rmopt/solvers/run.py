@@ -379,9 +379,7 @@ class Solver(Value, ABC):
             When the checkpoint is damaged.
         """
         optional(instance, Recorder, "a Recorder, or None")("recorder", recorder)
-        run = _Run(self, problem, initial_point, random_state, stop, recorder, checkpoint)
-        del initial_point
-        return run.whole()
+        return _Run(self, problem, initial_point, random_state, stop, recorder, checkpoint).whole()
 
 
 class _Run:
@@ -423,7 +421,6 @@ class _Run:
             self.state = solver.begin(self.work, start)
         if self.saver is not None:
             self._resume(self.saver)
-        del initial_point, start
         # No steps: compiled loops are loaded or compiled before the clock starts.
         self.state = solver.advance(self.work, self.state, 0)
         self.observes = bool(solver.observe(self.work, self.state))

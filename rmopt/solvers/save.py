@@ -133,8 +133,9 @@ class Saver:
     def save(self, arrays: Mapping[str, Array], run: dict[str, Any], step: int, **about: Any) -> None:
         """Write the states of all processes and what is told of them; all call it together."""
         began, run = time.monotonic(), run | {"number of processes": self.world.size}
-        # Products are rounded otherwise in another order of memory.
-        odd = {name: _axes(array) for name, array in arrays.items() if not array.flags.c_contiguous}
+        # Products are rounded otherwise in another order of memory: axes from the farthest jumps to the nearest.
+        strided = {name: array.strides for name, array in arrays.items() if not array.flags.c_contiguous}
+        odd = {name: np.argsort(-np.abs(jumps), kind="stable").tolist() for name, jumps in strided.items()}
         arrays = {**arrays, **{name: arrays[name].transpose(axes) for name, axes in odd.items()}}
         parts = self.world.everywhere((arrays, about | {"axes": odd}))
         if self.world.rank == 0:
@@ -221,11 +222,6 @@ def difference(saved: list[dict[str, float]], now: list[dict[str, float]]) -> st
             if not math.isclose(old, new, rel_tol=NEAR, abs_tol=NEAR * abs(scale.get(name, 0.0))):
                 return f"{place} the {name} is {new:.12g}, and was {old:.12g}"
     return None
-
-
-def _axes(array: Array) -> list[int]:
-    """Return the axes of an array from that along which memory jumps farthest to that along which it runs."""
-    return sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
 
 
 def _run_in(path: Path) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from rmopt.solvers.batch.premise import held
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged, Stop
 
+# The tolerance unless another is asked for.
+TOL = 1e-6
 # Steps without a lower cost or a shorter gradient than ever before, after which a run is at rounding.
 PATIENCE = 200
 # Where no step helps, and the gradient is longer than this share of the first one, something else may be wrong.
@@ -127,8 +129,9 @@ class GradientSolver(CheckedValue, Solver):
             return None
         length, part = f"a gradient of length {state.norm:.1e}", state.norm / max(state.first_norm, 1e-300)
         if state.norm <= work.enough:
+            tol = TOL if self.tol is None else self.tol
             if self.gradient_norm is None and state.norm > 0.0:
-                length += ", which is rounding" if part > self._tol else f", {part:.0e} of the first"
+                length += ", which is rounding" if part > tol else f", {part:.0e} of the first"
             return Converged(length)
         way = max(work.manifold.typical_dist, size_of(state.point))
         share = state.norm * way / abs(state.cost) if state.cost else inf
@@ -146,13 +149,10 @@ class GradientSolver(CheckedValue, Solver):
         cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if wrong else ""
         return f"rounding: {what}, at {length}{cure}"
 
-    @property
-    def _tol(self) -> float:
-        return 1e-6 if self.tol is None else self.tol
-
     def _enough(self, work: Oracle, state: Iterate) -> float:
         """Return the length at which a gradient is short enough: the same all the way of a run."""
-        wanted = self._tol * state.first_norm if self.gradient_norm is None else self.gradient_norm
+        tol = TOL if self.tol is None else self.tol
+        wanted = tol * state.first_norm if self.gradient_norm is None else self.gradient_norm
         if self.gradient_norm is None and self.tol is None and state.first_norm <= 1e4 * work.rounding:
             # The start may be near the minimum: the first gradient is no measure, and rounding that of the end.
             wanted = max(wanted, work.rounding)

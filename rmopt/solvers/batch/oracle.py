@@ -84,8 +84,8 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
         )
     if not isinstance(manifold, ArrayManifold) or not manifold.has_ambient_metric:
         return False
-    own = getattr(manifold.transport, "__func__", None)
-    return way is ByProjection or (way is ByManifold and own is ArrayManifold.transport)
+    plain = type(manifold).transport is ArrayManifold.transport
+    return way is ByProjection or (way is ByManifold and plain)
 
 
 def _stay(start: Any, end: Any, vector: Any) -> Any:

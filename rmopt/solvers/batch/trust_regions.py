@@ -2,12 +2,12 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
 from math import frexp
 from operator import add
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -30,6 +30,8 @@ Solved = tuple[Any, float, float, float, bool]
 ACCEPTED = 0.05
 # Changes of the cost below this share of it are rounding; there the gradient alone decides.
 ROUNDING = 1e3 * np.finfo(float).eps
+# The share of the first gradient's length at which `Hybrid` takes trust regions.
+SWITCH = 1e-3
 # Products with the Hessian to find the direction of least curvature of a start without gradient.
 KRYLOV = 200
 
@@ -353,10 +355,6 @@ class Hybrid(TrustRegions):
     ----------
     max_iter, tol, gradient_norm, retraction, transport, max_inner, first_radius : optional
         As in `TrustRegions`.
-    switch : float
-        Share of the first gradient's length at which trust regions take over.
-    memory : int
-        Of L-BFGS.
 
     See Also
     --------
@@ -382,13 +380,7 @@ class Hybrid(TrustRegions):
     """
 
     max_iter: Annotated[int, integer] = 1000
-    switch: Annotated[float, bounded(number, least=0)] = 1e-3
-    memory: Annotated[int, bounded(integer, 1)] = 20
-    far: LBFGS = field(init=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "far", LBFGS(self.memory))
+    far: ClassVar[LBFGS] = LBFGS(20)
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         state = super().begin(work, point)
@@ -397,7 +389,7 @@ class Hybrid(TrustRegions):
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         far, near = state.memory
-        if state.norm > self.switch * state.first_norm and work.preconditioner(state.point) is None:
+        if state.norm > SWITCH * state.first_norm and work.preconditioner(state.point) is None:
             done = self.far._step(work, state._replace(memory=far))
             if not done.stuck:
                 return done._replace(memory=(done.memory, near))

@@ -284,8 +284,7 @@ class RankIncremental(CheckedValue, Solver):
         return PSDPoint(np.zeros((p, 0)), np.zeros((0, 0)))
 
     def check_start(self, problem: Problem, point: Any) -> str | None:
-        manifold = problem.manifold
-        assert isinstance(manifold, PSDMatrices)
+        manifold: Any = problem.manifold
         if isinstance(point, PSDPoint) and point.rank == 0 and point.Q.shape == (manifold.shape[0], 0):
             return None
         rank = point.rank if isinstance(point, PSDPoint) else manifold.rank
