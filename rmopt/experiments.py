@@ -26,9 +26,6 @@ from rich.console import Console
 from rmopt.errors import StorageError
 from rmopt.files import draw
 
-# Where the launchers of MPICH and Intel, of Open MPI, and those with PMIx say the number of a process.
-RANKS = {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}
-
 __all__ = ["Claim", "Outcome", "Run"]
 
 Cell = str | int | float | None

@@ -116,8 +116,9 @@ TABLE = (
 
     ("measure", "problems/kernels.py",
      "test_evaluation.py::TestAveragePrecision", (
-        ("average-precision-ties", "relevant[first - 1] == value", "relevant[first - 1] > value"),
-        ("average-precision-ranks", "ranked[i - 1] >= value", "ranked[i - 1] > value"),
+        ("average-precision-ties", "r - np.searchsorted(relevant, relevant)", "r - np.arange(r)"),
+        ("average-precision-ranks",
+         "np.searchsorted(ranked, relevant), r", 'np.searchsorted(ranked, relevant, side="right") + 1, r'),
     )),
     ("measure", "problems/kernels.py",
      "test_evaluation.py::TestPrecisionAtK", (
@@ -133,12 +134,8 @@ TABLE = (
         ("rows-to-rank", "(count > 0) & (count < truth.shape[1])", "count > 0"),
     )),
     ("measure", "problems/ranking/measures.py",
-     "test_ranking.py::test_measures_of_the_first_places_follow_their_formulas", (
+     "test_ranking.py::test_precision_counts_the_first_places", (
         ("precision-of-labels", "float(hits[:, :k].mean())", "float(hits[:, :k].any(axis=1).mean())"),
-        ("propensity", "np.log(table.shape[0]) - 1.0", "np.log(table.shape[0])"),
-        ("propensity-best",
-         "np.sort(truth * -weights, axis=1)",
-         "np.sort(np.broadcast_to(-weights, truth.shape), axis=1)"),
     )),
     ("measure", "problems/coembedding/experiment.py",
      "test_multilabel_baselines.py::test_measures_by_hand", (
@@ -154,7 +151,7 @@ TABLE = (
      "test_factor_completion.py::test_held_out_bundles_are_scored_by_their_names", (
         ("rmse", "np.sqrt(np.mean(gaps**2))", "np.mean(np.abs(gaps))"),
     )),
-    ("measure", "problems/subspace/multitask_experiment.py",
+    ("measure", "problems/subspace/experiment.py",
      "test_multitask.py::test_errors_of_tasks_with_one_test_row_have_no_variance_of_their_own", (
         ("nmse", "error / among.var()", "error / among.std()"),
     )),

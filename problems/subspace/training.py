@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +19,6 @@ from rmopt.costs.graph import GRAPHS
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
 from rmopt.solvers import (
     LBFGS,
-    Checkpoint,
-    Constant,
     Gossip,
     InverseTime,
     Recorder,
@@ -34,8 +31,6 @@ VARIANTS = "stochastic", "parallel", "precon-stochastic", "precon-parallel"
 # The agreement's weight relative to the agents' curvatures, where none is given.
 AGREEMENT = 0.1
 POWER_STEPS = 12
-# How often several processes save in a run.
-SAVES = 20
 # How short a gradient is, relative to the first one, before a column is added.
 GROWN = 0.01
 # How often a new column is turned to the strongest direction of what is left.
@@ -203,15 +198,13 @@ def gossip(
         scales[agent] = 1.0 / (largest_curvature(cost, agent, begin[agent], preconditioned, seed) or 1.0)
     base = Euclidean(*manifold.shape) if flat else manifold
     problem = Problem(Power(base, n), GossipCost(tasks, graph, cost.rho, base))
-    how = {"order": order, "preconditioned": preconditioned, "scales": scales, "world": world}
-    planned = partial(Gossip, n_epochs=plan.n_epochs, **how)
-    budget = planned(step_size=1.0).budget(problem)
-    saving = _saving(checkpoint, budget)
-    rate = plan.decay / max(1.0, budget)
-    rule = InverseTime(plan.step_size, rate) if rate else Constant(plan.step_size)
-    result = planned(step_size=rule).run(
-        problem, begin, random_state=seed, recorder=recorder, checkpoint=saving
-    )
+    steady = Gossip(
+        plan.step_size, n_epochs=plan.n_epochs, order=order, preconditioned=preconditioned, scales=scales,
+        world=world,
+    )  # fmt: skip
+    rate = plan.decay / max(1.0, steady.budget(problem))
+    solver = replace(steady, step_size=InverseTime(plan.step_size, rate)) if rate else steady
+    result = solver.run(problem, begin, random_state=seed, recorder=recorder, checkpoint=checkpoint)
     points = Parts([np.linalg.qr(part)[0] for part in result.point]) if flat else result.point
     mean = frechet_mean(manifold, list(points), tol=1e-9)
     return Gossiped(points, mean, cost.rho, float(cost.gaps(points).max()), *world.traffic, result)
@@ -294,9 +287,8 @@ def agree(
         solver = LBFGS(memory=30, max_iter=max_iter, tol=GROWN)
         if k == rank:
             solver = solver.with_gradient_norm(enough)
-        saving = _saving(_beside(checkpoint, k, rank), max_iter)
-        measured = recorder if k == rank else None
-        result = solver.run(problem, point, random_state=seed, recorder=measured, checkpoint=saving)
+        measured, saved = recorder if k == rank else None, _beside(checkpoint, k, rank)
+        result = solver.run(problem, point, random_state=seed, recorder=measured, checkpoint=saved)
         point, steps, updates = result.point, steps + result.steps, updates + result.updates
     result = replace(result, steps=steps, updates=updates)
     messages_sent, bytes_sent = np.subtract(world.traffic, before).tolist()
@@ -333,11 +325,6 @@ def _beside(path: Path | str | None, k: int, rank: int) -> Path | str | None:
     if path is None or k == rank:
         return path
     return Path(path).with_name(f"{Path(path).stem}-{k}{Path(path).suffix}")
-
-
-def _saving(path: Path | str | None, steps: int) -> Checkpoint | None:
-    """Return how a run of so many steps saves its state: now and then, or with others at the same steps."""
-    return None if path is None else Checkpoint(path, every_steps=max(1, steps // SAVES))
 
 
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:

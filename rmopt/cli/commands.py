@@ -1,6 +1,5 @@
 """The commands of ``rmopt``: list, run, fit, check, data and serve. What they run is found through entry points."""
 
-import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +8,18 @@ import typer
 from typer.core import TyperGroup
 
 from rmopt.cli.failures import UNUSABLE_INPUT, one_line_errors
-from rmopt.cli.registry import DATASETS, EXPERIMENTS, Json, Quiet, Seed, describe, folder, load, path
+from rmopt.cli.registry import (
+    DATASETS,
+    EXPERIMENTS,
+    Json,
+    Quiet,
+    Seed,
+    describe,
+    folder,
+    load,
+    path,
+    table_of,
+)
 from rmopt.cli.run import Registered
 from rmopt.errors import InvalidInputError
 
@@ -22,7 +32,6 @@ Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 
 File = Annotated[str, typer.Argument(metavar="FILE", hidden=True)]
 DataHome = Annotated[Path | None, folder("Folder that holds the data sets.")]
-LOADS = re.compile(r"^(Load|Make) (?:the |a )?(.)")
 KEYS = ("name", "subject", "passed", "measured", "expected", "detail")
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", hidden=True)]
 
@@ -87,15 +96,14 @@ def data(file: File = "", data_home: DataHome = None, json: Json = False) -> Non
     FILE: a file, a folder of texts or the name of a data set, which is shown with what is odd in it and with the
     commands that take it; what its columns mean may follow: ratings.csv::user=uid,item=movie,rating=stars.
     """
-    arguments = (file, data_home) if file else (data_home,)
-    found = load("describe" if file else "listing", "rmopt.data")(*arguments)
-    if json:
-        from rmopt.cli.result import as_json
+    found = (
+        load("describe", "rmopt.data")(file, data_home) if file else load("listing", "rmopt.data")(data_home)
+    )
+    from rmopt.cli.result import as_json, print_description
 
+    if json:
         typer.echo(as_json(found if file else {"datasets": found}))
     else:
-        from rmopt.cli.result import print_description
-
         print_description(found if file else {"columns": found})
     if file and found["problem"]:
         raise typer.Exit(UNUSABLE_INPUT)
@@ -111,11 +119,9 @@ def check(names: Names = None, seed: Seed = 0, quiet: Quiet = False, json: Json 
 
     checks: list[Any] = []
     for check in run_catalogue(names or [], seed):
-        if not (quiet or json):
-            if not checks or checks[-1].subject != check.subject:
-                typer.secho(check.subject, bold=True)
-            typer.echo(f"  {check.verdict}  {check.name}: {check.numbers or '–'}")
         checks.append(check)
+        if not (quiet or json):
+            typer.echo(f"{check.verdict}  {check.name} of {check.subject}: {check.numbers or '–'}")
     failed = [check for check in checks if not check.passed]
     if not checks:
         raise InvalidInputError(f"no check matches {', '.join(names or [])}; 'rmopt check' runs them all.")
@@ -126,8 +132,7 @@ def check(names: Names = None, seed: Seed = 0, quiet: Quiet = False, json: Json 
         typer.echo(as_json({"seed": seed, "rows": rows}))
     else:
         for check in failed:
-            reasons = "; ".join(filter(None, (check.numbers, check.detail)))
-            typer.secho(f"FAILED {check.name} of {check.subject}: {reasons}", fg="red")
+            typer.secho(check, fg="red")
         typer.echo(f"{len(checks) - len(failed)} of {len(checks)} checks passed.")
     raise typer.Exit(bool(failed))
 
@@ -135,19 +140,12 @@ def check(names: Names = None, seed: Seed = 0, quiet: Quiet = False, json: Json 
 @app.command("list")
 def listing(context: typer.Context, json: Json = False) -> None:
     """List the experiments and the data sets."""
-    groups = {"experiments": describe(EXPERIMENTS), "datasets": describe(DATASETS)}
     if json:
         from rmopt.cli.result import as_json
 
-        typer.echo(as_json(groups))
+        typer.echo(as_json({"experiments": describe(EXPERIMENTS), "datasets": describe(DATASETS)}))
         return
     formatter = context.make_formatter()
-    for title, entries in {"Experiments": groups["experiments"], "Data sets": groups["datasets"]}.items():
-        # "Digits of …" for "Load the digits of …".
-        rows = [
-            (entry["name"], LOADS.sub(lambda verb: verb[2].upper(), entry["description"]))
-            for entry in entries
-        ]
-        with formatter.section(title):
-            formatter.write_dl(rows or [("none", "")])
+    table_of(formatter, "Experiments", EXPERIMENTS)
+    table_of(formatter, "Data sets", DATASETS)
     typer.echo(formatter.getvalue().rstrip())

@@ -1,11 +1,10 @@
 """Errors that a user can mend become one line; errors in the program keep their traceback."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from errno import EDQUOT, ENOSPC, EPIPE
+from errno import EDQUOT, ENOSPC
 from typing import Any, NoReturn
 
 UNUSABLE_INPUT = 2
@@ -64,21 +63,6 @@ def one_line_errors(left: Callable[[], str] = str) -> Iterator[None]:
 
         if isinstance(error, RmoptError):
             fail(str(error))
-        if isinstance(error, OSError) and error.filename is None:
-            _try_standard_output()
-            if error.errno in (ENOSPC, EDQUOT):
-                fail(f"cannot write ({error.strerror}); free some space, or choose another folder by --out.")
+        if isinstance(error, OSError) and error.filename is None and error.errno in (ENOSPC, EDQUOT):
+            fail(f"cannot write ({error.strerror}); free some space, or write elsewhere.")
         raise
-
-
-def _try_standard_output() -> None:
-    """Exit when standard output takes nothing."""
-    try:
-        print(flush=True)
-    except OSError as broken:
-        # Python would complain again when it ends, of what is still in its buffer.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if broken.errno == EPIPE:
-            raise Explained(1) from None  # nobody reads on, which is no failure
-        fail(f"cannot write to standard output ({broken.strerror}); send it elsewhere.")

@@ -76,6 +76,14 @@ def describe(group: str) -> list[dict[str, str]]:
     return found
 
 
+def table_of(formatter: Any, title: str, group: str, none: str = "") -> None:
+    """Add a section to a help text: the entry points of a group, with their descriptions."""
+    with formatter.section(title):
+        formatter.write_dl(
+            [(each["name"], each["description"]) for each in describe(group)] or [("none", none)]
+        )
+
+
 def _docstring_in_source(entry: EntryPoint) -> str | None:
     top, *below = entry.module.split(".")
     spec = find_spec(top)

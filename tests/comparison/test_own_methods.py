@@ -41,8 +41,7 @@ from problems.ranking.experiment import Ranking
 from problems.similarity import experiment as similarity_methods
 from problems.similarity.experiment import METHODS, Similarity
 from problems.subspace.experiment import METHODS as COMPLETION_METHODS
-from problems.subspace.experiment import Completion
-from problems.subspace.multitask_experiment import Multitask
+from problems.subspace.experiment import Completion, Multitask
 from rmopt import InvalidInputError
 from rmopt.experiments import Run
 

@@ -153,7 +153,7 @@ def test_output_that_nobody_takes(command: list[str], places: list[str]) -> None
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(started, stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 2
-        assert done.stderr.startswith("rmopt: cannot write to standard output (No space left on device)")
+        assert done.stderr.startswith("rmopt: cannot write (No space left on device)")
         assert done.stderr.count("\n") == 1
     if "closed" in places:
         reading, writing = os.pipe()
