@@ -461,7 +461,7 @@ def parts() -> list[Part]:
         Part(
             "PymanoptSolver",
             PymanoptSolver,
-            {"optimizer": "SteepestDescent", "max_iterations": 5},
+            {"optimizer": "ConjugateGradient", "max_iterations": 5},
             runs(bilinear),
         ),
         Part("Uniform", Uniform, {"terms": N, "batch_size": 1}, sampled),

@@ -182,7 +182,7 @@ class Wearing(HeavyBall):
 
 WRONG = {
     Uphill: "descent", OffTheManifold: "ends", Unrepeatable: "repetition", Forgetful: "resumption",
-    Changing: "solver purity", Hasty: "descent", Unstoppable: "criteria", Restless: "ends", Boastful: "observed",
+    Changing: "solver purity", Hasty: "descent", Unstoppable: "resumption", Restless: "ends", Boastful: "observed",
 }  # fmt: skip
 
 

@@ -130,18 +130,10 @@ class TestLoad:
         with pytest.raises(InvalidInputError, match=r"known data sets: .*news20-full.*\.$"):
             load("zzz")
 
-    @each_row(
-        ("value", "says"),
-        [
-            ("no_such_package:loader", "cannot be imported from no_such_package:loader"),
-            ("problems.data.sets:no_such_loader", "cannot be imported"),
-            ("builtins:str", "gave a str, not a Bundle"),
-        ],
-    )
-    def test_broken_plugins_are_named(self, value: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        entry = EntryPoint("broken", value, "rmopt.datasets")
+    def test_a_loader_that_gives_no_bundle_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        entry = EntryPoint("broken", "builtins:str", "rmopt.datasets")
         monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([entry]).select(group=group))
-        with pytest.raises(InvalidInputError, match=says):
+        with pytest.raises(InvalidInputError, match="gave a str, not a Bundle"):
             load("broken")
 
 

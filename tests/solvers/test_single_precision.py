@@ -155,7 +155,7 @@ class Forgetful(Sphere):
 
 @each_row(
     "retraction, broken",
-    [(Promoting(), {"retracted precision"}), (TooLong(), {"rigidity", "order 2"}), (Bent(), {"order 2"})],
+    [(Promoting(), {"staying"}), (TooLong(), {"rigidity", "order 2"}), (Bent(), {"order 2"})],
 )
 def test_wrong_retractions_are_seen(retraction: Retraction, broken: set[str]) -> None:
     for seed in range(5):

@@ -84,7 +84,7 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
         )
     if not isinstance(manifold, ArrayManifold) or not manifold.has_ambient_metric:
         return False
-    plain = type(manifold).transport is ArrayManifold.transport
+    plain = type(manifold).transport is Manifold.transport
     return way is ByProjection or (way is ByManifold and plain)
 
 
