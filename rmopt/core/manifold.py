@@ -292,9 +292,6 @@ class FixedRankManifold(Manifold):
     shape: tuple[int, int]
     rank: int
 
-    def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
-        return tangent_vector_a.inner(tangent_vector_b)
-
     def with_rank(self, k: int) -> Self:
         """Return the manifold of matrices of another rank, with all else the same."""
         twin = copy.copy(self)

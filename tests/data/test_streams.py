@@ -144,7 +144,7 @@ def test_a_rule_is_asked_for_no_step_behind_the_last() -> None:
 
     for last in (5 + 16_384 * 2, 5 + 16_384 + 1, 7):
         rule = as_step_size(lambda t, last=last: (1.0 / (1.0 + np.arange(last)))[t])
-        work = Schedule(None, FromDraw(draw), rule, 3, 5, 5, last)  # type: ignore[arg-type]
+        work = Schedule(None, FromDraw(draw), rule, 3, 5, last)  # type: ignore[arg-type]
         step, lengths = 5, []
         while step < last:
             lengths += work.at(step, min(last - step, 1 + 7 * (step - 5)))[1].tolist()
