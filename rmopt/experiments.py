@@ -96,8 +96,7 @@ class Run:
             return
         from rmopt.solvers.recorder import ProgressBar
 
-        bar, done = ProgressBar(description), count(1)
-        bar.begin(0, total)
+        bar, done = ProgressBar(description, 0, total), count(1)
         bar.note(first)
 
         def tick(now: str = "") -> None:

@@ -24,7 +24,7 @@ ROOMS = {
     "rmopt/manifolds, retractions": 2_008,
     "rmopt/costs": 1_659,
     "rmopt/solvers": 3_407,
-    "rmopt/checks, testing, interop": 1_660,
+    "rmopt/checks, testing, interop": 1_500,
     "rmopt/cli": 440,
     "rmopt": 14_551,
     "problems/" + ", ".join(FAMILIES): 6_260,
