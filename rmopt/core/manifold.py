@@ -32,7 +32,7 @@ class Manifold(ABC):
     point_layout : int
         1: a point is one object.
     point_type : type
-        The class of its points, where retractions and costs ask for one.
+        The class of its points, where costs ask for one.
     retractions : mapping from str to Retraction
         Those that are made for it, by name. Others are tried at a random point before they are used.
 
