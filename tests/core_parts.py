@@ -364,7 +364,6 @@ def parts() -> list[Part]:
                 "recorder": None,
                 "checkpoint": None,
                 "stop": None,
-                "first_step": 0,
             },
         ),
         Part(
@@ -392,7 +391,7 @@ def parts() -> list[Part]:
             {
                 "columns": 2,
                 "factor": 2,
-                "inner": "auto",
+                "inner": TrustRegions(max_iter=20),
                 "tol": 1e-4,
                 "max_iter": 5,
                 "max_rank": None,
@@ -462,7 +461,7 @@ def parts() -> list[Part]:
         Part(
             "PymanoptSolver",
             PymanoptSolver,
-            {"optimizer": "SteepestDescent", "max_iterations": 5},
+            {"optimizer": "ConjugateGradient", "max_iterations": 5},
             runs(bilinear),
         ),
         Part("Uniform", Uniform, {"terms": N, "batch_size": 1}, sampled),
