@@ -74,7 +74,7 @@ def check_solver(solver: Solver, problem: Problem, rng: Any = 0, initial_point: 
     subject = f"{type(solver).__name__} with {type(problem.cost).__name__} on {problem.manifold}"
     # What the solver does not find in the problem is no law that is broken.
     solver.check_problem(problem)
-    solver.prepare(problem, seed, 0)
+    solver.prepare(problem, seed)
     return hold(SOLVER, subject, _Runs(solver, problem, seed, initial_point))
 
 
@@ -184,7 +184,7 @@ class _Runs:
         """Return the point at which a run begins."""
         start = self.start if start is None else start
         state = next(iter(self.solver.iterate(self.problem, start, random_state=self.seed)))
-        return self.solver.point(self.solver.prepare(self.problem, self.seed, 0), state)
+        return self.solver.point(self.solver.prepare(self.problem, self.seed), state)
 
 
 def apart(a: Any, b: Any) -> float:

@@ -32,9 +32,14 @@ class Manifold(ABC):
     point_layout : int
         1: a point is one object.
     point_type : type
-        The class of its points, where retractions and costs ask for one.
+        The class of its points, where costs ask for one.
     retractions : mapping from str to Retraction
         Those that are made for it, by name. Others are tried at a random point before they are used.
+
+    See Also
+    --------
+    rmopt.manifolds.ArrayManifold : less to write where points are arrays.
+    FixedRankManifold : matrices of one rank.
 
     Notes
     -----
@@ -42,11 +47,6 @@ class Manifold(ABC):
     ``n_blocks`` with ``block_of(ambient, block)``, the part of a symmetric ambient operator in a block, as a tangent
     vector; and where straight lines leave the manifold, ``max_step(point, direction)``, the least t at which one
     does, with ``safe_step(point, direction)``, how far a solver may go.
-
-    See Also
-    --------
-    rmopt.manifolds.ArrayManifold : less to write where points are arrays.
-    FixedRankManifold : matrices of one rank.
 
     References
     ----------
@@ -149,17 +149,26 @@ class Manifold(ABC):
     def random_point(self, rng: np.random.Generator | None = None) -> Any:
         """Return a random point."""
 
-    @abstractmethod
     def random_tangent_vector(self, point: Any, rng: np.random.Generator | None = None) -> Any:
         """Return a random tangent vector of norm 1."""
+        rng, zero = np.random.default_rng(rng), self.zero_vector(point)
+        # The first numbers may be those that the point was made of, and nothing of them but rounding be tangent.
+        for _ in range(2):
+            drawn = rebuilt(
+                zero, [matched(rng.standard_normal(part.shape), part) for part in arrays_of(zero)]
+            )
+            vector = self.projection(point, self.embedding(point, drawn))
+            if size_of(vector) > 1e-8 * coarseness_of(vector) ** 0.5 * size_of(drawn):
+                break
+        return vector / self.norm(point, vector)
 
     @abstractmethod
     def zero_vector(self, point: Any) -> Any:
         """Return the zero of the tangent space."""
 
-    @abstractmethod
     def transport(self, point_a: Any, point_b: Any, tangent_vector_a: Any) -> Any:
-        """Carry a tangent vector at one point to the tangent space at another."""
+        """Carry a tangent vector at one point to the tangent space at another, by projection unless overridden."""
+        return self.projection(point_b, self.embedding(point_a, tangent_vector_a))
 
     @abstractmethod
     def check_point(self, point: Any) -> str | None:
@@ -283,9 +292,6 @@ class FixedRankManifold(Manifold):
     shape: tuple[int, int]
     rank: int
 
-    def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
-        return tangent_vector_a.inner(tangent_vector_b)
-
     def with_rank(self, k: int) -> Self:
         """Return the manifold of matrices of another rank, with all else the same."""
         twin = copy.copy(self)
@@ -299,20 +305,11 @@ class FixedRankManifold(Manifold):
             raise InvalidInputError(f"{what} is no point of {self}: {reason}.")
         return point
 
-    def random_tangent_vector(self, point: Any, rng: np.random.Generator | None = None) -> Any:
-        rng, zero = np.random.default_rng(rng), self.zero_vector(point)
-        vector = rebuilt(zero, [matched(rng.standard_normal(part.shape), part) for part in arrays_of(zero)])
-        vector = self.to_tangent_space(point, vector)
-        return vector / self.norm(point, vector)
-
     def embedding(self, point: Any, tangent_vector: Any) -> Ambient:
         return tangent_vector.as_ambient(point)
 
     def embed_point(self, point: Any) -> Ambient:
         return point.as_ambient()
-
-    def transport(self, point_a: Any, point_b: Any, tangent_vector_a: Any) -> Any:
-        return self.projection(point_b, tangent_vector_a.as_ambient(point_a))
 
     def check_point(self, point: Any) -> str | None:
         if not isinstance(point, self.point_type):

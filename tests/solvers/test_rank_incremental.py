@@ -251,13 +251,13 @@ def test_saddle_points_are_left() -> None:
     np.testing.assert_allclose(result.certificate.objective, minimum, rtol=1e-8)
 
 
-class Idle:
+class Idle(PymanoptSolver):
     """A local optimiser that does nothing, and one that makes matters worse."""
 
     def __init__(self, factor: float) -> None:
         self.factor = factor
 
-    def run(self, problem: Problem, initial_point: PSDPoint, *, random_state: int) -> Any:
+    def run(self, problem: Problem, initial_point: PSDPoint, **options: Any) -> Any:  # type: ignore[override]
         moved = PSDPoint(initial_point.Q, self.factor * initial_point.S)
         return dataclasses.make_dataclass("Found", ["point"])(moved)
 

@@ -9,7 +9,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, optional
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import arrays_of
+from rmopt.core.points import is_finite
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
@@ -125,7 +125,7 @@ class GossipEngine(Engine):
             weight = max(self.cost.rho, 1e-12 * float(np.trace(curvature)), np.finfo(float).tiny)
             tangent = np.linalg.solve(curvature + weight * np.eye(len(curvature)), tangent.T).T
         moved = self.retraction(self.manifold, point, tangent, -eta)
-        if not all(np.isfinite(part).all() for part in arrays_of(moved)):
+        if not is_finite(moved):
             raise diverged(step, eta)
         return moved
 
@@ -159,8 +159,7 @@ ORDERS: dict[str, Callable[[Graph], Sampler]] = {
 }
 
 
-def world_of(name: str, value: Any) -> World:
-    """Return a world; None is this process alone."""
+def _world(name: str, value: Any) -> World:
     return instance(name, ONE_PROCESS if value is None else value, World, "a World")
 
 
@@ -224,7 +223,7 @@ class Gossip(CheckedValue, ScheduledSolver):
     scales: Annotated[Any, optional(_positive)] = None
     retraction: Retraction | None = None
     max_iter: Annotated[int | None, optional(integer)] = None  # type: ignore[assignment]
-    world: Annotated[Any, world_of] = None
+    world: Annotated[Any, _world] = None
 
     def check_problem(self, problem: Problem) -> None:
         super().check_problem(problem)
@@ -245,7 +244,7 @@ class Gossip(CheckedValue, ScheduledSolver):
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         # Processes know scales and points of their own agents alone.
-        return self.signature(("scales",)) | {"budget": self.budget(problem)}
+        return self.signature() | {"budget": self.budget(problem), "solver.scales": None}
 
     def budget(self, problem: Problem) -> int:
         if self.max_iter is not None:

@@ -14,13 +14,7 @@ from rmopt.engines.coordinate import CoordinateDescentEngine
 from rmopt.errors import MissingCapabilityError, warn
 from rmopt.manifolds import PositiveDefinite
 from rmopt.solvers.run import Result
-from rmopt.solvers.stochastic.samplers import (
-    Cyclic,
-    Sampler,
-    ShuffledEpochs,
-    Uniform,
-    as_order,
-)
+from rmopt.solvers.stochastic.samplers import Cyclic, Sampler, ShuffledEpochs, Uniform, as_order
 from rmopt.solvers.stochastic.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import ExactLineSearch, StepSizeLike, as_step_size
 from rmopt.solvers.stop import Converged
@@ -83,11 +77,7 @@ class CoordinateDescent(ScheduledSolver):
     True
     """
 
-    orders: ClassVar[dict[str, Callable[[int], Sampler]]] = {
-        "uniform": Uniform,
-        "shuffled": ShuffledEpochs,
-        "cyclic": Cyclic,
-    }
+    orders: ClassVar[Any] = {"uniform": Uniform, "shuffled": ShuffledEpochs, "cyclic": Cyclic}
 
     def __init__(
         self,
