@@ -159,7 +159,8 @@ ORDERS: dict[str, Callable[[Graph], Sampler]] = {
 }
 
 
-def _world(name: str, value: Any) -> World:
+def world_of(name: str, value: Any) -> World:
+    """Return a world; None is this process alone."""
     return instance(name, ONE_PROCESS if value is None else value, World, "a World")
 
 
@@ -223,7 +224,7 @@ class Gossip(CheckedValue, ScheduledSolver):
     scales: Annotated[Any, optional(_positive)] = None
     retraction: Retraction | None = None
     max_iter: Annotated[int | None, optional(integer)] = None  # type: ignore[assignment]
-    world: Annotated[Any, _world] = None
+    world: Annotated[Any, world_of] = None
 
     def check_problem(self, problem: Problem) -> None:
         super().check_problem(problem)
