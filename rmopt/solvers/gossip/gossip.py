@@ -239,9 +239,8 @@ class Gossip(CheckedValue, ScheduledSolver):
         n = len(cost.checked(manifold.factors))
         if self.scales is not None and self.scales.shape != (n,):
             raise InvalidInputError(f"scales must be {n} positive numbers, one per agent, got {self.scales}.")
-        base = manifold.base
-        retraction = base.fitting(self.retraction)
-        return GossipEngine(base, cost, retraction, self.preconditioned, self.scales, self.world)
+        base, known = manifold.base, (self.preconditioned, self.scales, self.world)
+        return GossipEngine(base, cost, base.fitting(self.retraction), *known)
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         # Processes know scales and points of their own agents alone.

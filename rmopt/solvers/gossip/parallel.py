@@ -115,9 +115,8 @@ class Parallel(ScheduledSolver):
 
     def signature(self) -> dict[str, str]:
         # Their own budget may be larger the next time, as that of any solver may.
-        return super().signature() | {
-            f"workers' {key}": text for key, text in self.solver.signature().items()
-        }
+        own = self.solver.signature()
+        return super().signature() | {f"workers' {name}": own[name] for name in own}
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         found = super()._alike(problem, initial_point)
