@@ -98,14 +98,6 @@ def test_workers_learn_what_one_learns(problem: Problem, engine: str) -> None:
     assert cost.value(found.point) < 0.6 * cost.value(start)
 
 
-def test_a_budget_of_its_own_is_divided(problem: Problem) -> None:
-    class Longer(SGD):
-        def budget(self, problem: Problem) -> int:
-            return 61
-
-    assert Parallel(Longer(0.01, max_iter=20), workers=2).run(problem, random_state=0).steps == 31
-
-
 def test_two_workers_by_hand(problem: Problem) -> None:
     """The engines of two workers, one after the other, and the mean of their ends, again and again."""
     own = solver(engine="reference")

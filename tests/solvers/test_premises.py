@@ -114,10 +114,10 @@ class Rough(Cost):
         return self.cost.gradient(point)
 
 
-def _alarms(problem: Problem, kind: str, seed: int, start: Any = None) -> list[str]:
+def _alarms(problem: Problem, kind: str, seed: int) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = KINDS[kind](max_iter=100).run(problem, start, random_state=seed)
+        result = KINDS[kind](max_iter=100).run(problem, random_state=seed)
     # A run that did not converge does not look.
     looked = result.counts["costs"] - result.history[-1]["costs"]
     assert looked in (range(1, 15) if result.converged else (0,))
