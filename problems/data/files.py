@@ -100,8 +100,9 @@ def _delimited(path: Path, rows: int) -> Iterator[Table]:
                 about.commas = sign == ";" and any(map(DECIMAL_COMMA.search, texts))
                 about.notes += ["Its numbers have decimal commas."] * about.commas
             frame.index -= begin
-            # Rows that are too short end in gaps.
-            yield named(replace(about, frame=frame.fillna(""), notes=list(about.notes)), names)
+            # Rows that are too short end in gaps, which pandas' reader in Python fills with None.
+            frame = frame.fillna("") if len(sign) > 1 else frame
+            yield named(replace(about, frame=frame, notes=list(about.notes)), names)
 
 
 def separator_of(line: str, suffix: str) -> str:

@@ -513,21 +513,6 @@ class TestSamples:
 
 
 class TestFrames:
-    @each_row(
-        ("changed", "says"),
-        [
-            ({"size": np.eye(4)}, "one-dimensional"),
-            ({"size": [[1], [2, 3], [4], [5]]}, "'size' of the frame cannot be read as an array"),
-            ({"size": np.array([[1], None, [4], [5]], dtype=object)}, "lists"),
-            ({"size": np.array([1, "1", 2, 3], dtype=object)}, "of several types"),
-            ({"size": np.arange(4).astype("datetime64[ns]")}, "size of .* holds text.*1970-01-01"),
-            ({"size": [1, None, 2, 3]}, r"gaps, of so many rows: size \(1\)"),
-        ],
-    )  # fmt: skip
-    def test_columns_that_are_none(self, changed: dict[str, Any], says: str) -> None:
-        with pytest.raises(InvalidInputError, match=says):
-            load(MappingProxyType({"size": range(4), "label": list("abab")} | changed), kind=ClassBundle)
-
     def test_pandas_polars_and_parquet(self, tmp_path: Path) -> None:
         frame = pd.DataFrame({"size": range(8), "kind": pd.Categorical(list("aabbaabb"))})
         found = load(frame, kind=ClassBundle, label="kind")
