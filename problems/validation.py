@@ -236,7 +236,7 @@ def table_of_labels(Y: Any, count: int, least: int = 1) -> sp.csr_array:
     table: Any = whole("Y", sound("Y", Y))
     with suppress(InvalidInputError):
         table = table if sp.issparse(table) else array_of("Y", table)
-    shape = getattr(table, "shape", ())
+    shape: tuple[int, ...] = getattr(table, "shape", ())
     if len(shape) == 2 and shape[0] == count and shape[1] >= least and table.dtype.kind in "biuf":
         table = sp.csr_array(table, dtype=float, copy=True)
         table.sum_duplicates()

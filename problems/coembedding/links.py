@@ -274,10 +274,7 @@ class TagRecommender(Certified, TagModel):
 
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
         """Minimise equation 14."""
-        self.embed(self._minimised(TagRanking(triples, counts), self.beta), counts)
-
-    def embed(self, Y: Array, counts: tuple[int, int, int]) -> None:
-        """Take the embeddings from a factor."""
+        Y = self._minimised(TagRanking(triples, counts), self.beta)
         ends = np.cumsum(counts)
         self.user_embedding_, self.item_embedding_, self.tag_embedding_ = (
             Y[start:stop] for start, stop in zip([0, *ends], ends, strict=False)

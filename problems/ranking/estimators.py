@@ -425,6 +425,6 @@ class LowRankLogisticRegression(LabelTables, BatchLearner):
         """Return the probability of each label, shape (n_samples, n_labels)."""
         return np.asarray(expit(self.decision_function(X)))
 
-    def score(self, X: Any, Y: Any) -> float:
+    def score(self, X: Any, Y: Any) -> float:  # type: ignore[override]
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
         return mean_average_precision(self.decision_function(X), Y)

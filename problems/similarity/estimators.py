@@ -268,8 +268,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         rank = problem.manifold.rank  # type: ignore[attr-defined]
         if self.init == "identity" and 2 * int((abs(rows[:, :rank]).sum(axis=0) > 0).sum()) < rank:
             warn(
-                f"most of the first {rank} features, with which init = 'identity' begins, are 0 in all rows, as words "
-                "that are hashed: no step moves these directions. Give init = 'gaussian', or put frequent ones first."
+                f"most of the first {rank} features, with which init = 'identity' begins, are 0 in all rows, as "
+                "hashed words are: no step moves these directions. Give init = 'gaussian', or other ones first."
             )
         self._run(solver, problem, start, seed, **data)
         return self
