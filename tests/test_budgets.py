@@ -25,7 +25,7 @@ ROOMS = {
     "rmopt/costs": 1_659,
     "rmopt/solvers": 3_407,
     "rmopt/checks, testing, interop": 1_500,
-    "rmopt/cli": 440,
+    "rmopt/cli": 400,
     "rmopt": 14_551,
     "problems/" + ", ".join(FAMILIES): 6_260,
     "problems/data": 1_622,
