@@ -48,7 +48,7 @@ class Graph:
         from scipy.sparse.csgraph import connected_components
 
         self.n, self.name = integer("n", n, 1), name
-        pairs = edges if len(edges) else np.empty((0, 2), dtype=int)
+        pairs = edges if np.size(edges) else np.empty((0, 2), dtype=int)
         self.edges = np.sort(index_rows(f"edges of a {name}", pairs, (self.n, self.n)), axis=1)
         # What was counted of them is kept.
         self.edges.flags.writeable = False
