@@ -23,8 +23,9 @@ class Engine(ABC):
     Attributes
     ----------
     supports : mapping
-        Of a compiled engine: by role ("cost", "manifold", "loss", "retraction") the classes whose methods its
+        Of a compiled engine: by role ("cost", "manifold", "loss", "retraction", "rule") the classes whose methods its
         loop stands for. A subclass of them may override what the loop does, and is left to the reference engine.
+        Without a "rule" it does plain steps.
     """
 
     supports: ClassVar[Supports] = {}
