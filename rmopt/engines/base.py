@@ -115,13 +115,6 @@ def unlike(role: str, part: Any, kinds: Iterable[type]) -> str | None:
     return f"the {role} {shown} has no compiled twin ({having})"
 
 
-def read_only(array: Array) -> Array:
-    """Return a view that nobody can write through: what is handed to costs of somebody's own."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
 def checked(
     schedule: Any,
     etas: Array,

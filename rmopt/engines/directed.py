@@ -18,6 +18,7 @@ from rmopt.engines.reference import Plain, ReferenceEngine, ReferenceState
 from rmopt.engines.rules import AdaGrad, Adam, Memory, Momentum, Weights
 from rmopt.kernels import directed_sgd
 from rmopt.kernels.directed_sgd import Side
+from rmopt.kernels.memory import with_zeros
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import SecondOrder, SecondOrderPSD
@@ -120,10 +121,9 @@ class DirectedEngine(ReferenceEngine):
             [np.array(part, dtype=float) for part in arrays_of(one)] for one in (state.point, vector)
         )
         S, M = point.pop(1), tails.pop(0)
-        rows = 2 * self.batch_size  # type: ignore[operator]
-        sides = tuple(spanning(U, Up, rows) for U, Up in zip(point, tails, strict=True))
-        counts = np.array([state.steps, state.updates])
-        return SpannedState(sides, (S, M), np.array([squares], dtype=float), counts)
+        sides = tuple(spanning(*parts, 2 * self.batch_size) for parts in zip(point, tails, strict=True))  # type: ignore[operator]
+        counts = state.steps, state.updates
+        return SpannedState(sides, (S, M), np.array([squares], dtype=float), np.array(counts))
 
 
 def spanning(U: Array, Up: Array, rows: int) -> Side:
@@ -131,7 +131,5 @@ def spanning(U: Array, Up: Array, rows: int) -> Side:
     columns = np.linalg.qr(np.hstack([U, Up]))[0]
     (n, h), k = columns.shape, U.shape[1]
     c = h + max(h, 2 * rows)
-    Z, K, coordinates = np.zeros((n, c)), np.zeros((c, c)), np.zeros((2, c, k))
-    Z[:, :h], K[:h, :h] = columns, np.eye(h)
-    coordinates[:, :h] = [columns.T @ part for part in (U, Up)]
-    return Side(Z, K, np.array([h]), *(part.copy() for part in coordinates))
+    coordinates = (with_zeros(columns.T @ part, (c, k)) for part in (U, Up))
+    return Side(with_zeros(columns, (n, c)), with_zeros(np.eye(h), (c, c)), np.array([h]), *coordinates)
