@@ -113,7 +113,7 @@ class Loreta(Saved, Estimator):
         Parameters
         ----------
         point : LowRankPoint or PSDPoint
-            Such as a server sends (`rmopt.interop.flower`).
+            Such as a server sends.
         n_iter : int
             Steps that were done: what is drawn depends on it, as does a step size that falls.
         """

@@ -96,8 +96,7 @@ class Run:
             return
         from rmopt.solvers.recorder import ProgressBar
 
-        bar, done = ProgressBar(description), count(1)
-        bar.begin(0, total)
+        bar, done = ProgressBar(description, 0, total), count(1)
         bar.note(first)
 
         def tick(now: str = "") -> None:
@@ -153,7 +152,6 @@ class Claim:
         Whether these numbers agree; None where they do not decide it.
     numbers : str
         The numbers that decide it, or what is missing.
-
     """
 
     claim: str

@@ -18,7 +18,10 @@ def coarseness(*arrays: Any) -> float:
 
     Limits that count roundings are multiplied by it.
     """
-    return 2.0**29 if any(array.dtype == np.float32 for array in arrays) else 1.0
+    for array in arrays:
+        if array.dtype == np.float32:
+            return 2.0**29
+    return 1.0
 
 
 def slack(limit: float, *arrays: Any) -> float:

@@ -401,6 +401,7 @@ def growth_claims(curves: Curves) -> list[Claim]:
             numbers = ", ".join(f"n = {n} {ratio:.1f}" for n, ratio in ratios.items())
             first, last = ratios[min(ratios)], ratios[max(ratios)]
             grows = last > first if len(ratios) > 1 else None
-            claims.append(Claim(f"t = {t:,}: exponential growth is faster than linear", last > 1.0, numbers))
+            faster = f"t = {t:,}: exponential growth is faster than linear growth"
+            claims.append(Claim(faster, last > 1.0, numbers))
             claims.append(Claim(f"t = {t:,}: the advantage grows with n", grows, numbers))
     return claims

@@ -149,7 +149,7 @@ class DLMaFit(Solver):
     def check_every(self, problem: Problem) -> None:
         """Return None: only the budget ends a run."""
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> GossipCost:
+    def prepare(self, problem: Problem, seed: int) -> GossipCost:
         """Return the cost.
 
         Raises

@@ -7,14 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from rich.console import Console
 
 import rmopt
-from rmopt.errors import InvalidInputError
+from rmopt.cli.registry import as_json
 from rmopt.experiments import Outcome
 
 # Characters of a text in a table.
@@ -24,28 +23,11 @@ LONGEST = 40
 def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
     """Return the object that ``result.json`` holds; what JSON cannot hold is refused."""
     packages = {package: version(package) for package in ("numpy", "scipy", "numba", "scikit-learn")}
-    result = {
-        "experiment": experiment,
-        "data": outcome.data,
-        "parameters": outcome.parameters,
-        "seed": seed,
-        "versions": {"python": platform.python_version(), "rmopt": rmopt.__version__} | packages,
-        "rows": outcome.rows,
-    }
+    result = {"experiment": experiment, "data": outcome.data, "parameters": outcome.parameters, "seed": seed}
+    result["versions"] = {"python": platform.python_version(), "rmopt": rmopt.__version__} | packages
+    result["rows"] = outcome.rows
     more = {"claims": [asdict(claim) for claim in outcome.claims], "notes": outcome.notes}
     return json.loads(as_json(result | {name: values for name, values in more.items() if values}))
-
-
-def as_json(content: Mapping[str, Any]) -> str:
-    """Return JSON: numbers of numpy are numbers, paths are text, NaN and infinity are null."""
-    text = json.dumps(content, default=_plain)
-    return json.dumps(json.loads(text, parse_constant=lambda name: None), indent=2)
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist") or isinstance(value, Path):
-        return str(value) if isinstance(value, Path) else value.tolist()
-    raise InvalidInputError(f"an outcome holds a {type(value).__name__}; use text, numbers, None, or lists.")
 
 
 def print_description(found: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ n × m array is formed for a gradient that is not one already.
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
-from operator import add, mul, sub, truediv
+from operator import add, mul, neg, sub, truediv
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -67,6 +67,9 @@ class Vector(Linear):
         if not isinstance(other, type(self)):
             return NotImplemented
         return type(self)(*map(sub, vars(self).values(), vars(other).values()))
+
+    def __neg__(self) -> Self:
+        return type(self)(*map(neg, vars(self).values()))
 
     def __mul__(self, scalar: float) -> Self:
         return type(self)(*map(mul, vars(self).values(), repeat(scalar)))

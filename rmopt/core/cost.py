@@ -231,10 +231,6 @@ class AgentSum(FiniteSum):
         The curvature is WᵀW for the inner solution W, so that ξ ↦ ξ WᵀW is near to the Hessian.
         """
 
-    def agent_value_and_gradient(self, point: Any, agent: int) -> tuple[float, Ambient, np.ndarray]:
-        """Return an agent's part, its Euclidean gradient and its curvature; override where they share work."""
-        return self.agent_value(point, agent), *self.agent_gradient(point, agent)
-
     def value(self, point: Any) -> float:
         return float(sum(self.agent_value(point, agent) for agent in self.here))
 
@@ -258,7 +254,7 @@ class BlockCost(Cost):
 
     @abstractmethod
     def block_gradient(self, point: Any, block: int) -> Any:
-        """Return the part of the Euclidean gradient in a block, as `HasBlocks.block_of` would."""
+        """Return the part of the Euclidean gradient in a block, as `block_of` of the manifold would."""
 
     @abstractmethod
     def block_scale(self, point: Any, block: int) -> float:

@@ -75,10 +75,6 @@ class LowRankTangent(Vector):
     Up: Array
     Vp: Array
 
-    def inner(self, other: "LowRankTangent") -> float:
-        """Return the Frobenius inner product with another tangent vector at the same point."""
-        return float(np.vdot(self.M, other.M) + np.vdot(self.Up, other.Up) + np.vdot(self.Vp, other.Vp))
-
     def as_ambient(self, point: LowRankPoint) -> Factored:
         """Return ξ as an operator of rank at most 2k."""
         left = np.hstack([point.U @ self.M + self.Up, point.U])

@@ -86,10 +86,6 @@ class PSDTangent(Vector):
     M: Array
     Qp: Array
 
-    def inner(self, other: "PSDTangent") -> float:
-        """Return the Frobenius inner product with another tangent vector at the same point."""
-        return float(np.vdot(self.M, other.M) + 2.0 * np.vdot(self.Qp, other.Qp))
-
     def as_ambient(self, point: PSDPoint) -> Factored:
         """Return ξ as an operator of rank at most 2k."""
         left = np.hstack([point.Q @ self.M + self.Qp, point.Q])

@@ -129,5 +129,7 @@ class TreeSum(Cost):
 
     def _own(self, point: Array) -> dict[int, Any]:
         """Return values, gradients and curvatures of the agents here, each of whom is asked once."""
-        mine, asked = self.world.mine(self.graph.n), self.tasks.agent_value_and_gradient
-        return self._asked.get(point, lambda at: {agent: asked(at, agent) for agent in mine})
+        tasks, mine = self.tasks, self.world.mine(self.graph.n)
+        return self._asked.get(
+            point, lambda at: {i: (tasks.agent_value(at, i), *tasks.agent_gradient(at, i)) for i in mine}
+        )

@@ -5,7 +5,6 @@ from typing import Any, cast
 
 from rmopt.core.arguments import one_of
 from rmopt.core.cost import as_sum
-from rmopt.core.manifold import HasStepBound
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, unlike
@@ -79,9 +78,9 @@ def choose_coordinate_engine(
     Parameters
     ----------
     problem : Problem
-        Its manifold must have blocks (`HasBlocks`).
+        Its manifold must have blocks (`block_of`).
     retraction : Retraction, optional
-        Unless given, the straight line where the manifold knows how far it goes (`HasStepBound`), and the
+        Unless given, the straight line where the manifold knows how far it goes (`max_step`), and the
         manifold's default retraction elsewhere.
     engine : {"auto", "compiled", "reference"}
         "auto" takes the compiled engine where there is one.
@@ -95,7 +94,7 @@ def choose_coordinate_engine(
     """
     manifold = problem.manifold
     if retraction is None:
-        retraction = Additive() if isinstance(manifold, HasStepBound) else manifold.default_retraction
+        retraction = Additive() if hasattr(manifold, "max_step") else manifold.default_retraction
     retraction = manifold.fitting(retraction)
     if search != FIXED and not hasattr(retraction, "velocity"):
         raise MissingCapabilityError(

@@ -62,7 +62,7 @@ class CoordinateReference(CoordinateDescentEngine):
     Attributes
     ----------
     manifold : Manifold
-        With blocks (`HasBlocks`).
+        With blocks (`block_of`).
     cost : Cost
     retraction : Retraction
         With a `velocity`, unless steps are fixed.

@@ -81,6 +81,21 @@ class FixedRankEmbedded(FixedRankManifold):
     def to_tangent_space(self, point: LowRankPoint, vector: LowRankTangent) -> LowRankTangent:
         return LowRankTangent(vector.M, leave_span(point.U, vector.Up), leave_span(point.V, vector.Vp))
 
+    def inner_product(
+        self, point: LowRankPoint, tangent_vector_a: LowRankTangent, tangent_vector_b: LowRankTangent
+    ) -> float:
+        a, b = tangent_vector_a, tangent_vector_b
+        return float(np.vdot(a.M, b.M) + np.vdot(a.Up, b.Up) + np.vdot(a.Vp, b.Vp))
+
+    def transport(
+        self, point_a: LowRankPoint, point_b: LowRankPoint, tangent_vector_a: LowRankTangent
+    ) -> LowRankTangent:
+        left = point_a.U.dot(tangent_vector_a.M) + tangent_vector_a.Up
+        ZV = left.dot(point_a.V.T.dot(point_b.V)) + point_a.U.dot(tangent_vector_a.Vp.T.dot(point_b.V))
+        ZtU = point_a.V.dot(left.T.dot(point_b.U)) + tangent_vector_a.Vp.dot(point_a.U.T.dot(point_b.U))
+        M = point_b.U.T.dot(ZV)
+        return LowRankTangent(M, ZV - point_b.U.dot(M), ZtU - point_b.V.dot(point_b.V.T.dot(ZtU)))
+
     def zero_vector(self, point: LowRankPoint) -> LowRankTangent:
         return LowRankTangent(np.zeros_like(point.S), np.zeros_like(point.U), np.zeros_like(point.V))
 

@@ -67,10 +67,7 @@ class Product(Manifold):
             return Componentwise([factor.fitting(part) for factor, part in parts])
         if getattr(retraction, "point_type", None) is Parts and not isinstance(retraction, Componentwise):
             return super().fitting(retraction)
-        # A power has one factor many times.
-        distinct = {id(factor): factor for factor in self.factors}
-        fitted = {key: factor.fitting(retraction) for key, factor in distinct.items()}
-        return Componentwise([fitted[id(factor)] for factor in self.factors])
+        return Componentwise([factor.fitting(retraction) for factor in self.factors])
 
     @property
     def dim(self) -> int:

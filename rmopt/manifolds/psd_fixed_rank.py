@@ -43,6 +43,12 @@ class PSDMatrices(FixedRankManifold):
 
     # The tangent space
 
+    def inner_product(
+        self, point: PSDPoint, tangent_vector_a: PSDTangent, tangent_vector_b: PSDTangent
+    ) -> float:
+        a, b = tangent_vector_a, tangent_vector_b
+        return float(np.vdot(a.M, b.M) + 2.0 * np.vdot(a.Qp, b.Qp))
+
     def projection(self, point: PSDPoint, ambient: Ambient) -> PSDTangent:
         """Return the projection of the symmetric part of Z, from the actions Z Q and Zᵀ Q alone."""
         return self._of_action(point, _symmetric_action(ambient, point.Q))

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
 from rmopt.core.ambient import Array, RowColumn, dense
-from rmopt.core.manifold import HasStepBound
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import row_column
@@ -20,7 +19,7 @@ from rmopt.precision import coarseness
 class Additive(Retraction):
     """R(ξ) = W + ξ: of first order in general, and the exponential map where the manifold is flat.
 
-    On an open set such as the positive definite cone the line is bounded: see `HasStepBound.max_step`; a step that
+    On an open set such as the positive definite cone the line is bounded: see its `max_step`; a step that
     leaves the manifold is an `InvalidInputError`.
     """
 
@@ -30,7 +29,7 @@ class Additive(Retraction):
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
         ahead = tangent if t >= 0 else -tangent
-        if isinstance(manifold, HasStepBound) and not abs(t) < manifold.max_step(point, ahead):
+        if hasattr(manifold, "max_step") and not abs(t) < manifold.max_step(point, ahead):
             raise InvalidInputError(
                 f"the straight line leaves {manifold} within a step of {t:.3g}; take a smaller step "
                 "(`max_step` tells how small) or a retraction that never leaves, such as SchurExponential."
@@ -39,7 +38,7 @@ class Additive(Retraction):
 
     def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
         """Return how far a solver may follow the line."""
-        return manifold.safe_step(point, tangent) if isinstance(manifold, HasStepBound) else float("inf")
+        return manifold.safe_step(point, tangent) if hasattr(manifold, "max_step") else float("inf")
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
         """Return the derivative of the curve at t."""

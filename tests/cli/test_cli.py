@@ -24,7 +24,8 @@ from tabled import each_row
 import rmopt.cli.registry
 from rmopt.checks import Check
 from rmopt.cli import main
-from rmopt.cli.result import as_json, cells_of, heading_of, print_rows
+from rmopt.cli.registry import as_json
+from rmopt.cli.result import cells_of, heading_of, print_rows
 from rmopt.cli.run import OutputFolder
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.experiments import Claim, Outcome, Run
@@ -369,14 +370,12 @@ def test_check_fails_when_a_check_fails(call: Any, catalogue: list[Any]) -> None
     called = call("check", "--seed", "3")
     assert (called.status, catalogue) == (1, [([], 3)])
     assert called.out.splitlines() == [
-        "passed  order of Sphere(3): 2.01, expected 2", "FAILED  order of Torus/2: –",
+        "passed  order of Sphere(3): 2.01, expected 2",
         "FAILED  order of Torus/2: (slope [1] of 2)", "1 of 2 checks passed.",
     ]  # fmt: skip
-    called = call("check", "Sphere(3)", "--quiet")
-    assert (called.status, called.out) == (0, "1 of 1 checks passed.\n")
-    assert call("check", "Plane", "--quiet").out.startswith(
-        "FAILED  zero of Plane: 1.021e-06, at most 1e-12 (it"
-    )
+    called = call("check", "Sphere(3)")
+    assert (called.status, called.out.splitlines()[1:]) == (0, ["1 of 1 checks passed."])
+    assert "FAILED  zero of Plane: 1.021e-06, at most 1e-12 (it" in call("check", "Plane").out
 
 
 def test_check_for_scripts(call: Any, catalogue: list[Any]) -> None:

@@ -98,21 +98,13 @@ def test_workers_learn_what_one_learns(problem: Problem, engine: str) -> None:
     assert cost.value(found.point) < 0.6 * cost.value(start)
 
 
-def test_a_budget_of_its_own_is_divided(problem: Problem) -> None:
-    class Longer(SGD):
-        def budget(self, problem: Problem) -> int:
-            return 61
-
-    assert Parallel(Longer(0.01, max_iter=20), workers=2).run(problem, random_state=0).steps == 31
-
-
 def test_two_workers_by_hand(problem: Problem) -> None:
     """The engines of two workers, one after the other, and the mean of their ends, again and again."""
     own = solver(engine="reference")
     parallel = Parallel(own, 2, every=150)
     start = problem.manifold.random_point(np.random.default_rng(5))
     # An epoch of 600 terms is a block: steps 0 to 599.
-    schedule, etas = parallel.prepare(problem, 7, 0).draw(0)
+    schedule, etas = parallel.prepare(problem, 7).draw(0)
     point, engine = start, own.engine(problem)
     for begin in range(0, 600, 150):
         part = slice(begin, begin + 150)
@@ -174,7 +166,6 @@ def test_what_does_not_fit_is_refused(problem: Problem) -> None:
     cost, manifold = problem.cost, problem.manifold
     for options, word in (
         ({"solver": "sgd"}, "schedule"), ({"workers": 0}, "workers"),
-        ({"solver": Parallel(SGD(0.1))}, "workers"),
     ):  # fmt: skip
         with pytest.raises(InvalidInputError, match=word):
             Parallel(**({"solver": solver()} | options))

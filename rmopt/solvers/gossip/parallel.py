@@ -59,7 +59,7 @@ class Parallel(ScheduledSolver):
     Raises
     ------
     InvalidInputError
-        When there are more processes than workers, or the solver has workers of its own.
+        When there are more processes than workers.
     MissingCapabilityError
         In `run`, on manifolds without `projected_mean`.
 
@@ -101,10 +101,6 @@ class Parallel(ScheduledSolver):
         world: World | None = None,
     ) -> None:
         self.solver = instance("solver", solver, ScheduledSolver, "a solver with a schedule, such as SGD")
-        if isinstance(solver, Parallel):
-            raise InvalidInputError(
-                "solver has workers of its own; give that of one worker, and more `workers`."
-            )
         self.workers, self.every = integer("workers", workers, 1), integer("every", every, 1)
         self.first = integer("first", first, 1)
         self.step_factor = number("step_factor", step_factor, above=0)
@@ -117,10 +113,10 @@ class Parallel(ScheduledSolver):
     def budget(self, problem: Problem) -> int:
         return -(-self.solver.budget(problem) // self.workers)
 
-    def signature(self, apart: tuple[str, ...] = ()) -> dict[str, str]:
+    def signature(self) -> dict[str, str]:
         # Their own budget may be larger the next time, as that of any solver may.
-        workers = {f"workers' {name}": value for name, value in self.solver.signature().items()}
-        return super().signature(apart) | workers
+        own = self.solver.signature()
+        return super().signature() | {f"workers' {name}": own[name] for name in own}
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         found = super()._alike(problem, initial_point)
@@ -276,7 +272,7 @@ class ParallelEngine(Engine):
     def taken_over(self, state: Any) -> ParallelState | None:
         # The first worker of all counts the updates before.
         known = [0 if worker else state.updates for worker in self.world.mine(len(self.shares))]
-        copies = [counting(_copied(state), state.steps, updates) for updates in known]
+        copies = [counting(unpacked(packed(state), state), state.steps, updates) for updates in known]
         own = [engine.taken_over(copy) for engine, copy in zip(self.engines, copies, strict=True)]
         return None if any(one is None for one in own) else ParallelState(own, state.steps)
 
@@ -327,8 +323,3 @@ class ParallelEngine(Engine):
             np.copyto(own, part)
         fresh = GaugedState(state.factors, self.gauge.fresh_counters(mean))
         return engine.taken_over(counting(fresh, state.steps, state.updates))
-
-
-def _copied(state: Any) -> Any:
-    """Return a state in memory of its own."""
-    return unpacked(packed(state), state)
