@@ -152,7 +152,6 @@ class Claim:
         Whether these numbers agree; None where they do not decide it.
     numbers : str
         The numbers that decide it, or what is missing.
-
     """
 
     claim: str

@@ -251,7 +251,7 @@ class TagRanking(PairwiseDistance):
             )
         least = tuple((triples.max(axis=0) + 1).tolist())
         self.counts = least if counts is None else counts
-        if len(self.counts) != 3 or np.any(np.less(self.counts, least)):
+        if np.shape(self.counts) != (3,) or np.any(np.less(self.counts, least)):
             raise InvalidInputError(f"counts = {counts} must be at least {least}, as the triples say.")
         triples = np.unique(triples.astype(np.int64), axis=0)
         self.posts, sizes = np.unique(triples[:, :2], axis=0, return_counts=True)

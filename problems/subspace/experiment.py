@@ -115,10 +115,10 @@ class Completion(Experiment):
             for rank in [*self.ranks, 0]
             for name, kind in self.chosen.items()
             for n in [*self.counts, 0]
-            if kind.ranked == bool(rank) and self.shares(name) == bool(n)
+            if kind.ranked == bool(rank) and self.has_agents(name) == bool(n)
         ]
 
-    def shares(self, method: str) -> bool:
+    def has_agents(self, method: str) -> bool:
         """Return whether a method is one of agents, of whom the experiment says how many they are."""
         return method in METHODS and "n_agents" in METHODS[method].estimator.get_params()
 
@@ -133,6 +133,7 @@ class Completion(Experiment):
 
     def model(self, one: Settings) -> Any:
         kind, about = self.chosen[one["method"]], {"rank": one["rank"], "random_state": one["seed"]}
+        # A subspace for all columns is what these options are about; a user's method takes its rank alone.
         if one["method"] in METHODS and hasattr(kind.estimator, "learn"):
             about |= {
                 "lam": self.lam,

@@ -2,12 +2,12 @@
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from errno import EDQUOT, ENOSPC
 from typing import Any, NoReturn
 
-UNUSABLE_INPUT = 2
 ENDS = {128 + signal.SIGINT: "interrupted", 128 + signal.SIGTERM: "terminated"}
 
 
@@ -15,7 +15,7 @@ class Explained(SystemExit):
     """The end of the program, after its reason was printed."""
 
 
-def fail(sentence: str, status: int = UNUSABLE_INPUT) -> NoReturn:
+def fail(sentence: str, status: int = 2) -> NoReturn:
     """Print one line on standard error and exit."""
     print(f"rmopt: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
     raise Explained(status)
@@ -29,17 +29,13 @@ def _raises(number: int, frame: Any) -> NoReturn:
 @contextmanager
 def signals_raise() -> Iterator[None]:
     """Let SIGTERM raise in a with block as SIGINT does: SystemExit with the status 143."""
-    before: dict[int, Any] = {}
-    with suppress(ValueError):  # signals are for the main thread
+    with ExitStack() as stack:
         for number in (signal.SIGINT, signal.SIGTERM):
             # Neither what is ignored, nor what was set from outside of Python and could not be set again.
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, _raises)
-    try:
+            kept = signal.getsignal(number) in (signal.SIG_IGN, None)
+            if threading.current_thread() is threading.main_thread() and not kept:
+                stack.callback(signal.signal, number, signal.signal(number, _raises))
         yield
-    finally:
-        for which, handler in before.items():
-            signal.signal(which, handler)
 
 
 @contextmanager

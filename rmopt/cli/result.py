@@ -7,14 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from rich.console import Console
 
 import rmopt
-from rmopt.errors import InvalidInputError
+from rmopt.cli.registry import as_json
 from rmopt.experiments import Outcome
 
 # Characters of a text in a table.
@@ -24,28 +23,11 @@ LONGEST = 40
 def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
     """Return the object that ``result.json`` holds; what JSON cannot hold is refused."""
     packages = {package: version(package) for package in ("numpy", "scipy", "numba", "scikit-learn")}
-    result = {
-        "experiment": experiment,
-        "data": outcome.data,
-        "parameters": outcome.parameters,
-        "seed": seed,
-        "versions": {"python": platform.python_version(), "rmopt": rmopt.__version__} | packages,
-        "rows": outcome.rows,
-    }
+    result = {"experiment": experiment, "data": outcome.data, "parameters": outcome.parameters, "seed": seed}
+    result["versions"] = {"python": platform.python_version(), "rmopt": rmopt.__version__} | packages
+    result["rows"] = outcome.rows
     more = {"claims": [asdict(claim) for claim in outcome.claims], "notes": outcome.notes}
     return json.loads(as_json(result | {name: values for name, values in more.items() if values}))
-
-
-def as_json(content: Mapping[str, Any]) -> str:
-    """Return JSON: numbers of numpy are numbers, paths are text, NaN and infinity are null."""
-    text = json.dumps(content, default=_plain)
-    return json.dumps(json.loads(text, parse_constant=lambda name: None), indent=2)
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist") or isinstance(value, Path):
-        return str(value) if isinstance(value, Path) else value.tolist()
-    raise InvalidInputError(f"an outcome holds a {type(value).__name__}; use text, numbers, None, or lists.")
 
 
 def print_description(found: Mapping[str, Any]) -> None:
@@ -79,9 +61,9 @@ def print_rows(console: Console, rows: Sequence[Mapping[str, Any]], headings: Ma
     columns = {}
     for key in (key for key in keys if any(row.get(key) is not None for row in rows)):
         cells = [cell if len(cell) <= LONGEST else f"{cell[: LONGEST - 1]}…" for cell in cells_of(rows, key)]
-        text = re.search(r"[^\W\d_]{2}", "".join(cells))
+        words = re.search(r"[^\W\d_]{2}", "".join(cells))
         columns[headings.get(key, heading_of(key))] = [
-            f"{cell:{max(map(len, cells)) if text else 0}}" for cell in cells
+            f"{cell:{max(map(len, cells)) if words else 0}}" for cell in cells
         ]
     first, *others = columns or [""]
     table = pd.DataFrame(columns)

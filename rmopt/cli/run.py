@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from rmopt.cli.failures import fail, one_line_errors
-from rmopt.cli.registry import COMMON, EXPERIMENTS, MODELS, as_command, load, registered, table_of
+from rmopt.cli.registry import COMMON, EXPERIMENTS, MODELS, as_command, as_json, load, registered, table_of
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import TEMPORARY, lock_folder, set_aside, write_json
 
@@ -61,10 +61,11 @@ class OutputFolder:
             self._lock = lock_folder(self.path)
         except OSError as error:
             self.__exit__()
-            busy = "another run writes into {}; wait until it has ended, or"
-            other = f"cannot write into {{}} ({error.strerror or error});"
-            sentence = (busy if isinstance(error, BlockingIOError) else other).format(self.path)
-            raise StorageError(f"--out: {sentence} choose another folder.") from error
+            busy = isinstance(error, BlockingIOError)
+            why = "another run does, which must end first" if busy else error.strerror or error
+            raise StorageError(
+                f"--out: cannot write into {self.path} ({why}); choose another folder."
+            ) from error
         for abandoned in self.path.glob(f".*{TEMPORARY}"):
             abandoned.unlink()  # of a process that was killed: nobody else writes here
 
@@ -103,16 +104,14 @@ def _execute(name: str, experiment: Callable[..., Any], **options: Any) -> None:
 
 def _left(folder: OutputFolder, resumable: bool) -> str:
     """Return what an interrupted run left, and how to go on with one that can be resumed."""
-    kept = folder.written()
-    more = f" and {len(kept) - 4} more" if len(kept) > 4 else ""
-    resume = f"; go on with --resume --out {shlex.quote(str(folder.path))}" if resumable else ""
-    files = f"what was saved is in {folder.path}: {', '.join(kept[:4])}{more}{resume}"
+    kept, resume = folder.written(), f"; go on with --resume --out {shlex.quote(str(folder.path))}"
+    files = f"what was saved is in {folder.path}: {', '.join(kept)}{resume if resumable else ''}"
     return files if kept else "nothing was saved"
 
 
 def keep_and_show(run: "Run", outcome: "Outcome", folder: OutputFolder) -> None:
     """Print the table and the claims of a run, write ``result.json``, and list the files."""
-    from rmopt.cli.result import as_json, print_rows, result_of
+    from rmopt.cli.result import print_rows, result_of
 
     result, path = result_of(run.experiment, run.seed, outcome), run.path("result.json")
     if run.json:

@@ -32,9 +32,14 @@ class Manifold(ABC):
     point_layout : int
         1: a point is one object.
     point_type : type
-        The class of its points, where retractions and costs ask for one.
+        The class of its points, where costs ask for one.
     retractions : mapping from str to Retraction
         Those that are made for it, by name. Others are tried at a random point before they are used.
+
+    See Also
+    --------
+    rmopt.manifolds.ArrayManifold : less to write where points are arrays.
+    FixedRankManifold : matrices of one rank.
 
     Notes
     -----
@@ -42,11 +47,6 @@ class Manifold(ABC):
     ``n_blocks`` with ``block_of(ambient, block)``, the part of a symmetric ambient operator in a block, as a tangent
     vector; and where straight lines leave the manifold, ``max_step(point, direction)``, the least t at which one
     does, with ``safe_step(point, direction)``, how far a solver may go.
-
-    See Also
-    --------
-    rmopt.manifolds.ArrayManifold : less to write where points are arrays.
-    FixedRankManifold : matrices of one rank.
 
     References
     ----------
@@ -234,7 +234,13 @@ class Manifold(ABC):
         point = self.random_point(rng)
         tangent = self.random_tangent_vector(point, rng)
         try:
-            moved = retraction(self, point, tangent, step)
+            try:
+                moved = retraction(self, point, tangent, step)
+            except (AttributeError, TypeError):
+                if not hasattr(self, "block_of"):
+                    raise
+                # It may be one of single blocks, for coordinate descent.
+                moved = retraction(self, point, self.block_of(self.embedding(point, tangent), 0), step)
         except RmoptError:
             raise
         except Exception as error:

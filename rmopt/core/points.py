@@ -181,9 +181,10 @@ def _parts(thing: Any) -> dict[Any, Any] | None:
 def _filled(template: Any, values: Iterator[Any]) -> Any:
     """Return a point or state of the class of `template`, with new arrays and numbers in the order of `_leaves`."""
     made: Any = type(template)
-    if (names := _names(made)) is not None:
+    names, parts = _names(made), _parts(template)
+    if names is not None:
         parts = dict(zip(names, map(getattr, repeat(template), names), strict=True))
-    elif (parts := _parts(template)) is None:
+    if parts is None:
         return next(values)
     for key, part in parts.items():
         parts[key] = next(values) if type(part) in PLAIN else _filled(part, values)

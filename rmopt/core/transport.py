@@ -122,5 +122,5 @@ def as_transport(name: str, transport: Transport | str | None) -> Transport | No
 
 
 __all__ = [
-    "TRANSPORTS", "ByManifold", "ByProjection", "Isometric", "OfRetraction", "Transport", "as_transport",
+    "TRANSPORTS", "ByManifold", "ByProjection", "Isometric", "OfRetraction", "Transport",
 ]  # fmt: skip

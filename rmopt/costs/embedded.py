@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Actions, Ambient, Array
-from rmopt.core.arguments import integer, shown
+from rmopt.core.arguments import array, integer, shown
 from rmopt.costs.convex import ConvexCost, LocalModel, Mixture
 from rmopt.costs.index_rows import index_rows
 from rmopt.errors import InvalidInputError, MissingCapabilityError
@@ -152,7 +152,7 @@ class Pairs:
 
     def __init__(self, left: Any, right: Any, n_objects: int) -> None:
         n_objects = integer("n_objects", n_objects, 1)
-        both = index_rows("pairs", np.column_stack([left, right]), (n_objects, n_objects))
+        both = index_rows("pairs", array("pairs", [left, right]).T, (n_objects, n_objects))
         count = len(both)
         rows, signs = np.tile(np.arange(count), 2), np.repeat([1.0, -1.0], count)
         self.incidence = sp.csr_array((signs, (rows, both.T.ravel())), shape=(count, n_objects))

@@ -1,6 +1,7 @@
 """Solvers and what they are made of: directions, step lengths, stopping criteria, samplers, checkpoints."""
 
 from rmopt.core.world import MPIWorld, World
+from rmopt.costs.shards import Shards
 from rmopt.costs.tree_sum import TreeSum
 from rmopt.engines.reference import StepRule
 from rmopt.engines.rules import SRG, SVRG, AdaGrad, Adam, Momentum
@@ -56,7 +57,7 @@ __all__ = [
     "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "Matchings",
     "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "Parallel",
     "QuasiNewton", "RankIncremental", "Recorder", "Result", "Sampler", "ScaledSGD", "ScheduledSolver",
-    "ShuffledEpochs", "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent",
+    "Shards", "ShuffledEpochs", "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent",
     "StepLength", "StepRule", "StepSize", "Stop", "StrongWolfe", "TreeSum", "TrustRegions", "Uniform",
     "World", "certify",
 ]  # fmt: skip

@@ -24,7 +24,8 @@ from tabled import each_row
 import rmopt.cli.registry
 from rmopt.checks import Check
 from rmopt.cli import main
-from rmopt.cli.result import as_json, cells_of, heading_of, print_rows
+from rmopt.cli.registry import as_json
+from rmopt.cli.result import cells_of, heading_of, print_rows
 from rmopt.cli.run import OutputFolder
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.experiments import Claim, Outcome, Run
@@ -241,13 +242,6 @@ def test_an_error_is_one_line_and_leaves_no_empty_folder(call: Any, name: str, e
     assert not Path("rmopt-runs").exists()
 
 
-def test_data_and_pages_of_a_package_that_cannot_be_imported(call: Any) -> None:
-    for command in ("data", "serve"):
-        called = call(command, "here")
-        assert called.status == 2
-        assert "cannot be imported (No module named" in called.err
-
-
 def test_no_experiments_at_all(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rmopt.cli.registry, "entry_points", lambda group: EntryPoints())
     assert "there is no 'fake'. There are: none." in call("run", "fake").err
@@ -369,14 +363,12 @@ def test_check_fails_when_a_check_fails(call: Any, catalogue: list[Any]) -> None
     called = call("check", "--seed", "3")
     assert (called.status, catalogue) == (1, [([], 3)])
     assert called.out.splitlines() == [
-        "passed  order of Sphere(3): 2.01, expected 2", "FAILED  order of Torus/2: –",
+        "passed  order of Sphere(3): 2.01, expected 2",
         "FAILED  order of Torus/2: (slope [1] of 2)", "1 of 2 checks passed.",
     ]  # fmt: skip
-    called = call("check", "Sphere(3)", "--quiet")
-    assert (called.status, called.out) == (0, "1 of 1 checks passed.\n")
-    assert call("check", "Plane", "--quiet").out.startswith(
-        "FAILED  zero of Plane: 1.021e-06, at most 1e-12 (it"
-    )
+    called = call("check", "Sphere(3)")
+    assert (called.status, called.out.splitlines()[1:]) == (0, ["1 of 1 checks passed."])
+    assert "FAILED  zero of Plane: 1.021e-06, at most 1e-12 (it" in call("check", "Plane").out
 
 
 def test_check_for_scripts(call: Any, catalogue: list[Any]) -> None:

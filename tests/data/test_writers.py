@@ -81,7 +81,7 @@ def test_the_mask_of_the_process_is_followed_and_never_touched(
 
 
 def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path: Path, writer: Any) -> None:
-    with pytest.raises(StorageError, match=r"another run writes into .*; wait until it has ended, or choose"):
+    with pytest.raises(StorageError, match="another run"):
         OutputFolder(tmp_path, "second")
     writer.send_signal(signal.SIGKILL)
     writer.wait()

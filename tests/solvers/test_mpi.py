@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from workers_by_mpi import STEPS, learned
 
 from rmopt.core import MissingCapabilityError
 from rmopt.costs.graph import as_graph
@@ -98,6 +99,55 @@ def test_any_number_of_processes_gives_the_points_of_one(tmp_path: Path, process
         assert messages == 2 * steps
     else:
         assert 0 < messages < steps
+
+
+def workers(out: Path, processes: int, *words: object) -> list[str]:
+    script = Path(__file__).parents[1].joinpath("workers_by_mpi.py")
+    return [str(MPIEXEC), "-n", str(processes), sys.executable, str(script), str(out), *map(str, words)]
+
+
+def assert_as_in_threads(out: Path, steps: int = STEPS) -> None:
+    alone = learned(steps)
+    with np.load(out) as found:
+        assert found["updates"] == alone.updates
+        for name, array in vars(alone.point).items():
+            np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.parametrize("processes", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 4, 8))])
+def test_workers_in_processes_give_the_bits_of_threads(tmp_path: Path, processes: int) -> None:
+    # Neither end is a step at which workers meet.
+    for steps in (2_900, 5_400):
+        run = workers(tmp_path / "out.npz", processes, steps, tmp_path / "saved.npz")
+        subprocess.run(run, check=True, capture_output=True, timeout=300)
+        assert_as_in_threads(tmp_path / "out.npz", steps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 4, 8])
+def test_workers_of_which_one_is_killed_are_resumed(tmp_path: Path, processes: int) -> None:
+    out, saved, kills = tmp_path / "out.npz", tmp_path / "saved.npz", 0
+    moments, steps = np.random.default_rng(processes), 40 * STEPS
+    for _ in range(20):
+        with subprocess.Popen(
+            workers(out, processes, steps, saved), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as started:
+            before = saved.stat().st_mtime_ns if saved.exists() else 0
+            while started.poll() is None and not (saved.exists() and saved.stat().st_mtime_ns > before):
+                time.sleep(0.002)
+            time.sleep(moments.uniform(0.0, 0.5))
+            found = subprocess.run(
+                ["pgrep", "-f", f"^{sys.executable} .*workers_by_mpi.* {out}"], capture_output=True, text=True
+            )
+            if started.poll() is None:
+                os.kill(int(moments.choice(found.stdout.split())), signal.SIGKILL)
+            kills += started.wait(timeout=120) != 0
+        if out.exists():
+            break
+    subprocess.run(workers(out, processes, steps, saved), check=True, capture_output=True, timeout=300)
+    assert_as_in_threads(out, steps)
+    print(f"{kills} kills, 0 differing bits")
+    assert kills > 0
 
 
 def test_all_end_where_one_fails(tmp_path: Path) -> None:

@@ -10,27 +10,32 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_multilabel_classification
+from tabled import each_row
 from worlds import Room
 
 from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.subspace import MatrixCompletion
 from rmopt import InvalidInputError, Problem
+from rmopt.core import FiniteSum
 from rmopt.costs import BilinearSum, Graph
 from rmopt.engines.gauged import GENERAL, SYMMETRIC
-from rmopt.manifolds import FixedRankEmbedded, Grassmann, PSDFixedRank, projected_mean
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, PSDFixedRank, projected_mean
 from rmopt.solvers import (
     LBFGS,
     SGD,
     AdaGrad,
     Adam,
     Checkpoint,
+    MaxSeconds,
     MaxSteps,
     Momentum,
     Parallel,
     Recorder,
+    Shards,
     ShuffledEpochs,
     TreeSum,
+    Uniform,
     World,
 )
 
@@ -40,6 +45,24 @@ Array = np.ndarray
 def dense_of(point: Any) -> Array:
     """Return a matrix of low rank as an array."""
     return point.as_ambient() @ np.eye(point.shape[1])
+
+
+def test_all_processes_join_the_same_pairs() -> None:
+    def join(pairs: Any, counts: Any) -> Any:
+        both = zip(pairs, counts, strict=True)
+        return [np.sin(3 * one * m + 7 * other * n) for (one, other), (m, n) in both]
+
+    for agents in (1, 2, 3, 5, 8):
+        things = [np.array([i + 0.5, i * i]) for i in range(agents)]
+        alone = World().joined(dict(enumerate(things)), [1] * agents, join)
+        for size in range(1, agents + 1):
+            ends = Room.together(
+                size,
+                lambda world, things=things: world.joined(
+                    {i: things[i] for i in world.mine(len(things))}, [1] * len(things), join
+                ),
+            )
+            assert all(np.array_equal(one, alone) for one in ends)
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +96,6 @@ def test_workers_learn_what_one_learns(problem: Problem, engine: str) -> None:
     assert found.steps == 1500
     cost = problem.cost
     assert cost.value(found.point) < 0.6 * cost.value(start)
-
-
-def test_a_budget_of_its_own_is_divided(problem: Problem) -> None:
-    class Longer(SGD):
-        def budget(self, problem: Problem) -> int:
-            return 61
-
-    assert Parallel(Longer(0.01, max_iter=20), workers=2).run(problem, random_state=0).steps == 31
 
 
 def test_two_workers_by_hand(problem: Problem) -> None:
@@ -147,10 +162,32 @@ def test_factors_meet_where_points_do(gauge: Any, apart: float) -> None:
     assert gauge.drift(found, 3) < 1e-12
 
 
-def test_what_does_not_fit_is_refused() -> None:
-    for options, word in (({"solver": "sgd"}, "schedule"), ({"workers": 0}, "workers")):
+def test_what_does_not_fit_is_refused(problem: Problem) -> None:
+    cost, manifold = problem.cost, problem.manifold
+    for options, word in (
+        ({"solver": "sgd"}, "schedule"), ({"workers": 0}, "workers"),
+    ):  # fmt: skip
         with pytest.raises(InvalidInputError, match=word):
             Parallel(**({"solver": solver()} | options))
+    fits, start = (
+        Problem(manifold, Shards({0: cost, 1: cost})),
+        manifold.random_point(np.random.default_rng(5)),
+    )
+    ends = [Parallel(solver(), 2, every=150).run(place, start, random_state=0) for place in (fits, problem)]
+    assert np.array_equal(*map(dense, ends))
+    with pytest.raises(InvalidInputError, match="Shards"):
+        Parallel(solver(), 3).run(fits, start)
+    with pytest.raises(InvalidInputError, match="empty"):
+        Shards({})
+
+    class Uneven(SGD):
+        def sampler_for(self, problem: Problem) -> Any:
+            return Uniform(600, 2 if problem.cost is cost else 4)
+
+    with pytest.raises(InvalidInputError, match="sizes"):
+        Parallel(Uneven(0.1, batch_size=2), 2).run(
+            Problem(manifold, Shards({0: cost, 1: deepcopy(cost)})), start
+        )
 
 
 def test_workers_meet_more_and_more_seldom(problem: Problem) -> None:
@@ -163,6 +200,29 @@ def test_workers_meet_more_and_more_seldom(problem: Problem) -> None:
         assert set(np.diff(met)[-3:]) == {5000}
         for step in range(0, 30_000, 97):
             assert engine._next_mean(step) == min(one for one in met if one > step)  # type: ignore[attr-defined]
+
+
+@each_row("kind", ["general", "symmetric", "reference"])
+def test_any_number_of_processes_gives_the_same_bits(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    left, right = rng.standard_normal((2, 60, 12))
+    manifold = PSDFixedRank(12, 2) if kind == "symmetric" else FixedRankEmbedded(12, 12, 2)
+    problem = Problem(
+        manifold, BilinearSum(left, left if kind == "symmetric" else right, targets=np.ones(60))
+    )
+    start = manifold.random_point(np.random.default_rng(5))
+    engine = "reference" if kind == "reference" else "auto"
+
+    def learned(world: World) -> Any:
+        own = SGD(0.01, max_iter=2500, engine=engine, sampler=Uniform(60))
+        workers = Parallel(own, 5, first=30, world=world)
+        return workers.run(problem, start, random_state=1)
+
+    alone = learned(World())
+    for size in (2, 3, 4, 5):
+        for found in Room.together(size, learned):
+            assert np.array_equal(dense(found), dense(alone)), size
+            assert found.updates == alone.updates
 
 
 def test_looking_at_a_run_changes_nothing(problem: Problem) -> None:
@@ -183,6 +243,36 @@ def test_looking_at_a_run_changes_nothing(problem: Problem) -> None:
         assert len({point.U.tobytes() for point, _ in seen}) > 3
 
 
+def test_processes_that_would_mix_two_runs_are_refused(problem: Problem, tmp_path: Path) -> None:
+    start, other = (problem.manifold.random_point(np.random.default_rng(seed)) for seed in (5, 6))
+    data = BilinearSum(problem.cost.left, problem.cost.right, targets=-problem.cost.targets)
+
+    def run(world: World, budget: int = 40, every: int = 10, **how: Any) -> Any:
+        cost, saved = how.pop("cost", problem.cost), how.pop("saved", None)
+        workers = Parallel(SGD(how.pop("step_size", 0.3), max_iter=budget), 2, every=every, world=world)
+        how = {"initial_point": start, "random_state": 0} | how
+        return workers.run(Problem(problem.manifold, cost), checkpoint=saved, **how).point
+
+    for name, value in (
+        ("initial_point", other), ("initial_point", None), ("random_state", 1), ("random_state", None),
+        ("budget", 80), ("every", 5), ("step_size", 0.1), ("cost", data), ("saved", tmp_path / "other.npz"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError, match="of process 1"):
+            Room.together(
+                2, lambda world, name=name, value=value: run(world, **({name: value} if world.rank else {}))
+            )
+    first, second = Room.together(2, lambda world: run(world, initial_point=None, random_state=None))
+    assert np.array_equal(dense_of(first), dense_of(second))
+    for budget in (20, 40):
+        found, _ = Room.together(2, lambda world, n=budget: run(world, n, saved=tmp_path / "run.npz"))
+    assert np.array_equal(dense_of(found), dense_of(run(World())))
+    assert len(list(tmp_path.iterdir())) == 1
+    # Without a seed it is that of the run that is saved.
+    begun = Room.together(2, lambda world: run(world, 20, random_state=None, saved=tmp_path / "free.npz"))
+    ended = Room.together(2, lambda world: run(world, 20, random_state=None, saved=tmp_path / "free.npz"))
+    assert np.array_equal(dense_of(begun[0]), dense_of(ended[1]))
+
+
 def test_agents_along_a_tree_begin_together() -> None:
     tasks = MatrixCompletion(sp.csc_array(np.outer(np.arange(1.0, 7.0), np.arange(1.0, 9.0))), n_agents=2)
 
@@ -192,6 +282,41 @@ def test_agents_along_a_tree_begin_together() -> None:
 
     first, second = Room.together(2, run)
     assert first == second
+
+
+class Apart(FiniteSum):
+    """Half the sum of squared distances to some numbers."""
+
+    def __init__(self, at: float, n_terms: int) -> None:
+        self.at, self._n_terms = at, n_terms
+
+    @property
+    def n_terms(self) -> int:
+        return self._n_terms
+
+    def value(self, x: Array) -> float:
+        return 0.5 * self.n_terms * float((x - self.at) @ (x - self.at))
+
+    def gradient(self, x: Array) -> Array:
+        return self.n_terms * (x - self.at)
+
+    def term_gradient(self, x: Array, terms: Array) -> Array:
+        return len(terms) * (x - self.at)
+
+
+def test_shards_count_by_their_terms() -> None:
+    costs = {worker: Apart(float(worker), size) for worker, size in enumerate((10, 30, 60))}
+
+    def run(world: World, stop: Any = None) -> Any:
+        own = Shards({worker: costs[worker] for worker in world.mine(3)})
+        workers = Parallel(SGD(0.1, max_iter=600), 3, every=2, first=2, world=world)
+        return workers.run(Problem(Euclidean(1), own), np.zeros(1), random_state=0, stop=stop).point
+
+    found = run(World())
+    np.testing.assert_allclose(found, 1.5, rtol=1e-9)
+    assert Room.together(2, run) == [found, found]
+    with pytest.raises(InvalidInputError, match="each process has a clock of its own"):
+        Room.together(2, lambda world: run(world, MaxSteps(600) | MaxSeconds(60)))
 
 
 DIGITS = load_digits(return_X_y=True)

@@ -12,14 +12,6 @@ from tabled import each_row
 import rmopt
 from rmopt import Problem, autograd_cost
 from rmopt.checks import check_manifold, check_retraction, checks_of
-from rmopt.checks.catalogue import (
-    Instance,
-    array_instances,
-    fixed_rank_instances,
-    positive_definite_instances,
-    product_instances,
-    psd_instances,
-)
 from rmopt.core import InvalidInputError, LowRankPoint, Parts, Retraction, in_precision
 from rmopt.core.ambient import dense
 from rmopt.core.points import arrays_of
@@ -84,22 +76,6 @@ def test_laws_of_costs() -> None:
         found = checks_of(Problem(manifold, cost), dtype=np.float32)
         assert len(found) >= 5
         assert all(found), list(map(str, found))
-
-
-@each_row(
-    "name",
-    [
-        "sphere-9", "stiefel-5-4", "positive-definite-spread", "power-grassmann", "fixed-rank-spread",
-        "psd-spread", "polar-spread",
-    ],
-)  # fmt: skip
-def test_laws_of_instances(name: str) -> None:
-    every = [*array_instances(), *positive_definite_instances(), *product_instances()]
-    (instance,) = (one for one in [*every, *fixed_rank_instances(), *psd_instances()] if one.name == name)
-    found = checks_of(
-        Instance(name, instance.manifold, instance.retractions, point=instance.point), dtype=np.float32
-    )
-    assert not [str(check) for check in found if not check]
 
 
 def energy(dtype: Any) -> Any:

@@ -159,7 +159,8 @@ ORDERS: dict[str, Callable[[Graph], Sampler]] = {
 }
 
 
-def _world(name: str, value: Any) -> World:
+def world_of(name: str, value: Any) -> World:
+    """Return a world; None is this process alone."""
     return instance(name, ONE_PROCESS if value is None else value, World, "a World")
 
 
@@ -223,7 +224,7 @@ class Gossip(CheckedValue, ScheduledSolver):
     scales: Annotated[Any, optional(_positive)] = None
     retraction: Retraction | None = None
     max_iter: Annotated[int | None, optional(integer)] = None  # type: ignore[assignment]
-    world: Annotated[Any, _world] = None
+    world: Annotated[Any, world_of] = None
 
     def check_problem(self, problem: Problem) -> None:
         super().check_problem(problem)
@@ -238,9 +239,8 @@ class Gossip(CheckedValue, ScheduledSolver):
         n = len(cost.checked(manifold.factors))
         if self.scales is not None and self.scales.shape != (n,):
             raise InvalidInputError(f"scales must be {n} positive numbers, one per agent, got {self.scales}.")
-        base = manifold.base
-        retraction = base.fitting(self.retraction)
-        return GossipEngine(base, cost, retraction, self.preconditioned, self.scales, self.world)
+        base, known = manifold.base, (self.preconditioned, self.scales, self.world)
+        return GossipEngine(base, cost, base.fitting(self.retraction), *known)
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         # Processes know scales and points of their own agents alone.

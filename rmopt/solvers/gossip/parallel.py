@@ -1,5 +1,6 @@
-"""Several workers that learn one model: local steps in threads, and every so many steps their mean."""
+"""Several workers that learn one model: local steps in threads or processes, and every so many steps their mean."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,10 +12,15 @@ from rmopt.core.arguments import instance, integer, number
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
+from rmopt.core.world import World
+from rmopt.costs.shards import Shards
 from rmopt.engines.base import Engine
 from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState, counting
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.manifolds.means import mean_on
+from rmopt.solvers.gossip.gossip import world_of
+from rmopt.solvers.run import Result
+from rmopt.solvers.save import witness
 from rmopt.solvers.stochastic.samplers import Sampler
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import FromFunction, StepSize
@@ -27,8 +33,10 @@ class Parallel(ScheduledSolver):
     They meet at the projected mean of two, of two such means, and so on.
 
     The solver's budget of steps is divided among the workers, which run in threads: compiled steps hold no lock, so
-    that they run on as many cores. Each worker draws terms for itself. The result depends on the number of workers,
-    and not on that of the cores, to the bit. This is local SGD (Stich 2019) on a manifold.
+    that they run on as many cores. In a `world` of several processes each has some of the workers, and all call `run`
+    alike; then the points of workers travel for each mean, and nothing else. Each worker draws terms for itself. The
+    result depends on the number of workers, and not on that of the cores or the processes, to the bit. This is local
+    SGD (Stich 2019) on a manifold.
 
     Parameters
     ----------
@@ -43,9 +51,15 @@ class Parallel(ScheduledSolver):
     step_factor : float
         The workers' step sizes are those of the solver times this. With many workers the steps of one are lost in the
         mean; a number a little below that of the workers wins them back.
+    world : World, optional
+        `MPIWorld()` for the processes that ``mpiexec`` started; unless given, this process alone. In several
+        processes a criterion goes by steps (no `MaxSeconds`), and the
+        updates in a row are those of the workers of its process. All give the same start, seed and parameters.
 
     Raises
     ------
+    InvalidInputError
+        When there are more processes than workers.
     MissingCapabilityError
         In `run`, on manifolds without `projected_mean`.
 
@@ -84,27 +98,72 @@ class Parallel(ScheduledSolver):
         every: int = 100_000,
         first: int = 250,
         step_factor: float = 1.0,
+        world: World | None = None,
     ) -> None:
         self.solver = instance("solver", solver, ScheduledSolver, "a solver with a schedule, such as SGD")
         self.workers, self.every = integer("workers", workers, 1), integer("every", every, 1)
         self.first = integer("first", first, 1)
         self.step_factor = number("step_factor", step_factor, above=0)
+        self.world = world_of("world", world)
+        if self.world.size > self.workers:
+            raise InvalidInputError(
+                f"workers = {self.workers} are fewer than the {self.world.size} processes; take as many, or more."
+            )
 
     def budget(self, problem: Problem) -> int:
         return -(-self.solver.budget(problem) // self.workers)
 
     def signature(self) -> dict[str, str]:
         # Their own budget may be larger the next time, as that of any solver may.
-        workers = {f"workers' {name}": value for name, value in self.solver.signature().items()}
-        return super().signature() | workers
+        own = self.solver.signature()
+        return super().signature() | {f"workers' {name}": own[name] for name in own}
+
+    def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
+        found = super()._alike(problem, initial_point)
+        if not isinstance(problem.cost, Shards):
+            point = problem.manifold.random_point(np.random.default_rng(0))
+            numbers = {name: f"{value:.6g}" for name, value in witness(problem, point, 0).items()}
+            found["the cost (Shards, where data were dealt)"] = str(numbers)
+        return found
 
     def engine(self, problem: Problem) -> Engine:
-        engines = tuple(self.solver.engine(problem) for _ in range(self.workers))
-        gauge = engines[0].gauge if isinstance(engines[0], GaugedEngine) else None
-        return ParallelEngine(engines, problem.manifold, gauge, min(self.first, self.every), self.every)
+        here = self.world.mine(self.workers)
+        engines = tuple(self.solver.engine(share) for share in self._shares(problem, here))
+        gauges = [engine.gauge if isinstance(engine, GaugedEngine) else None for engine in engines]
+        return ParallelEngine(
+            engines, problem.manifold, None if None in gauges else gauges[0], min(self.first, self.every), self.every,
+            self._sizes(problem), self.world,
+        )  # fmt: skip
 
     def sampler_for(self, problem: Problem) -> Sampler:
-        return EachForItself(self.solver.sampler_for(problem), self.workers)
+        here = self.world.mine(self.workers)
+        return EachForItself(
+            [self.solver.sampler_for(share) for share in self._shares(problem, here)], self.workers, here
+        )
+
+    def _shares(self, problem: Problem, here: list[int]) -> list[Problem]:
+        """Return the problem of each worker here: all have the same data, unless these were dealt."""
+        cost = problem.cost
+        if not isinstance(cost, Shards):
+            return [problem] * len(here)
+        if list(cost.costs) != here:
+            raise InvalidInputError(
+                f"the Shards are of the workers {list(cost.costs)}, and those of this process are {here}; give "
+                "a cost for each of them."
+            )
+        return [replace(problem, cost=own) for own in cost.costs.values()]
+
+    def _sizes(self, problem: Problem) -> list[int]:
+        """Return for how much each worker counts: for its terms, where data were dealt and all know their number."""
+        if not isinstance(problem.cost, Shards):
+            return [1] * self.workers
+        here = [cost.n_terms for cost in problem.cost.costs.values()]
+        sizes = [size for part in self.world.everywhere(here) for size in part]
+        return [1] * self.workers if None in sizes else sizes
+
+    def conclude(self, result: Result, work: Any, state: Any) -> Result:
+        """Return the result with the updates of all processes."""
+        return replace(result, updates=int(self.world.total(state.updates)))
 
     def step_size_rule(self) -> StepSize:
         rule, workers, factor = self.solver.step_size_rule(), self.workers, self.step_factor
@@ -112,30 +171,37 @@ class Parallel(ScheduledSolver):
 
 
 class EachForItself(Sampler):
-    """The draws of some workers, each with random numbers of its own: an array (steps, workers, terms)."""
+    """The draws of some of the workers, each with random numbers of its own: an array (steps, workers, terms)."""
 
-    def __init__(self, sampler: Sampler, workers: int) -> None:
-        self.sampler, self.workers = sampler, workers
-        self.block_size, self.stream = sampler.block_size, sampler.stream
-        self.batch_size = workers * sampler.batch_size
+    def __init__(self, samplers: list[Sampler], workers: int, here: list[int]) -> None:
+        self.samplers, self.workers, self.here = samplers, workers, here
+        self.block_size, self.stream = samplers[0].block_size, samplers[0].stream
+        self.batch_size = sum(sampler.batch_size for sampler in samplers)
+        if len({(sampler.block_size, sampler.batch_size) for sampler in samplers}) > 1:
+            raise InvalidInputError(
+                "the samplers of the workers draw blocks or batches of different sizes; deal as many terms to each "
+                "worker, or give a sampler whose blocks are alike, such as Uniform."
+            )
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         each = rng.spawn(self.workers) if self.workers > 1 else [rng]
-        drawn = in_threads(lambda own: self.sampler.draw(own, start, size), each)
+        drawn = in_threads(
+            lambda sampler, worker: sampler.draw(each[worker], start, size), self.samplers, self.here
+        )
         # In memory one worker after the other, as they read it.
         return np.stack(drawn).swapaxes(0, 1)
 
 
 @dataclass
 class ParallelState:
-    """Where each worker stands, and steps."""
+    """Where each worker here stands, and steps."""
 
     own: list[Any]
     steps: int = 0
 
     @property
     def updates(self) -> int:
-        """Steps of the workers that moved."""
+        """Steps of the workers here that moved."""
         return sum(state.updates for state in self.own)
 
 
@@ -146,12 +212,15 @@ class ParallelEngine(Engine):
     Attributes
     ----------
     engines : tuple of Engine
-        One for each worker.
+        One for each worker of this process.
     manifold : Manifold
     gauge : Gauge or None
         That of all engines: workers then meet as factors, and as points otherwise.
     first, every : int
         Steps before the first mean, and the most between means.
+    shares : list of int
+        For how much each worker of all processes counts in the mean.
+    world : World
     """
 
     engines: tuple[Engine, ...]
@@ -159,6 +228,8 @@ class ParallelEngine(Engine):
     gauge: Gauge | None
     first: int
     every: int
+    shares: list[int]
+    world: World
 
     def __post_init__(self) -> None:
         # Says what has no mean.
@@ -195,15 +266,15 @@ class ParallelEngine(Engine):
     def handed_over(self, state: ParallelState) -> Any:
         if not self._met(state.steps):
             state = self._at_mean(state)
-        return counting(self.engines[0].handed_over(state.own[0]), state.steps, state.updates)
+        stands = self.engines[0].handed_over(state.own[0])
+        return counting(stands, state.steps, int(self.world.total(state.updates)))
 
     def taken_over(self, state: Any) -> ParallelState | None:
-        own = []
-        for engine in self.engines:
-            # The first worker counts the updates before.
-            copy = counting(unpacked(packed(state), state), state.steps, 0 if own else state.updates)
-            own.append(engine.taken_over(copy))
-        return None if None in own else ParallelState(own, state.steps)
+        # The first worker of all counts the updates before.
+        known = [0 if worker else state.updates for worker in self.world.mine(len(self.shares))]
+        copies = [counting(unpacked(packed(state), state), state.steps, updates) for updates in known]
+        own = [engine.taken_over(copy) for engine, copy in zip(self.engines, copies, strict=True)]
+        return None if any(one is None for one in own) else ParallelState(own, state.steps)
 
     def _met(self, steps: int) -> bool:
         """Return whether the workers meet after so many steps."""
@@ -213,7 +284,7 @@ class ParallelEngine(Engine):
         """Return the number of steps, above a given one, after which the workers meet again."""
         at, gap = self.first, self.first
         while at <= steps and gap < self.every:
-            gap = min(self.every, max(self.first, at // max(1, len(self.engines) - 1)))
+            gap = min(self.every, max(self.first, at // max(1, len(self.shares) - 1)))
             at += gap
         return at + max(0, (steps - at) // self.every + 1) * self.every
 
@@ -233,17 +304,16 @@ class ParallelEngine(Engine):
         """Return where all workers meet, as factors or as a point."""
         if self.gauge is None:
             meet = mean_on(self.manifold)
-            ends = in_threads(lambda engine, own: engine.dump(own), self.engines, state.own)
+            brought = in_threads(lambda engine, own: engine.dump(own), self.engines, state.own)
         else:
             meet = partial(self.gauge.mean, k=self.manifold.rank)  # type: ignore[attr-defined]
-            ends = [own.factors for own in state.own]
-        # The first two and the next two, and so on, until one is left.
-        counts = [1] * len(ends)
-        while len(ends) > 1:
-            pairs, sizes = (list(zip(these[::2], these[1::2], strict=False)) for these in (ends, counts))
-            ends[: 2 * len(pairs)] = in_threads(meet, pairs, [np.array(size) / sum(size) for size in sizes])
-            counts[: 2 * len(pairs)] = map(sum, sizes)
-        return ends[0]
+            brought = [own.factors for own in state.own]
+
+        def join(pairs: Sequence[tuple[Any, Any]], counts: Sequence[tuple[int, int]]) -> list[Any]:
+            return in_threads(meet, pairs, [np.array(count) / sum(count) for count in counts])
+
+        ends = dict(zip(self.world.mine(len(self.shares)), brought, strict=True))
+        return self.world.joined(ends, self.shares, join)
 
     def _from(self, engine: Engine, state: Any, mean: Any) -> Any:
         """Return the state in which a worker goes on from a mean."""

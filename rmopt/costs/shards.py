@@ -1,0 +1,79 @@
+"""Data that were dealt to several workers: each has a cost of its own, and no process needs those of others."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rmopt.core.ambient import Ambient
+from rmopt.core.arguments import instance, integer
+from rmopt.core.cost import Combined, Cost, FiniteSum
+from rmopt.errors import InvalidInputError
+
+
+class Shards(Cost):
+    """The costs of the workers of `Parallel`, each of its own part of the data; together they are their sum.
+
+    In a mean a worker counts for as much as it has terms. Between means each goes to the minimum of its own part:
+    with constant steps they meet beside the minimum of the sum, the nearer to it the smaller `every` is, and with
+    steps that fall at it. Steps by `Adam` and `AdaGrad` are as long for a flat cost as for a steep one: where parts
+    differ, their workers do not meet there.
+
+    In a world of several processes each gives the costs of its own workers alone, ``world.mine(workers)``; then value
+    and gradient are those of the parts in this process.
+
+    Parameters
+    ----------
+    costs : mapping from int to FiniteSum
+        By the number of the worker, from 0.
+
+    Raises
+    ------
+    InvalidInputError
+        When there are no costs.
+
+    See Also
+    --------
+    Parallel : the solver.
+    rmopt.core.AgentSum : agents with points of their own.
+
+    References
+    ----------
+    Stich, Local SGD converges fast and communicates little, ICLR (2019), arXiv:1805.09767.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import BilinearSum
+    >>> from rmopt.manifolds import FixedRankEmbedded
+    >>> from rmopt.solvers import SGD, Parallel, Shards
+    >>> rng = np.random.default_rng(0)
+    >>> left, right = rng.standard_normal((2, 400, 20))
+    >>> y = np.sign(left[:, 0] * right[:, 0])
+    >>> half = lambda i: BilinearSum(left[i::2], right[i::2], targets=y[i::2])
+    >>> shards = Shards({0: half(0), 1: half(1)})
+    >>> solver = Parallel(SGD(0.01, max_iter=10_000), workers=2, every=1000)
+    >>> solver.run(Problem(FixedRankEmbedded(20, 20, 1), shards), random_state=0).steps
+    5000
+    """
+
+    def __init__(self, costs: Mapping[int, FiniteSum]) -> None:
+        if not instance("costs", costs, Mapping, "a mapping from the numbers of workers to costs"):
+            raise InvalidInputError("costs are empty; give one for each worker of this process.")
+        self.costs = {
+            integer("a number of a worker", worker): instance(
+                f"costs[{worker}]", cost, FiniteSum, "a FiniteSum"
+            )
+            for worker, cost in sorted(costs.items())
+        }
+        self.here = Combined([(1.0, cost) for cost in self.costs.values()])
+        if hasattr(self.here, "shape"):
+            self.shape = self.here.shape
+
+    def refuses(self, point_type: type) -> str | None:
+        return self.here.refuses(point_type)
+
+    def value(self, point: Any) -> float:
+        return self.here.value(point)
+
+    def gradient(self, point: Any) -> Ambient:
+        return self.here.gradient(point)
