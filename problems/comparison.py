@@ -89,7 +89,7 @@ def searched(
     folds: Sequence[Any],
     n_jobs: int = 1,
 ) -> Settings:
-    """Return the point of a grid, which grows past its edges, with the best mean score over folds, the first of several.
+    """Return the first point with the best mean score over folds, of a grid that grows past its edges.
 
     Parameters
     ----------
