@@ -234,7 +234,13 @@ class Manifold(ABC):
         point = self.random_point(rng)
         tangent = self.random_tangent_vector(point, rng)
         try:
-            moved = retraction(self, point, tangent, step)
+            try:
+                moved = retraction(self, point, tangent, step)
+            except (AttributeError, TypeError):
+                if not hasattr(self, "block_of"):
+                    raise
+                # It may be one of single blocks, for coordinate descent.
+                moved = retraction(self, point, self.block_of(self.embedding(point, tangent), 0), step)
         except RmoptError:
             raise
         except Exception as error:
