@@ -90,8 +90,8 @@ class CoordinateDescent(ScheduledSolver):
         engine: str = "auto",
         max_iter: int | None = None,
     ) -> None:
-        self.n_epochs = number("n_epochs", n_epochs, least=0, most=1e12)
-        self.tol = number("tol", tol, least=0)
+        number("n_epochs", n_epochs, least=0, most=1e12)
+        self.n_epochs, self.tol = n_epochs, number("tol", tol, least=0)
         self.order, self.engine_name = as_order(order, self.orders), one_of("engine", engine, ENGINES)
         self.step_size = ExactLineSearch() if step_size is None else as_step_size(step_size, searches=True)
         self.retraction = retraction
