@@ -61,9 +61,9 @@ def print_rows(console: Console, rows: Sequence[Mapping[str, Any]], headings: Ma
     columns = {}
     for key in (key for key in keys if any(row.get(key) is not None for row in rows)):
         cells = [cell if len(cell) <= LONGEST else f"{cell[: LONGEST - 1]}…" for cell in cells_of(rows, key)]
-        text = re.search(r"[^\W\d_]{2}", "".join(cells))
+        words = re.search(r"[^\W\d_]{2}", "".join(cells))
         columns[headings.get(key, heading_of(key))] = [
-            f"{cell:{max(map(len, cells)) if text else 0}}" for cell in cells
+            f"{cell:{max(map(len, cells)) if words else 0}}" for cell in cells
         ]
     first, *others = columns or [""]
     table = pd.DataFrame(columns)

@@ -140,8 +140,7 @@ class Manifold(ABC):
         """Return a point as an ambient operator: as it is, where it is an ambient array."""
         if not hasattr(point, "shape"):
             raise MissingCapabilityError(
-                f"{self} has points of type {type(point).__name__}; write methods `embed_point` and `embedding` "
-                "that return points and tangent vectors as arrays."
+                f"{self} has points of type {type(point).__name__}; write methods `embed_point` and `embedding`."
             )
         return point
 
@@ -234,7 +233,13 @@ class Manifold(ABC):
         point = self.random_point(rng)
         tangent = self.random_tangent_vector(point, rng)
         try:
-            moved = retraction(self, point, tangent, step)
+            try:
+                moved = retraction(self, point, tangent, step)
+            except (AttributeError, TypeError):
+                if not hasattr(self, "block_of"):
+                    raise
+                # It may be one of single blocks, for coordinate descent.
+                moved = retraction(self, point, self.block_of(self.embedding(point, tangent), 0), step)
         except RmoptError:
             raise
         except Exception as error:

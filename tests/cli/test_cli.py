@@ -242,13 +242,6 @@ def test_an_error_is_one_line_and_leaves_no_empty_folder(call: Any, name: str, e
     assert not Path("rmopt-runs").exists()
 
 
-def test_data_and_pages_of_a_package_that_cannot_be_imported(call: Any) -> None:
-    for command in ("data", "serve"):
-        called = call(command, "here")
-        assert called.status == 2
-        assert "cannot be imported (No module named" in called.err
-
-
 def test_no_experiments_at_all(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rmopt.cli.registry, "entry_points", lambda group: EntryPoints())
     assert "there is no 'fake'. There are: none." in call("run", "fake").err
