@@ -87,14 +87,19 @@ class AutomaticCost(Cost):
         if reason is not None or issubclass(point_type, Parts):
             return reason
         is_array = issubclass(point_type, np.ndarray | PSDFactor)
+        if self._takes(1 if is_array else 2):
+            return None
+        wanted, kind = "the point alone" if is_array else "A and B with W = A Bᵀ", point_type.__name__
+        return f"{self._name} does not take a point of type {kind}; write a function of {wanted}."
+
+    def _takes(self, count: int) -> bool:
+        """Return whether the function can be called with a number of arguments, as far as it says so."""
         with suppress(ValueError):
             try:
-                inspect.signature(self.function).bind(*range(1 if is_array else 2))
+                inspect.signature(self.function).bind(*range(count))
             except TypeError:
-                wanted = "the point alone" if is_array else "A and B with W = A Bᵀ"
-                kind = point_type.__name__
-                return f"{self._name} does not take a point of type {kind}; write a function of {wanted}."
-        return None
+                return False
+        return True
 
     @property
     def _name(self) -> str:
@@ -157,6 +162,10 @@ class AutomaticCost(Cost):
         """Return the form of a point; look at the function once for each."""
         form = forms.form_of(point)
         if form not in self._known.probed:
+            if isinstance(point, Parts) and not self._takes(len(point)):
+                raise InvalidInputError(
+                    f"{self._name} must take one argument for each of the {len(point)} parts of a point."
+                )
             self._probe(form, point)
             self._known.probed.add(form)
         return form

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, number, one_of
+from rmopt.core.arguments import array, integer, number, one_of
 from rmopt.core.streams import seed_of
 from rmopt.costs.index_rows import index_rows
 from rmopt.errors import InvalidInputError
@@ -48,7 +48,8 @@ class Graph:
         from scipy.sparse.csgraph import connected_components
 
         self.n, self.name = integer("n", n, 1), name
-        pairs = edges if np.size(edges) else np.empty((0, 2), dtype=int)
+        pairs = array("edges", edges)
+        pairs = pairs if pairs.size else np.empty((0, 2), dtype=int)
         self.edges = np.sort(index_rows(f"edges of a {name}", pairs, (self.n, self.n)), axis=1)
         # What was counted of them is kept.
         self.edges.flags.writeable = False

@@ -19,7 +19,7 @@ from tabled import each_row
 import rmopt
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
-from rmopt.core import Factored, LowRankPoint, Manifold
+from rmopt.core import Factored, LowRankPoint, Manifold, Parts
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import (
     Euclidean,
@@ -227,6 +227,8 @@ def test_a_function_that_does_not_fit_the_points_is_named() -> None:
         Problem(Euclidean(3, 3), of_factors)
     with pytest.raises(InvalidInputError, match=r"of_a_point .* of type LowRankPoint; .* of A and B"):
         Problem(MANIFOLD, of_a_point)
+    with pytest.raises(InvalidInputError, match="one argument for each of the 2 parts"):
+        rmopt.autograd_cost(lambda A, B, C: 0.0).value(Parts([np.eye(2), np.eye(2)]))
 
 
 # The same cost for each library: the arrays of its words, and the decorator.
