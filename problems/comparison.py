@@ -393,9 +393,8 @@ class Experiment:
             best[row.label] = max(row, best.get(row.label, row), key=lambda one: one.mean("map"))
         panels = [Panel("rank", self.ylabel, lines)] if len(self.ranks) > 1 else []
         for column, name in self.axes.items():
-            panels.append(
-                Panel(name, self.ylabel, {label: row.curve(column) for label, row in best.items()}, "x")
-            )
+            curves = {label: row.curve(column) for label, row in best.items()}
+            panels.append(Panel(name, self.ylabel, curves, "x"))
         self.run.draw(self.picture, draw_panels, panels, self.bundle.name, size=(9.0, 4.6))
 
     def read(self, kind: Any) -> Any:

@@ -15,18 +15,9 @@ def average_precision(
 ) -> float:
     """Return the mean over the relevant scores of the precision among the scores at least as high."""
     n, r = ranked.shape[0], relevant.shape[0]
-    total = 0.0
-    i, j = n, r
-    while j > 0:
-        value = relevant[j - 1]
-        first = j - 1
-        while first > 0 and relevant[first - 1] == value:
-            first -= 1
-        while i > 0 and ranked[i - 1] >= value:
-            i -= 1
-        total += (j - first) * ((r - first) / (n - i))
-        j = first
-    return total / r
+    # Of equal scores the last one counts.
+    places, hits = n - np.searchsorted(ranked, relevant), r - np.searchsorted(relevant, relevant)
+    return np.mean(hits / places)
 
 
 @njit(cache=True, nogil=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -15,6 +15,7 @@ from problems.saving import Saved, layout_of, point_of
 from problems.threads import threads_of
 from problems.validation import Estimator, begin, file_path, seedable, step_rule, thread_count
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, instance, integer, named, optional
 from rmopt.files import Layout
 from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
@@ -50,6 +51,23 @@ def with_workers(solver: ScheduledSolver, n_jobs: int | None, **meetings: Any) -
     return Parallel(solver, workers, step_factor=factor, **meetings)
 
 
+@dataclass(frozen=True)
+class LowRankModel:
+    """A learned matrix W of low rank.
+
+    Attributes
+    ----------
+    point : LowRankPoint or PSDPoint
+    """
+
+    point: Any
+
+    @cached_property
+    def factors(self) -> tuple[Array, Array]:
+        """A and B with W = A Bᵀ and AᵀA = BᵀB."""
+        return self.point.balanced_factors()
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Loreta(Saved, Estimator):
     """An estimator that learns a matrix of fixed rank by LORETA-1 and stands, when fitted, where `model_` is."""
@@ -61,8 +79,6 @@ class Loreta(Saved, Estimator):
     n_jobs: Annotated[int | None, optional(thread_count)] = None
     verbose: Annotated[bool, flag] = False
 
-    # Makes what the estimator has of a point.
-    _model: ClassVar[Any]
     # What the rows of the matrix are.
     _rows: ClassVar[str] = "features"
     _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer, "n_updates_": integer}
@@ -71,7 +87,7 @@ class Loreta(Saved, Estimator):
         # After `partial_fit` the model is made when it is asked for: that takes longer than to learn a chunk.
         if name != "model_" or "_continued" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.model_ = self._model(self._continued.point())
+        self.model_ = LowRankModel(self._continued.point())
         return self.model_
 
     def __sklearn_tags__(self) -> Tags:
@@ -89,7 +105,7 @@ class Loreta(Saved, Estimator):
     def _restore(self, arrays: dict[str, Any]) -> None:
         point = point_of({name: arrays.pop(name) for name in self._layout(arrays)})
         super()._restore(arrays)
-        self.model_ = self._model(point)
+        self.model_ = LowRankModel(point)
 
     def start_at(self, point: Any, n_iter: int = 0) -> Self:
         """Take a point as what was learned so far; `partial_fit` goes on from it, at its rank.
@@ -97,14 +113,14 @@ class Loreta(Saved, Estimator):
         Parameters
         ----------
         point : LowRankPoint or PSDPoint
-            Such as a server sends (`rmopt.interop.flower`).
+            Such as a server sends.
         n_iter : int
             Steps that were done: what is drawn depends on it, as does a step size that falls.
         """
         point = instance("point", point, (LowRankPoint, PSDPoint), "a LowRankPoint or a PSDPoint")
         for name in ("_continued", *self._optional):
             self.__dict__.pop(name, None)
-        self.model_, self.n_features_in_ = self._model(point), point.shape[1]
+        self.model_, self.n_features_in_ = LowRankModel(point), point.shape[1]
         self.n_iter_ = self.n_updates_ = integer("n_iter", n_iter)
         return self
 
@@ -165,5 +181,5 @@ class Loreta(Saved, Estimator):
             checkpoint=checkpoint_of(self, **data),
         )
         self.n_iter_, self.n_updates_ = result.steps, result.updates
-        self.model_ = self._model(result.point)
+        self.model_ = LowRankModel(result.point)
         self.__dict__.pop("_continued", None)

@@ -94,8 +94,10 @@ class Saved:
     @classmethod
     def _made(cls, arrays: dict[str, Array], about: dict[str, Any]) -> Self:
         """Return the fitted estimator that arrays and numbers describe; a ValueError where they do not agree."""
+        # JSON has no tuples.
+        given = {k: tuple(v) if isinstance(v, list) else v for k, v in about["parameters"].items()}
         try:
-            model: Any = cls(**{name: _as_given(value) for name, value in about["parameters"].items()})
+            model: Any = cls(**given)
         except TypeError as error:
             raise StorageError(
                 f"a saved {cls.__name__} has other parameters ({error}); load it by its own class."
@@ -124,11 +126,6 @@ class Saved:
         """Set the attributes; raise ValueError where the arrays do not belong together."""
         for name, array in arrays.items():
             setattr(self, name, array.astype(object) if name.endswith("names_in_") else array)
-
-
-def _as_given(value: Any) -> Any:
-    """Return a parameter of a file, where tuples are lists."""
-    return tuple(value) if isinstance(value, list) else value
 
 
 def plain(name: str, value: Any) -> Any:

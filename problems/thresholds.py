@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.base import ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from problems.folds import folds_of
+from problems.folds import folds_named, folds_of
 from problems.validation import (
     Estimator,
     in_order,
@@ -22,17 +23,13 @@ from problems.validation import (
 )
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, check_parameters, numbers, one_of, shown
+from rmopt.core.arguments import bounded, check_parameters, flag, numbers, one_of
 
 AIMS = ("f1", "hamming")
 
 
-def estimator_with(name: str, value: Any, method: str, example: str) -> Any:
-    """Return an estimator, and no class, that has a method beside `fit`."""
-    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, method)):
-        raise InvalidInputError(
-            f"{name} = {shown(value)} must be an estimator with fit and {method}, for example {example}."
-        )
+def inner(_: str, value: Any) -> Any:
+    """Return an estimator that another one has, which scikit-learn's `clone` looks at."""
     return value
 
 
@@ -80,6 +77,11 @@ class LabelThresholds(LabelTables, Estimator):
         What predictions shall be good in.
     cv : int, splitter, iterable or None
         Folds; shuffled with a fixed seed for a number. None: 5. Of a sample in several folds the last one counts.
+        One fold, as of ``ShuffleSplit(1)``, costs the least; it is enough where labels are `pooled`.
+    pooled : bool
+        Whether all labels share the slopes, and their intercepts go by the log-odds of how frequent they are: seven
+        numbers in all, in place of five for each label. For labels of which held-out folds have few samples, or of
+        which the model says little.
 
     Attributes
     ----------
@@ -99,7 +101,7 @@ class LabelThresholds(LabelTables, Estimator):
     See Also
     --------
     problems.coembedding.CoembeddingClassifier : its own threshold is learned with the embeddings.
-    problems.ranking.LowRankLogisticRegression : for hundreds of labels and more.
+    problems.ranking.LowRankLogisticRegression : for hundreds of labels and more, which ``pooled=True`` suits.
     sklearn.model_selection.TunedThresholdClassifierCV : for one label.
 
     References
@@ -107,7 +109,8 @@ class LabelThresholds(LabelTables, Estimator):
     Lipton, Elkan and Naryanaswamy, Optimal thresholding of classifiers to maximize F1 measure, ECML PKDD (2014),
     https://doi.org/10.1007/978-3-662-44851-9_15. That numbers of labels can be learned from scores is in Tang, Rajan
     and Narayanan, Large scale multi-label classification via MetaLabeler, WWW (2009),
-    https://doi.org/10.1145/1526709.1526738.
+    https://doi.org/10.1145/1526709.1526738. Scores less a share of the logarithms of frequencies are in Menon et al.,
+    Long-tail learning via logit adjustment, ICLR (2021), arXiv:2007.07314.
 
     Examples
     --------
@@ -124,10 +127,11 @@ class LabelThresholds(LabelTables, Estimator):
 
     __metadata_request__fit: ClassVar = {"groups": True}
 
-    estimator: Annotated[Any, bounded(estimator_with, "decision_function", "CoembeddingClassifier()")]
+    estimator: Annotated[Any, inner]
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
-    cv: Any = 5
+    cv: Annotated[Any, folds_named] = 5
+    pooled: Annotated[bool, flag] = False
 
     def fit(self, X: Any, Y: Any, groups: Any = None) -> Self:
         """Fit the estimator on folds for the probabilities, and on all samples.
@@ -153,7 +157,11 @@ class LabelThresholds(LabelTables, Estimator):
                 "cv holds out no samples; give a number of folds, or a list of them: an iterator can be used once."
             )
         self.classes_ = np.arange(Y.shape[1])
-        (self.slopes_, self.intercepts_), self.between_, self.among_ = _learned_odds(scores, known)
+        learn = partial(_regressions, labels=known, often=logit(Y.mean(axis=0)), pooled=self.pooled)
+        alone = learn([scores])
+        expected = expit(_log_odds([scores], alone)).sum(axis=1)
+        (self.slopes_, self.intercepts_), self.between_ = alone, np.array([expected.min(), expected.max()])
+        self.among_ = learn(_among_others(scores, alone, self.between_))
         # Where no label was ever seen all are equally unlikely, and to predict them all would seem best.
         self.half_of_f1_ = _half_of_largest_f1(self._probabilities(scores)) if known.any() else 0.5
         self.estimator_ = clone(self.estimator).fit(X, Y)
@@ -186,14 +194,6 @@ def _scores_of(fitted: Any, X: Any, n_labels: int) -> Array:
     return numbers(f"decision_function of {type(fitted).__name__}", column, (_num_samples(X), n_labels))
 
 
-def _learned_odds(scores: Array, labels: Array) -> tuple[Array, Array, Array]:
-    """Return weights of `_log_odds` of scores alone, shape (2, n_labels), what `_among_others` needs, and its."""
-    alone = _regressions([scores], labels)
-    expected = expit(_log_odds([scores], alone)).sum(axis=1)
-    between = np.array([expected.min(), expected.max()])
-    return alone, between, _regressions(_among_others(scores, alone, between), labels)
-
-
 def _among_others(scores: Array, alone: Array, between: Array) -> list[Array]:
     """Return the logarithms of the odds of labels, each alone, and how many other labels they expect of a sample.
 
@@ -210,10 +210,20 @@ def _log_odds(features: Sequence[Array], weights: Array) -> Array:
     return sum((one * weight for one, weight in zip(features, weights[:-1], strict=True)), weights[-1])
 
 
-def _regressions(features: Sequence[Array], labels: Array) -> Array:
-    """Return weights of `_log_odds` by logistic regression; those of a constant label are constant."""
-    columns = zip(np.stack(features, axis=-1).swapaxes(0, 1), labels.T, strict=True)
-    return np.array([_regression(*column) for column in columns]).T
+def _regressions(features: Sequence[Array], labels: Array, often: Array, pooled: bool) -> Array:
+    """Return weights of `_log_odds` by logistic regression, of each label or of all that vary together.
+
+    How often a label occurs, in log-odds, is a feature as well, which differs between labels alone.
+    """
+    varies = np.isfinite(often)
+    often, alone = np.where(varies, often, 0.0), ~varies if pooled else np.ones_like(varies)
+    weights = np.empty((len(features) + 1, len(often)))
+    for group in [[label] for label in np.flatnonzero(alone)] + [np.flatnonzero(~alone)] * (not alone.all()):
+        columns = [np.broadcast_to(one, labels.shape)[:, group].ravel() for one in (*features, often)]
+        *slopes, by_often, intercept = _regression(np.stack(columns, axis=-1), labels[:, group].ravel())
+        weights[:-1, group] = np.reshape(slopes, (-1, 1))
+        weights[-1, group] = by_often * often[group] + intercept
+    return weights
 
 
 def _regression(features: Array, labels: Array) -> Array:
@@ -227,8 +237,11 @@ def _regression(features: Array, labels: Array) -> Array:
     mean, size = features.mean(axis=0), features.std(axis=0)
     # The deviation of numbers that are all alike is rounding.
     size[size < 1e-10] = np.inf
-    found = LogisticRegression().fit((features - mean) / size, labels)
-    slopes = found.coef_[0] / size
+    features, slopes = (features - mean) / size, np.zeros(len(size))
+    varied = features.any(axis=0)
+    varied[varied.argmax()] = True
+    found = LogisticRegression().fit(features[:, varied], labels)
+    slopes[varied] = found.coef_[0] / size[varied]
     return np.append(slopes / unit, found.intercept_[0] - slopes @ mean)
 
 

@@ -21,13 +21,10 @@ loss_named = bounded(named, LOSSES, Loss)
 def classes_with_pairs(y: ArrayLike) -> tuple[Array, Array, Array]:
     """Return what `classes` does, where some rows are of one class, and some are not."""
     labels, codes, counts = classes(y)
-    if len(labels) < 2:
+    if len(labels) < 2 or counts.max() < 2:
         raise InvalidInputError(
-            f"y has {len(labels)} class ({', '.join(map(str, labels))}); triplets need at least 2 classes."
-        )
-    if counts.max() < 2:
-        raise InvalidInputError(
-            f"each of the {len(labels)} classes in y has a single row; triplets need a class with 2 rows."
+            f"y has {len(labels)} class{'es' * (len(labels) > 1)} of at most {counts.max()} rows; triplets need "
+            "2 classes, one of them with 2 rows."
         )
     return labels, codes, counts
 

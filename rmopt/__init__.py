@@ -19,15 +19,10 @@ The parts are sub-packages, loaded when first used:
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
+
 if TYPE_CHECKING:
-    from rmopt.core import (
-        DivergedError,
-        InvalidInputError,
-        MissingCapabilityError,
-        Problem,
-        RmoptError,
-        StorageError,
-    )
+    from rmopt.core import Problem
 
 _SUBPACKAGES = (
     "checks", "cli", "core", "costs", "engines", "experiments", "interop", "linalg", "manifolds",

@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,6 @@ from rich.console import Console
 
 from rmopt.errors import StorageError
 from rmopt.files import draw
-
-# Where the launchers of MPICH and Intel, of Open MPI, and those with PMIx say the number of a process.
-RANKS = {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}
 
 __all__ = ["Claim", "Outcome", "Run"]
 
@@ -55,10 +51,6 @@ class Run:
         Takes the errors of pictures that cannot be written, so that the run goes on to its table; `draw` raises them
         otherwise.
 
-    See Also
-    --------
-    Outcome : what an experiment returns.
-
     Examples
     --------
     >>> from pathlib import Path
@@ -75,11 +67,7 @@ class Run:
     json: bool = False
     failures: list[StorageError] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A console has locks, which no other process can have.
-        return {name: value for name, value in vars(self).items() if name != "console"}
-
-    @cached_property
+    @property
     def console(self) -> Console:
         """Where text for people goes: standard output, silent under `quiet` and `json`."""
         return Console(highlight=False, quiet=self.quiet or self.json)
@@ -108,8 +96,7 @@ class Run:
             return
         from rmopt.solvers.recorder import ProgressBar
 
-        bar, done = ProgressBar(description), count(1)
-        bar.begin(0, total)
+        bar, done = ProgressBar(description, 0, total), count(1)
         bar.note(first)
 
         def tick(now: str = "") -> None:
@@ -165,16 +152,6 @@ class Claim:
         Whether these numbers agree; None where they do not decide it.
     numbers : str
         The numbers that decide it, or what is missing.
-
-    See Also
-    --------
-    Outcome : holds the claims of a run.
-
-    Examples
-    --------
-    >>> from rmopt.experiments import Claim
-    >>> print(Claim("ours is better", True, "0.82 > 0.79"))
-    holds: ours is better (0.82 > 0.79)
     """
 
     claim: str
@@ -205,10 +182,6 @@ class Outcome:
         What the paper says about these numbers; printed after the table.
     notes : list of str
         What must be known to read the table and the claims, such as parameters; printed below them.
-
-    See Also
-    --------
-    Run : what an experiment is given.
 
     Examples
     --------

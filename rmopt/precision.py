@@ -8,12 +8,7 @@ __all__ = ["coarseness", "matched", "rank_of", "real_type", "slack"]
 
 
 def real_type(*arrays: Any) -> np.dtype[Any]:
-    """Return float32 where all arrays are of single precision, and float64 for others, for integers and for lists.
-
-    Parameters
-    ----------
-    *arrays : array or sparse array
-    """
+    """Return float32 where all arrays are of single precision, and float64 for others, for integers and for lists."""
     single = all(getattr(array, "dtype", None) == np.float32 for array in arrays)
     return np.dtype(np.float32 if single else np.float64)
 
@@ -22,12 +17,11 @@ def coarseness(*arrays: Any) -> float:
     """Return how many times coarser than double precision numbers are rounded: 1, or 2²⁹ where an array is single.
 
     Limits that count roundings are multiplied by it.
-
-    Parameters
-    ----------
-    *arrays : array
     """
-    return 2.0**29 if any(array.dtype == np.float32 for array in arrays) else 1.0
+    for array in arrays:
+        if array.dtype == np.float32:
+            return 2.0**29
+    return 1.0
 
 
 def slack(limit: float, *arrays: Any) -> float:
@@ -35,11 +29,6 @@ def slack(limit: float, *arrays: Any) -> float:
 
     A limit that leaves room for the roundings of a long run would be no limit any more, were it so many roundings of
     single precision: 1e-4 are a thousand.
-
-    Parameters
-    ----------
-    limit : float
-    *arrays : array
     """
     return min(limit * coarseness(*arrays), max(limit, 1e-4))
 

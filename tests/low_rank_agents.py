@@ -8,8 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.subspace import MatrixCompletion
-from rmopt.core.streams import Stream, generator
-from rmopt.solvers import OneProcess, World
+from rmopt.solvers import World
 
 
 def low_rank_tasks(
@@ -17,13 +16,13 @@ def low_rank_tasks(
     noise: float = 1e-6, seed: int = 0,
 ) -> MatrixCompletion:  # fmt: skip
     """Return A diag(σ) Bᵀ, with σ from 1 to 1 / condition, of which 6 r (m + n − r) entries are known."""
-    A = generator(seed, Stream.FACTORS).standard_normal((m, rank))
+    A = np.random.default_rng([seed, 5]).standard_normal((m, rank))
     if condition != 1.0:
         A = np.linalg.qr(A)[0] * np.sqrt(m)
     A, width = A * np.geomspace(1.0, 1.0 / condition, rank), n // n_agents
     parts = {}
-    for agent in (world or OneProcess()).mine(n_agents):
-        rng = generator(seed, Stream.ENTRIES, agent)
+    for agent in (world or World()).mine(n_agents):
+        rng = np.random.default_rng([seed, 6, agent])
         B = rng.standard_normal((width, rank))
         cells = rng.permutation(m * width)[: 6 * rank * (m + n - rank) // n_agents]
         columns, rows = np.divmod(cells, m)

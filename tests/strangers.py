@@ -30,6 +30,7 @@ from rmopt.solvers import (
     Constant,
     CoordinateDescent,
     FromDraw,
+    Momentum,
     Sampler,
     Solver,
     StepSize,
@@ -92,6 +93,7 @@ def compositions() -> dict[str, Composition]:
         "bilinear": Composition(general, pairs, SecondOrder()),
         "triplets": Composition(FixedRankEmbedded(9, 9, 2), TripletSum(left, left, hinge, triplets), SecondOrder()),
         "batch": Composition(general, pairs, SecondOrder(), options=(("batch_size", 2),)),
+        "remembers": Composition(general, pairs, SecondOrder(), options=(("rule", Momentum()),)),
         "psd": Composition(PSDFixedRank(9, 3), BilinearSum(left, left, squared, targets), SecondOrderPSD()),
         "ranking": Composition(ranked, LabelRanking(left[:30], labels), SecondOrder()),
         "warp": Composition(

@@ -20,12 +20,12 @@ LIBRARY = Path(rmopt.__file__).parents[1]
 TESTS = Path(__file__).parent
 FAMILIES = ("similarity", "ranking", "metric", "subspace", "coembedding")
 ROOMS = {
-    "rmopt/kernels, engines": 2_983,
+    "rmopt/kernels, engines": 2_800,
     "rmopt/manifolds, retractions": 2_008,
-    "rmopt/costs": 1_659,
+    "rmopt/costs": 1_630,
     "rmopt/solvers": 3_407,
-    "rmopt/checks, testing, interop": 1_979,
-    "rmopt/cli": 500,
+    "rmopt/checks, testing, interop": 1_500,
+    "rmopt/cli": 400,
     "rmopt": 14_551,
     "problems/" + ", ".join(FAMILIES): 6_260,
     "problems/data": 1_622,

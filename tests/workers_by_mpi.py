@@ -14,7 +14,7 @@ import numpy as np
 from rmopt import Problem
 from rmopt.costs import BilinearSum
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers import SGD, Checkpoint, MPIWorld, OneProcess, Parallel, Shards
+from rmopt.solvers import SGD, Checkpoint, MPIWorld, Parallel, Shards, World
 
 WORKERS, STEPS = 8, 24_000
 
@@ -23,7 +23,7 @@ def learned(steps: int, world: Any = None, path: Path | None = None) -> Any:
     """Return the result of a run with eight workers, each with data of its own."""
     truth = np.outer(*np.random.default_rng(0).standard_normal((2, 20)))
     costs = {}
-    for worker in (world or OneProcess()).mine(WORKERS):
+    for worker in (world or World()).mine(WORKERS):
         left, right = np.random.default_rng(worker + 1).standard_normal((2, 50, 20))
         targets = np.sign(np.einsum("ij,jk,ik->i", left, truth, right))
         costs[worker] = BilinearSum(left, right, targets=targets)

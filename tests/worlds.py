@@ -8,10 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from rmopt.solvers import OneProcess, World
+from rmopt.solvers import World
 
 
-class Alike(OneProcess):
+class Alike(World):
     """The first of several processes, of which the others say what it says, but for some words."""
 
     def __init__(self, size: int, **other: Any) -> None:
@@ -52,5 +52,6 @@ class Room(World):
         return lambda: dict(messages) | arrived
 
     def everywhere(self, value: Any) -> list[Any]:
-        values = self.shared({self.rank: value})
+        # A copy is sent, as between processes: the sender goes on to write into its own.
+        values = self.shared({self.rank: copy.deepcopy(value)})
         return [copy.deepcopy(values[rank]) for rank in range(self.size)]

@@ -178,8 +178,8 @@ SCRIPT = """
 import sys
 import numpy as np, scipy.sparse as sp
 from problems.subspace import GossipPlan, MatrixCompletion, gossip
-from rmopt.solvers import MPIWorld, OneProcess
-world = MPIWorld() if sys.argv[1] == "mpi" else OneProcess()
+from rmopt.solvers import MPIWorld, World
+world = MPIWorld() if sys.argv[1] == "mpi" else World()
 U, columns = np.random.default_rng(0).standard_normal((100, 3)), {}
 for agent in world.mine(6):
     rng = np.random.default_rng(agent + 1)

@@ -17,7 +17,7 @@ proof.
 
 import numpy as np
 
-from problems.coembedding import CoembeddingClassifier, coembedding_path
+from problems.coembedding import CoembeddingClassifier
 from problems.data.sets import digits_labels
 
 bundle = digits_labels().with_training_rows(400, seed=0).scaled()
@@ -80,7 +80,7 @@ from problems.coembedding.cost import closed_form
 from rmopt import Problem
 from rmopt.costs import Trace
 from rmopt.interop import PymanoptSolver
-from rmopt.manifolds import PSDFixedRank
+from rmopt.manifolds import PSDFactors, PSDFixedRank
 from rmopt.solvers import LBFGS, TrustRegions, RankIncremental
 
 data = np.random.default_rng(0).standard_normal((40, 100))
@@ -112,13 +112,16 @@ for inner in (
 # what makes growing safe.
 
 from problems.coembedding import MultilabelCoembedding
-from problems.coembedding.estimators import local_optima
 from problems.coembedding.estimators import minimise
 
 loss = MultilabelCoembedding(X[:60], Y[:60])
 best = minimise(loss, 0.3, RankIncremental(tol=1e-7))
-optima = local_optima(loss + Trace(0.3), [1, 3, best.point.rank], n_starts=5, seed=0)
-for columns, values in optima.items():
+optima = {}
+for columns in (1, 3, best.point.rank):
+    local = Problem(PSDFactors(loss.shape[0], columns), loss + Trace(0.3))
+    optima[columns] = values = np.array(
+        [LBFGS(20, tol=1e-5).run(local, random_state=seed).cost for seed in range(5)]
+    )
     print(f"{columns:2} columns: excess {values.min() / best.certificate.objective - 1:.1e} at best, "
           f"{values.max() / best.certificate.objective - 1:.1e} at worst")  # fmt: skip
 
@@ -164,15 +167,15 @@ print(
 # The weight of the trace
 # -----------------------
 #
-# A larger one gives a smaller rank. Along a path each model starts where the one before ended;
-# `CoembeddingClassifierCV` chooses by cross-validation.
+# A larger one gives a smaller rank; `CoembeddingClassifierCV` chooses by cross-validation.
 
 ranks = {}
-for one_model in coembedding_path(X, Y, (1.0, 5.0, 20.0), tol=1e-3):
-    ranks[one_model.beta] = one_model.rank_
+for beta in (1.0, 5.0, 20.0):
+    one_model = CoembeddingClassifier(beta, tol=1e-3).fit(X, Y)
+    ranks[beta] = one_model.rank_
     right_labels = (one_model.predict(X_test) == Y_test).mean()
     print(
-        f"beta {one_model.beta:4g}: rank {one_model.rank_:2}, {right_labels:.1%} of the labels right"
+        f"beta {beta:4g}: rank {one_model.rank_:2}, {right_labels:.1%} of the labels right"
     )
 
 # %%

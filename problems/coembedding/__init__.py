@@ -25,12 +25,12 @@ from problems.coembedding.cost import (
     OneVsRestCoembedding,
     TagRanking,
 )
-from problems.coembedding.estimators import CoembeddingClassifier, CoembeddingClassifierCV, coembedding_path
+from problems.coembedding.estimators import CoembeddingClassifier, CoembeddingClassifierCV
 from problems.coembedding.links import LinkPredictor, PairwiseInteractionTags, TagRecommender
 from problems.thresholds import LabelThresholds
 
 __all__ = [
     "CalibratedLabelRanking", "CoembeddingClassifier", "CoembeddingClassifierCV", "LabelThresholds",
     "LinkPrediction", "LinkPredictor", "MetricRegression", "MultilabelCoembedding", "OneVsRestCoembedding",
-    "PairwiseInteractionTags", "TagRanking", "TagRecommender", "coembedding_path",
+    "PairwiseInteractionTags", "TagRanking", "TagRecommender",
 ]  # fmt: skip

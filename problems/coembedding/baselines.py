@@ -20,10 +20,10 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from problems.data.bundles import holds_counts, scaling
-from problems.thresholds import LabelTables, estimator_with
+from problems.thresholds import LabelTables, inner
 from problems.validation import Estimator, passed_on, table_of_labels
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, check_parameters
+from rmopt.core.arguments import check_parameters
 from rmopt.solvers.threads import one_blas_thread
 
 BASES = {
@@ -33,7 +33,6 @@ BASES = {
 # The weights of the loss that cross-validation chooses from: for rows of length 1, and for longer ones.
 UNIT_CS = (0.1, 1.0, 10.0, 100.0)
 LONG_CS = (0.001, 0.01, 0.1, 1.0)
-_classifier = bounded(estimator_with, "predict", "LinearSVC()")
 
 
 @dataclass(eq=False, repr=False)
@@ -115,7 +114,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
     ((100, 4), True)
     """
 
-    estimator: Annotated[Any, _classifier]
+    estimator: Annotated[Any, inner]
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, ClassVar, Self
 
@@ -12,11 +11,11 @@ import scipy.sparse as sp
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring, get_scorer
-from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from problems.coembedding.cost import SMOOTH, MultilabelCoembedding, OneVsRestCoembedding
-from problems.folds import folds_of
+from problems.folds import folds_named, folds_of
 from problems.rows import finite, in_range, product
 from problems.thresholds import LabelTables
 from problems.validation import (
@@ -33,7 +32,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, check_parameters, flag, number, one_of, optional, sequence, shown
 from rmopt.costs import ConvexCost, Trace
 from rmopt.errors import warn
-from rmopt.manifolds import PSDFactors, PSDFixedRank
+from rmopt.manifolds import PSDFixedRank
 from rmopt.solvers import LBFGS, CertifiedResult, RankIncremental, Recorder
 from rmopt.solvers.threads import one_blas_thread
 
@@ -63,26 +62,6 @@ def checked_betas(betas: Any) -> list[float]:
     return sorted({number("betas", value, above=0) for value in values})
 
 
-def local_optima(
-    cost: ConvexCost,
-    ranks: list[int],
-    n_starts: int,
-    seed: int,
-    tick: Callable[[], None] = lambda: None,
-    tol: float = 1e-5,
-) -> dict[int, Array]:
-    """Return the objectives of local optima from random starts, by numbers of columns (Burer and Monteiro 2003)."""
-
-    def optimum(rank: int, start: int) -> float:
-        Y = np.random.default_rng([seed, rank, start]).standard_normal((cost.shape[0], rank))
-        solver = LBFGS(20, max_iter=5000, tol=tol)
-        value = cost.value(solver.run(Problem(PSDFactors(*Y.shape), cost), Y).point)
-        tick()
-        return value
-
-    return {rank: np.array([optimum(rank, start) for start in range(n_starts)]) for rank in ranks}
-
-
 gap = bounded(number, least=0)
 # Below the least, what certifies a minimum is no number.
 weight = bounded(number, least=1e-100)
@@ -100,14 +79,25 @@ class Certified(Estimator):
     tol: Annotated[float, gap] = 1e-4
     verbose: Annotated[bool, flag] = False
 
-    def solver(self) -> RankIncremental:
-        """Return the solver that the parameters describe."""
-        return RankIncremental(tol=self.tol, max_rank=self.max_rank)
-
     def _minimised(self, loss: ConvexCost, beta: float) -> Any:
-        """Return the factor that minimises loss + β trace, shape (p, rank); keep what certifies it."""
+        """Return the factor that minimises loss + β trace, shape (p, rank).
+
+        What certifies it is kept; a warning says where nothing does, and where the model is empty.
+        """
+        solver = RankIncremental(tol=self.tol, max_rank=self.max_rank)
         recorder = Recorder(progress=self.verbose, description="rounds")
-        factor = self._keep(minimise(loss, float(beta), self.solver(), recorder=recorder))
+        result = minimise(loss, float(beta), solver, recorder=recorder)
+        self.rank_, self.n_iter_ = result.point.rank, max(result.steps, 1)
+        self.objective_, self.gap_ = result.certificate.objective, result.gap
+        self.is_global_, self.history_ = result.is_global, result.history
+        # Who limits the rank does not ask for the minimum over all ranks.
+        limited = self.max_rank is not None and self.rank_ >= self.max_rank
+        if not self.is_global_ and not limited:
+            warn(
+                f"tol = {self.tol:g} was not reached ({result.stopped_by}): the objective {self.objective_:.3g} may "
+                f"be {self.gap_:.1e} above the minimum; choose a larger beta or tol, or scale the data.",
+                ConvergenceWarning,
+            )
         if not self.rank_:
             # Where the empty model is not the minimum it is within tol of it.
             name, value = ("tol", self.tol) if self.gap_ > 0.0 else ("beta", beta)
@@ -115,22 +105,6 @@ class Certified(Estimator):
                 f"{name} = {value:g} is so large that the model is empty (rank 0), and says the same of everything; "
                 "try a tenth."
             )
-        return factor
-
-    def _keep(self, result: CertifiedResult, tell: bool = True) -> Any:
-        """Return the factor of a result; keep what certifies it, and warn where nothing does."""
-        # Who limits the rank does not ask for the minimum over all ranks.
-        limited = self.max_rank is not None and result.point.rank >= self.max_rank
-        if tell and not result.is_global and not limited:
-            warn(
-                f"tol = {self.tol:g} was not reached ({result.stopped_by}): the objective "
-                f"{result.certificate.objective:.3g} may be {result.gap:.1e} above the minimum; choose a larger beta "
-                "or tol, or scale the data.",
-                ConvergenceWarning,
-            )
-        self.rank_, self.n_iter_ = result.point.rank, max(result.steps, 1)
-        self.objective_, self.gap_ = result.certificate.objective, result.gap
-        self.is_global_, self.history_ = result.is_global, result.history
         return result.point.factor()
 
 
@@ -239,13 +213,8 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     def _checked(self, X: Any, Y: Any) -> tuple[Any, Array]:
         """Return X, and the indicators of the labels."""
         given = in_order("Y", Y)
-        kind = type_of_target(given, input_name="Y")
-        if kind not in ("multilabel-indicator", "multiclass", "binary"):
-            raise InvalidInputError(
-                f"Unknown label type: {kind}. Y must be a table of indicators, as MultiLabelBinarizer makes it, or "
-                "one class for each sample."
-            )
-        self._single = kind != "multilabel-indicator"
+        check_classification_targets(given)
+        self._single = type_of_target(given, input_name="Y") != "multilabel-indicator"
         X, Y = admit(self, X, given, multi_output=True)
         in_range(X)
         if not self._single:
@@ -271,17 +240,6 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         self.label_embedding_, self.threshold_embedding_ = Y[n:-1], Y[-1]
         return self
 
-    def _path(
-        self, X: Any, Y: Any, betas: list[float], solver: RankIncremental, tell: bool = False
-    ) -> list[Self]:
-        """Return a copy for each weight, each trained from the one with the next larger weight."""
-        loss, models, start = self._cost(*self._checked(X, Y)), [], None
-        for beta in betas[::-1]:
-            model, result = copy(self), minimise(loss, beta, solver, start)
-            model.beta, start = beta, result.point
-            models.append(model._take(model._keep(result, tell)))
-        return models[::-1]
-
     def decision_function(self, X: Any) -> Array:
         """Return t(x) − d(x, y), shape (n_samples, n_labels), which is positive where a label applies.
 
@@ -301,37 +259,6 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         several = self._single and scores.ndim == 2
         which = scores.argmax(axis=1) if several else (scores > 0.0).astype(int)
         return self.classes_[which] if self._single else which
-
-
-def coembedding_path(
-    X: Any, Y: Any, betas: Sequence[float] = BETAS, **options: Any
-) -> list[CoembeddingClassifier]:
-    """Return a classifier for each different weight, ascending; each is trained from the one with the next larger.
-
-    Parameters
-    ----------
-    X, Y : array
-        See `CoembeddingClassifier.fit`.
-    betas : sequence of float
-    **options : object
-        Parameters of `CoembeddingClassifier`, but for `beta`.
-
-    Returns
-    -------
-    list of CoembeddingClassifier
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_multilabel_classification
-    >>> from problems.coembedding import coembedding_path
-    >>> X, Y = make_multilabel_classification(n_samples=60, n_classes=3, random_state=0)
-    >>> small, large = coembedding_path(X / 10, Y, betas=[5.0, 30.0])
-    >>> small.beta, large.beta, small.rank_ >= large.rank_
-    (5.0, 30.0, True)
-    """
-    model = CoembeddingClassifier(**options)
-    check_parameters(model, model._parameters)
-    return model._path(X, Y, checked_betas(betas), model.solver(), tell=True)
 
 
 @dataclass(eq=False, repr=False)
@@ -365,7 +292,6 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     See Also
     --------
     CoembeddingClassifier : with a β that is known.
-    coembedding_path : all models of a path, without a choice.
 
     Examples
     --------
@@ -383,7 +309,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     beta: float = field(init=False)
     betas: Annotated[Sequence[float], lambda _, betas: checked_betas(betas)] = BETAS
     _: KW_ONLY
-    cv: Any = 5
+    cv: Annotated[Any, folds_named] = 5
     scoring: Annotated[str | Callable[..., float] | None, _scoring] = "f1_micro"
     n_jobs: Annotated[int | None, optional(thread_count)] = None
 
@@ -406,9 +332,14 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         rough = RankIncremental(inner=inner, tol=tol, max_rank=self.max_rank, max_iter=PATH_ROUNDS)
 
         def scores(train: Array, test: Array) -> list[float]:
-            alike = CoembeddingClassifier(loss=self.loss, max_rank=self.max_rank, tol=tol)
-            models = alike._path(X[train], given[train], betas, rough)
-            return [number("the score", scorer(model, X[test], given[test])) for model in models]
+            """Return the scores of a path: each model begins where that with the next larger weight ended."""
+            model, start, found = CoembeddingClassifier(loss=self.loss), None, []
+            loss = model._cost(*model._checked(X[train], given[train]))
+            for beta in betas[::-1]:
+                start = minimise(loss, beta, rough, start).point
+                score = scorer(model._take(start.factor()), X[test], given[test])
+                found.append(number("the score", score))
+            return found[::-1]
 
         folds = folds_of(self.cv, X, given, groups)
         if len(folds) < 2:

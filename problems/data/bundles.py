@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from joblib import hash as digest
 from numpy.typing import NDArray
@@ -365,10 +366,10 @@ class Ratings(Bundle):
     def _check(self) -> None:
         (m, n), values, (low, high) = self.shape, self.values, self.limits
         check_consistent_length(self.rows, self.columns, values, self.times)
-        if not (len(values) and low <= values.min() and values.max() <= high):
+        if not (len(values) and np.isfinite(values).all() and low <= values.min() and values.max() <= high):
             raise ValueError(f"values must be finite numbers from {low:g} to {high:g}, and at least one")
         inside = all(at.min() >= 0 and at.max() < size for at, size in ((self.rows, m), (self.columns, n)))
-        if not inside or len(np.unique(self.rows.astype(np.int64) * n + self.columns)) < len(values):
+        if not inside or not pd.Index(self.rows.astype(np.int64) * n + self.columns).is_unique:
             raise ValueError(f"rows and columns must lie within {self.shape}, and no entry come twice")
         for what, size in zip(("row_names", "column_names"), self.shape, strict=True):
             if getattr(self, what) is not None:

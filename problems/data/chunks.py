@@ -200,17 +200,19 @@ def files_of(path: Path) -> list[Path]:
 
 def _merged(chunks: Iterator[Chunk], least: float) -> Iterator[Chunk]:
     """Yield chunks; one of fewer rows is joined to the one before it."""
-    waiting = list[Chunk]()
+    waiting: Chunk | None = None
     for chunk in chunks:
-        if waiting and chunk[0].shape[0] >= least:
-            yield _joined(waiting)
-            waiting = []
-        waiting.append(chunk)
-    if waiting:
-        yield _joined(waiting)
+        if waiting is not None and chunk[0].shape[0] < least:
+            waiting = _joined(waiting, chunk)
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = chunk
+    if waiting is not None:
+        yield waiting
 
 
-def _joined(chunks: list[Chunk]) -> Chunk:
+def _joined(*chunks: Chunk) -> Chunk:
     X, y = (
         sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
         for parts in zip(*chunks, strict=True)

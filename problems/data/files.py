@@ -58,10 +58,8 @@ def read_tables(path: Path, rows: int) -> Iterator[Table]:
         yield from read(path, rows)
 
 
-def _opened(path: Path) -> IO[bytes]:
-    how: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
-    stream: IO[bytes] = how(path, "rb")
-    return stream
+def _opened(path: Path) -> Any:
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 @contextmanager
@@ -92,26 +90,19 @@ def _delimited(path: Path, rows: int) -> Iterator[Table]:
         names, about = list[str](), Table(path.name, str(path), pd.DataFrame())
         text.seek(0)
         how: Any = {"dtype": object, "na_filter": False, "engine": "python" if len(sign) > 1 else "c"}
-        try:
-            lines = pd.read_csv(text, sep=sign, header=None, skiprows=skip, chunksize=rows, **how)
-            # The first line holds names.
-            for frame in chain([lines.get_chunk(rows + 1)], lines):
-                if not names:
-                    names, begin = _header(about, [str(name).strip() for name in frame.iloc[0]], sign)
-                    frame = frame.iloc[begin:]
-                    texts = ("\n".join(map(str, frame[name])) for name in frame)
-                    about.commas = sign == ";" and any(map(DECIMAL_COMMA.search, texts))
-                    about.notes += ["Its numbers have decimal commas."] * about.commas
-                frame.index -= begin
-                # Rows that are too short end in gaps.
-                frame = frame.fillna("")
-                yield named(replace(about, frame=frame, notes=list(about.notes)), names)
-        except pd.errors.EmptyDataError:
-            raise InvalidInputError(f"{path} is empty.") from None
-        except pd.errors.ParserError as error:
-            cure = "put fields with a separator (a decimal comma?) in quotes, end quotes that begin, or repair it"
-            why = f"is no text in columns between {sign!r} ({str(error).strip()}); {cure}"
-            raise InvalidInputError(f"{path} {why}.") from None
+        lines = pd.read_csv(text, sep=sign, header=None, skiprows=skip, chunksize=rows, **how)
+        # The first line holds names.
+        for frame in chain([lines.get_chunk(rows + 1)], lines):
+            if not names:
+                names, begin = _header(about, [str(name).strip() for name in frame.iloc[0]], sign)
+                frame = frame.iloc[begin:]
+                texts = ("\n".join(map(str, frame[name])) for name in frame)
+                about.commas = sign == ";" and any(map(DECIMAL_COMMA.search, texts))
+                about.notes += ["Its numbers have decimal commas."] * about.commas
+            frame.index -= begin
+            # Rows that are too short end in gaps, which pandas' reader in Python fills with None.
+            frame = frame.fillna("") if len(sign) > 1 else frame
+            yield named(replace(about, frame=frame, notes=list(about.notes)), names)
 
 
 def separator_of(line: str, suffix: str) -> str:
@@ -160,9 +151,9 @@ def text_files(folder: Path) -> tuple[list[Path], list[str]]:
 
     Links that lead out of the folder are not followed.
     """
-    files, left = [], []
+    files, left, root = [], [], folder.resolve()
     for path in sorted(chain(folder.glob("[!.]*"), folder.glob("[!.]*/[!.]*"))):
-        if path.parent != folder and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
+        if path.parent != folder and path.is_file() and path.resolve().is_relative_to(root):
             files.append(path)
         elif path.parent != folder or not path.is_dir():
             left.append(f"{path.relative_to(folder)}{'/' * path.is_dir()}")
@@ -208,11 +199,9 @@ def _npz(path: Path, rows: int) -> Iterator[Table]:
     names = {name: tuple(map(str, arrays.pop(name).tolist())) for name in known}
     first = arrays.pop("n_train", None)
     n = X.shape[0] if X is not None else max((len(one) for one in arrays.values() if one.ndim), default=0)
-    if Y is not None and Y.shape[0] != n:
-        raise InvalidInputError(f"X of {path} has {n} rows, and Y {Y.shape[0]}; repair it.")
     columns = {name: one for name, one in arrays.items() if one.shape == (n,)}
     if first is not None:
-        columns["istest"] = np.arange(n) >= conforming({"n_train": first}, {"n_train": (int, ())})["n_train"]
+        columns["istest"] = np.arange(n) >= int(first)
     table = Table(path.name, str(path), pd.DataFrame(index=range(n)), typed=True)
     table = read_frame(columns, path.name, str(path)) if columns else table
     table.X, table.Y, table.names = X, Y, names
@@ -261,6 +250,10 @@ def coordinates(path: Path, matrix: Any) -> Table:
     return table
 
 
+def _parquet(path: Path, rows: int) -> Iterator[Table]:
+    yield read_frame(pd.read_parquet(path), path.name, str(path))
+
+
 def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table:
     """Return the columns of a frame of pandas or polars, or of a mapping."""
     names = list(frame if isinstance(frame, Mapping) else frame.columns)
@@ -268,8 +261,6 @@ def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table
     if any(label is not None for label in getattr(getattr(frame, "index", None), "names", [])):
         table.notes.append("The index is left out; reset_index() makes it a column.")
     columns = [_column(frame[key], f"the column {key!r} of the {name}") for key in names]
-    if len(set(map(len, columns))) > 1:
-        raise InvalidInputError(f"the columns of the {name} have different lengths; make them equal.")
     table.frame = pd.DataFrame(dict(enumerate(columns)))
     return named(table, list(map(str, names)))
 
@@ -371,5 +362,5 @@ def xmc_head(line: bytes) -> int | None:
 
 READERS: dict[str, Callable[..., Iterator[Table]]] = {
     ".csv": _delimited, ".tsv": _delimited, ".txt": _delimited, ".dat": _delimited, ".data": _delimited, ".npz": _npz,
-    ".svmlight": read_svmlight, ".svm": read_svmlight, ".libsvm": read_svmlight, ".mtx": _mtx,
+    ".svmlight": read_svmlight, ".svm": read_svmlight, ".libsvm": read_svmlight, ".mtx": _mtx, ".parquet": _parquet,
 }  # fmt: skip

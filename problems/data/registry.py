@@ -17,7 +17,6 @@ import pooch
 from problems.data.bundles import Bundle
 from problems.data.files import read_file, read_frame, text_files, texts_of
 from problems.data.tables import KINDS, Table, bundle_of, chosen, roles_of
-from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
 
@@ -86,12 +85,7 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
         return bundle_of(*own_table(name, dict(columns), known), kind)
     if columns:
         raise InvalidInputError(f"the data set {name!r} has no columns to name; leave out {list(columns)}.")
-    try:
-        read = known[name].load()
-    except (ImportError, AttributeError) as error:
-        why = f"cannot be imported from {known[name].value} ({error}); repair or uninstall it"
-        raise InvalidInputError(f"the data set {name!r} {why}.") from error
-    if not isinstance(bundle := read(data_home), kind):
+    if not isinstance(bundle := known[name].load()(data_home), kind):
         kinds = f"{type(bundle).__name__}, not a {kind.__name__}"
         raise InvalidInputError(f"the data set {name!r} gave a {kinds}.")
     return bundle
@@ -99,10 +93,7 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
 
 def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> tuple[Table, dict[str, Any]]:
     """Read the file that a text names, and return what its columns are said to mean, in the text or beside it."""
-    try:
-        name, _, about = (text, "", "") if Path(text).exists() else text.partition("::")
-    except OSError as error:
-        raise InvalidInputError(f"{shown(text)} is no name of a file ({error.strerror}); check it.") from None
+    name, _, about = (text, "", "") if Path(text).exists() else text.partition("::")
     # A comma in the name of a column is not followed by a word and =.
     for part in filter(None, re.split(r",(?=\s*\w+=)", about)):
         role, sign, column = part.partition("=")

@@ -225,7 +225,7 @@ def plain(name: str) -> str:
 
 
 def numbers_in(table: Table, names: Sequence[str], remedy: str) -> Array:
-    """Return columns as a table of finite numbers, or say which hold text, are incomplete or are too large."""
+    """Return columns as a table of numbers, or say which hold text or are incomplete."""
     columns = {name: table.numbers(name) for name in names}
     for name, (numbers, missing) in columns.items():
         if (text := np.isnan(numbers) & ~missing).any():
@@ -244,14 +244,6 @@ def seen(word: str) -> str:
     return unicodedata.normalize("NFC", word.translate(UNSEEN)).strip()
 
 
-def whole_or_text(words: Array) -> Array:
-    """Return names as int64 where all are written as whole numbers and fit, else as the text that they are."""
-    with suppress(ValueError, OverflowError):
-        if ((numbers := words.astype(np.int64)).astype(str) == words).all():
-            return numbers
-    return words
-
-
 def names_in(table: Table, name: str) -> tuple[Array, Array]:
     """Return the different names in a column, sorted, and the number of each row's name.
 
@@ -263,7 +255,10 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
     if column.dtype == object:
         found = np.array([seen(word) for word in found.tolist()] or [""])
         codes[(found == "")[codes]] = -1
-        found = found if table.typed else whole_or_text(found)
+        with suppress(ValueError, OverflowError):
+            # Names are numbers where all are written so, and fit.
+            if not table.typed and ((whole := found.astype(np.int64)).astype(str) == found).all():
+                found = whole
     elif found.dtype.kind == "b":
         found = found.astype(str)
     elif (found % 1 == 0).all() and np.abs(found).max(initial=0) < 2.0**63:
@@ -279,7 +274,11 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
 
 
 def ratings(table: Table, roles: Roles) -> Ratings:
-    """Return ratings; of several for one user and item the newest, the only value, or what `duplicates` says."""
+    """Return ratings, or how often a user has an item; of several the newest, or what `duplicates` says."""
+    if "rating" not in roles:
+        table.notes.append("No ratings: the values are how often a user has an item, for --model implicit.")
+        table = replace(table, frame=table.frame.assign(rating=1.0), options={"duplicates": "sum"})
+        roles = {"user": roles["user"], "item": roles["item"], "rating": ["rating"]}
     [rating] = roles["rating"]
     values = numbers_in(table, [rating], "say which column holds numbers, as rating=COLUMN")[:, 0]
     zero, rest = values == 0.0, np.unique(values[values != 0.0])
@@ -315,13 +314,6 @@ def ratings(table: Table, roles: Roles) -> Ratings:
         (len(items), len(users)), (float(values.min()), float(values.max())), times=times,
         row_names=items, column_names=users, notes=tuple(table.notes),
     )  # fmt: skip
-
-
-def views(table: Table, roles: Roles) -> Ratings:
-    """Return how often each user has each item."""
-    table.notes.append("No ratings: the values are how often a user has an item, for --model implicit.")
-    counted = replace(table, frame=table.frame.assign(rating=1.0), options={"duplicates": "sum"})
-    return ratings(counted, {"user": roles["user"], "item": roles["item"], "rating": ["rating"]})
 
 
 def note_unused(table: Table, roles: Roles) -> None:
@@ -361,10 +353,7 @@ def tags(table: Table, roles: Roles) -> TagBundle:
 def count_terms(table: Table, texts: list[str]) -> None:
     """Make the terms of texts the features; they are only counted, since weights belong to a training part."""
     counter = CountVectorizer(dtype=np.float64)
-    try:
-        table.X = csr_array(counter.fit_transform(texts))
-    except ValueError:
-        raise InvalidInputError(f"the texts of {table.source} hold no words; bring others.") from None
+    table.X = csr_array(counter.fit_transform(texts))
     table.names["feature_names"] = tuple(counter.get_feature_names_out().tolist())
     if empty := int((np.diff(table.X.indptr) == 0).sum()):
         table.notes.append(f"{empty:,} text{'s hold' if empty > 1 else ' holds'} no words.")
@@ -463,7 +452,7 @@ def tasks(table: Table, roles: Roles) -> TaskBundle:
 KINDS = (
     Kind((Ratings,), ("user", "item", "rating"), ("time",), ratings),
     Kind((TagBundle,), ("user", "item", "tag"), (), tags),
-    Kind((Ratings,), ("user", "item"), ("time",), views, alone=True),
+    Kind((Ratings,), ("user", "item"), ("time",), ratings, alone=True),
     Kind((TaskBundle,), ("task", "label"), (), tasks),
     Kind((ClassBundle, MultilabelBundle), ("label",), ("test", "text"), samples),
 )

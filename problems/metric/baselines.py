@@ -176,12 +176,9 @@ class BoostMetric(TripletLearner):
             value, vector = _leading(cost.X, cost.couplings(weights), start)
             if value <= penalty:
                 if not W.any():
-                    cure = "scale the features up, or take a smaller penalty"
-                    if value <= 0.0:
-                        cure = "give triplets whose positives are nearer along some direction"
                     raise InvalidInputError(
                         f"the best direction gains {value:.1e} on these triplets, not more than penalty = "
-                        f"{penalty:g}, so that W would be zero; {cure}."
+                        f"{penalty:g}, so that W would be zero; take a smaller one, or nearer positives."
                     )
                 break
             start = vector

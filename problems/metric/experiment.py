@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.neighbors import NeighborhoodComponentsAnalysis
+from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from typer import Option
 
 from problems import options
-from problems.comparison import (
-    Difference,
-    Experiment,
-    Kept,
-    Row,
-    above,
-    crossed,
-    mean_and_sem,
-    split,
-)  # fmt: skip
+from problems.comparison import Difference, Experiment, Kept, Row, above, crossed, mean_and_sem, split
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
 from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
-from problems.metric.estimators import TRIPLETS, TripletLearner
+from problems.metric.estimators import TRIPLETS, TripletLearner, factor
 from problems.palette import Panel, draw_panels
+from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import number, numbers
 from rmopt.core.streams import Stream, generator
@@ -45,6 +37,8 @@ TEST_FRACTION = 0.2
 DEPTH = 10
 # Enough test rows for a curve; tables measure all.
 MOST_QUERIES = 2000
+# Neighbours whose classes are counted.
+VOTERS = 3
 
 
 @dataclass(eq=False)
@@ -57,6 +51,7 @@ class Trainee:
 
     def fit(self, X: Any, y: Array, recorder: Recorder | None = None) -> None:
         """Learn; methods that take triplets alike get the same."""
+        self.rows, self.classes = X, y
         if not isinstance(self.metric, TripletLearner):
             self.metric.fit(X, y)
             return
@@ -90,6 +85,14 @@ def precision(metric: Any, W: Array, rows: Any, y: Array, ks: Sequence[int] = (D
     """Return how rows rank one another: by the distance of W, or as the method's cost speaks by qᵀWp."""
     distance = getattr(metric, "ranks_by", "distance") == "distance"
     return evaluate_retrieval(matrix_scores(W, rows, distance=distance), y, ks=ks)
+
+
+def neighbour_votes(model: Trainee, X: Any, y: Array) -> float:
+    """Return the share of rows whose class most of their nearest training rows have."""
+    (W, rows), (_, tests) = form(model.metric, model.rows), form(model.metric, X)
+    L = factor(W)
+    voters = KNeighborsClassifier(VOTERS, algorithm="brute").fit(np.asarray(rows @ L.T), model.classes)
+    return float(voters.score(np.asarray(tests @ L.T), y))
 
 
 ARRAYS = FunctionTransformer(as_array, accept_sparse=True)
@@ -136,6 +139,10 @@ def metric_claims(rows: Sequence[Row]) -> list[Claim]:
                 for k in DEPTHS if ours[0].cells[0][name := f"precision_at_{k}"] is not None
             }  # fmt: skip
             claims.append(above(f"{ours[0].label} is above {row.label}", gaps, row.label))
+    for row in (row for row in ours if row["method"] == "comet-distance"):
+        for other in (other for other in rows if other is not row):
+            gaps = {"": Difference.of(row.cells, other.cells, "votes")}
+            claims.append(above(f"{row.label} is above {other.label} in votes of neighbours", gaps, ""))
     # The others are not watched after each pass, or ours and not the paper's.
     return claims + [_settles(row) for row in ours if row["method"] in ("comet", "comet-hinge")]
 
@@ -165,31 +172,37 @@ class Metric(Experiment):
     select: options.Select = "none"
     features: Annotated[int, Option(min=0, help="Features to keep, by information gain; 0: all.")] = 100
     triplets: Annotated[int, Option(min=0, help="Training triplets for all methods; 0: 20 a row.")] = 0
+    scaling: Annotated[
+        Literal["unit", "raw"], Option(help="Rows of length 1, or over their mean length.")
+    ] = "unit"
+    select_by: Annotated[Literal["precision", "votes"], Option(help="What --select maximises.")] = "precision"
     passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0
 
     name: ClassVar = "metric"
     known: ClassVar = METHODS
     measured_by: ClassVar = MEASURED_BY
-    common: ClassVar = ("features", "triplets", "passes")
+    common: ClassVar = ("features", "triplets", "passes", "scaling", "select_by")
     claims: ClassVar = staticmethod(metric_claims)
     headings: ClassVar = {
-        "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
+        "votes": "kNN", "votes_sem": "±", "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
         "sem_at_10": "±", "precision_at_50": "P@50", "train_seconds": "train s",
     }  # fmt: skip
     toy: ClassVar = "Where a claim fails here: a hundred words are easy for all; try --select first."
 
     def check(self) -> None:
         self.columns = {"precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10"}
-        self.columns |= {"precision_at_50": None, "map": None}
+        self.columns |= {"precision_at_50": None, "votes": "votes_sem", "map": None}
         number("--passes", self.passes, above=0)
 
     def settings(self) -> Iterator[Settings]:
-        self.kept = Kept(partial(_parts, self.bundle, self.published, self.features), 8)
+        self.kept = Kept(partial(_parts, self.bundle, self.published, self.features, self.scaling), 8)
         self.count = self.triplets or 20 * len(self.kept(self.run.seed).y)
         for name, kind in self.chosen.items():
             yield {"method": name, "code": kind.code}
 
     def score(self, fitted: Trainee, X: Any, y: Array) -> float:
+        if self.select_by == "votes":
+            return neighbour_votes(fitted, X, y)
         return float(precision(fitted.metric, *form(fitted.metric, X), y).precision_at[DEPTH])
 
     def model(self, one: Settings) -> Trainee:
@@ -213,6 +226,7 @@ class Metric(Experiment):
         found = precision(metric, *form(metric, X), y, range(1, min(DEPTHS[-1], len(y) - 1) + 1))
         return {f"precision_at_{k}": found.precision_at.get(k) for k in DEPTHS} | {
             "precision": list(found.precision_at.values()), "map": found.map,
+            "votes": neighbour_votes(model, X, y),
         }  # fmt: skip
 
     def draw(self, rows: Sequence[Row]) -> None:
@@ -227,8 +241,13 @@ class Metric(Experiment):
         self.run.draw("precision.png", draw_panels, panels, self.bundle.name, size=(9.0, 4.6))
 
 
-def _parts(bundle: ClassBundle, published: bool, features: int, seed: int) -> SimpleNamespace:
-    """Return unit rows of a split, as methods see them."""
+def _parts(bundle: ClassBundle, published: bool, features: int, scaling: str, seed: int) -> SimpleNamespace:
+    """Return a split with rows as methods see them; what scales them is that of the training part."""
     bundle = bundle if published else bundle.resplit(seed, TEST_FRACTION)
     # Without more features than there are, all are kept.
-    return split(informative_unit_rows(bundle, features if features < bundle.X.shape[1] else 0))
+    features = features if features < bundle.X.shape[1] else 0
+    if scaling == "unit":
+        return split(informative_unit_rows(bundle, features))
+    if issparse(bundle.X) or features:
+        raise InvalidInputError("--scaling raw is for arrays, with --features 0; take unit for others.")
+    return split(replace(bundle, X=bundle.X / np.linalg.norm(bundle.X[bundle.train], axis=1).mean()))

@@ -16,6 +16,7 @@ from sklearn.datasets import dump_svmlight_file
 from problems.online import OnlineSolver, factors_of, point_of_factors
 from problems.ranking import kernels
 from problems.ranking.cost import LabelRanking
+from problems.validation import package
 from rmopt.core.ambient import Array
 from rmopt.engines.bilinear import rows_of
 
@@ -164,11 +165,8 @@ class OmikujiTrees(BaseEstimator):
     Labels that the trees do not find have the score 0.
     """
 
-    package = "omikuji"
-
     def fit(self, X: Any, Y: Any) -> Self:
-        import omikuji
-
+        omikuji = package("omikuji", "'rmopt[bench]'", "leave out omikuji")
         self.n_labels_ = Y.shape[1]
         with TemporaryDirectory() as folder:
             rows, whole = Path(folder, "rows"), Path(folder, "whole")

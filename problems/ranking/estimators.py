@@ -32,7 +32,7 @@ from problems.validation import (
 )
 from rmopt.core import DivergedError, Factored, InvalidInputError, LowRankPoint, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, check_parameters, integer, number, one_of, optional
+from rmopt.core.arguments import bounded, integer, one_of, optional
 from rmopt.core.matrices import as_rows
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import Sampler, ShuffledEpochs
@@ -116,23 +116,6 @@ def _truncated(manifold: FixedRankEmbedded, left: list[Array], rows: Any) -> Low
         ) from error
 
 
-@dataclass(frozen=True)
-class LabelScores:
-    """The scores W x of all labels for an example x.
-
-    Attributes
-    ----------
-    point : LowRankPoint or array
-        W, of shape (n_labels, n_features).
-    """
-
-    point: Any
-
-    def __call__(self, X: Any) -> Array:
-        """Return the scores of all labels, shape (len(X), n_labels)."""
-        return np.asarray(label_scores(self.point, X))
-
-
 @dataclass(eq=False, repr=False)
 class LoretaLabelRanker(Loreta):
     """A low-rank ranking of labels, for examples with several labels out of many.
@@ -163,8 +146,8 @@ class LoretaLabelRanker(Loreta):
 
     Attributes
     ----------
-    model_ : LabelScores
-        The learned scores.
+    model_ : LowRankModel
+        What was learned: W, labels × features, is `model_.point`.
     n_labels_, n_features_in_ : int
     top_k_ : int
         Labels that `predict` gives to each row.
@@ -196,7 +179,7 @@ class LoretaLabelRanker(Loreta):
     [2, 2, 2, 2, 2]
     """
 
-    _model, _rows = LabelScores, "labels"
+    _rows = "labels"
     _optional: ClassVar = {**Saved._optional, "_rows_and_labels": (2,)}
     _numbers: ClassVar = {**Loreta._numbers, "n_labels_": integer, "top_k_": integer}
 
@@ -269,7 +252,7 @@ class LoretaLabelRanker(Loreta):
         """Return the scores of all labels, shape (n_samples, n_labels)."""
         X = seen(self, X, "model_")
         with np.errstate(all="ignore"):
-            return finite(self.model_(X))
+            return finite(np.asarray(label_scores(self.model_.point, X)))
 
     def predict(self, X: Any) -> Array:
         """Return indicators of the `top_k_` best-scored labels of each row, shape (n_samples, n_labels).
@@ -315,12 +298,6 @@ class LoretaLabelRanker(Loreta):
         usual = max(1, min(100, 2 * min(n_labels, n, n_labels if grows else X.shape[0]) // 3))
         # Labels that come later do not change it.
         rank = int(self.rank or (usual if afresh else self._known_rank()))
-        if grows and afresh and n_labels < rank <= n:
-            raise InvalidInputError(
-                f"rank = {rank} is larger than the number of labels so far, {n_labels}, and the first part of the "
-                "data decides it; let that part be larger (batch_size), give Y one column for each "
-                "label that may come, or take a smaller rank."
-            )
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = ranking_cost(X, truth, self.sampling)
         unit, step_size = natural_size(cost.X, 1.0, 0.5), self.step_size
@@ -359,8 +336,6 @@ class LowRankLogisticRegression(ClassifierMixin, BatchLearner):
     dropout : float or None
         The share of words that is left out of a row, anew each time; from 0 to below 1. None: 0.15 where fewer than a
         tenth of the entries of X are not zero, as with words, and otherwise 0.
-    threshold : float
-        The probability above which `predict` gives a label, between 0 and 1.
     batch_size : int
         Rows in a batch; fewer where there are not as many.
     n_epochs : int or None
@@ -416,7 +391,6 @@ class LowRankLogisticRegression(ClassifierMixin, BatchLearner):
 
     rank: Annotated[int, kept_count] = 100
     _: KW_ONLY
-    threshold: Annotated[float, bounded(number, above=0, below=1)] = 0.5
     step_size: float = 0.03
 
     _least_steps, _words = 200, 0.15
@@ -471,9 +445,8 @@ class LowRankLogisticRegression(ClassifierMixin, BatchLearner):
         return np.asarray(expit(self.decision_function(X)))
 
     def predict(self, X: Any) -> Array:
-        """Return indicators of the labels that are more probable than the threshold, shape (n_samples, n_labels)."""
-        check_parameters(self, self._parameters)
-        return (self.predict_proba(X) > self.threshold).astype(int)
+        """Return indicators of the labels that are more probable than one half, shape (n_samples, n_labels)."""
+        return (self.decision_function(X) > 0.0).astype(int)
 
     def score(self, X: Any, Y: Any) -> float:
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""

@@ -18,23 +18,14 @@ from sklearn.multiclass import OneVsRestClassifier
 from typer import Option
 
 from problems import options
-from problems.comparison import (
-    Experiment,
-    Kept,
-    Learner,
-    Row,
-    above,
-    against,
-    crossed,
-    split,
-)  # fmt: skip
+from problems.comparison import Experiment, Kept, Learner, Row, above, against, crossed, split
 from problems.data import MultilabelBundle
 from problems.loreta import loreta_solver
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.ranking import baselines, measures
+from problems.ranking.cost import label_scores
 from problems.ranking.estimators import (
     INITS,
-    LabelScores,
     LowRankLogisticRegression,
     epochs,
     ranking_cost,
@@ -88,7 +79,7 @@ class LabelLearner(Learner):
 
     def decision_function(self, X: Any, point: Any = None) -> Array:
         """Return the scores of all labels, of what was learned or at a point."""
-        return LabelScores(self.point_ if point is None else point)(X)
+        return np.asarray(label_scores(self.point_ if point is None else point, X))
 
 
 # What a method of label ranking must have one of, beside `fit`; the first that it has is used.
@@ -193,12 +184,12 @@ class Ranking(Experiment):
     ylabel: ClassVar = "mean average precision (test)"
     axes: ClassVar = {1: "training time, s"}
     headings: ClassVar = {
-        "map_sem": "± s.e.m.", "ndcg_at_5": "nDCG@5", "psp_at_1": "PSP@1", "train_seconds": "train s",
+        "map_sem": "± s.e.m.", "ndcg_at_5": "nDCG@5", "train_seconds": "train s",
     }  # fmt: skip
     toy: ClassVar = "Where a claim fails here: the rows are few, and how often a label occurs says much."
 
     def check(self) -> None:
-        others = ("precision_at_1", "precision_at_3", "precision_at_5", "ndcg_at_5", "psp_at_1")
+        others = ("precision_at_1", "precision_at_3", "precision_at_5", "ndcg_at_5")
         self.columns = {"map": "map_sem"} | dict.fromkeys(others)
         options.whole_numbers(self.rank or USUAL_RANKS, "--rank")
         self.starts = list(options.chosen_from({name: name for name in INITS}, self.inits, "--inits"))
@@ -235,9 +226,8 @@ class Ranking(Experiment):
         Y, scores = part.y_test, scores_of(model, part.X_test)
         truth = Y.toarray() if issparse(Y) else Y
         ks = [k for k in (1, 3, 5) if k <= Y.shape[1]]
-        rare = measures.propensity_scored_precision_at(scores, Y, measures.propensities(part.y), ks[:1])
         return dict.fromkeys(self.columns) | {
-            "map": measures.mean_average_precision(scores, Y), "psp_at_1": rare[1],
+            "map": measures.mean_average_precision(scores, Y),
             **{f"precision_at_{k}": value for k, value in measures.precision_at(scores, Y, ks).items()},
             **{f"ndcg_at_{k}": float(ndcg_score(truth, scores, k=k)) for k in ks[2:]},
         }  # fmt: skip

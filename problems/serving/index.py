@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -14,13 +13,13 @@ import numpy as np
 from problems.kernels import keep_largest
 from problems.validation import column_of_names
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import instance, integer, numbers
-from rmopt.errors import InvalidInputError, StorageError
+from rmopt.core.arguments import integer, numbers
+from rmopt.errors import InvalidInputError
 from rmopt.files import reading, write_atomically
 
 # Queries that go through the items together, and items whose scores are there at a time.
 QUERIES, ITEMS = 64, 8192
-FILE, FORMAT = "index.joblib", 3
+FILE = "index.joblib"
 
 
 def top_k(queries: Any, items: Array, k: int = 10) -> tuple[Array, Array]:
@@ -57,7 +56,7 @@ def top_k(queries: Any, items: Array, k: int = 10) -> tuple[Array, Array]:
     >>> indices.tolist(), scores.tolist()
     ([[2, 1]], [[3.0, 2.0]])
     """
-    instance("items", items, np.ndarray, "an array or a memmap")
+    items = np.asarray(items)
     with np.errstate(over="ignore"):
         rows = np.ascontiguousarray(numbers("queries", queries), dtype=items.dtype)
     if items.dtype not in (np.float32, np.float64) or items.ndim != 2 or rows.shape[1:] != items.shape[1:]:
@@ -143,38 +142,18 @@ class SimilarityIndex:
         scores : array, shape (n_queries, k)
             Falling.
         indices : int array, shape (n_queries, k)
-            Row numbers of the documents.
-
-        Warns
-        -----
-        UserWarning
-            When a query has nothing that the model knows, so that all its scores are 0.
+            Row numbers of the documents. Where a query has nothing that the model knows, all scores are 0.
         """
         # Columns of text come as arrays and as series too.
         texts = [X] if isinstance(X, str) else list(X) if getattr(X, "ndim", 1) == 1 else []
-        if texts and all(isinstance(text, str) for text in texts):
-            if self.vectorizer is None:
-                raise InvalidInputError(
-                    "X is text, and the index has no vectorizer; make it with model.index(X, names, vectorizer=…), "
-                    "or give rows of numbers."
-                )
+        if self.vectorizer is not None and texts and all(isinstance(text, str) for text in texts):
             X = self.vectorizer.transform(texts)
         embed = getattr(self.model, "transform_queries", self.model.transform)
-        Z = np.asarray(embed(X), dtype=np.float32)
-        empty = np.flatnonzero(~Z.any(axis=1))
-        if len(empty):
-            warnings.warn(
-                f"{len(empty)} of {len(Z)} queries have no feature that the model knows, the first of them query "
-                f"{empty[0]}: their scores are 0, and the order says nothing.",
-                stacklevel=2,
-            )
-        return top_k(Z, self.embeddings, k)
+        return top_k(np.asarray(embed(X), dtype=np.float32), self.embeddings, k)
 
     def save(self, folder: Path | str) -> None:
         """Write the index with joblib into a folder, which is made where it is absent."""
-        write_atomically(
-            Path(folder, FILE), lambda stream: joblib.dump({"format": FORMAT} | vars(self), stream)
-        )
+        write_atomically(Path(folder, FILE), lambda stream: joblib.dump(self, stream))
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -184,10 +163,8 @@ class SimilarityIndex:
         """
         file = Path(folder, FILE)
         with reading(file):
-            stored = joblib.load(file, mmap_mode="r")
-            if stored.pop("format") != FORMAT:
-                raise StorageError(f"{file} is of another version of rmopt; make the index again.")
-            return cls(**stored)
+            index: Self = joblib.load(file, mmap_mode="r")
+            return index
 
 
 class Searchable:

@@ -120,8 +120,7 @@ def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) 
     >>> index = model.fit(X, [0, 0, 1, 1]).index(X, texts=texts, vectorizer=words)
     >>> app = make_app(index)
     """
-    for name in ("starlette", "jinja2"):
-        package(name, "rmopt[serve]", instead="query the index from Python")
+    package("starlette", "rmopt[serve]", instead="query the index from Python")
     from jinja2 import Environment, FileSystemLoader
     from starlette.applications import Starlette
     from starlette.middleware import Middleware

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -27,7 +27,7 @@ from problems.validation import (
     labelled,
     seen,
 )
-from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint
+from rmopt.core import LowRankPoint, Problem, PSDPoint
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number, one_of, optional
 from rmopt.core.streams import Stream, generator
@@ -36,7 +36,6 @@ from rmopt.costs.bilinear import checked_triplets
 from rmopt.errors import warn
 from rmopt.kernels.lifted import SymmetricFactors
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
-from rmopt.retractions import SecondOrder, SecondOrderPSD
 from rmopt.solvers import Sampler, ScheduledSolver, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
 
@@ -52,24 +51,6 @@ def initial_point(
     identity = one_of("init", init, INITS) == "identity"
     point = manifold.identity() if identity else manifold.random_point(np.random.default_rng(seed))
     return replace(point, S=unit * point.S)
-
-
-@dataclass(frozen=True)
-class BilinearSimilarity:
-    """The similarity qᵀ W d of a query and a document.
-
-    Attributes
-    ----------
-    point : LowRankPoint or PSDPoint
-        W, of shape (n_features, n_features).
-    """
-
-    point: Any
-
-    @cached_property
-    def factors(self) -> tuple[Array, Array]:
-        """A and B with W = A Bᵀ and AᵀA = BᵀB."""
-        return self.point.balanced_factors()
 
 
 @dataclass(eq=False, repr=False)
@@ -114,8 +95,8 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
 
     Attributes
     ----------
-    model_ : BilinearSimilarity
-        The learned similarity.
+    model_ : LowRankModel
+        What was learned: W is `model_.point`, and A Bᵀ with ``A, B = model_.factors``.
     classes_ : array
         The classes seen by `fit`.
     n_features_in_ : int
@@ -142,7 +123,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     (100, 5)
     """
 
-    _model = BilinearSimilarity
     _optional: ClassVar = {**Saved._optional, "classes_": ("classes",)}
 
     rank: Annotated[int | None, optional(integer, 1)] = None
@@ -260,16 +240,9 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         X, y = labelled(self, X, y, reset=first, ensure_min_samples=3 if first else 1)
         if steps is None:
             steps = max(1, round(steps_per_row * X.shape[0]))
-        known = [] if first or not hasattr(self, "classes_") else [self.classes_]
-        parts = [*known, np.unique(y)]
-        labels = np.unique(in_order("y", [label for part in parts for label in part.tolist()]))
-        try:
-            triplets = ClassTriplets(y)
-        except InvalidInputError as error:
-            raise InvalidInputError(
-                f"{str(error).rstrip('.')}; where rows come sorted by class, mix them, or take larger parts."
-            ) from None
-        parts = self._parts(X, triplets, steps, seed, first)
+        known = [] if first or not hasattr(self, "classes_") else self.classes_.tolist()
+        labels = np.unique(in_order("y", known + np.unique(y).tolist()))
+        parts = self._parts(X, ClassTriplets(y), steps, seed, first)
         self.classes_ = labels
         self._learn_chunk(*parts, seed)
 
@@ -287,11 +260,6 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         unit, step_size = natural_size(cost.rows[0], 1.0, 1), self.step_size
         step_size = natural_size(cost.rows[0], 1.0, 2) if step_size is None else step_size
         alone = loreta_solver(step_size, n_steps, sampler, retraction=self.retraction, psd=psd)
-        if rank == n > 1 and isinstance(alone.retraction, SecondOrder | SecondOrderPSD):
-            warn(
-                f"rank = {n} is the number of features, and second-order steps of matrices of full rank fail where a "
-                f"singular value would pass 0; take a smaller rank{'' if psd else ', or another retraction'}."
-            )
         solver = with_workers(alone, self.n_jobs)
         return solver, problem, partial(initial_point, manifold, self.init, seed, unit)
 

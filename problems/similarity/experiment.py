@@ -15,16 +15,7 @@ from sklearn.svm import LinearSVC
 from typer import Option
 
 from problems import options
-from problems.comparison import (
-    Experiment,
-    Kept,
-    Learner,
-    Row,
-    above,
-    against,
-    crossed,
-    split,
-)  # fmt: skip
+from problems.comparison import Experiment, Kept, Learner, Row, above, against, crossed, split
 from problems.data import ClassBundle
 from problems.data.text import informative_unit_rows
 from problems.evaluation import ScoreBlock, bilinear_scores, evaluate_retrieval, matrix_scores

@@ -19,11 +19,11 @@ Machine Learning 108 (2019), https://doi.org/10.1007/s10994-018-05775-x.
 from problems.subspace.als import BiasedALS, ImplicitALS, ScaledSGDCompletion
 from problems.subspace.baselines import DLMaFit, alt_min
 from problems.subspace.bayesian import BayesianCompletion
+from problems.subspace.completer import EntryKFold, entries
 from problems.subspace.cost import MatrixCompletion, MultitaskFeatures
 from problems.subspace.estimators import RCGMC, RTRMC, GossipMatrixCompletion
 from problems.subspace.multitask_estimator import MultitaskSubspace
 from problems.subspace.page import ItemSearch
-from problems.subspace.pairs import EntryKFold, entries
 from problems.subspace.training import GossipPlan, agree, gossip
 
 __all__ = [

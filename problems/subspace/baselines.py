@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from problems.subspace.als import BiasedALS
+from problems.subspace.completer import checked_pairs
 from problems.subspace.cost import MatrixCompletion, TaskGroup, columns_of, predictions
 from problems.subspace.estimators import N_AGENTS, CompletionEstimator, GossipMatrixCompletion
-from problems.subspace.pairs import checked_pairs
 from problems.subspace.training import agree
 from problems.validation import package
 from rmopt.core import MissingCapabilityError, Parts, Problem
@@ -149,7 +149,7 @@ class DLMaFit(Solver):
     def check_every(self, problem: Problem) -> None:
         """Return None: only the budget ends a run."""
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> GossipCost:
+    def prepare(self, problem: Problem, seed: int) -> GossipCost:
         """Return the cost.
 
         Raises

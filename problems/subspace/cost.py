@@ -80,7 +80,7 @@ class OwnedData(AgentSum):
         return float(sum(solved.total for solved in self._solutions(point)))
 
     def gradient(self, point: Array) -> Array:
-        return sum(solved.gradient for solved in self._solutions(point))  # type: ignore[return-value]
+        return sum(solved.gradient for solved in self._solutions(point))
 
     def hessian(self, point: Array, direction: Array) -> Array:
         """Return the derivative of the Euclidean gradient along a direction, shape (m, r)."""

@@ -136,9 +136,11 @@ class GossipMatrixCompletion(CompletionEstimator):
     flat = False
 
     def learn(self, tasks: MatrixCompletion, seed: int) -> Array:
-        how: dict[str, Any] = {"checkpoint": self.checkpoint, "flat": self.flat}
         recorder = Recorder(progress=self.verbose, description="gossip")
-        found = gossip(tasks, self.rank, GossipPlan.of(self), seed, recorder=recorder, **how)
+        found = gossip(
+            tasks, self.rank, GossipPlan.of(self), seed, recorder=recorder, checkpoint=self.checkpoint,
+            flat=self.flat,
+        )  # fmt: skip
         self.agents_, self.disagreement_, self.rho_ = found.points, found.disagreement, found.rho
         return found.mean
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,11 +19,8 @@ from rmopt.costs.graph import GRAPHS
 from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
 from rmopt.solvers import (
     LBFGS,
-    Checkpoint,
-    Constant,
     Gossip,
     InverseTime,
-    OneProcess,
     Recorder,
     Result,
     TreeSum,
@@ -35,8 +31,6 @@ VARIANTS = "stochastic", "parallel", "precon-stochastic", "precon-parallel"
 # The agreement's weight relative to the agents' curvatures, where none is given.
 AGREEMENT = 0.1
 POWER_STEPS = 12
-# How often several processes save in a run.
-SAVES = 20
 # How short a gradient is, relative to the first one, before a column is added.
 GROWN = 0.01
 # How often a new column is turned to the strongest direction of what is left.
@@ -180,43 +174,40 @@ def gossip(
     >>> tasks.value(found.mean) < 1e-3
     True
     """
-    world = OneProcess() if world is None else world
-    with world.guard():
-        instance("plan", plan, GossipPlan, "a GossipPlan")
-        manifold, rng = _grassmann(tasks, rank), generator(seed_number("seed", seed), Stream.START)
-        _hold_alike(world, tasks, rank=rank, seed=seed, flat=flat, saved=checkpoint is not None, **vars(plan))
-        n = tasks.n_terms
-        graph = as_graph(plan.graph, n)
-        if plan.init == "independent":
-            begin = Power(manifold, n).random_point(rng)
-        else:
-            begin = Parts([manifold.random_point(rng)] * n)
-        _try_out(tasks, begin, world)
-        order, preconditioned = plan.variant.removeprefix("precon-"), plan.variant.startswith("precon-")
-        rho = plan.rho
-        if isinstance(rho, str):
-            alone = GossipCost(tasks, graph, 0.0, manifold)
-            found = [largest_curvature(alone, agent, begin[agent], False, seed) for agent in world.mine(n)]
-            rho = AGREEMENT * float(world.total(np.sum(found))) / n
-        cost = GossipCost(tasks, graph, rho, manifold)
-        scales = np.ones(n)
-        for agent in world.mine(n):
-            # A cost that is flat moves nowhere, whatever its scale.
-            scales[agent] = 1.0 / (largest_curvature(cost, agent, begin[agent], preconditioned, seed) or 1.0)
-        base = Euclidean(*manifold.shape) if flat else manifold
-        problem = Problem(Power(base, n), GossipCost(tasks, graph, cost.rho, base))
-        how = {"order": order, "preconditioned": preconditioned, "scales": scales, "world": world}
-        planned = partial(Gossip, n_epochs=plan.n_epochs, **how)
-        budget = planned(step_size=1.0).budget(problem)
-        saving = _saving(checkpoint, budget)
-        rate = plan.decay / max(1.0, budget)
-        rule = InverseTime(plan.step_size, rate) if rate else Constant(plan.step_size)
-        result = planned(step_size=rule).run(
-            problem, begin, random_state=seed, recorder=recorder, checkpoint=saving
-        )
-        points = Parts([np.linalg.qr(part)[0] for part in result.point]) if flat else result.point
-        mean = frechet_mean(manifold, list(points), tol=1e-9)
-        return Gossiped(points, mean, cost.rho, float(cost.gaps(points).max()), *world.traffic, result)
+    world = World() if world is None else world
+    instance("plan", plan, GossipPlan, "a GossipPlan")
+    manifold, rng = _grassmann(tasks, rank), generator(seed_number("seed", seed), Stream.START)
+    _hold_alike(world, tasks, rank=rank, seed=seed, flat=flat, saved=checkpoint is not None, **vars(plan))
+    n = tasks.n_terms
+    graph = as_graph(plan.graph, n)
+    if plan.init == "independent":
+        begin = Power(manifold, n).random_point(rng)
+    else:
+        begin = Parts([manifold.random_point(rng)] * n)
+    _try_out(tasks, begin, world)
+    order, preconditioned = plan.variant.removeprefix("precon-"), plan.variant.startswith("precon-")
+    rho = plan.rho
+    if isinstance(rho, str):
+        alone = GossipCost(tasks, graph, 0.0, manifold)
+        found = [largest_curvature(alone, agent, begin[agent], False, seed) for agent in world.mine(n)]
+        rho = AGREEMENT * float(world.total(np.sum(found))) / n
+    cost = GossipCost(tasks, graph, rho, manifold)
+    scales = np.ones(n)
+    for agent in world.mine(n):
+        # A cost that is flat moves nowhere, whatever its scale.
+        scales[agent] = 1.0 / (largest_curvature(cost, agent, begin[agent], preconditioned, seed) or 1.0)
+    base = Euclidean(*manifold.shape) if flat else manifold
+    problem = Problem(Power(base, n), GossipCost(tasks, graph, cost.rho, base))
+    steady = Gossip(
+        plan.step_size, n_epochs=plan.n_epochs, order=order, preconditioned=preconditioned, scales=scales,
+        world=world,
+    )  # fmt: skip
+    rate = plan.decay / max(1.0, steady.budget(problem))
+    solver = replace(steady, step_size=InverseTime(plan.step_size, rate)) if rate else steady
+    result = solver.run(problem, begin, random_state=seed, recorder=recorder, checkpoint=checkpoint)
+    points = Parts([np.linalg.qr(part)[0] for part in result.point]) if flat else result.point
+    mean = frechet_mean(manifold, list(points), tol=1e-9)
+    return Gossiped(points, mean, cost.rho, float(cost.gaps(points).max()), *world.traffic, result)
 
 
 def agree(
@@ -275,36 +266,34 @@ def agree(
     >>> bool(tasks.value(found.mean) < 1e-12)
     True
     """
-    world = OneProcess() if world is None else world
+    world = World() if world is None else world
     tol = number("tol", tol, least=0)
-    with world.guard():
-        manifold = _grassmann(tasks, rank)
-        about = {"graph": graph, "max_iter": max_iter, "tol": tol, "saved": checkpoint is not None}
-        _hold_alike(world, tasks, rank=rank, seed=seed, **about)
-        columns = manifold.random_point(generator(seed_number("seed", seed), Stream.START))
-        _try_out(tasks, [columns] * tasks.n_terms, world)
-        cost, before = TreeSum(tasks, as_graph(graph, tasks.n_terms), world), world.traffic
-        point, enough, steps, updates = columns[:, :0], 0.0, 0, 0
-        for k in range(1, rank + 1):
-            problem = Problem(Grassmann(manifold.shape[0], k), cost)
-            point = np.linalg.qr(np.hstack([point, columns[:, k - 1 : k]]))[0]
-            enough = enough or tol * problem.manifold.norm(point, problem.riemannian_gradient(point))
-            for _ in range(TURNS):
-                # A step of power iteration with what is left of the data: the gradient by the new column.
-                left = problem.riemannian_gradient(point)[:, -1:]
-                point = np.linalg.qr(np.hstack([point[:, :-1], left]))[0]
-            # A step of conjugate gradients looks more often, and here looking is dear.
-            solver = LBFGS(memory=30, max_iter=max_iter, tol=GROWN)
-            if k == rank:
-                solver = solver.with_gradient_norm(enough)
-            saving = _saving(_beside(checkpoint, k, rank), max_iter)
-            measured = recorder if k == rank else None
-            result = solver.run(problem, point, random_state=seed, recorder=measured, checkpoint=saving)
-            point, steps, updates = result.point, steps + result.steps, updates + result.updates
-        result = replace(result, steps=steps, updates=updates)
-        messages_sent, bytes_sent = np.subtract(world.traffic, before).tolist()
-        points = Parts([point] * tasks.n_terms)
-        return Gossiped(points, point, 0.0, 0.0, messages_sent, bytes_sent, result)
+    manifold = _grassmann(tasks, rank)
+    about = {"graph": graph, "max_iter": max_iter, "tol": tol, "saved": checkpoint is not None}
+    _hold_alike(world, tasks, rank=rank, seed=seed, **about)
+    columns = manifold.random_point(generator(seed_number("seed", seed), Stream.START))
+    _try_out(tasks, [columns] * tasks.n_terms, world)
+    cost, before = TreeSum(tasks, as_graph(graph, tasks.n_terms), world), world.traffic
+    point, enough, steps, updates = columns[:, :0], 0.0, 0, 0
+    for k in range(1, rank + 1):
+        problem = Problem(Grassmann(manifold.shape[0], k), cost)
+        point = np.linalg.qr(np.hstack([point, columns[:, k - 1 : k]]))[0]
+        enough = enough or tol * problem.manifold.norm(point, problem.riemannian_gradient(point))
+        for _ in range(TURNS):
+            # A step of power iteration with what is left of the data: the gradient by the new column.
+            left = problem.riemannian_gradient(point)[:, -1:]
+            point = np.linalg.qr(np.hstack([point[:, :-1], left]))[0]
+        # A step of conjugate gradients looks more often, and here looking is dear.
+        solver = LBFGS(memory=30, max_iter=max_iter, tol=GROWN)
+        if k == rank:
+            solver = solver.with_gradient_norm(enough)
+        measured, saved = recorder if k == rank else None, _beside(checkpoint, k, rank)
+        result = solver.run(problem, point, random_state=seed, recorder=measured, checkpoint=saved)
+        point, steps, updates = result.point, steps + result.steps, updates + result.updates
+    result = replace(result, steps=steps, updates=updates)
+    messages_sent, bytes_sent = np.subtract(world.traffic, before).tolist()
+    points = Parts([point] * tasks.n_terms)
+    return Gossiped(points, point, 0.0, 0.0, messages_sent, bytes_sent, result)
 
 
 def _hold_alike(world: World, tasks: AgentSum, **about: Any) -> None:
@@ -336,11 +325,6 @@ def _beside(path: Path | str | None, k: int, rank: int) -> Path | str | None:
     if path is None or k == rank:
         return path
     return Path(path).with_name(f"{Path(path).stem}-{k}{Path(path).suffix}")
-
-
-def _saving(path: Path | str | None, steps: int) -> Checkpoint | None:
-    """Return how a run of so many steps saves its state: now and then, or with others at the same steps."""
-    return None if path is None else Checkpoint(path, every_steps=max(1, steps // SAVES))
 
 
 def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned: bool, seed: int) -> float:

@@ -11,10 +11,9 @@ from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
 from rmopt.core.cost import AgentSum, BlockCost, FiniteSum
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.manifold import HasBlocks, Manifold
+from rmopt.core.manifold import Manifold
 from rmopt.core.points import coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at
-from rmopt.core.product import Parts
 from rmopt.core.psd import PSDPoint
 from rmopt.costs import ConvexCost, Loss, ResidualSum
 from rmopt.errors import MissingCapabilityError
@@ -208,7 +207,8 @@ class _Cost:
     """A cost at a point, with its gradient, and what operators are looked at through."""
 
     def __init__(self, problem: Problem, x: Any, rng: np.random.Generator) -> None:
-        self.problem, self.manifold, self.x, self.rng = problem, problem.manifold, x, rng
+        self.problem, self.x, self.rng = problem, x, rng
+        self.manifold: Any = problem.manifold
         # What else a cost can do is asked of it law by law.
         self.cost: Any = problem.cost
         self.gradient = problem.gradient(x)
@@ -281,12 +281,7 @@ def _invariance(at: _Cost) -> float | None:
     return max(abs(at.cost.value(at.x) - at.cost.value(form)) for form in forms) / at.value_size
 
 
-@law(
-    COST,
-    "a sign, a factor or a regulariser that only one has; or a mean, which must be a sum; or a repeated term that is "
-    "counted once (`A[i] += …`; np.add.at counts it); or a row that `row_gradient` leaves out or names twice",
-    SUMS,
-)
+@law(COST, "a sign or a part that one lacks; a mean; a term or row counted once (np.add.at counts all)", SUMS)
 def _terms(at: _Cost) -> float:
     """`term_gradient` of all terms is the gradient, that of i, i, j counts i twice; `row_gradient` has its rows."""
     terms, cost = at.terms(), at.cost
@@ -321,7 +316,7 @@ def _agents(at: _Cost) -> Any:
 @law(COST, "block_gradient is of another block, or misses a part", SUMS)
 def _block_gradients(at: _Cost) -> Any:
     """`block_gradient` is the block of the gradient, and block_scale no less than its length."""
-    if not isinstance(at.cost, BlockCost) or not isinstance(at.manifold, HasBlocks):
+    if not isinstance(at.cost, BlockCost) or not hasattr(at.manifold, "block_of"):
         return None
     if at.cost.n_blocks != at.manifold.n_blocks:
         return f"the cost has {at.cost.n_blocks} blocks and the manifold {at.manifold.n_blocks}"
@@ -339,8 +334,9 @@ def _block_gradients(at: _Cost) -> Any:
 
 def _is_smooth(problem: Problem, x: Any) -> bool:
     """Return whether proximal steps, where a cost has them, stay where they are."""
-    cost, manifold = problem.cost, problem.manifold
-    if not hasattr(cost, "proximal_step") or not isinstance(manifold, HasBlocks):
+    cost: Any = problem.cost
+    manifold: Any = problem.manifold
+    if not hasattr(cost, "proximal_step") or not hasattr(manifold, "block_of"):
         return True
     return all(np.array_equal(cost.proximal_step(x, block, 1.0), x) for block in range(manifold.n_blocks))
 
@@ -349,7 +345,7 @@ def _is_smooth(problem: Problem, x: Any) -> bool:
 def _proximal_step(at: _Cost) -> Any:
     """Of length 0 it stays, and longer ones lower the part that is not smooth."""
     cost, x, step = at.cost, at.x, 1e-4
-    if not hasattr(at.cost, "proximal_step") or not isinstance(at.manifold, HasBlocks):
+    if not hasattr(at.cost, "proximal_step") or not hasattr(at.manifold, "block_of"):
         return None
     block = int(at.rng.integers(at.manifold.n_blocks))
     if float(np.abs(cost.proximal_step(x, block, 0.0) - x).max()) > 0.0:
@@ -412,12 +408,6 @@ def _preconditioner(at: _Cost) -> Any:
 
 def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
     """Return the same point in another basis or other factors; None where it has one form."""
-    if isinstance(x, Parts):
-        factors = getattr(manifold, "factors", ())
-        forms = [_other_form(factor, part, rng) for factor, part in zip(factors, x, strict=False)]
-        if all(form is None for form in forms):
-            return None
-        return Parts([part if form is None else form for part, form in zip(x, forms, strict=True)])
     if isinstance(x, LowRankPoint):
         P, Q = (_turn(x.rank, rng) for _ in range(2))
         return LowRankPoint(x.U @ P, P.T @ x.S @ Q, x.V @ Q)
@@ -442,13 +432,8 @@ def _turn(k: int, rng: np.random.Generator) -> Array:
 # Hessians: (problem, x, ξ, η, Hξ)
 
 
-@law(
-    HESSIAN,
-    "a curvature term with the wrong sides, a cost that depends on the basis (check_cost tells), or a `hessian` that "
-    "normalises its direction, or adds a constant",
-    name="Hessian symmetry",
-)
-def _hessian_symmetry(about: Any) -> float:
+@law(HESSIAN, "a curvature term with wrong sides; a cost of the basis (check_cost tells); or a constant")
+def _Hessian_symmetry(about: Any) -> float:
     """⟨Hξ, ξ + 2η⟩ = ⟨ξ, H(ξ + 2η)⟩, which a linear map alone obeys."""
     problem, x, xi, eta, of_xi = about
     inner, norm = problem.manifold.inner_product, problem.manifold.norm

@@ -1,14 +1,10 @@
-"""The command ``rmopt``; little is imported before it listens to signals."""
+"""The command ``rmopt``."""
 
 import sys
 import warnings
 from collections.abc import Sequence
 
-try:
-    from rmopt.cli.failures import one_line_errors, signals_raise
-except KeyboardInterrupt:
-    sys.stderr.write("rmopt: interrupted.\n")
-    raise SystemExit(130) from None
+from rmopt.cli.failures import one_line_errors, signals_raise
 
 __all__ = ["main"]
 

@@ -1,14 +1,13 @@
 """Errors that a user can mend become one line; errors in the program keep their traceback."""
 
-import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from errno import EDQUOT, ENOSPC, EPIPE
+from contextlib import ExitStack, contextmanager
+from errno import EDQUOT, ENOSPC
 from typing import Any, NoReturn
 
-UNUSABLE_INPUT = 2
 ENDS = {128 + signal.SIGINT: "interrupted", 128 + signal.SIGTERM: "terminated"}
 
 
@@ -16,7 +15,7 @@ class Explained(SystemExit):
     """The end of the program, after its reason was printed."""
 
 
-def fail(sentence: str, status: int = UNUSABLE_INPUT) -> NoReturn:
+def fail(sentence: str, status: int = 2) -> NoReturn:
     """Print one line on standard error and exit."""
     print(f"rmopt: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
     raise Explained(status)
@@ -30,17 +29,13 @@ def _raises(number: int, frame: Any) -> NoReturn:
 @contextmanager
 def signals_raise() -> Iterator[None]:
     """Let SIGTERM raise in a with block as SIGINT does: SystemExit with the status 143."""
-    before: dict[int, Any] = {}
-    with suppress(ValueError):  # signals are for the main thread
+    with ExitStack() as stack:
         for number in (signal.SIGINT, signal.SIGTERM):
             # Neither what is ignored, nor what was set from outside of Python and could not be set again.
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, _raises)
-    try:
+            kept = signal.getsignal(number) in (signal.SIG_IGN, None)
+            if threading.current_thread() is threading.main_thread() and not kept:
+                stack.callback(signal.signal, number, signal.signal(number, _raises))
         yield
-    finally:
-        for which, handler in before.items():
-            signal.signal(which, handler)
 
 
 @contextmanager
@@ -64,21 +59,6 @@ def one_line_errors(left: Callable[[], str] = str) -> Iterator[None]:
 
         if isinstance(error, RmoptError):
             fail(str(error))
-        if isinstance(error, OSError) and error.filename is None:
-            _try_standard_output()
-            if error.errno in (ENOSPC, EDQUOT):
-                fail(f"cannot write ({error.strerror}); free some space, or choose another folder by --out.")
+        if isinstance(error, OSError) and error.filename is None and error.errno in (ENOSPC, EDQUOT):
+            fail(f"cannot write ({error.strerror}); free some space, or write elsewhere.")
         raise
-
-
-def _try_standard_output() -> None:
-    """Exit when standard output takes nothing."""
-    try:
-        print(flush=True)
-    except OSError as broken:
-        # Python would complain again when it ends, of what is still in its buffer.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if broken.errno == EPIPE:
-            raise Explained(1) from None  # nobody reads on, which is no failure
-        fail(f"cannot write to standard output ({broken.strerror}); send it elsewhere.")

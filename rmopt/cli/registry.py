@@ -3,8 +3,9 @@
 import ast
 import difflib
 import inspect
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +37,18 @@ Seed = Annotated[int, typer.Option(metavar="N", min=0, max=2**32 - 1, help="Seed
 Out = Annotated[Path | None, folder("Write into this folder, and not into a new one in rmopt-runs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only what a script needs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def as_json(content: Mapping[str, Any]) -> str:
+    """Return JSON: numbers of numpy are numbers, paths are text, NaN and infinity are null."""
+    text = json.dumps(content, default=_plain)
+    return json.dumps(json.loads(text, parse_constant=lambda name: None), indent=2)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist") or isinstance(value, Path):
+        return str(value) if isinstance(value, Path) else value.tolist()
+    raise InvalidInputError(f"an outcome holds a {type(value).__name__}; use text, numbers, None, or lists.")
 
 
 def registered(group: str) -> list[EntryPoint]:
@@ -76,16 +89,23 @@ def describe(group: str) -> list[dict[str, str]]:
     return found
 
 
+def table_of(formatter: Any, title: str, group: str, none: str = "") -> None:
+    """Add a section to a help text: the entry points of a group, with their descriptions."""
+    rows = [(each["name"], each["description"]) for each in describe(group)]
+    with formatter.section(title):
+        formatter.write_dl(rows or [("none", none)])
+
+
 def _docstring_in_source(entry: EntryPoint) -> str | None:
     top, *below = entry.module.split(".")
     spec = find_spec(top)
-    source = Path((spec and spec.origin) or "")
-    source = source.parent.joinpath(*below).with_suffix(".py") if below else source
-    nodes = ast.parse(source.read_bytes()).body if source.suffix == ".py" and source.is_file() else []
-    named = (node for node in nodes if getattr(node, "name", None) == entry.attr)
-    return next(
-        (ast.get_docstring(node) for node in named if isinstance(node, ast.FunctionDef | ast.ClassDef)), None
-    )
+    if not below or spec is None:
+        return None
+    source = Path(spec.origin or "").parent.joinpath(*below).with_suffix(".py")
+    for node in ast.parse(source.read_bytes()).body if source.is_file() else ():
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == entry.attr:
+            return ast.get_docstring(node)
+    return None
 
 
 def _common_options(*, seed: Seed = 0, out: Out = None, quiet: Quiet = False, json: Json = False) -> None:
@@ -99,11 +119,8 @@ def as_command(experiment: Callable[..., Any], body: Callable[..., None]) -> Cal
     """Return a command with the help and the options of an experiment, and the common ones, that calls `body`."""
     parameters = [*inspect.signature(experiment).parameters.values()][not inspect.isclass(experiment) :]
     parameters += COMMON.values()
-    hints = {
-        name: hint
-        for each in (_common_options, experiment)
-        for name, hint in get_type_hints(each, include_extras=True).items()
-    }
+    hints = get_type_hints(_common_options, include_extras=True)
+    hints |= get_type_hints(experiment, include_extras=True)
     # The help is what comes before the numpydoc sections.
     text = re.split(r"\n\n.*\n-+\n", inspect.getdoc(experiment) or "", maxsplit=1)[0]
     for parameter in parameters:

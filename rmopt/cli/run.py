@@ -1,14 +1,11 @@
 """``rmopt run NAME`` and ``rmopt fit NAME``: import one function, give it its options, keep what it returns."""
 
-import atexit
 import os
 import shlex
-import signal
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout, suppress
 from datetime import datetime
 from functools import partial
 from inspect import isclass
@@ -19,16 +16,12 @@ import typer
 from typer.core import TyperGroup
 
 from rmopt.cli.failures import fail, one_line_errors
-from rmopt.cli.registry import COMMON, EXPERIMENTS, MODELS, as_command, describe, load, registered
+from rmopt.cli.registry import COMMON, EXPERIMENTS, MODELS, as_command, as_json, load, registered, table_of
 from rmopt.errors import InvalidInputError, StorageError
-from rmopt.experiments import RANKS
 from rmopt.files import TEMPORARY, lock_folder, set_aside, write_json
 
 if TYPE_CHECKING:
     from rmopt.experiments import Outcome, Run
-
-# How many processes a launcher of MPI started.
-SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 
 ENTRIES: dict[Any, str] = {"run": EXPERIMENTS, "fit": MODELS}
 
@@ -46,9 +39,8 @@ class Registered(TyperGroup):
         return typer.main.get_command(single)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section(ENTRIES[self.name].partition(".")[2].capitalize()):
-            rows = [(entry["name"], entry["description"]) for entry in describe(ENTRIES[self.name])]
-            formatter.write_dl(rows or [("none", "Install a package that has some.")])
+        title = ENTRIES[self.name].partition(".")[2].capitalize()
+        table_of(formatter, title, ENTRIES[self.name], "Install a package that has some.")
 
 
 class OutputFolder:
@@ -69,10 +61,11 @@ class OutputFolder:
             self._lock = lock_folder(self.path)
         except OSError as error:
             self.__exit__()
-            busy = "another run writes into {}; wait until it has ended, or"
-            other = f"cannot write into {{}} ({error.strerror or error});"
-            sentence = (busy if isinstance(error, BlockingIOError) else other).format(self.path)
-            raise StorageError(f"--out: {sentence} choose another folder.") from error
+            busy = isinstance(error, BlockingIOError)
+            why = "another run does, which must end first" if busy else error.strerror or error
+            raise StorageError(
+                f"--out: cannot write into {self.path} ({why}); choose another folder."
+            ) from error
         for abandoned in self.path.glob(f".*{TEMPORARY}"):
             abandoned.unlink()  # of a process that was killed: nobody else writes here
 
@@ -99,56 +92,26 @@ def _execute(name: str, experiment: Callable[..., Any], **options: Any) -> None:
     if options.get("resume") and out is None:
         fail("--resume goes on from a folder; name the one of the run to go on with, by --out FOLDER.")
     called: Any = experiment(**options) if isclass(experiment) else partial(experiment, **options)
-    with _one_speaks():
-        if _rank() > 0:
-            # The first process alone shows and keeps the outcome.
-            with tempfile.TemporaryDirectory() as own:
-                called(Run(name, seed, out or Path(own), quiet=True))
-            return
-        with OutputFolder(out, name) as folder, one_line_errors(partial(_left, folder, "resume" in options)):
-            run = Run(name, seed, folder.path, quiet, json, failures=[])
-            # Whatever the experiment prints must not mix with what a script reads.
-            with redirect_stdout(sys.stderr) if quiet or json else nullcontext():
-                outcome = called(run)
-            if not isinstance(outcome, Outcome):
-                raise InvalidInputError(f"{name!r} returned a {type(outcome).__name__}, and not an Outcome.")
-            keep_and_show(run, outcome, folder)
+    with OutputFolder(out, name) as folder, one_line_errors(partial(_left, folder, "resume" in options)):
+        run = Run(name, seed, folder.path, quiet, json, failures=[])
+        # Whatever the experiment prints must not mix with what a script reads.
+        with redirect_stdout(sys.stderr) if quiet or json else nullcontext():
+            outcome = called(run)
+        if not isinstance(outcome, Outcome):
+            raise InvalidInputError(f"{name!r} returned a {type(outcome).__name__}, and not an Outcome.")
+        keep_and_show(run, outcome, folder)
 
 
 def _left(folder: OutputFolder, resumable: bool) -> str:
     """Return what an interrupted run left, and how to go on with one that can be resumed."""
-    kept = folder.written()
-    more = f" and {len(kept) - 4} more" if len(kept) > 4 else ""
-    resume = f"; go on with --resume --out {shlex.quote(str(folder.path))}" if resumable else ""
-    files = f"what was saved is in {folder.path}: {', '.join(kept[:4])}{more}{resume}"
+    kept, resume = folder.written(), f"; go on with --resume --out {shlex.quote(str(folder.path))}"
+    files = f"what was saved is in {folder.path}: {', '.join(kept)}{resume if resumable else ''}"
     return files if kept else "nothing was saved"
-
-
-@contextmanager
-def _one_speaks() -> Iterator[None]:
-    """Let the first of several processes that fail alike say why, and end the others with it."""
-    try:
-        yield
-    except BaseException:
-        time.sleep(min(_rank(), 1))
-        mpi = sys.modules.get("mpi4py.MPI")
-        if mpi is not None and mpi.COMM_WORLD.Get_size() > 1:
-            atexit.register(mpi.COMM_WORLD.Abort, 1)
-        elif mpi is None and RANKS & os.environ.keys() and "1" not in map(os.environ.get, SIZES):
-            # Others may wait for this one to begin with MPI; a launcher ends them where a process ends by a signal.
-            atexit.register(signal.raise_signal, signal.SIGTERM)
-        raise
-
-
-def _rank() -> int:
-    """Return the number of this process, from 0, under a launcher of MPI; 0 where there is only one."""
-    values = (os.environ.get(name, "") for name in RANKS)
-    return int(next(filter(str.isdigit, values), 0))
 
 
 def keep_and_show(run: "Run", outcome: "Outcome", folder: OutputFolder) -> None:
     """Print the table and the claims of a run, write ``result.json``, and list the files."""
-    from rmopt.cli.result import as_json, print_rows, result_of
+    from rmopt.cli.result import print_rows, result_of
 
     result, path = result_of(run.experiment, run.seed, outcome), run.path("result.json")
     if run.json:

@@ -3,7 +3,7 @@
 from rmopt.core.ambient import Actions, Factored
 from rmopt.core.cost import AgentSum, BlockCost, Cost, FiniteSum
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.manifold import FixedRankManifold, HasBlocks, HasStepBound, Manifold
+from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.product import BlockDiagonal, Parts
@@ -13,7 +13,7 @@ from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityErro
 
 __all__ = [
     "Actions", "AgentSum", "BlockCost", "BlockDiagonal", "Cost", "DivergedError", "Factored", "FiniteSum",
-    "FixedRankManifold", "HasBlocks", "HasStepBound", "InvalidInputError", "LowRankPoint",
+    "FixedRankManifold", "InvalidInputError", "LowRankPoint",
     "Manifold", "MissingCapabilityError", "PSDPoint", "Parts", "Problem", "Retraction", "RmoptError",
     "StorageError", "in_precision",
 ]  # fmt: skip

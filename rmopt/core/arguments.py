@@ -37,10 +37,7 @@ def number(
     Anything else is refused: a string, a boolean, a complex number, NaN, infinity, a number out of bounds:
     ``lam = 'x' must be a number of at least 0.``
     """
-    try:
-        found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else np.nan
-    except OverflowError:
-        found = np.inf
+    found = float(value) if isinstance(value, Real) and not isinstance(value, bool) else np.nan
     limits = ((least, operator.ge), (above, operator.gt), (most, operator.le), (below, operator.lt))
     if not np.isfinite(found) or not all(bound is None or holds(found, bound) for bound, holds in limits):
         raise InvalidInputError(
@@ -128,17 +125,15 @@ def array(name: str, value: Any) -> np.ndarray:
     try:
         found = np.asarray(value)
         if found.dtype.kind == "T":
-            # Text of any length, among which there may be gaps: few libraries know it.
-            found = found.astype(object)
-            return found.astype(str) if all(isinstance(one, str) for one in found.flat) else found
+            # Text of any length, which few libraries know.
+            return found.astype(str)
         if found.dtype.kind == "f" and isinstance(value, list | tuple) and np.any(np.abs(found) >= 2.0**63):
             # numpy takes lists of large and small integers for floats, which know 53 bits of them.
             exact = np.asarray(value, dtype=object)
-            if all(type(one) is int for one in exact.ravel().tolist()):
-                within = all(0 <= one < 2**64 for one in exact.ravel().tolist())
-                return exact.astype(np.uint64) if within else exact
+            if all(type(one) is int for one in exact.flat):
+                return exact.astype(np.uint64)
         return found
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
             f"{name} cannot be read as an array ({str(error).split('. ')[0]}); give rows of one length."
         ) from None

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
-from rmopt.core.ambient import Ambient, Sum
+from rmopt.core.ambient import Ambient, Linear, Sum
 from rmopt.core.arguments import number
 from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError
 
 
-class Cost(ABC):
+class Cost(Linear, ABC):
     """A real function of a point, with its gradient as an ambient operator. Costs add and scale: ``f + 0.1 * g``.
 
     A cost may have more methods, which solvers ask for by name: ``hessian(point, direction)``, the derivative of the
@@ -86,14 +86,6 @@ class Cost(ABC):
             return NotImplemented
         return combined([(number("the weight of a cost", weight), self)])
 
-    __rmul__ = __mul__
-
-    def __neg__(self) -> Any:
-        return self * -1.0
-
-    def __sub__(self, other: Any) -> Any:
-        return self + -other if isinstance(other, Cost) else NotImplemented
-
     def refuses(self, point_type: type) -> str | None:
         """Return in a sentence why the cost is no function of points of a class, or None."""
         if issubclass(point_type, self.point_type):
@@ -161,12 +153,7 @@ class FiniteSum(Cost):
 
 
 class WholeCost(FiniteSum):
-    """A cost as a sum of one term, so that solvers of sums take its whole gradient each step.
-
-    Parameters
-    ----------
-    cost : Cost
-    """
+    """A cost as a sum of one term, so that solvers of sums take its whole gradient each step."""
 
     n_terms = 1
 
@@ -244,10 +231,6 @@ class AgentSum(FiniteSum):
         The curvature is WᵀW for the inner solution W, so that ξ ↦ ξ WᵀW is near to the Hessian.
         """
 
-    def agent_value_and_gradient(self, point: Any, agent: int) -> tuple[float, Ambient, np.ndarray]:
-        """Return an agent's part, its Euclidean gradient and its curvature; override where they share work."""
-        return self.agent_value(point, agent), *self.agent_gradient(point, agent)
-
     def value(self, point: Any) -> float:
         return float(sum(self.agent_value(point, agent) for agent in self.here))
 
@@ -271,7 +254,7 @@ class BlockCost(Cost):
 
     @abstractmethod
     def block_gradient(self, point: Any, block: int) -> Any:
-        """Return the part of the Euclidean gradient in a block, as `HasBlocks.block_of` would."""
+        """Return the part of the Euclidean gradient in a block, as `block_of` of the manifold would."""
 
     @abstractmethod
     def block_scale(self, point: Any, block: int) -> float:
@@ -312,11 +295,6 @@ class Combined(Cost):
     def __reduce__(self) -> Any:
         # Made anew: some of its methods are made with it.
         return type(self), (self.parts,)
-
-    def __repr__(self) -> str:
-        names = [text if (text := repr(cost))[:1] != "<" else type(cost).__name__ for _, cost in self.parts]
-        weights = ["" if weight == 1.0 else f"{weight:g} * " for weight, _ in self.parts]
-        return " + ".join(weight + name for weight, name in zip(weights, names, strict=True))
 
     def refuses(self, point_type: type) -> str | None:
         reasons = (cost.refuses(point_type) for _, cost in self.parts)

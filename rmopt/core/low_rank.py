@@ -69,21 +69,11 @@ class LowRankTangent(Vector):
         Uᵀ U_p = 0.
     Vp : array, shape (m, k)
         Vᵀ V_p = 0.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html. Vandereycken, Low-rank matrix completion by Riemannian
-    optimization, SIAM J. Optim. 23 (2013), https://doi.org/10.1137/110845768.
     """
 
     M: Array
     Up: Array
     Vp: Array
-
-    def inner(self, other: "LowRankTangent") -> float:
-        """Return the Frobenius inner product with another tangent vector at the same point."""
-        return float(np.vdot(self.M, other.M) + np.vdot(self.Up, other.Up) + np.vdot(self.Vp, other.Vp))
 
     def as_ambient(self, point: LowRankPoint) -> Factored:
         """Return ξ as an operator of rank at most 2k."""

@@ -2,9 +2,9 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import sqrt
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt, s
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
-from rmopt.precision import matched, rank_of, slack
+from rmopt.precision import matched, slack
 
 
 class Manifold(ABC):
@@ -32,7 +32,7 @@ class Manifold(ABC):
     point_layout : int
         1: a point is one object.
     point_type : type
-        The class of its points, where retractions and costs ask for one.
+        The class of its points, where costs ask for one.
     retractions : mapping from str to Retraction
         Those that are made for it, by name. Others are tried at a random point before they are used.
 
@@ -40,6 +40,13 @@ class Manifold(ABC):
     --------
     rmopt.manifolds.ArrayManifold : less to write where points are arrays.
     FixedRankManifold : matrices of one rank.
+
+    Notes
+    -----
+    Some manifolds have more methods, for solvers that ask for them by name: ``euclidean_to_riemannian_hessian``;
+    ``n_blocks`` with ``block_of(ambient, block)``, the part of a symmetric ambient operator in a block, as a tangent
+    vector; and where straight lines leave the manifold, ``max_step(point, direction)``, the least t at which one
+    does, with ``safe_step(point, direction)``, how far a solver may go.
 
     References
     ----------
@@ -142,17 +149,26 @@ class Manifold(ABC):
     def random_point(self, rng: np.random.Generator | None = None) -> Any:
         """Return a random point."""
 
-    @abstractmethod
     def random_tangent_vector(self, point: Any, rng: np.random.Generator | None = None) -> Any:
         """Return a random tangent vector of norm 1."""
+        rng, zero = np.random.default_rng(rng), self.zero_vector(point)
+        # The first numbers may be those that the point was made of, and nothing of them but rounding be tangent.
+        for _ in range(2):
+            drawn = rebuilt(
+                zero, [matched(rng.standard_normal(part.shape), part) for part in arrays_of(zero)]
+            )
+            vector = self.projection(point, self.embedding(point, drawn))
+            if size_of(vector) > 1e-8 * coarseness_of(vector) ** 0.5 * size_of(drawn):
+                break
+        return vector / self.norm(point, vector)
 
     @abstractmethod
     def zero_vector(self, point: Any) -> Any:
         """Return the zero of the tangent space."""
 
-    @abstractmethod
     def transport(self, point_a: Any, point_b: Any, tangent_vector_a: Any) -> Any:
-        """Carry a tangent vector at one point to the tangent space at another."""
+        """Carry a tangent vector at one point to the tangent space at another, by projection unless overridden."""
+        return self.projection(point_b, self.embedding(point_a, tangent_vector_a))
 
     @abstractmethod
     def check_point(self, point: Any) -> str | None:
@@ -218,7 +234,13 @@ class Manifold(ABC):
         point = self.random_point(rng)
         tangent = self.random_tangent_vector(point, rng)
         try:
-            moved = retraction(self, point, tangent, step)
+            try:
+                moved = retraction(self, point, tangent, step)
+            except (AttributeError, TypeError):
+                if not hasattr(self, "block_of"):
+                    raise
+                # It may be one of single blocks, for coordinate descent.
+                moved = retraction(self, point, self.block_of(self.embedding(point, tangent), 0), step)
         except RmoptError:
             raise
         except Exception as error:
@@ -275,11 +297,6 @@ class FixedRankManifold(Manifold):
 
     shape: tuple[int, int]
     rank: int
-    # What of a point counts its rank, and how a number of them reads.
-    _counted: ClassVar[tuple[Callable[[Any], np.ndarray], str]]
-
-    def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
-        return tangent_vector_a.inner(tangent_vector_b)
 
     def with_rank(self, k: int) -> Self:
         """Return the manifold of matrices of another rank, with all else the same."""
@@ -289,28 +306,16 @@ class FixedRankManifold(Manifold):
 
     def _checked(self, point: Any, what: str, dtype: Any) -> Any:
         """Return a point in a precision, or refuse one of a lower rank."""
-        (values, words), point = self._counted, in_precision(point, dtype)
-        if (rank := rank_of(values(point))) < self.rank:
-            raise InvalidInputError(
-                f"{what} has {words.format(rank)} to machine precision, not {self.rank}; choose rank = "
-                f"{max(rank, 1)}."
-            )
+        point = in_precision(point, dtype)
+        if (reason := self.refusal(point)) is not None:
+            raise InvalidInputError(f"{what} is no point of {self}: {reason}.")
         return point
-
-    def random_tangent_vector(self, point: Any, rng: np.random.Generator | None = None) -> Any:
-        rng, zero = np.random.default_rng(rng), self.zero_vector(point)
-        vector = rebuilt(zero, [matched(rng.standard_normal(part.shape), part) for part in arrays_of(zero)])
-        vector = self.to_tangent_space(point, vector)
-        return vector / self.norm(point, vector)
 
     def embedding(self, point: Any, tangent_vector: Any) -> Ambient:
         return tangent_vector.as_ambient(point)
 
     def embed_point(self, point: Any) -> Ambient:
         return point.as_ambient()
-
-    def transport(self, point_a: Any, point_b: Any, tangent_vector_a: Any) -> Any:
-        return self.projection(point_b, tangent_vector_a.as_ambient(point_a))
 
     def check_point(self, point: Any) -> str | None:
         if not isinstance(point, self.point_type):
@@ -344,26 +349,3 @@ def checked_rank(rank: Any, shape: tuple[int, int]) -> int:
             f"rank = {rank} is out of range for {shape[0]} × {shape[1]} matrices; choose 1 to {min(shape)}."
         )
     return rank
-
-
-@runtime_checkable
-class HasBlocks(Protocol):
-    """A manifold whose tangent vectors are sums of blocks, for solvers that move one block a step."""
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks."""
-
-    def block_of(self, ambient: Ambient, block: int) -> Any:
-        """Return the part of a symmetric ambient operator in a block, as a tangent vector."""
-
-
-@runtime_checkable
-class HasStepBound(Protocol):
-    """A manifold that knows how far a straight line stays on it."""
-
-    def max_step(self, point: Any, direction: Any) -> float:
-        """Return the least t ≥ 0 at which point + t · direction leaves the manifold, or infinity."""
-
-    def safe_step(self, point: Any, direction: Any) -> float:
-        """Return how far a solver may go along a straight line and stay clear of the boundary."""

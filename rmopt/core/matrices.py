@@ -42,12 +42,11 @@ def sound(name: str, matrix: Any) -> Any:
 
 def real_matrix(name: str, matrix: Any, shape: tuple[int, int]) -> Any:
     """Return a dense or sparse matrix of finite real numbers and of a shape, as floats; sparse ones as CSR."""
-    if not sp.issparse(sound(name, matrix)):
+    if not sp.issparse(matrix):
         return numbers(name, matrix, shape)
-    if matrix.shape != shape:
-        raise InvalidInputError(f"{name} must be a matrix of shape {shape}, got shape {matrix.shape}.")
-    rows = sp.csr_array(matrix, dtype=float)
-    numbers(name, rows.data)
+    rows = as_rows(matrix, name)
+    if rows.shape != shape:
+        raise InvalidInputError(f"{name} must be a matrix of shape {shape}, got shape {rows.shape}.")
     return rows
 
 
@@ -64,12 +63,10 @@ def checked_matrix(matrix: Any, name: str, copy: bool = False) -> Any:
     """Return a matrix of finite real numbers: an array of float64 where it is full, and else as `as_rows` does."""
     if not sp.issparse(sound(name, matrix)):
         matrix = array(name, matrix)
-        if matrix.dtype == object or (not np.issubdtype(matrix.dtype, np.number) and matrix.dtype != bool):
-            raise InvalidInputError(f"{name} must hold numbers, got an array of {matrix.dtype}.")
-    if len(matrix.shape) != 2:
-        raise InvalidInputError(f"{name} must be a matrix (2 dimensions), got shape {matrix.shape}.")
-    if np.issubdtype(matrix.dtype, np.complexfloating):
-        raise InvalidInputError(f"{name} must be real, got complex data.")
+        if matrix.ndim != 2:
+            raise InvalidInputError(f"{name} must be a matrix (2 dimensions), got shape {matrix.shape}.")
+        if matrix.dtype.kind not in "biuf":
+            raise InvalidInputError(f"{name} must hold real numbers, got an array of {matrix.dtype}.")
     if not sp.issparse(matrix) and np.count_nonzero(matrix) >= max(DENSE_FROM * matrix.size, 1):
         rows = values = np.array(matrix, dtype=np.float64, copy=copy or None)
     else:

@@ -22,12 +22,16 @@ def arrays_of(point: Any) -> list[Array]:
     """Return the arrays of a point or state: a dataclass, a mapping, a sequence of points, or one array or number."""
     if type(point) is np.ndarray:
         return [point]
-    return [np.asarray(leaf) for _, leaf, _ in _leaves(point)]
+    return list(map(np.asarray, _leaves(point)[1]))
 
 
 def rebuilt(template: Any, arrays: list[Array]) -> Any:
     """Return a point of the class of `template` from what `arrays_of` gave."""
-    return _filled(template, iter(arrays))
+    values: list[Any] = list(arrays)
+    for place, leaf in enumerate(_leaves(template)[1]):
+        if not isinstance(leaf, np.ndarray):
+            values[place] = values[place][()] if isinstance(leaf, np.generic) else values[place].item()
+    return _filled(template, iter(values))
 
 
 def in_precision(point: Any, dtype: Any = None) -> Any:
@@ -59,7 +63,7 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     ... ]
     ['float32', 'float32']
     """
-    leaves = [leaf for _, leaf, _ in _leaves(point)]
+    leaves = _leaves(point)[1]
     held = [leaf for leaf in leaves if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"]
     kind = (real_type(*held) if held else float) if dtype is None else dtype
     if kind not in (np.float32, np.float64, float, "float32", "float64"):
@@ -68,9 +72,7 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     if all([leaf.dtype == wanted for leaf in held]):
         return point
     reals = {id(leaf) for leaf in held}
-    return _filled(
-        point, iter([leaf.astype(wanted) if id(leaf) in reals else np.asarray(leaf) for leaf in leaves])
-    )
+    return rebuilt(point, [leaf.astype(wanted) if id(leaf) in reals else np.asarray(leaf) for leaf in leaves])
 
 
 def of_reals(point: Any) -> Any:
@@ -95,13 +97,21 @@ def coarseness_of(point: Any) -> float:
 
 def size_of(point: Any) -> float:
     """Return the length of all numbers of a point, whatever its metric; 0 for a class that does not show them."""
-    parts = [part for part in arrays_of(point) if part.dtype != object]
-    return float(np.sqrt(sum(float(np.vdot(part, part)) for part in parts)))
+    square = 0.0
+    for part in arrays_of(point):
+        square += float(np.vdot(part, part)) if part.dtype != object else 0.0
+    return square**0.5
+
+
+def is_finite(point: Any) -> bool:
+    """Return whether all real numbers of a point are finite."""
+    return all(np.isfinite(part).all() for part in arrays_of(point) if part.dtype.kind in "fc")
 
 
 def packed(state: Any) -> dict[str, Array]:
     """Return the arrays and numbers of a state by their names, such as ``factors.A``, and refuse anything else."""
-    arrays = {name: np.asarray(leaf) for name, leaf, _ in _leaves(state)}
+    names, leaves, _ = _leaves(state)
+    arrays = dict(zip(names, map(np.asarray, leaves), strict=True))
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise InvalidInputError(
@@ -118,11 +128,11 @@ def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
     raised (but integers of a start may have become reals). A dataclass that names some of its arrays in a class
     attribute ``varying`` has others in each state: the last axis of these may have any length.
     """
-    wanted = {name: (np.asarray(leaf), varies) for name, leaf, varies in _leaves(template)}
-    if arrays.keys() != wanted.keys():
-        odd = sorted(arrays.keys() ^ wanted.keys())[0]
-        raise InvalidInputError(f"{odd} is {'missing' if odd in wanted else 'not part of the state'}")
-    for name, (leaf, varies) in wanted.items():
+    names, leaves, vary = _leaves(template)
+    if arrays.keys() != set(names):
+        odd = sorted(arrays.keys() ^ set(names))[0]
+        raise InvalidInputError(f"{odd} is {'missing' if odd in names else 'not part of the state'}")
+    for name, leaf, varies in zip(names, map(np.asarray, leaves), vary, strict=True):
         found = arrays[name]
         same = found.ndim == leaf.ndim and found.shape[:-1] == leaf.shape[:-1]
         same = same and (varies or found.shape == leaf.shape)
@@ -131,7 +141,7 @@ def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
                 f"{name or 'it'} holds {found.dtype} of shape {found.shape}, not {leaf.dtype} of shape {leaf.shape}"
             )
     # The order of memory is part of the bits: products are rounded otherwise in the other one.
-    return _filled(template, iter([np.array(arrays[name], order="K") for name in wanted]))
+    return rebuilt(template, [np.array(arrays[name], order="K") for name in names])
 
 
 @cache
@@ -140,43 +150,44 @@ def _names(kind: type) -> tuple[str, ...] | None:
     return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else getattr(kind, "_fields", None)
 
 
+def _leaves(thing: Any) -> tuple[list[str], list[Any], list[bool]]:
+    """Return the names and values of all arrays and numbers, and whether their last axes may vary."""
+    names, leaves, vary, waiting = [], [], [], [("", thing, False)]
+    while waiting:
+        name, part, varies = waiting.pop()
+        kind, parts = type(part), None
+        if (keys := _names(kind)) is not None:  # type: ignore[arg-type]
+            parts = dict(zip(keys, map(getattr, repeat(part), keys), strict=True))
+        elif kind not in PLAIN:
+            parts = _parts(part)
+        if parts is None:
+            names.append(name)
+            leaves.append(part)
+            vary.append(varies)
+            continue
+        varying, dot = getattr(part, "varying", ()), f"{name}." if name else ""
+        for key in reversed(parts):
+            waiting.append((f"{dot}{key}", parts[key], key in varying))
+    return names, leaves, vary
+
+
 def _parts(thing: Any) -> dict[Any, Any] | None:
-    """Return the parts of a point or state by name; None for an array or a number."""
-    kind: Any = type(thing)
-    names = _names(kind)
-    if names is not None:
-        return dict(zip(names, map(getattr, repeat(thing), names), strict=False))
+    """Return the parts of a mapping or sequence by name; None for an array or a number."""
     if isinstance(thing, Mapping):
         return dict(thing)
     return dict(enumerate(thing)) if isinstance(thing, list | tuple | Parts) else None
 
 
-def _leaves(thing: Any) -> list[tuple[str, Any, bool]]:
-    """Return name, value and whether its last axis may vary, for all arrays and numbers."""
-    found, waiting = [], [("", thing, False)]
-    while waiting:
-        name, one, varies = waiting.pop()
-        parts = None if type(one) in PLAIN else _parts(one)
-        if parts is None:
-            found.append((name, one, varies))
-            continue
-        varying, dot = getattr(one, "varying", ()), f"{name}." if name else ""
-        for key in reversed(parts):
-            waiting.append((f"{dot}{key}", parts[key], key in varying))
-    return found
-
-
-def _filled(template: Any, leaves: Iterator[Array]) -> Any:
+def _filled(template: Any, values: Iterator[Any]) -> Any:
     """Return a point or state of the class of `template`, with new arrays and numbers in the order of `_leaves`."""
-    made = type(template)
-    parts = None if made in PLAIN else _parts(template)
+    made: Any = type(template)
+    names, parts = _names(made), _parts(template)
+    if names is not None:
+        parts = dict(zip(names, map(getattr, repeat(template), names), strict=True))
     if parts is None:
-        leaf = next(leaves)
-        if isinstance(template, np.ndarray):
-            return leaf
-        return leaf[()] if isinstance(template, np.generic) else leaf.item()
+        return next(values)
     for key, part in parts.items():
-        parts[key] = next(leaves) if type(part) is np.ndarray else _filled(part, leaves)
+        parts[key] = next(values) if type(part) in PLAIN else _filled(part, values)
     if isinstance(template, Mapping):
         return made(parts)
     if isinstance(template, list | tuple | Parts) and not hasattr(made, "_fields"):

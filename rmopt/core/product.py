@@ -20,14 +20,6 @@ class Parts(Linear):
     ----------
     parts : sequence
         One per factor.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.core import Parts
-    >>> both = Parts([np.ones(2), np.zeros(3)])
-    >>> len(both), both[0].tolist(), (2.0 * both + both)[0].tolist()
-    (2, [1.0, 1.0], [3.0, 3.0])
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -49,9 +41,6 @@ class Parts(Linear):
 
     def __mul__(self, scalar: float) -> Self:
         return type(self)([part * scalar for part in self.parts])
-
-    def __truediv__(self, scalar: float) -> Self:
-        return type(self)([part / scalar for part in self.parts])
 
     def __repr__(self) -> str:
         return f"Parts of {len(self)} factors"
@@ -165,11 +154,9 @@ def matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def _as_matrix(block: Any) -> Any:
-    # A list of arrays is one of parts, in a product of products.
-    nested = isinstance(block, list | tuple) and any(getattr(part, "shape", ()) for part in block)
-    if nested or isinstance(block, Parts):
+    if isinstance(block, Parts | list | tuple):
         blocks = [_as_matrix(part) for part in block]
-        return BlockDiagonal([one.shape for one in blocks], dict(enumerate(blocks)))
+        return BlockDiagonal([part.shape for part in blocks], dict(enumerate(blocks)))
     if not hasattr(block, "shape"):
         block = np.asarray(block, dtype=float)
     return block if len(block.shape) == 2 else np.reshape(block, (-1, 1))

@@ -68,8 +68,6 @@ class PSDFactor:
     It is no class of arrays, since a cost of matrices W is no function of Y.
     """
 
-    made_of = np.ndarray
-
 
 @dataclass(frozen=True, eq=False)
 class PSDTangent(Vector):
@@ -83,19 +81,10 @@ class PSDTangent(Vector):
         Symmetric.
     Qp : array, shape (n, k)
         Qᵀ Q_p = 0.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
     """
 
     M: Array
     Qp: Array
-
-    def inner(self, other: "PSDTangent") -> float:
-        """Return the Frobenius inner product with another tangent vector at the same point."""
-        return float(np.vdot(self.M, other.M) + 2.0 * np.vdot(self.Qp, other.Qp))
 
     def as_ambient(self, point: PSDPoint) -> Factored:
         """Return ξ as an operator of rank at most 2k."""

@@ -22,9 +22,6 @@ class Stream(IntEnum):
     TRIPLETS = 2
     CURVATURE = 3
     SPECTRUM = 4
-    FACTORS = 5
-    ENTRIES = 6
-    FOLDS = 7
     TASKS = 8
     INNER = 9
     # Not 0: a seed padded with zeros is the seed itself, and users draw their data from that.

@@ -13,11 +13,6 @@ class Transport(Value, ABC):
 
     Transports are values: two of the same class and parameters are equal.
 
-    See Also
-    --------
-    ByManifold : the default of manifolds that know a parallel one.
-    ByProjection : the cheapest.
-
     Examples
     --------
     >>> import numpy as np
@@ -39,12 +34,7 @@ class Transport(Value, ABC):
 
 
 class ByManifold(Transport):
-    """What the manifold's own `transport` does: parallel where that is known in closed form.
-
-    See Also
-    --------
-    ByProjection : cheaper, and lengths change.
-    """
+    """What the manifold's own `transport` does: parallel where that is known in closed form."""
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         return manifold.transport(start, end, vector)
@@ -54,11 +44,6 @@ class ByProjection(Transport):
     """The orthogonal projection of the embedded vector onto the tangent space at the end.
 
     It costs least, and no first-order solver was seen to need more iterations for it.
-
-    See Also
-    --------
-    ByManifold : keeps lengths where the manifold knows how.
-    Isometric : keeps lengths too.
     """
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
@@ -69,10 +54,6 @@ class Isometric(ByProjection):
     """The projection, scaled so that each vector keeps its length.
 
     It is not linear; what it carries of a sum is not the sum of what it carries.
-
-    See Also
-    --------
-    ByProjection : linear, and shorter vectors.
 
     References
     ----------
@@ -141,5 +122,5 @@ def as_transport(name: str, transport: Transport | str | None) -> Transport | No
 
 
 __all__ = [
-    "TRANSPORTS", "ByManifold", "ByProjection", "Isometric", "OfRetraction", "Transport", "as_transport",
+    "TRANSPORTS", "ByManifold", "ByProjection", "Isometric", "OfRetraction", "Transport",
 ]  # fmt: skip

@@ -1,20 +1,17 @@
 """The processes that run one program together: all agents in one, or in several, between which points travel."""
 
-import atexit
 import os
 import sys
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
-from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 
 # Seconds for which a process asks without a pause whether messages have arrived; and the longest pause after that.
 BUSY, PAUSE = 1e-3, 0.05
@@ -26,8 +23,8 @@ Ways = Sequence[tuple[int, int]]
 Messages = Mapping[int, Array]
 
 
-class World(ABC):
-    """The processes that run agents together.
+class World:
+    """The processes that run agents together: this one alone, or those of a subclass.
 
     Attributes
     ----------
@@ -36,17 +33,12 @@ class World(ABC):
     sent : int array, shape (2,)
         Messages and bytes that this process sent to others so far.
 
-    See Also
-    --------
-    OneProcess : one process.
-    MPIWorld : processes of MPI.
-
     Examples
     --------
-    >>> from rmopt.solvers import OneProcess, World
-    >>> world = OneProcess()
-    >>> isinstance(world, World), world.rank, world.size, world.owners(n_agents=3).tolist()
-    (True, 0, 1, [0, 0, 0])
+    >>> from rmopt.solvers import World
+    >>> world = World()
+    >>> world.rank, world.size, world.mine(n_agents=3), world.everywhere("here")
+    (0, 1, [0, 1, 2], ['here'])
     """
 
     rank: int = 0
@@ -55,21 +47,17 @@ class World(ABC):
     def __init__(self) -> None:
         self.sent = np.zeros(2, dtype=np.int64)
 
-    @abstractmethod
     def deliver(self, messages: Messages, ways: Ways, like: Array, n_agents: int) -> Callable[[], Messages]:
         """Begin to send messages of agents here along ways (from, to); return how to wait for those of others.
 
         All messages are arrays as `like` is one. One to several agents of a process travels there once. What arrives
         stands beside the messages of agents here, by its sender, and may be written over.
         """
+        return lambda: messages
 
-    @abstractmethod
     def everywhere(self, value: Any) -> list[Any]:
         """Return the values of all processes, in their order."""
-
-    def guard(self) -> AbstractContextManager[Any]:
-        """Return what to do when this process fails: nobody may wait for it forever."""
-        return nullcontext()
+        return [value]
 
     def owners(self, n_agents: int) -> Array:
         """Return the process of each agent: consecutive agents together, evenly."""
@@ -148,57 +136,37 @@ class World(ABC):
                     )
 
 
-class OneProcess(World):
-    """All agents in this process.
-
-    Examples
-    --------
-    >>> from rmopt.solvers import OneProcess
-    >>> world = OneProcess()
-    >>> world.mine(n_agents=3), world.everywhere("here")
-    ([0, 1, 2], ['here'])
-    """
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
-
-    def deliver(self, messages: Messages, ways: Ways, like: Array, n_agents: int) -> Callable[[], Messages]:
-        return lambda: messages
-
-    def everywhere(self, value: Any) -> list[Any]:
-        return [value]
+ONE_PROCESS = World()
 
 
-ONE_PROCESS = OneProcess()
+@cache
+def _communicator(MPI: Any) -> Any:
+    """Return a communicator of all processes that is ours: messages of others cannot be taken for ours."""
+    communicator = MPI.COMM_WORLD.Dup()
+    if communicator.Get_size() > 1:
+        # The others would wait forever for a process that fails.
+        sys.excepthook = partial(_end_all, communicator, sys.excepthook)
+    return communicator
 
 
-# What the worlds of a communicator send by, by its handle: there are few communicators to have.
-_DUPLICATES: dict[int, Any] = {}
+def _end_all(communicator: Any, tell: Callable[..., Any], *error: Any) -> None:
+    """Tell of an error that nobody caught, and end all processes; where all fail alike, the first one speaks."""
+    time.sleep(min(communicator.Get_rank(), 1))
+    tell(*error)
+    sys.stderr.flush()
+    communicator.Abort(1)
 
 
 class MPIWorld(World):
-    """The processes of an MPI communicator.
+    """The processes that ``mpiexec`` started together.
 
-    Where one process fails, all end, and it says why: at an error that nobody caught, and in what solvers do also at
-    ``sys.exit`` and at a signal. Ctrl-C and SIGTERM also reach a process that waits.
-
-    Parameters
-    ----------
-    communicator : mpi4py.MPI.Comm, optional
-        All processes that ``mpiexec`` started, unless given.
+    Where nobody catches the error of one process, Ctrl-C among them, it says why and all end. So let a script raise
+    errors, and not call ``sys.exit``, for which the others would wait. Signals reach a process that waits, too.
 
     Raises
     ------
     MissingCapabilityError
         When mpi4py or an MPI library is not installed.
-
-    References
-    ----------
-    Dalcin and Fang, mpi4py: status update after 12 years of development, Computing in Science & Engineering 23
-    (2021), https://doi.org/10.1109/MCSE.2021.3083216.
 
     Examples
     --------
@@ -208,7 +176,7 @@ class MPIWorld(World):
     [2, 3]
     """
 
-    def __init__(self, communicator: Any = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         try:
             from mpi4py import MPI
@@ -216,16 +184,8 @@ class MPIWorld(World):
             raise MissingCapabilityError(
                 f'agents on separate processes need mpi4py and an MPI library ({error}); pip install "rmopt[mpi]".'
             ) from error
-        self._mpi = MPI
-        given = MPI.COMM_WORLD if communicator is None else communicator
-        self.rank, self.size = given.Get_rank(), given.Get_size()
-        if (handle := given.py2f()) not in _DUPLICATES:
-            # Messages of others cannot be taken for ours.
-            _DUPLICATES[handle] = given.Dup()
-            if self.size > 1:
-                # Where one process fails outside of `guard`, the others would wait for it forever.
-                sys.excepthook = partial(self._end_all, sys.excepthook)
-        self.communicator = _DUPLICATES[handle]
+        self._mpi, self.communicator = MPI, _communicator(MPI)
+        self.rank, self.size = self.communicator.Get_rank(), self.communicator.Get_size()
 
     def __repr__(self) -> str:
         return f"MPIWorld({self.size} processes)"
@@ -267,29 +227,3 @@ class MPIWorld(World):
         while not self._mpi.Request.Testall(requests):
             waited = time.monotonic() - begun
             _yield_core() if waited < BUSY else time.sleep(min(waited / 10, PAUSE))
-
-    def _end_all(self, tell: Callable[..., Any], *error: Any) -> None:
-        """Tell of an error that nobody caught, and end all processes."""
-        tell(*error)
-        sys.stderr.flush()
-        self.communicator.Abort(1)
-
-    @contextmanager
-    def guard(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            if self.size == 1:
-                raise
-            # Where all processes fail alike, the first one speaks, and ends the others.
-            time.sleep(min(self.rank, 1))
-            if isinstance(error, SystemExit | KeyboardInterrupt):
-                # Who catches it, or Python, says why, before all end.
-                atexit.register(self.communicator.Abort, 1)
-                raise
-            if isinstance(error, RmoptError):
-                print(f"rmopt: process {self.rank}: {error}", file=sys.stderr, flush=True)
-            else:
-                sys.excepthook(*sys.exc_info())
-            self.communicator.Abort(1)
-            raise

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache, cached_property
 from itertools import chain
 from types import SimpleNamespace
@@ -45,8 +46,8 @@ class AutomaticCost(Cost):
     Raises
     ------
     InvalidInputError
-        For what is no function of arrays. From `value`, `gradient` and `hessian`, when points are of another kind, or
-        the function returns no finite number at the first point or depends on more than A Bᵀ.
+        For what is no function of arrays. From `value`, `gradient` and `hessian`, when the function returns no finite
+        number at the first point or depends on more than A Bᵀ.
 
     References
     ----------
@@ -88,19 +89,16 @@ class AutomaticCost(Cost):
         is_array = issubclass(point_type, np.ndarray | PSDFactor)
         if self._takes(1 if is_array else 2):
             return None
-        wanted = "the point alone" if is_array else "A and B with W = A Bᵀ"
-        return (
-            f"{self._name} does not take a point of type {point_type.__name__}; write a function of {wanted}."
-        )
+        wanted, kind = "the point alone" if is_array else "A and B with W = A Bᵀ", point_type.__name__
+        return f"{self._name} does not take a point of type {kind}; write a function of {wanted}."
 
     def _takes(self, count: int) -> bool:
         """Return whether the function can be called with a number of arguments, as far as it says so."""
-        try:
-            inspect.signature(self.function).bind(*range(count))
-        except TypeError:
-            return False
-        except ValueError:
-            pass
+        with suppress(ValueError):
+            try:
+                inspect.signature(self.function).bind(*range(count))
+            except TypeError:
+                return False
         return True
 
     @property
@@ -108,8 +106,7 @@ class AutomaticCost(Cost):
         return f"the cost {getattr(self.function, '__name__', 'function')}"
 
     def value(self, point: Any) -> float:
-        form, flat = self._taken(point)
-        return self._number(self._ready("value", form, flat)(flat))
+        return self._number(self._ready("value", self._taken(point), point)(forms.flat_of(point)))
 
     def evaluated(self, point: Any) -> Any:
         """Return what the function makes of a point, unchecked."""
@@ -121,10 +118,9 @@ class AutomaticCost(Cost):
 
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
         """Return cost and gradient by one evaluation: an array, an operator, or `Parts` of both."""
-        form, _ = self._taken(point)
-        leaves = forms.leaves_of(point)
+        form, leaves = self._taken(point), forms.leaves_of(point)
         arguments = [forms.widened(leaf) for leaf in leaves]
-        slopes = self._ready("slopes", form, _flat(arguments))
+        slopes = self._ready("slopes", form, point)
         value, found = slopes(_flat(arguments))
 
         def again(i: int, right: Array, left: Array) -> list[Array]:
@@ -139,10 +135,9 @@ class AutomaticCost(Cost):
 
     def hessian_along(self, point: Any) -> Callable[[Any], Any]:
         """Return `hessian` at a point; what depends on the point alone is done once."""
-        form, _ = self._taken(point)
-        leaves = forms.leaves_of(point)
+        form, leaves = self._taken(point), forms.leaves_of(point)
         arguments = [forms.widened(leaf) for leaf in leaves]
-        bent = self._ready("bent", form, _flat(arguments))
+        bent = self._ready("bent", form, point)
         at_point = cache(lambda: bent(_flat(arguments)))
 
         def along(direction: Any) -> Any:
@@ -163,37 +158,36 @@ class AutomaticCost(Cost):
 
         return along
 
-    def _taken(self, point: Any) -> tuple[forms.Form, list[Array]]:
-        """Return the form of a point and its arrays; refuse what the function is none of, and look at it once."""
-        form, flat, known = forms.form_of(point), forms.flat_of(point), self._known
-        if form not in known.probed:
-            reason = self.refuses(type(point))
-            if reason is None and isinstance(point, Parts) and not self._takes(len(point)):
-                reason = f"{self._name} must take one argument for each of the {len(point)} parts of a point."
-            if reason is not None:
-                raise InvalidInputError(reason)
-            self._probe(form, flat)
-            known.probed.add(form)
-        return form, flat
+    def _taken(self, point: Any) -> forms.Form:
+        """Return the form of a point; look at the function once for each."""
+        form = forms.form_of(point)
+        if form not in self._known.probed:
+            if isinstance(point, Parts) and not self._takes(len(point)):
+                raise InvalidInputError(
+                    f"{self._name} must take one argument for each of the {len(point)} parts of a point."
+                )
+            self._probe(form, point)
+            self._known.probed.add(form)
+        return form
 
     @cached_property
     def _known(self) -> SimpleNamespace:
         # The forms that were probed; what was made of the function, and in which run it was held against it.
         return SimpleNamespace(probed=set(), made={}, held={})
 
-    def _ready(self, kind: str, form: forms.Form, arguments: list[Array]) -> Any:
+    def _ready(self, kind: str, form: forms.Form, point: Any) -> Any:
         """Return what finds the value, the slopes or the second derivatives ("bent") by a list of arrays.
 
         Compiled functions hold what they found outside when they were compiled. So they are for runs alone, in which
         nothing is bound anew, and once a run they are held against the function as it is.
         """
-        run = current_run() if self.backend.compiles else None
-        if run is None and self.backend.compiles:
-            return self._make(kind, form, self.backend.uncompiled())
-        held = "value" if kind == "value" else "slopes"
-        if run != self._known.held.get((held, form)):
-            self._hold(held, form, arguments)
-            self._known.held[held, form] = run
+        if self.backend.compiles:
+            run = current_run()
+            if run is None:
+                return self._make(kind, form, self.backend.uncompiled())
+            if run != self._known.held.get(form):
+                self._hold(form, _flat(map(forms.widened, forms.leaves_of(point))))
+                self._known.held[form] = run
         return self._kept(kind, form)
 
     def _kept(self, kind: str, form: forms.Form) -> Any:
@@ -209,21 +203,22 @@ class AutomaticCost(Cost):
         count = sum(1 if kind == forms.ARRAY else 2 for kind in forms.kinds_in(form))
         return getattr(backend, kind)(function, count)
 
-    def _hold(self, kind: str, form: forms.Form, arguments: list[Array]) -> None:
-        """Hold what was compiled against the function; where they differ, compile anew."""
+    def _hold(self, form: forms.Form, arguments: list[Array]) -> None:
+        """Hold value and slopes that were compiled against the function; where they differ, compile anew."""
         known = self._known
         try:
-            plain = _numbers(self._make(kind, form, self.backend.uncompiled())(arguments))
+            value, plain = self._make("slopes", form, self.backend.uncompiled())(arguments)
         except Exception:
             # The library cannot do without compiling, or it is an error that the compiled one will raise.
             known.made.clear()
             return
-        found = _numbers(self._kept(kind, form)(arguments))
-        sizes = [float(np.max(abs(part), initial=0.0)) for part in plain]
+        compiled, found = self._kept("slopes", form)(arguments)
+        pairs = [(np.asarray(value), np.asarray(compiled)), *zip(plain, found, strict=True)]
+        sizes = [float(np.max(abs(part), initial=0.0)) for part, _ in pairs]
         limit = slack(1e-9, *arguments)
         if not all(
-            np.allclose(part, other, rtol=0.0, atol=limit * (size + 1e-6 * max(sizes)), equal_nan=True)
-            for part, other, size in zip(found, plain, sizes, strict=True)
+            np.allclose(other, part, rtol=0.0, atol=limit * (size + 1e-6 * max(sizes)), equal_nan=True)
+            for (part, other), size in zip(pairs, sizes, strict=True)
         ):
             known.made.clear()
             # Perhaps it is a function within that is compiled by the user.
@@ -274,49 +269,32 @@ class AutomaticCost(Cost):
             place += 2
         return forms.gathered(form, iter(parts))
 
-    def _probe(self, form: forms.Form, flat: list[Array]) -> None:
+    def _probe(self, form: forms.Form, point: Any) -> None:
         """Compare the function with wider pairs of factors of the same matrices, once."""
-        function = self._function_of(form)
+        function, flat = self._function_of(form), forms.flat_of(point)
 
         def at(arrays: Sequence[Array]) -> float:
             return self._number(function(*map(self.backend.given, arrays)))
 
-        value, place = at(flat), 0
-        if not np.isfinite(value) and set(forms.kinds_in(form)) != {forms.ARRAY}:
+        value = at(flat)
+        if forms.MATRIX not in forms.kinds_in(form):
+            return
+        if not np.isfinite(value):
             raise InvalidInputError(f"{self._name} is {value} at the first point; start elsewhere.")
-        for leaf in forms.kinds_in(form):
-            if leaf == forms.ARRAY:
-                place += 1
-                continue
-            left, right = flat[place : place + 2]
-            k, ones = left.shape[1], np.ones((len(right), 1), right.dtype)
-            M = (np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k).astype(left.dtype)
-            turned = (
-                np.hstack([left @ M, 0.0 * left[:, :1]]),
-                np.hstack([np.linalg.solve(M, right.T).T, ones]),
+        # A value near 0 may be a difference of large ones; that of a multiple of the point shows their scale.
+        with np.errstate(all="ignore"):
+            other = at(_flat(map(forms.turned, forms.leaves_of(point))))
+            elsewhere = at([1.5 * part for part in flat])
+        scale = max(abs(number) for number in (value, elsewhere) if np.isfinite(number))
+        if not abs(other - value) <= slack(1e-6, *flat) * scale:
+            raise InvalidInputError(
+                f"{self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs of factors of "
+                "one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."
             )
-            # A value near 0 may be a difference of large ones; a multiple of W shows their scale.
-            with np.errstate(all="ignore"):
-                other, elsewhere = (
-                    at([*flat[:place], *pair, *flat[place + 2 :]]) for pair in (turned, (1.5 * left, right))
-                )
-            scale = max(abs(number) for number in (value, elsewhere) if np.isfinite(number))
-            if not abs(other - value) <= slack(1e-6, left) * scale:
-                raise InvalidInputError(
-                    f"{self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs of "
-                    "factors of one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."
-                )
-            place += 2
 
 
 def _flat(arguments: Iterable[Any]) -> list[Array]:
     return list(chain.from_iterable(arguments))
-
-
-def _numbers(found: Any) -> list[Array]:
-    """Return a value, or a value and slopes, as arrays."""
-    value, slopes = found if isinstance(found, tuple) else (found, [])
-    return [np.asarray(value, float), *slopes]
 
 
 def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:

@@ -8,10 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Array, Factored, dense
-from rmopt.core.arguments import array, numbers
+from rmopt.core.arguments import numbers
 from rmopt.core.cost import FiniteSum
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.matrices import as_rows, checked_matrix, row_dots
+from rmopt.core.psd import PSDPoint
+from rmopt.costs.index_rows import index_rows
 from rmopt.costs.losses import MARGIN_LOSSES, Loss, as_loss, hinge
 from rmopt.errors import InvalidInputError
 
@@ -32,6 +34,9 @@ class Bilinear(FiniteSum):
     Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
     https://jmlr.org/papers/v13/shalit12a.html.
     """
+
+    point_type = (np.ndarray, LowRankPoint, PSDPoint)
+    remedy = "take FixedRankEmbedded, PSDFixedRank or a manifold of matrices"
 
     rows: tuple[Any, Any]
     loss: Loss
@@ -68,14 +73,6 @@ class Bilinear(FiniteSum):
     @abstractmethod
     def all_terms(self) -> Array:
         """Return every term, in the form `resolve` reads."""
-
-    def refuses(self, point_type: type) -> str | None:
-        if hasattr(point_type, "bilinear") or issubclass(point_type, np.ndarray):
-            return None
-        return (
-            f"{type(self).__name__} scores pairs by lᵀ W r, and a point of type {point_type.__name__} has no method "
-            "`bilinear`; take FixedRankEmbedded, PSDFixedRank or a manifold of matrices."
-        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -276,16 +273,7 @@ def _scaled(rows: Any, factors: Array) -> Any:
 
 def checked_triplets(triplets: Any, n_queries: int, n_documents: int) -> Array:
     """Return triplets of numbers of rows that exist as an int64 array of shape (T, 3), or refuse them."""
-    triplets = array("triplets", triplets)
-    if triplets.ndim != 2 or triplets.shape[1] != 3 or len(triplets) == 0:
-        raise InvalidInputError(
-            f"triplets must have shape (T, 3) with T ≥ 1: query, positive, negative; got {triplets.shape}."
-        )
-    if not np.issubdtype(triplets.dtype, np.integer):
-        raise InvalidInputError(f"triplets must hold row numbers (integers), got {triplets.dtype}.")
-    if (triplets < 0).any() or (triplets >= np.array([n_queries, n_documents, n_documents])).any():
-        raise InvalidInputError(
-            f"triplets hold row numbers from {triplets.min()} to {triplets.max()}, but there are "
-            f"{n_queries} queries and {n_documents} documents; rows count from 0."
-        )
-    return np.array(triplets, dtype=np.int64, order="C")
+    rows = index_rows("triplets", triplets, (n_queries, n_documents, n_documents))
+    if not len(rows):
+        raise InvalidInputError("triplets are empty; give at least one (query, positive, negative).")
+    return rows

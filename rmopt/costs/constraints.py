@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Array
-from rmopt.core.arguments import instance, sequence, shown
+from rmopt.core.arguments import instance, sequence
 from rmopt.core.cost import Cost, total
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import Parts
@@ -76,10 +76,15 @@ class ConstrainedProblem(Problem):
     def violations(self, point: Any) -> tuple[Array, Array]:
         """Return all h and all g at a point."""
         h, g = (
-            np.concatenate([np.zeros(0), *(_values(one, point) for one in constraints)])
+            np.concatenate([np.zeros(0), *(self._values(one, point) for one in constraints)])
             for constraints in (self.equalities, self.inequalities)
         )
         return h, g
+
+    def _values(self, constraint: Cost, point: Any) -> Array:
+        if isinstance(constraint, ResidualSum):
+            return residuals_at(constraint, point)
+        return np.array([Problem(self.manifold, constraint).value(point)])
 
 
 class AugmentedCost(Cost):
@@ -147,14 +152,3 @@ class AugmentedCost(Cost):
                     gradient = ambient_at(self.problem.manifold, point, gradient, constraint)
                 parts.append((weight, gradient))
         return total(parts)
-
-
-def _values(constraint: Cost, point: Any) -> Array:
-    if isinstance(constraint, ResidualSum):
-        return residuals_at(constraint, point)
-    found = constraint.value(point)
-    if np.ndim(found) != 0 or np.asarray(found).dtype.kind not in "fiu":
-        raise InvalidInputError(
-            f"the constraint {constraint._name} is {shown(found)}, not one real number; several are a ResidualSum."
-        )
-    return np.array([float(found)])

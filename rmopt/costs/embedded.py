@@ -8,8 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Actions, Ambient, Array
-from rmopt.core.arguments import integer, shown
+from rmopt.core.arguments import array, integer, shown
 from rmopt.costs.convex import ConvexCost, LocalModel, Mixture
+from rmopt.costs.index_rows import index_rows
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 
 
@@ -146,20 +147,15 @@ class Pairs:
     Raises
     ------
     InvalidInputError
-        When they are not equally many numbers of objects.
+        When they are no numbers of objects.
     """
 
     def __init__(self, left: Any, right: Any, n_objects: int) -> None:
-        left, right, n_objects = np.asarray(left), np.asarray(right), integer("n_objects", n_objects, 1)
-        both = np.stack([left, right]) if left.shape == right.shape and left.ndim == 1 else np.empty(0)
-        if both.dtype.kind not in "iu" or not both.size or not 0 <= both.min() <= both.max() < n_objects:
-            raise InvalidInputError(
-                f"pairs need two equally long lists of integers from 0 to {n_objects - 1}: numbers of objects."
-            )
-        both = both.ravel()
-        rows = np.tile(np.arange(left.size), 2)
-        signs = np.repeat([1.0, -1.0], left.size)
-        self.incidence = sp.csr_array((signs, (rows, both)), shape=(left.size, n_objects))
+        n_objects = integer("n_objects", n_objects, 1)
+        both = index_rows("pairs", array("pairs", [left, right]).T, (n_objects, n_objects))
+        count = len(both)
+        rows, signs = np.tile(np.arange(count), 2), np.repeat([1.0, -1.0], count)
+        self.incidence = sp.csr_array((signs, (rows, both.T.ravel())), shape=(count, n_objects))
 
     def distances(self, A: Array, B: Array) -> Array:
         """Return ⟨aᵢ − aⱼ, bᵢ − bⱼ⟩ for every pair (i, j), shape (n_pairs,): squared distances when A is B."""

@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, integer, number, one_of, shown
+from rmopt.core.arguments import array, integer, number, one_of
 from rmopt.core.streams import seed_of
+from rmopt.costs.index_rows import index_rows
 from rmopt.errors import InvalidInputError
 
 
@@ -48,18 +49,13 @@ class Graph:
 
         self.n, self.name = integer("n", n, 1), name
         pairs = array("edges", edges)
-        pairs = np.empty((0, 2), dtype=np.int64) if pairs.size == 0 else pairs
-        if pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2:
-            raise InvalidInputError(f"the edges of a {name} must be pairs of integers, got {shown(edges)}.")
-        self.edges = np.sort(pairs.astype(np.int64), axis=1)
+        pairs = pairs if pairs.size else np.empty((0, 2), dtype=int)
+        self.edges = np.sort(index_rows(f"edges of a {name}", pairs, (self.n, self.n)), axis=1)
         # What was counted of them is kept.
         self.edges.flags.writeable = False
-        agents, apart = self.edges.ravel(), self.edges[:, 0] != self.edges[:, 1]
         distinct = len(np.unique(self.edges, axis=0)) == len(self.edges)
-        if not (distinct and apart.all() and ((agents >= 0) & (agents < self.n)).all()):
-            raise InvalidInputError(
-                f"the edges of a {name} must be pairs of different agents from 0 to {self.n - 1}, each given once."
-            )
+        if not distinct or (self.edges[:, 0] == self.edges[:, 1]).any():
+            raise InvalidInputError(f"edges of a {name} must be pairs of different agents, each given once.")
         _, places = connected_components(self._links(), directed=False)
         island = np.flatnonzero(places != places[0])
         if island.size:

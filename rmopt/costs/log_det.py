@@ -14,7 +14,6 @@ from rmopt.core.matrices import as_rows, row_dots
 from rmopt.core.psd import PSDPoint
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.costs.losses import Loss, as_loss, hinge
-from rmopt.errors import InvalidInputError
 from rmopt.linalg import symmetric
 
 # A share of stored numbers from which products with an array are faster than sparse ones.
@@ -102,12 +101,8 @@ class LogDetTriplet(BlockCost):
         self.alpha, self.kappa = weight("alpha", alpha), weight("kappa", kappa)
         self.sparsity = weight("sparsity", sparsity)
         self.distance = one_of("score", score, SCORES) == "distance"
-        self.beta = number("beta", beta, most=1e150)
-        if not self.beta > 0.0:
-            raise InvalidInputError(
-                f"beta = {beta} must be positive: without it the cost has no minimum when all triplets can be "
-                "satisfied or a feature never occurs; choose a small number such as 1e-5."
-            )
+        # Without it there is no minimum where all triplets can be satisfied.
+        self.beta = number("beta", beta, above=0, most=1e150)
         self.rows = as_rows(X, "X", copy=True)
         self.triplets = checked_triplets(triplets, self.rows.shape[0], self.rows.shape[0])
         self.loss = as_loss(loss)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from threading import RLock
+from functools import lru_cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,6 @@ _SCORES, _TARGETS = (
     part.ravel()
     for part in np.meshgrid([-3.3, -0.71, -0.083, 0.37, 1.09, 2.3], [-1.0, 0.0, 1.0, 2.7], indexing="ij")
 )
-# The last functions that were compiled, and in which run they were held; what they hold would never be freed.
-_KNOWN: dict[Scalar, tuple[Any, int | None]] = {}
-_KEPT = 100
-_LOCK = RLock()
 
 
 @dataclass(frozen=True)
@@ -95,18 +91,14 @@ class Loss:
     def _over_arrays(self, which: int, scalar: Scalar, z: Array, y: Array) -> Array:
         z, y = np.asarray(z, float), np.asarray(y, float)
         if z.shape != y.shape:
-            try:
-                # Copies: loops would be compiled once more for views that cannot be written to.
-                z, y = map(np.array, np.broadcast_arrays(z, y))
-            except ValueError:
-                raise InvalidInputError(
-                    f"scores of shape {z.shape} and targets of shape {y.shape} do not belong together."
-                ) from None
+            # Copies: loops would be compiled once more for views that cannot be written to.
+            z, y = map(np.array, np.broadcast_arrays(z, y))
         flat = [np.ascontiguousarray(part).reshape(-1) for part in (z, y)]
         if self.code is None:
             found = _called(scalar, kernels.each, *flat)
         else:
-            found = kernels.elementwise(which, self.code, *flat)
+            found = np.empty_like(flat[0])
+            kernels.fill(which, self.code, *flat, found)
         return found.reshape(z.shape)
 
     def __repr__(self) -> str:
@@ -118,22 +110,21 @@ def by_address(function: Scalar) -> Any:
 
     What it holds of data outside may have changed since: once a run it is held against the function as it is.
     """
-    run = current_run()
-    with _LOCK:
-        compiled, held = _KNOWN.pop(function, (None, None))
-        if compiled is None or ((run is None or run != held) and not _agree(function, compiled)):
-            compiled = _compiled(function)
-            if not _agree(function, compiled):
-                raise InvalidInputError(
-                    f"numba does not compute what the loss function {_name(function)} does in Python; write it so "
-                    "that it returns the same number for the same (z, y), by numbers, math and numpy alone."
-                )
-        _KNOWN[function] = compiled, run
-        for oldest in list(_KNOWN)[:-_KEPT]:
-            del _KNOWN[oldest]
+    run, compiled = current_run(), _compiled(function)
+    if (run is None or run != compiled.held) and not _agree(function, compiled):
+        _compiled.cache_clear()
+        compiled = _compiled(function)
+        if not _agree(function, compiled):
+            raise InvalidInputError(
+                f"numba does not compute what the loss function {_name(function)} does in Python; write it so "
+                "that it returns the same number for the same (z, y), by numbers, math and numpy alone."
+            )
+    compiled.held = run
     return compiled
 
 
+# Of the last ones alone: what they hold would never be freed.
+@lru_cache(100)
 def _compiled(function: Scalar) -> Any:
     # Here, so that the built-in losses can be imported without numba.
     from numba import float64, njit, types
@@ -150,7 +141,8 @@ def _compiled(function: Scalar) -> Any:
         if overload.lifted:
             reason = "it goes back to Python by numba.objmode, where errors cannot be caught"
         elif isinstance(returned, types.Integer | types.Float | types.Boolean):
-            return callable_by_address(compiled)
+            found = callable_by_address(compiled)
+            return SimpleNamespace(address=found.address, function=found, held=None)
     except (NumbaError, TypeError, RuntimeError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if not line.startswith("Failed in")), type(error).__name__)

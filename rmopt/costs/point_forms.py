@@ -72,6 +72,16 @@ def pair_of(leaf: Any, right: Array, left: Array, more: Array | None = None) -> 
     ]
 
 
+def turned(leaf: Any) -> list[Array]:
+    """Return an array, or a wider pair of factors of the same matrix."""
+    if isinstance(leaf, np.ndarray):
+        return [leaf]
+    (A, B), k = arrays_of(leaf), leaf.rank
+    M = (np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k).astype(A.dtype)
+    ones = np.ones((len(B), 1), B.dtype)
+    return [np.hstack([A @ M, 0.0 * A[:, :1]]), np.hstack([np.linalg.solve(M, B.T).T, ones])]
+
+
 def images_of(slopes: Sequence[Array], right: Array, left: Array) -> tuple[Array, Array]:
     """Return G X and Gᵀ Y from the derivatives by wide factors."""
     end = slopes[0].shape[1] - left.shape[1]

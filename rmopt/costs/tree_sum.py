@@ -106,20 +106,19 @@ class TreeSum(Cost):
         """Return the sum of what the agents have of their own at a point, arrays of a shape."""
         n, levels, like = self.graph.n, self.graph.tree, np.empty(shape)
         root = levels[0][0][1] if levels else 0
-        with self.world.guard():
-            sums = {agent: own(point, agent).astype(float) for agent in self.world.mine(n)}
-            for level in reversed(levels):
-                sent = {agent: sums[agent] for agent, _ in level if agent in sums}
-                arrived = self.world.deliver(sent, level, like, n)()
-                for agent, parent in level:
-                    if parent in sums:
-                        sums[parent] = sums[parent] + arrived[agent]
-            known = {root: sums[root]} if root in sums else {}
-            for level in levels:
-                down = [(parent, agent) for agent, parent in level]
-                arrived = self.world.deliver(known, down, like, n)()
-                known |= {agent: arrived[parent] for agent, parent in level if agent in sums}
-            return known[min(sums)]
+        sums = {agent: own(point, agent).astype(float) for agent in self.world.mine(n)}
+        for level in reversed(levels):
+            sent = {agent: sums[agent] for agent, _ in level if agent in sums}
+            arrived = self.world.deliver(sent, level, like, n)()
+            for agent, parent in level:
+                if parent in sums:
+                    sums[parent] = sums[parent] + arrived[agent]
+        known = {root: sums[root]} if root in sums else {}
+        for level in levels:
+            down = [(parent, agent) for agent, parent in level]
+            arrived = self.world.deliver(known, down, like, n)()
+            known |= {agent: arrived[parent] for agent, parent in level if agent in sums}
+        return known[min(sums)]
 
     def _value_of(self, point: Array, agent: int) -> Array:
         return np.array([self._own(point)[agent][0]])
@@ -130,5 +129,7 @@ class TreeSum(Cost):
 
     def _own(self, point: Array) -> dict[int, Any]:
         """Return values, gradients and curvatures of the agents here, each of whom is asked once."""
-        mine, asked = self.world.mine(self.graph.n), self.tasks.agent_value_and_gradient
-        return self._asked.get(point, lambda at: {agent: asked(at, agent) for agent in mine})
+        tasks, mine = self.tasks, self.world.mine(self.graph.n)
+        return self._asked.get(
+            point, lambda at: {i: (tasks.agent_value(at, i), *tasks.agent_gradient(at, i)) for i in mine}
+        )

@@ -23,8 +23,9 @@ class Engine(ABC):
     Attributes
     ----------
     supports : mapping
-        Of a compiled engine: by role ("cost", "manifold", "loss", "retraction") the classes whose methods its
+        Of a compiled engine: by role ("cost", "manifold", "loss", "retraction", "rule") the classes whose methods its
         loop stands for. A subclass of them may override what the loop does, and is left to the reference engine.
+        Without a "rule" it does plain steps.
     """
 
     supports: ClassVar[Supports] = {}
@@ -112,13 +113,6 @@ def unlike(role: str, part: Any, kinds: Iterable[type]) -> str | None:
     known = [kind.__name__ for kind in kinds]
     having = f"{', '.join(known[:-1])} and {known[-1]} have" if known[1:] else f"{known[0]} has"
     return f"the {role} {shown} has no compiled twin ({having})"
-
-
-def read_only(array: Array) -> Array:
-    """Return a view that nobody can write through: what is handed to costs of somebody's own."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def checked(

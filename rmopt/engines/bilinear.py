@@ -82,11 +82,8 @@ class BatchEngine(BilinearEngine):
     @classmethod
     def refuses(cls, reference: Any) -> str | None:
         count, k = reference.batch_size, reference.manifold.rank
-        return (
-            None
-            if 1 < count <= k
-            else f"a step looks at {count} terms, and the compiled kernel at 2 to k = {k}"
-        )
+        fits = 1 < count <= k
+        return None if fits else f"a step looks at {count} terms, and the compiled kernel at 2 to k = {k}"
 
     def loop(
         self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float

@@ -5,12 +5,12 @@ from typing import Any, cast
 
 from rmopt.core.arguments import one_of
 from rmopt.core.cost import as_sum
-from rmopt.core.manifold import HasStepBound
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, unlike
 from rmopt.engines.bilinear import BatchEngine, BilinearEngine, SymmetricBilinearEngine
 from rmopt.engines.coordinate import CoordinateDescentEngine, CoordinateReference
+from rmopt.engines.directed import DirectedEngine
 from rmopt.engines.log_det import LogDetEngine
 from rmopt.engines.reference import Plain, ReferenceEngine, StepRule
 from rmopt.errors import MissingCapabilityError
@@ -21,7 +21,7 @@ ENGINES = ("auto", "compiled", "reference")
 
 # The compiled twins of each reference, tried in this order.
 TWINS: dict[type[Engine], list[type[Engine]]] = {
-    ReferenceEngine: [BatchEngine, BilinearEngine, SymmetricBilinearEngine],
+    ReferenceEngine: [BatchEngine, BilinearEngine, SymmetricBilinearEngine, DirectedEngine],
     CoordinateReference: [LogDetEngine],
 }
 
@@ -58,7 +58,7 @@ def choose_engine(
     batch_size : int
         Terms per step.
     rule : StepRule, optional
-        Along what steps go: along the gradient of their terms unless given. Compiled steps are along it.
+        Along what steps go: along the gradient of their terms unless given.
 
     Raises
     ------
@@ -78,9 +78,9 @@ def choose_coordinate_engine(
     Parameters
     ----------
     problem : Problem
-        Its manifold must have blocks (`HasBlocks`).
+        Its manifold must have blocks (`block_of`).
     retraction : Retraction, optional
-        Unless given, the straight line where the manifold knows how far it goes (`HasStepBound`), and the
+        Unless given, the straight line where the manifold knows how far it goes (`max_step`), and the
         manifold's default retraction elsewhere.
     engine : {"auto", "compiled", "reference"}
         "auto" takes the compiled engine where there is one.
@@ -94,7 +94,7 @@ def choose_coordinate_engine(
     """
     manifold = problem.manifold
     if retraction is None:
-        retraction = Additive() if isinstance(manifold, HasStepBound) else manifold.default_retraction
+        retraction = Additive() if hasattr(manifold, "max_step") else manifold.default_retraction
     retraction = manifold.fitting(retraction)
     if search != FIXED and not hasattr(retraction, "velocity"):
         raise MissingCapabilityError(
@@ -120,12 +120,12 @@ def _choice(reference: Any, engine: str) -> Any:
 def _compiled(reference: Any) -> type[Engine] | str:
     """Return the first engine that does the steps of a reference engine, or what keeps all of them from it."""
     engines, cost, rule = TWINS[type(reference)], reference.cost, getattr(reference, "rule", Plain())
-    if type(rule) is not Plain:
-        return f"steps by {rule} have no compiled twin"
     parts = {
         "cost": cost, "manifold": reference.manifold, "loss": getattr(cost, "loss", None),
         "retraction": reference.retraction,
     }  # fmt: skip
+    if type(rule) is not Plain:
+        engines, parts = [one for one in engines if "rule" in one.supports], parts | {"rule": rule}
     for role, part in parts.items():
         kinds = dict.fromkeys(kind for engine in engines for kind in engine.supports.get(role, ()))
         reason = unlike(role, part, kinds) if kinds else None

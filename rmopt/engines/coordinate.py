@@ -62,7 +62,7 @@ class CoordinateReference(CoordinateDescentEngine):
     Attributes
     ----------
     manifold : Manifold
-        With blocks (`HasBlocks`).
+        With blocks (`block_of`).
     cost : Cost
     retraction : Retraction
         With a `velocity`, unless steps are fixed.
@@ -87,7 +87,9 @@ class CoordinateReference(CoordinateDescentEngine):
         blocks = blocks_of(schedule, etas, self.manifold.n_blocks).tolist()
         for step, (block, wanted) in enumerate(zip(blocks, etas, strict=True), state.steps):
             gradient = self._gradient(point, block)
-            length = self._size(point, gradient)
+            # Of rows and columns that of the column.
+            whole = isinstance(gradient, RowColumn)
+            length = float(np.linalg.norm(gradient.column)) if whole else self.manifold.norm(point, gradient)
             if not np.isfinite(length):
                 raise diverged(step, wanted)
             if isinstance(self.cost, BlockCost):
@@ -114,12 +116,6 @@ class CoordinateReference(CoordinateDescentEngine):
     def _tangent(self, point: Any, part: Any) -> Any:
         """Return a block of the gradient as a tangent vector; rows and columns are one as they are."""
         return part if isinstance(part, RowColumn) else self.manifold.projection(point, part)
-
-    def _size(self, point: Any, block: Any) -> float:
-        """Return the length of a block of the gradient: of rows and columns that of the column."""
-        if isinstance(block, RowColumn):
-            return float(np.linalg.norm(block.column))
-        return self.manifold.norm(point, block)
 
     def _length(self, point: Any, direction: Any, wanted: float) -> float:
         """Return the length of the step, as `rmopt.kernels.row_column.step_length` does."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.linalg
 
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
@@ -68,6 +69,25 @@ class Gauge(ABC):
     def diagonal(middle: Array, k: int) -> tuple[Array, ...]:
         """Return the leading k values of a small matrix between orthonormal sides, and the vectors of each side."""
 
+    def mean(self, pair: tuple[Any, Any], weights: Array, k: int) -> Any:
+        """Return factors of the nearest matrix of rank k to the weighted sum of those at which two stand.
+
+        By Gram matrices: some products with tall factors in place of QR factorisations. A' and B' are sums of what is
+        there, whatever the Gram matrices hold; their rounding decides alone how near W' is, to half of the digits
+        where the sum has singular values that are close to each other.
+        """
+        sides = list(zip(*map(self.sides, pair), strict=True))
+        roots = [_root(side, k) for side in sides]
+        middle = scipy.linalg.block_diag(*(w * one.C[:k, :k] for w, one in zip(weights, pair, strict=True)))
+        sigma, *turns = self.diagonal(roots[0][0] @ middle @ roots[-1][0].T, k)
+        talls, inverses = [], []
+        for ((one, _), (other, _)), (_, back), turn in zip(sides, roots, turns, strict=True):
+            first, second = np.split(back @ turn, 2)
+            tall = one[:, :k] @ first + other[:, :k] @ second
+            talls.append(padded(tall))
+            inverses.append(padded(np.linalg.inv(symmetric(tall.T @ tall)), square=True))
+        return self.kind(*talls, *squares(sigma)[:2], *inverses)
+
     def drift(self, factors: Any, k: int) -> float:
         """Return how far the kept inverses are from the true ones, along one fixed random direction."""
         e = np.random.default_rng(0).standard_normal(k)
@@ -121,6 +141,17 @@ SYMMETRIC = SymmetricGauge()
 GAUGES: dict[type, Gauge] = {Factors: GENERAL, SymmetricFactors: SYMMETRIC}
 
 
+def _root(side: Any, k: int) -> tuple[Array, Array]:
+    """Return F with FᵀF the Gram matrix of both tall factors of a side, [first, second], and its inverse."""
+    (first, one), (second, other) = side
+    cross = first[:, :k].T @ second[:, :k]
+    gram = np.block([[np.linalg.inv(one[:k, :k]), cross], [cross.T, np.linalg.inv(other[:k, :k])]])
+    values, vectors = np.linalg.eigh(symmetric(gram))
+    # Where the two are alike, only rounding is left of the least values; F and its inverse still belong together.
+    root = np.sqrt(np.maximum(values, 1e-15 * values[-1]))
+    return root[:, None] * vectors.T, vectors / root
+
+
 def squares(sigma: Array) -> tuple[Array, Array, Array]:
     """Return C, C⁻¹ and (AᵀA)⁻¹ for singular values and orthonormal columns; refuse those of a lost rank."""
     if not sigma.min() > 1e-15 * sigma.max():
@@ -162,14 +193,11 @@ class GaugedState:
         What the compiled loop counts.
     steps : int
         Steps done.
-    renewals : int
-        How often the factors were made anew.
     """
 
     factors: Any
     counters: Counters
     steps: int = 0
-    renewals: int = 0
 
     @property
     def updates(self) -> int:
@@ -310,7 +338,7 @@ class GaugedEngine(Engine):
         factors = self.gauge.factors_of(point, state.factors)
         counters = self.gauge.fresh_counters(factors)
         counters.counts[0] = state.updates
-        return replace(state, factors=factors, counters=counters, renewals=state.renewals + 1)
+        return replace(state, factors=factors, counters=counters)
 
 
 def hint(slow: int, steps: int) -> None:

@@ -129,12 +129,6 @@ class LogDetEngine(CoordinateDescentEngine):
     def gradients_of(self, state: MetricState) -> tuple[Array, Array]:
         return state.metric.residuals, state.metric.sizes
 
-    def inverse(self, state: MetricState) -> Array:
-        """Return W⁻¹ as the state holds it."""
-        cone = state.metric.cone
-        vectors, weights = (part[: cone.waiting[0]] for part in (cone.vectors, cone.weights))
-        return cone.base + (vectors.T * weights) @ vectors
-
     def _inverses_drifted(self, state: MetricState) -> bool:
         """Return whether the kept inverses are off at a vector of random signs."""
         metric = state.metric

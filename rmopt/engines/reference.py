@@ -13,7 +13,7 @@ from rmopt.core.cost import FiniteSum
 from rmopt.core.manifold import Manifold
 from rmopt.core.problem import ambient_at, unchanged
 from rmopt.core.retraction import Retraction
-from rmopt.engines.base import Engine, checked, diverged, read_only
+from rmopt.engines.base import Engine, checked, diverged
 
 
 class Look:
@@ -28,9 +28,10 @@ class Look:
 
     def gradient(self, point: Any, terms: Array) -> Any:
         """Return the Riemannian gradient of the sum over some terms."""
-        return self._riemannian(
-            point, partial(self.cost.term_gradient, point, read_only(terms)), "term_gradient"
-        )
+        terms = terms.view()
+        # Nobody is to write through it into the schedule.
+        terms.flags.writeable = False
+        return self._riemannian(point, partial(self.cost.term_gradient, point, terms), "term_gradient")
 
     def whole_gradient(self, point: Any) -> Any:
         """Return the Riemannian gradient of the sum over all terms."""

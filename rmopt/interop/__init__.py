@@ -1,4 +1,4 @@
-"""Other libraries: pymanopt, both ways; and `rmopt.interop.flower`, which is imported by its name."""
+"""pymanopt, both ways."""
 
 from rmopt.interop.pymanopt import PymanoptSolver, from_pymanopt, to_pymanopt
 

@@ -169,7 +169,6 @@ class PymanoptSolver(Solver):
         recorder: Recorder | None = None,
         checkpoint: Checkpoint | Path | str | None = None,
         stop: StopRule | None = None,
-        first_step: int = 0,
     ) -> Result:
         """Minimise the cost; `updates` counts iterations, of which each has a row in the history.
 
@@ -180,12 +179,12 @@ class PymanoptSolver(Solver):
         InvalidInputError
             When the initial point is not on the manifold, or for a wrong `random_state`.
         MissingCapabilityError
-            When trust regions meet a problem without second derivatives; and for a checkpoint or a first step, which
-            pymanopt's optimizers have no states for.
+            When trust regions meet a problem without second derivatives; and for a checkpoint, which pymanopt's
+            optimizers have no states for.
         DivergedError
             When the cost or its gradient is not finite at the initial or the last point, or numbers overflow between.
         """
-        if checkpoint is not None or first_step != 0:
+        if checkpoint is not None:
             self.begin()
         self.check_problem(problem)
         seed, lacking = seed_of(random_state), problem.lacks_hessian()

@@ -116,14 +116,6 @@ def fill(which, code, z, y, out):
         _fill(which, code, z, y, out)
 
 
-@njit(cache=True, nogil=True)
-def elementwise(which, code, z, y):
-    """Return what `fill` writes."""
-    out = np.empty(z.shape[0])
-    fill(which, code, z, y, out)
-    return out
-
-
 class Own(NamedTuple):
     """The slope of a loss that is not built in, for loops that call it by its address.
 

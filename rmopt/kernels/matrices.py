@@ -7,7 +7,7 @@ every function that calls the loop: the first step would wait for minutes.
 import numpy as np
 
 from rmopt.kernels import njit
-from rmopt.kernels.vectors import dot
+from rmopt.kernels.vectors import dot, invert
 
 
 @njit(cache=True, nogil=True)
@@ -87,3 +87,13 @@ def largest(A):
 def inner(A, B):
     """Return Σ A_ij B_ij."""
     return dot(A.ravel(), B.ravel())
+
+
+@njit(cache=True, nogil=True)
+def solved(A, B):
+    """Return A⁻¹ B. Raises ValueError where A is singular or not a number."""
+    table = np.empty((A.shape[0], 2 * A.shape[0]))
+    write(table, A)
+    if not invert(table, 0.0):
+        raise ValueError("a matrix is singular")
+    return times(columns(table, A.shape[0], 2 * A.shape[0]), B)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmopt.kernels import njit
-from rmopt.kernels.vectors import accumulate, add_to_rows, fetch, gather, subtract_rows
+from rmopt.kernels.vectors import add_rows, add_to_rows, fetch, gather, subtract_rows
 
 # All terms are used; the gauge should be looked at; the next step is ill-conditioned in this gauge;
 # the score of the next step is not finite.
@@ -62,7 +62,7 @@ def gather_row(A, rows, plus, minus, out):
     gather(A, rows.indices, rows.values, rows.indptr[plus], rows.indptr[plus + 1], out)
     if minus >= 0:
         start, stop = rows.indptr[minus], rows.indptr[minus + 1]
-        accumulate(A, rows.indices, rows.values, start, stop, -1.0, out)
+        add_rows(A, rows.indices, rows.values, start, stop, -1.0, out)
 
 
 @njit(cache=True, nogil=True)

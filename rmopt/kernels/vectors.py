@@ -89,17 +89,11 @@ def trace(M):
 
 
 @njit(cache=True, nogil=True)
-def accumulate(A, indices, values, start, stop, sign, out):
-    """Add sign · Aᵀ p to out for the sparse vector p stored in [start, stop)."""
-    add_rows(A, indices, values, start, stop, sign, out)
-
-
-@njit(cache=True, nogil=True)
 def gather(A, indices, values, start, stop, out):
     """Set out = Aᵀ p for the sparse vector p stored in [start, stop)."""
     for c in range(out.shape[0]):
         out[c] = 0.0
-    accumulate(A, indices, values, start, stop, 1.0, out)
+    add_rows(A, indices, values, start, stop, 1.0, out)
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

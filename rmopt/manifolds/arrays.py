@@ -9,7 +9,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.manifold import Manifold
 from rmopt.errors import InvalidInputError
-from rmopt.precision import coarseness, real_type
+from rmopt.precision import real_type
 
 
 class ArrayManifold(Manifold):
@@ -86,20 +86,6 @@ class ArrayManifold(Manifold):
 
     def zero_vector(self, point: Array) -> Array:
         return np.zeros(self.shape, real_type(point))
-
-    def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
-        rng = np.random.default_rng(rng)
-        # The first numbers may be those that the point was made of, and nothing of them but rounding be tangent.
-        for _ in range(2):
-            drawn = rng.standard_normal(self.shape)
-            vector = self.projection(point, drawn)
-            least = 1e-8 * coarseness(vector) ** 0.5 * float(np.linalg.norm(drawn))
-            if float(np.linalg.norm(vector)) > least:
-                break
-        return vector / self.norm(point, vector)
-
-    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        return self.projection(point_b, tangent_vector_a)
 
     def check_point(self, point: Any) -> str | None:
         if not isinstance(point, np.ndarray) or point.shape != self.shape:

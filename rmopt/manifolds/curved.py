@@ -66,10 +66,6 @@ class Hyperbolic(_Columns):
     m : int
         With more than 1, a point is an (n + 1) × m array of as many columns.
 
-    See Also
-    --------
-    Sphere : constant curvature of the other sign.
-
     References
     ----------
     Nickel and Kiela, Learning continuous hierarchies in the Lorentz model of hyperbolic geometry, ICML (2018),
@@ -194,15 +190,6 @@ class Simplex(_Columns):
         Numbers in a vector.
     m : int
         With more than 1, a point is an n × m array of as many columns.
-
-    Raises
-    ------
-    InvalidInputError
-        For fewer than two numbers.
-
-    See Also
-    --------
-    Sphere : squares in place of probabilities.
 
     References
     ----------

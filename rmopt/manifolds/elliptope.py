@@ -27,11 +27,6 @@ class Elliptope(UnitLength):
     n, k : int
         Numbers of rows and columns of the factors, 2 ≤ k ≤ n.
 
-    Raises
-    ------
-    InvalidInputError
-        For one column or more columns than rows.
-
     See Also
     --------
     Oblique : spheres without the quotient; each step takes less time.

@@ -21,15 +21,6 @@ class Euclidean(ArrayManifold):
     n, m, *more : int
         The lengths of the dimensions: n alone for vectors.
 
-    Raises
-    ------
-    InvalidInputError
-        For lengths that are not positive.
-
-    See Also
-    --------
-    rmopt.core.Parts : points of several arrays, on a product.
-
     Examples
     --------
     >>> import numpy as np

@@ -1,6 +1,6 @@
 """The manifold of n × m matrices of rank k, with the metric of the matrices around it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
 from rmopt.core.retraction import Retraction
-from rmopt.errors import InvalidInputError
 from rmopt.linalg import factor_product, lanczos_svd, leave_span, truncated_svd_of_product
 from rmopt.precision import rank_of, real_type
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, SecondOrder
@@ -32,11 +31,6 @@ class FixedRankEmbedded(FixedRankManifold):
         Numbers of rows and columns.
     rank : int
         The rank, from 1 to min(n, m).
-
-    Raises
-    ------
-    InvalidInputError
-        For sizes that are not positive or a rank out of range.
 
     See Also
     --------
@@ -61,7 +55,6 @@ class FixedRankEmbedded(FixedRankManifold):
     """
 
     point_type = LowRankPoint
-    _counted = LowRankPoint.singular_values, "rank {}"
     default_retraction: Retraction = SecondOrder()
     retractions = FIXED_RANK_RETRACTIONS
 
@@ -87,6 +80,21 @@ class FixedRankEmbedded(FixedRankManifold):
 
     def to_tangent_space(self, point: LowRankPoint, vector: LowRankTangent) -> LowRankTangent:
         return LowRankTangent(vector.M, leave_span(point.U, vector.Up), leave_span(point.V, vector.Vp))
+
+    def inner_product(
+        self, point: LowRankPoint, tangent_vector_a: LowRankTangent, tangent_vector_b: LowRankTangent
+    ) -> float:
+        a, b = tangent_vector_a, tangent_vector_b
+        return float(np.vdot(a.M, b.M) + np.vdot(a.Up, b.Up) + np.vdot(a.Vp, b.Vp))
+
+    def transport(
+        self, point_a: LowRankPoint, point_b: LowRankPoint, tangent_vector_a: LowRankTangent
+    ) -> LowRankTangent:
+        left = point_a.U.dot(tangent_vector_a.M) + tangent_vector_a.Up
+        ZV = left.dot(point_a.V.T.dot(point_b.V)) + point_a.U.dot(tangent_vector_a.Vp.T.dot(point_b.V))
+        ZtU = point_a.V.dot(left.T.dot(point_b.U)) + tangent_vector_a.Vp.dot(point_a.U.T.dot(point_b.U))
+        M = point_b.U.T.dot(ZV)
+        return LowRankTangent(M, ZV - point_b.U.dot(M), ZtU - point_b.V.dot(point_b.V.T.dot(ZtU)))
 
     def zero_vector(self, point: LowRankPoint) -> LowRankTangent:
         return LowRankTangent(np.zeros_like(point.S), np.zeros_like(point.U), np.zeros_like(point.V))
@@ -166,9 +174,7 @@ class FixedRankEmbedded(FixedRankManifold):
         """
         dtype, k = real_type(matrix), self.rank
         matrix = real_matrix("matrix", matrix, self.shape)
-        if sp.issparse(matrix) and not matrix.data.any():
-            raise InvalidInputError(f"the matrix is zero: its rank is 0, not {k}.")
-        if sp.issparse(matrix) and k < min(self.shape) // 2:
+        if sp.issparse(matrix) and matrix.data.any() and k < min(self.shape) // 2:
             U, sigma, Vt = lanczos_svd(matrix, k)
         else:
             U, sigma, Vt = np.linalg.svd(dense(matrix), full_matrices=False)
@@ -177,33 +183,20 @@ class FixedRankEmbedded(FixedRankManifold):
         )
         return self._checked(point, "the matrix", dtype)
 
-    def from_gradients(self, gradients: Iterable[Factored]) -> LowRankPoint:
-        """Return the best rank-k matrix to minus the sum of some gradients.
+    def from_gradients(self, gradients: Sequence[Factored]) -> LowRankPoint:
+        """Return the best rank-k matrix to minus the sum of some gradients, of which there is one or more.
 
         This is the "zero matrix" start of Shalit et al. (2012), §7.2.1: the zero matrix is not on the
         manifold, so the first 2k subgradients are added up and truncated to rank k. Minus the sum,
         because the first step from zero would go against it.
-
-        Parameters
-        ----------
-        gradients : iterable of Factored
-            At least enough for a sum of rank k.
 
         Raises
         ------
         InvalidInputError
             When the sum has a rank below k.
         """
-        factors = list(gradients)
-        if not factors:
-            raise InvalidInputError(f"from_gradients of {self} got no gradient; give at least {self.rank}.")
-        left = np.hstack([dense(gradient.left) for gradient in factors])
-        right = np.hstack([dense(gradient.right) for gradient in factors])
-        if left.shape[1] < self.rank:
-            raise InvalidInputError(
-                f"{len(factors)} gradients of total rank {left.shape[1]} cannot make a point of {self}; "
-                f"give about {2 * self.rank}."
-            )
+        left = np.hstack([dense(gradient.left) for gradient in gradients])
+        right = np.hstack([dense(gradient.right) for gradient in gradients])
         U, sigma, V = truncated_svd_of_product(-left, np.eye(left.shape[1]), right, self.rank)
         return self._checked(
             LowRankPoint(U, np.diag(sigma), V), "the sum of the gradients", real_type(left, right)

@@ -26,11 +26,6 @@ class Grassmann(ArrayManifold):
     m, r : int
         Dimensions of the space and of the subspaces, 1 ≤ r < m.
 
-    Raises
-    ------
-    InvalidInputError
-        For dimensions out of range.
-
     See Also
     --------
     Stiefel : where the columns themselves count, and not only what they span.

@@ -10,6 +10,7 @@ from rmopt.core.arguments import instance, integer, number, numbers, sequence, s
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, rebuilt
 from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
+from rmopt.manifolds.positive_definite import PositiveDefinite
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 from rmopt.precision import real_type
 
@@ -122,8 +123,8 @@ def frechet_mean(
 def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], tuple[Any, float, float]]:
     """Return what gives the mean logarithm at a point, its length, and half the mean square, of which it descends."""
     seen = [(share, point) for share, point in zip(shares.tolist(), points, strict=True) if share > 0.0]
-    if isinstance(manifold, SymmetricPositiveDefinite):
-        metric, weights = manifold._metric, shares[shares > 0.0]
+    if type(manifold) in (SymmetricPositiveDefinite, PositiveDefinite):
+        metric, weights = manifold._metric, shares[shares > 0.0]  # type: ignore[attr-defined]
         many = np.stack([point for _, point in seen])
 
         def at_once(mean: Array) -> tuple[Array, float, float]:
@@ -172,11 +173,6 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
     See Also
     --------
     frechet_mean : by distances along the manifold.
-
-    References
-    ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
-    https://doi.org/10.1137/100802529.
 
     Examples
     --------

@@ -24,19 +24,10 @@ class PositiveDefinite(SymmetricPositiveDefinite):
     d : int
         Number of rows and columns.
 
-    Raises
-    ------
-    InvalidInputError
-        For a size that is not positive.
-
     See Also
     --------
     SymmetricPositiveDefinite : other metrics, and batches.
     PSDFixedRank : a low rank.
-
-    References
-    ----------
-    Bhatia, Positive Definite Matrices, Princeton University Press (2007), https://doi.org/10.1515/9781400827787.
 
     Examples
     --------

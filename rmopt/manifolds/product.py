@@ -33,15 +33,6 @@ class Product(Manifold):
     ----------
     factors : sequence of Manifold
 
-    Raises
-    ------
-    InvalidInputError
-        When there is no factor, or a factor is not a manifold.
-
-    See Also
-    --------
-    Power : many times the same factor.
-
     Examples
     --------
     >>> import numpy as np
@@ -76,10 +67,7 @@ class Product(Manifold):
             return Componentwise([factor.fitting(part) for factor, part in parts])
         if getattr(retraction, "point_type", None) is Parts and not isinstance(retraction, Componentwise):
             return super().fitting(retraction)
-        # A power has one factor many times.
-        distinct = {id(factor): factor for factor in self.factors}
-        fitted = {key: factor.fitting(retraction) for key, factor in distinct.items()}
-        return Componentwise([fitted[id(factor)] for factor in self.factors])
+        return Componentwise([factor.fitting(retraction) for factor in self.factors])
 
     @property
     def dim(self) -> int:
@@ -111,13 +99,7 @@ class Product(Manifold):
     def euclidean_to_riemannian_hessian(
         self, point: Parts, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Parts
     ) -> Parts:
-        """Return the Riemannian Hessians of the factors along a tangent vector.
-
-        Raises
-        ------
-        MissingCapabilityError
-            When a factor has none.
-        """
+        """Return the Riemannian Hessians of the factors along a tangent vector."""
         gradients, hessians = (
             self._blocks_of(point, ambient) for ambient in (euclidean_gradient, euclidean_hessian)
         )
@@ -150,8 +132,7 @@ class Product(Manifold):
         vector = Parts(
             [factor.random_tangent_vector(part, rng) * float(share) for factor, part, share in parts]
         )
-        own = type(self).inner_product is not Product.inner_product
-        return vector / self.norm(point, vector) if own else vector
+        return vector / self.norm(point, vector)
 
     def transport(self, point_a: Parts, point_b: Parts, tangent_vector_a: Parts) -> Parts:
         return self._each("transport", point_a, point_b, tangent_vector_a)
@@ -230,15 +211,6 @@ class Power(Product):
     base : Manifold
     n : int
         Number of factors.
-
-    Raises
-    ------
-    InvalidInputError
-        When n is not positive, or `base` is not a manifold.
-
-    See Also
-    --------
-    Product : factors that differ.
 
     Examples
     --------

@@ -13,7 +13,6 @@ from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
 from rmopt.core.psd import PSDPoint, PSDTangent, point_of
 from rmopt.core.retraction import Retraction
-from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_eigh, leading_eigh, leave_span, symmetric
 from rmopt.precision import rank_of, real_type, slack
 from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
@@ -28,7 +27,6 @@ class PSDMatrices(FixedRankManifold):
     """
 
     point_type = PSDPoint
-    _counted = PSDPoint.eigenvalues, "{} positive eigenvalues"
     retractions = PSD_RETRACTIONS | {"polar": PolarFactors()}
     default_retraction: Retraction = SecondOrderPSD()
 
@@ -44,6 +42,12 @@ class PSDMatrices(FixedRankManifold):
         return self.shape[0] * self.rank - self.rank * (self.rank - 1) // 2
 
     # The tangent space
+
+    def inner_product(
+        self, point: PSDPoint, tangent_vector_a: PSDTangent, tangent_vector_b: PSDTangent
+    ) -> float:
+        a, b = tangent_vector_a, tangent_vector_b
+        return float(np.vdot(a.M, b.M) + 2.0 * np.vdot(a.Qp, b.Qp))
 
     def projection(self, point: PSDPoint, ambient: Ambient) -> PSDTangent:
         """Return the projection of the symmetric part of Z, from the actions Z Q and Zᵀ Q alone."""
@@ -110,9 +114,7 @@ class PSDMatrices(FixedRankManifold):
         """
         dtype, matrix = real_type(matrix), real_matrix("matrix", matrix, self.shape)
         n, k = self.shape[0], self.rank
-        if sp.issparse(matrix) and not matrix.data.any():
-            raise InvalidInputError(f"the matrix is zero: it has no positive eigenvalues, not {k}.")
-        if sp.issparse(matrix) and k < n // 2:
+        if sp.issparse(matrix) and matrix.data.any() and k < n // 2:
             eigenvalues, vectors = lanczos_eigh(0.5 * (matrix + matrix.T), k)
         else:
             eigenvalues, vectors = np.linalg.eigh(symmetric(dense(matrix)))
@@ -132,11 +134,6 @@ class PSDFixedRank(PSDMatrices):
         Number of rows and columns.
     rank : int
         The rank, from 1 to n.
-
-    Raises
-    ------
-    InvalidInputError
-        For a size that is not positive or a rank out of range.
 
     See Also
     --------
@@ -203,11 +200,6 @@ class PolarPSD(PSDMatrices):
         The rank, from 1 to n.
     weight : float
         λ, between 0 and 1: large values move mainly the column space.
-
-    Raises
-    ------
-    InvalidInputError
-        For a size, rank or weight out of range.
 
     See Also
     --------

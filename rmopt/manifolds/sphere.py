@@ -74,11 +74,6 @@ class Sphere(UnitLength):
     *shape : int
         ``Sphere(n)`` holds vectors, ``Sphere(n, m)`` matrices.
 
-    Raises
-    ------
-    InvalidInputError
-        For fewer than two entries.
-
     See Also
     --------
     Oblique : columns of length 1.
@@ -155,11 +150,6 @@ class Oblique(Sphere):
     ----------
     n, m : int
         Numbers of rows and columns.
-
-    Raises
-    ------
-    InvalidInputError
-        For fewer than two rows.
 
     See Also
     --------

@@ -46,11 +46,6 @@ class Stiefel(ArrayManifold):
         With more than 1, a point is a k × n × p array of as many matrices.
     metric : "euclidean" or "canonical"
 
-    Raises
-    ------
-    InvalidInputError
-        For more columns than rows, or no directions to go; for an unknown metric.
-
     See Also
     --------
     Grassmann : where only the span counts.
@@ -210,11 +205,6 @@ class SpecialOrthogonal(Stiefel):
     k : int
         With more than 1, a point is a k × n × n array of as many rotations.
 
-    Raises
-    ------
-    InvalidInputError
-        For n below 2.
-
     See Also
     --------
     Stiefel : fewer columns than rows, and reflections.
@@ -368,15 +358,6 @@ def _canonical_log(X: Array, Y: Array) -> Array:
 
     In the space of X and Y a rotation that leads from X to Y is wanted whose logarithm is [[A, −Bᵀ], [B, 0]]. It is
     free in how it turns what is orthogonal to X, by which the last block C is brought to zero.
-
-    Parameters
-    ----------
-    X, Y : array, shape (n, p)
-
-    Raises
-    ------
-    MissingCapabilityError
-        When C stays: the points are far apart. And for square matrices of which one is no rotation of the other.
     """
     n, p = X.shape
     M = X.T @ Y if p < n else _turning(X.T @ Y)

@@ -89,11 +89,6 @@ class SymmetricPositiveDefinite(ArrayManifold):
         With more than 1, a point is a k × d × d array of as many matrices.
     metric : "affine-invariant", "log-euclidean" or "bures-wasserstein"
 
-    Raises
-    ------
-    InvalidInputError
-        For a size that is not positive, or an unknown metric.
-
     See Also
     --------
     PositiveDefinite : affine-invariant, for coordinate descent as well.
@@ -417,17 +412,7 @@ def _are_wide(values: Array) -> Any:
 
 
 def cholesky(W: Array) -> Array:
-    """Return the Cholesky factors, or say that a point is not positive definite.
-
-    Parameters
-    ----------
-    W : array, shape (..., d, d)
-
-    Raises
-    ------
-    InvalidInputError
-        When there are none.
-    """
+    """Return the Cholesky factors, or say that a point is not positive definite."""
     try:
         return np.linalg.cholesky(W)
     except np.linalg.LinAlgError:

@@ -11,12 +11,7 @@ from rmopt.retractions.grassmann import QR, Exponential, Polar
 
 
 class Normalisation(Retraction):
-    """R(ξ) = (X + ξ) / ‖X + ξ‖; the manifold says by `normalised` what has length 1.
-
-    See Also
-    --------
-    Exponential : along the great circle; the point moves as far as the vector is long.
-    """
+    """R(ξ) = (X + ξ) / ‖X + ξ‖; the manifold says by `normalised` what has length 1."""
 
     order = 2
     name = "normalisation"
@@ -65,36 +60,13 @@ class Cayley(Retraction):
 
 
 class CanonicalCayley(Cayley):
-    """`Cayley` where the metric of frames is the canonical one: there it is of second order.
-
-    See Also
-    --------
-    Cayley : for the Euclidean metric.
-    Exponential : along the geodesics.
-
-    References
-    ----------
-    Wen and Yin, A feasible method for optimization with orthogonality constraints, Mathematical Programming 142
-    (2013), https://doi.org/10.1007/s10107-012-0584-1. Zhu, A Riemannian conjugate gradient method for
-    optimization on the Stiefel manifold, Computational Optimization and Applications 67 (2017),
-    https://doi.org/10.1007/s10589-016-9883-4.
-    """
+    """`Cayley` where the metric of frames is the canonical one: there it is of second order."""
 
     order = 2
 
 
 class MultiplicativeWeights(Retraction):
-    """R(ξ) = x ∘ exp(ξ / x), divided by its sum: probabilities stay positive, however long the step.
-
-    See Also
-    --------
-    Exponential : geodesics, which may leave the simplex.
-
-    References
-    ----------
-    Åström, Petra, Schmitzer and Schnörr, Image labeling by assignment, Journal of Mathematical Imaging and
-    Vision 58 (2017), https://doi.org/10.1007/s10851-016-0702-4.
-    """
+    """R(ξ) = x ∘ exp(ξ / x), divided by its sum: probabilities stay positive, however long the step."""
 
     order = 1
     name = "multiplicative"
@@ -111,16 +83,6 @@ class OrthographicHyperbolic(Retraction):
 
     Defined for every ξ. The point moves by arcsinh ‖ξ‖, so that long steps are short ones here, where those of
     `Exponential` overflow.
-
-    See Also
-    --------
-    Exponential : along the geodesic; the point moves as far as the vector is long.
-    Orthographic : of matrices of one rank.
-
-    References
-    ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
-    https://doi.org/10.1137/100802529.
     """
 
     order = 2

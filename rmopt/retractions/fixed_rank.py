@@ -21,16 +21,6 @@ class SecondOrder(Retraction):
     """R(ξ) = V₁ W† V₂ of Shalit et al. (2012), Theorem 3, in the factored form of Lemma 4.
 
     Costs O((n + m) k²) and needs no singular value decomposition. Defined for every ξ.
-
-    See Also
-    --------
-    MetricProjection : the nearest matrix, by a singular value decomposition.
-    Orthographic : the cheapest, and not defined everywhere.
-
-    References
-    ----------
-    Shalit, Weinshall and Chechik, Online learning in the embedded manifold of low-rank matrices, JMLR 13 (2012),
-    https://jmlr.org/papers/v13/shalit12a.html.
     """
 
     order = 2
@@ -55,16 +45,6 @@ class MetricProjection(Retraction):
 
     Costs O((n + m) k²) with a larger constant. The new factors are orthonormal to machine precision
     for every ξ, because [U, U_p] and [V, V_p] are orthonormalised together.
-
-    See Also
-    --------
-    SecondOrder : without a singular value decomposition.
-    Orthographic : the cheapest, and not defined everywhere.
-
-    References
-    ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
-    https://doi.org/10.1137/100802529.
     """
 
     order = 2
@@ -89,11 +69,6 @@ class Orthographic(Retraction):
     """The matrix of rank k that differs from W + ξ by a normal vector (Absil and Malick, 2012).
 
     Costs O((n + m) k²) and needs only a k × k solve; undefined where S + M is singular.
-
-    See Also
-    --------
-    SecondOrder : defined for every ξ.
-    MetricProjection : the nearest matrix.
     """
 
     order = 2
@@ -116,11 +91,6 @@ class SecondOrderPSD(Retraction):
 
     The paper prints V W† V, but its V is not symmetric; Algorithm 5 computes V W† Vᵀ. Costs O(n k²) and
     needs no eigendecomposition. Defined for every ξ.
-
-    See Also
-    --------
-    MetricProjectionPSD : the nearest matrix, by eigenvalues.
-    PolarFactors : for the metric of `rmopt.manifolds.PolarPSD`.
     """
 
     order = 2
@@ -142,10 +112,6 @@ class MetricProjectionPSD(Retraction):
     """The closest positive semidefinite matrix of rank k to W + ξ: its k largest eigenvalues.
 
     Costs O(n k²) with a larger constant. Undefined where fewer than k eigenvalues of W + ξ are positive.
-
-    See Also
-    --------
-    SecondOrderPSD : defined for every ξ, and no eigenvalues.
     """
 
     order = 2
@@ -169,15 +135,6 @@ class PolarFactors(Retraction):
     Q goes to the orthonormal polar factor of Q + Δ with Δ = Q_p S⁻¹, and S to S^½ exp(S^−½ M S^−½) S^½, so
     that S stays positive definite for every ξ. Meyer et al. take the QR factor of Q + Δ, whose result depends
     on the basis of the column space; the polar factor's does not. Costs O(n k²).
-
-    See Also
-    --------
-    SecondOrderPSD : for the metric of the space around.
-
-    References
-    ----------
-    Meyer, Bonnabel and Sepulchre, Regression on fixed-rank positive semidefinite matrices: a Riemannian
-    approach, JMLR 12 (2011), https://jmlr.org/papers/v12/meyer11a.html.
     """
 
     order = 1

@@ -8,13 +8,7 @@ from rmopt.linalg import gram_functions, positive_qr
 
 
 class Exponential(Retraction):
-    """Follows the geodesic, on any manifold that knows its exponential map; else a `MissingCapabilityError`.
-
-    See Also
-    --------
-    Polar : costs less on subspaces and frames.
-    Normalisation : costs less on spheres.
-    """
+    """Follows the geodesic, on any manifold that knows its exponential map; else a `MissingCapabilityError`."""
 
     order = 2
     name = "exponential"
@@ -27,12 +21,6 @@ class QR(Retraction):
     """R(ξ) = the orthonormal factor of U + ξ = Q R, where R has a positive diagonal.
 
     The same subspace as that of `Polar`, in another basis.
-
-    See Also
-    --------
-    Polar : the same subspace, in a basis that turns least.
-    Exponential : along the geodesic, with a singular value decomposition.
-    FrameQR : for frames.
     """
 
     order = 2
@@ -43,18 +31,7 @@ class QR(Retraction):
 
 
 class Polar(Retraction):
-    """R(ξ) = (U + ξ)(I + ξᵀξ)^−½, the orthonormal factor nearest to U + ξ.
-
-    See Also
-    --------
-    QR : cheaper, and a basis that turns more.
-    Exponential : along the geodesic.
-
-    References
-    ----------
-    Absil and Malick, Projection-like retractions on matrix manifolds, SIAM J. Optim. 22 (2012),
-    https://doi.org/10.1137/100802529.
-    """
+    """R(ξ) = (U + ξ)(I + ξᵀξ)^−½, the orthonormal factor nearest to U + ξ."""
 
     order = 2
     name = "polar"

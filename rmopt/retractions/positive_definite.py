@@ -9,7 +9,6 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
 from rmopt.core.ambient import Array, RowColumn, dense
-from rmopt.core.manifold import HasStepBound
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import row_column
@@ -20,13 +19,8 @@ from rmopt.precision import coarseness
 class Additive(Retraction):
     """R(ξ) = W + ξ: of first order in general, and the exponential map where the manifold is flat.
 
-    On an open set such as the positive definite cone the line is bounded: see `HasStepBound.max_step`; a step that
+    On an open set such as the positive definite cone the line is bounded: see its `max_step`; a step that
     leaves the manifold is an `InvalidInputError`.
-
-    See Also
-    --------
-    SecondOrderPD : positive definite for every step.
-    SchurExponential : follows single rows and columns.
     """
 
     order = 1
@@ -35,7 +29,7 @@ class Additive(Retraction):
 
     def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
         ahead = tangent if t >= 0 else -tangent
-        if isinstance(manifold, HasStepBound) and not abs(t) < manifold.max_step(point, ahead):
+        if hasattr(manifold, "max_step") and not abs(t) < manifold.max_step(point, ahead):
             raise InvalidInputError(
                 f"the straight line leaves {manifold} within a step of {t:.3g}; take a smaller step "
                 "(`max_step` tells how small) or a retraction that never leaves, such as SchurExponential."
@@ -44,7 +38,7 @@ class Additive(Retraction):
 
     def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
         """Return how far a solver may follow the line."""
-        return manifold.safe_step(point, tangent) if isinstance(manifold, HasStepBound) else float("inf")
+        return manifold.safe_step(point, tangent) if hasattr(manifold, "max_step") else float("inf")
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
         """Return the derivative of the curve at t."""
@@ -52,16 +46,7 @@ class Additive(Retraction):
 
 
 class AffineExponential(Retraction):
-    """R(ξ) = W exp(W⁻¹ξ): the geodesics of the affine-invariant metric.
-
-    See Also
-    --------
-    SecondOrderPD : its start, without a matrix exponential.
-
-    References
-    ----------
-    Bhatia, Positive Definite Matrices, Princeton University Press (2007), https://doi.org/10.1515/9781400827787.
-    """
+    """R(ξ) = W exp(W⁻¹ξ): the geodesics of the affine-invariant metric."""
 
     order = 2
     name = "affine-exponential"
@@ -82,11 +67,6 @@ class AffineExponential(Retraction):
 
 class SecondOrderPD(Retraction):
     """R(ξ) = W + ξ + ½ ξ W⁻¹ ξ, which is ½ (W + (W + ξ) W⁻¹ (W + ξ)).
-
-    See Also
-    --------
-    AffineExponential : the geodesic itself.
-    Additive : a straight line, which may leave the manifold.
 
     References
     ----------
@@ -111,15 +91,6 @@ class Congruence(Retraction):
     """R(ξ) = (I + L) W (I + L) with L W + W L = ξ: the geodesics of the Bures–Wasserstein metric.
 
     Where these meet a singular matrix and end, it goes on behind.
-
-    See Also
-    --------
-    AffineExponential : the geodesics of the affine-invariant metric, which never end.
-
-    References
-    ----------
-    Bhatia, Jain and Lim, On the Bures–Wasserstein distance between positive definite matrices, Expositiones
-    Mathematicae 37 (2019), https://doi.org/10.1016/j.exmath.2018.01.002.
     """
 
     order = 2
@@ -137,11 +108,6 @@ class SchurExponential(Retraction):
     such that the Schur complement S = W_kk − BᵀA⁻¹B becomes S exp(t Ṡ/S). For a general tangent vector the same is
     done to one row and column after the other: the strictly lower part of the Cholesky factor moves linearly and its
     diagonal multiplicatively (the log-Cholesky exponential of Lin 2019).
-
-    See Also
-    --------
-    SecondOrderPD : of second order.
-    Additive : a straight line, which may leave the manifold.
 
     References
     ----------

@@ -16,15 +16,6 @@ class Componentwise(Retraction):
     ----------
     retractions : sequence of Retraction
         One per factor.
-
-    Raises
-    ------
-    InvalidInputError
-        When there is none, or one is no retraction.
-
-    See Also
-    --------
-    rmopt.manifolds.Product : makes one of its factors' retractions.
     """
 
     name = "componentwise"

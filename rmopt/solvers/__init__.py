@@ -1,6 +1,6 @@
 """Solvers and what they are made of: directions, step lengths, stopping criteria, samplers, checkpoints."""
 
-from rmopt.core.world import MPIWorld, OneProcess, World
+from rmopt.core.world import MPIWorld, World
 from rmopt.costs.shards import Shards
 from rmopt.costs.tree_sum import TreeSum
 from rmopt.engines.reference import StepRule
@@ -20,13 +20,7 @@ from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.save import Checkpoint
 from rmopt.solvers.stochastic.coordinate_descent import CoordinateDescent
 from rmopt.solvers.stochastic.identification import ManifoldIdentification
-from rmopt.solvers.stochastic.samplers import (
-    Cyclic,
-    FromDraw,
-    Sampler,
-    ShuffledEpochs,
-    Uniform,
-)
+from rmopt.solvers.stochastic.samplers import Cyclic, FromDraw, Sampler, ShuffledEpochs, Uniform
 from rmopt.solvers.stochastic.scaled_sgd import ScaledSGD
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stochastic.sgd import SGD
@@ -55,15 +49,15 @@ from rmopt.solvers.stop import (
 )
 
 __all__ = [
-    "LBFGS", "SGD", "SRG", "SVRG", "AdaGrad", "Adam", "AdaptiveCubics", "AugmentedLagrangian", "Backtracking",
-    "BarzilaiBorwein", "Below", "Certificate", "CertifiedResult", "Checkpoint", "Conjugate",
-    "ConjugateGradient", "Constant", "Converged", "CoordinateDescent", "Cosine", "Cyclic", "Direction",
-    "Exact", "ExactLineSearch", "FractionOfBound", "FromDraw", "FromFunction",
-    "Gossip", "GradientDescent", "GradientNorm", "GradientSolver", "Hybrid", "InverseSqrt",
-    "InverseTime", "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "Matchings",
-    "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "OneProcess",
-    "Parallel", "QuasiNewton", "RankIncremental", "Recorder", "Result", "Sampler", "ScaledSGD",
-    "ScheduledSolver", "Shards", "ShuffledEpochs", "SmallChange", "SmallStep", "Solver",
-    "Stagnation", "SteepestDescent", "StepLength", "StepRule", "StepSize", "Stop", "StrongWolfe", "TreeSum",
-    "TrustRegions", "Uniform", "World", "certify",
+    "LBFGS", "SGD", "SRG", "SVRG", "AdaGrad", "Adam", "AdaptiveCubics", "AugmentedLagrangian",
+    "Backtracking", "BarzilaiBorwein", "Below", "Certificate", "CertifiedResult", "Checkpoint",
+    "Conjugate", "ConjugateGradient", "Constant", "Converged", "CoordinateDescent", "Cosine", "Cyclic",
+    "Direction", "Exact", "ExactLineSearch", "FractionOfBound", "FromDraw", "FromFunction", "Gossip",
+    "GradientDescent", "GradientNorm", "GradientSolver", "Hybrid", "InverseSqrt", "InverseTime",
+    "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "Matchings",
+    "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "Parallel",
+    "QuasiNewton", "RankIncremental", "Recorder", "Result", "Sampler", "ScaledSGD", "ScheduledSolver",
+    "Shards", "ShuffledEpochs", "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent",
+    "StepLength", "StepRule", "StepSize", "Stop", "StrongWolfe", "TreeSum", "TrustRegions", "Uniform",
+    "World", "certify",
 ]  # fmt: skip

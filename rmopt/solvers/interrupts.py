@@ -45,15 +45,11 @@ class Interrupts:
         """Do what the signal does otherwise: KeyboardInterrupt, or for SIGTERM the exit status 143."""
         number, self.pending = self.pending, None
         if number is not None:
-            self._act(number, None)
+            if not callable(self._before[number]):
+                raise SystemExit(128 + number)
+            self._before[number](number, None)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.pending is None:
-            self.pending = number
-        else:
-            self._act(number, frame)
-
-    def _act(self, number: int, frame: FrameType | None) -> None:
-        if not callable(self._before[number]):
-            raise SystemExit(128 + number)
-        self._before[number](number, frame)
+        again, self.pending = self.pending is not None, number
+        if again:
+            self.deliver()

@@ -1,6 +1,5 @@
 """The recorder: measures a run at chosen steps, with the clock stopped, and tells what it saw."""
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -10,7 +9,6 @@ from rmopt.core.arguments import callable_of, flag, instance, integer, number, s
 from rmopt.errors import InvalidInputError
 
 Metric = Callable[[Any], float | Mapping[str, float]]
-
 
 # What every row of a recorder holds.
 OWN = ("step", "updates", "seconds")
@@ -33,7 +31,7 @@ class Recorder:
     at : iterable of int, optional
         Explicit steps instead of the geometric ones.
     progress : bool
-        Draw a progress bar with rate and remaining time on standard error.
+        Draw a progress bar with the remaining time on standard error.
     description : str
         The label of the progress bar.
 
@@ -70,7 +68,8 @@ class Recorder:
         self.first, self.ratio = integer("first", first, 1), number("ratio", ratio, above=1)
         self.at = None if at is None else sorted({integer("at", step) for step in sequence("at", at)})
         self.rows: list[dict[str, Any]] = []
-        self._bar = ProgressBar(description) if flag("progress", progress) else None
+        self.progress, self.description = flag("progress", progress), description
+        self._bar: ProgressBar | None = None
 
     def next_after(self, step: int) -> float:
         """Return the first step after `step` at which to measure (infinity: none)."""
@@ -86,19 +85,29 @@ class Recorder:
     def begin(self, step: int, n_steps: int | None, rows: list[dict[str, Any]]) -> None:
         """Start a run, or continue one that already has rows."""
         self.rows = list(rows)
-        if self._bar is not None:
-            self._bar.begin(step, n_steps)
+        if self.progress:
+            self._bar = ProgressBar(self.description, step, n_steps)
 
     def measure(self, point: Any, row: dict[str, Any]) -> None:
         """Add a row: what the run has seen itself, and the metrics at a point."""
         if self._bar is not None:
-            seen = (f"{name.replace('_', ' ')} {value:.6g}" for name, value in row.items() if name not in OWN)
-            self._bar.note(", ".join(seen))
+            texts = (
+                f"{name.replace('_', ' ')} {value:.6g}" for name, value in row.items() if name not in OWN
+            )
+            self._bar.note(", ".join(texts))
         for name, metric in self.metrics.items():
             value = metric(point)
             numbers = value if isinstance(value, Mapping) else {name: value}
-            numbers = numbers_for(row, f"the metric {name!r}", numbers)
-            row.update((key, float(number)) for key, number in numbers.items())
+            for key, seen in numbers.items():
+                if key in row or not isinstance(key, str):
+                    raise InvalidInputError(
+                        f"the metric {name!r} gave {key!r}, which the row has already, or is no text; rename it."
+                    )
+                if np.size(seen) != 1 or np.asarray(seen).dtype.kind not in "biuf":
+                    raise InvalidInputError(
+                        f"the metric {name!r} gave {shown(seen)}; it must return a number."
+                    )
+                row[key] = float(np.asarray(seen).item())
         self.rows.append(row)
 
     def advance(self, step: int) -> None:
@@ -110,32 +119,13 @@ class Recorder:
         """Close the progress bar."""
         if self._bar is not None:
             self._bar.end()
-
-
-def numbers_for(row: dict[str, Any], by: str, numbers: Mapping[str, Any]) -> dict[str, float]:
-    """Return what is to join a row; refuse names that are no text or are there, and what is no real number."""
-    joining = {}
-    for key, value in numbers.items():
-        if key in row or not isinstance(key, str):
-            raise InvalidInputError(
-                f"{by} gave {key!r}, which the row has already, or which is no text; rename it."
-            )
-        if (array := np.asarray(value)).size != 1 or array.dtype.kind not in "biuf":
-            raise InvalidInputError(f"{by} gave {shown(value)}; it must return a number.")
-        joining[key] = array.item()
-    return joining
+            self._bar = None
 
 
 class ProgressBar:
-    """A rich progress bar on standard error: steps, rate and remaining time."""
+    """A rich progress bar on standard error: steps and remaining time; None: nobody knows the last step."""
 
-    def __init__(self, description: str) -> None:
-        self.description = description
-        self._progress: Any = None
-        self._begun = (0, 0.0)
-
-    def begin(self, step: int, n_steps: int | None) -> None:
-        """Draw the bar at its first place; None: nobody knows the last one."""
+    def __init__(self, description: str, step: int, n_steps: int | None) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
         from rich.table import Column
@@ -144,11 +134,11 @@ class ProgressBar:
         rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         columns = (
             TextColumn("{task.description}", table_column=rest), BarColumn(bar_width=12), MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"), TimeRemainingColumn(compact=True),
+            TimeRemainingColumn(compact=True),
         )  # fmt: skip
+        self.description = description
         self._progress = Progress(*columns, console=Console(stderr=True), expand=True)
-        self._task = self._progress.add_task(self.description, total=n_steps, completed=step, rate="")
-        self._begun = (step, time.perf_counter())
+        self._task = self._progress.add_task(description, total=n_steps, completed=step)
         self._progress.start()
 
     def note(self, text: str) -> None:
@@ -158,12 +148,8 @@ class ProgressBar:
 
     def advance(self, step: int) -> None:
         """Move the bar."""
-        first, begun = self._begun
-        rate = (step - first) / max(time.perf_counter() - begun, 1e-9)
-        self._progress.update(self._task, completed=step, rate=f"{rate:,.0f}/s")
+        self._progress.update(self._task, completed=step)
 
     def end(self) -> None:
         """Leave the bar as it stands."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
+        self._progress.stop()

@@ -13,24 +13,22 @@ import numpy as np
 
 import rmopt
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import callable_of, instance, integer, optional, shown
-from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, packed, unpacked
+from rmopt.core.arguments import callable_of, instance, optional, shown
+from rmopt.core.points import arrays_of, coarseness_of, in_precision, is_finite, of_reals, packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value, written
-from rmopt.core.world import ONE_PROCESS, World
+from rmopt.core.world import ONE_PROCESS
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
 from rmopt.solvers.interrupts import Interrupts
-from rmopt.solvers.recorder import Recorder, numbers_for
+from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.save import Checkpoint, Saver, difference, witness
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
 from rmopt.solvers.threads import one_blas_thread
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
-# What needs no look before it joins a row.
-PLAIN = {int, float}
 
 StopRule = Callable[[Sequence[Mapping[str, Any]]], str | None]
 
@@ -181,15 +179,14 @@ class Solver(Value, ABC):
         held = ((name.lstrip("_"), value) for name, value in vars(self).items() if value is not None)
         return f"{type(self).__name__}({', '.join(f'{name}={shown(value)}' for name, value in held)})"
 
-    def signature(self, apart: tuple[str, ...] = ()) -> dict[str, str]:
-        """Return class and attributes as text, without what a continuation may change, nor those `apart`."""
-        apart = (*self.not_identity, *apart)
-        held = {f"solver.{name}": written(value) for name, value in vars(self).items() if name not in apart}
-        return {"solver": type(self).__name__, **held}
+    def signature(self) -> dict[str, str]:
+        """Return class and attributes as text, without what a continuation may change."""
+        held = {name: value for name, value in vars(self).items() if name not in self.not_identity}
+        return {"solver": type(self).__name__, **{f"solver.{name}": written(held[name]) for name in held}}
 
     # What a solver is made of
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+    def prepare(self, problem: Problem, seed: int) -> Any:
         """Return what the other methods work with: the problem, or what is made of it once for a run."""
         return problem
 
@@ -258,7 +255,7 @@ class Solver(Value, ABC):
         """Return the point where a run begins, in the precision of its steps."""
         start = self.start(problem, rng) if initial_point is None else initial_point
         start = in_precision(of_reals(start))
-        if any(np.iscomplexobj(part) for part in arrays_of(start)):
+        if any(map(np.iscomplexobj, arrays_of(start))):
             raise InvalidInputError("the initial point is complex; points are real here.")
         reason = self.check_start(problem, start)
         if reason is not None:
@@ -330,7 +327,7 @@ class Solver(Value, ABC):
         2 0.0
         """
         with running():
-            run = _Run(self, problem, initial_point, random_state, 0, stop)
+            run = _Run(self, problem, initial_point, random_state, stop)
             yield run.state
             while run.reason(run.measure()) is None and run.next_piece():
                 yield run.state
@@ -346,7 +343,6 @@ class Solver(Value, ABC):
         recorder: Recorder | None = None,
         checkpoint: Checkpoint | Path | str | None = None,
         stop: StopRule | None = None,
-        first_step: int = 0,
     ) -> Result:
         """Run to the solver's natural end, to the end of the budget, or until `stop` says so.
 
@@ -367,8 +363,6 @@ class Solver(Value, ABC):
             a `tol` that was not given. It sees the rows after each measurement and returns a reason to stop, or None.
             Where nothing is measured it is asked after each piece of work, about every tenth of a second, and the
             rows that it sees hold step, updates and seconds.
-        first_step : int
-            Number of the first step, for a run that continues another one's schedule and step sizes.
 
         Returns
         -------
@@ -385,25 +379,22 @@ class Solver(Value, ABC):
             When the checkpoint is damaged.
         """
         optional(instance, Recorder, "a Recorder, or None")("recorder", recorder)
-        run = _Run(self, problem, initial_point, random_state, first_step, stop, recorder, checkpoint)
-        del initial_point
-        return run.whole()
+        return _Run(self, problem, initial_point, random_state, stop, recorder, checkpoint).whole()
 
 
 class _Run:
     """One run of a solver: its state, the step where it is, and the time that it took so far."""
 
     def __init__(
-        self, solver: Solver, problem: Problem, initial_point: Any, random_state: Any, first_step: int,
+        self, solver: Solver, problem: Problem, initial_point: Any, random_state: Any,
         stop: StopRule | None, recorder: Recorder | None = None, checkpoint: Any = None,
     ) -> None:  # fmt: skip
         solver.check_problem(problem)
         self.stop = optional(callable_of)("stop", stop)
         self.solver = solver = solver.beside(stop)
-        self.problem, self.first = problem, integer("first_step", first_step)
+        self.problem = problem
         self.recorder = Recorder() if recorder is None else recorder
-        worlds = (getattr(part, "world", None) for part in (solver, problem.cost))
-        world = next((world for world in worlds if isinstance(world, World) and world.size > 1), ONE_PROCESS)
+        world = getattr(solver, "world", getattr(problem.cost, "world", None)) or ONE_PROCESS
         self.saver = None if checkpoint is None else Saver("checkpoint", checkpoint, world)
         seed = None if random_state is None else seed_of(random_state)
         start = initial_point.point if isinstance(initial_point, Result) else initial_point
@@ -414,23 +405,22 @@ class _Run:
                     "each process has a clock of its own, and MaxSeconds would end them at different steps; take "
                     "MaxSteps, or a smaller budget."
                 )
-            about = {"first_step": first_step, "checkpoint": checkpoint is not None, "random_state": seed}
+            about = {"checkpoint": checkpoint is not None, "random_state": seed}
             world.check_alike(solver._alike(problem, start) | about)
         if seed is None and self.saver is not None:
             seed = self.saver.seed()
         self.seed = seed = world.first(seed_of(seed))
-        self.last = first_step + solver.budget(problem)
-        self.asked_at = stop.due(first_step) if isinstance(stop, Stop) else np.inf
+        self.last = solver.budget(problem)
+        self.asked_at = stop.due() if isinstance(stop, Stop) else np.inf
         self.check_every = solver.check_every(problem)
-        self.work = solver.prepare(problem, seed, first_step)
+        self.work = solver.prepare(problem, seed)
         start = solver._started(problem, start, generator(seed, Stream.POINT) if start is None else None)
-        self.step, self.seconds = first_step, 0.0
+        self.step, self.seconds = 0, 0.0
         self.rows: list[dict[str, Any]] = []
-        with finite_numbers(first_step):
+        with finite_numbers(0):
             self.state = solver.begin(self.work, start)
         if self.saver is not None:
-            self._resume(self.saver, coarseness_of(start))
-        del initial_point, start
+            self._resume(self.saver)
         # No steps: compiled loops are loaded or compiled before the clock starts.
         self.state = solver.advance(self.work, self.state, 0)
         self.observes = bool(solver.observe(self.work, self.state))
@@ -440,7 +430,7 @@ class _Run:
     def whole(self) -> Result:
         """Run to the end."""
         solver, recorder, saver = self.solver, self.recorder, self.saver
-        rows, resumed = self.rows, self.first < self.step
+        rows, resumed = self.rows, self.step > 0
         if resumed and not (self.observes or self._is_planned(self.step)):
             # The end of a smaller budget was measured too.
             rows = [row for row in rows if row["step"] < self.step]
@@ -454,7 +444,8 @@ class _Run:
                     self.measure()
                 early = self.reason(bool(recorder.rows)) if resumed or self.step < self.last else None
                 while early is None and self.next_piece():
-                    recorder.advance(self.step)
+                    if recorder.progress:
+                        recorder.advance(self.step)
                     due = self.observes or (self.measures and self._is_planned(self.step))
                     if due:
                         self.measure()
@@ -474,17 +465,17 @@ class _Run:
                     )
                 if saver is not None:
                     self._save(saver)
-                if self.step == self.first:
+                if self.step == 0:
                     # Where no step was done it may be the caller's own.
                     point = deepcopy(point)
         finally:
             recorder.end()
         result = Result(
             point=point,
-            steps=self.step - self.first,
+            steps=self.step,
             updates=int(self.state.updates),
             seconds=self.seconds,
-            stopped_by=f"the budget of {self.last - self.first} steps" if early is None else str(early),
+            stopped_by=f"the budget of {self.last} steps" if early is None else str(early),
             seed=self.seed,
             history=recorder.rows,
             converged=isinstance(early, Converged),
@@ -512,7 +503,7 @@ class _Run:
             raise
         elapsed = time.perf_counter() - begun
         self.seconds += elapsed
-        self.step = self.first + int(self.state.steps)
+        self.step = int(self.state.steps)
         if not step < self.step <= step + steps:
             raise InvalidInputError(
                 f"{type(self.solver).__name__}.advance went from step {step} to {self.step}, where it may do 1 to "
@@ -526,12 +517,12 @@ class _Run:
         """Return why to stop here, or None."""
         if self.stop is not None and (measured or not self.measures):
             # A run that goes on began where its first part did.
-            begun = {"step": self.first, "updates": 0, "seconds": 0.0}
+            begun = {"step": 0, "updates": 0, "seconds": 0.0}
             rows = self.recorder.rows if self.measures else [begun, self._row()]
             if (early := asked(self.stop, rows)) is not None:
                 return early
         check, step = self.check_every, self.step
-        if check is None or step % check or (check > 1 and step == self.first):
+        if check is None or step % check or (check > 1 and step == 0):
             return None
         ended = self.solver.finished(self.work, self.state)
         return ended and as_reason(f"{type(self.solver).__name__}.finished", ended)
@@ -548,16 +539,13 @@ class _Run:
     def _row(self) -> dict[str, Any]:
         """Return a new row: where the run is, and what the solver observes there."""
         row = {"step": self.step, "updates": int(self.state.updates), "seconds": self.seconds}
-        seen = self.solver.observe(self.work, self.state)
-        if not PLAIN.issuperset(map(type, seen.values())) or not row.keys().isdisjoint(seen):
-            seen = numbers_for(row, f"{type(self.solver).__name__}.observe", seen)
-        return row | seen
+        return row | self.solver.observe(self.work, self.state)
 
     def _point(self) -> Any:
         """Return the point where the run stands, or say that it left the finite numbers."""
         with np.errstate(all="ignore"), finite_numbers(self.step):
             point = self.solver.point(self.work, self.state)
-        if not all(np.isfinite(part).all() for part in arrays_of(point) if part.dtype.kind in "fc"):
+        if not is_finite(point):
             raise self.solver.diverged(self.step - 1)
         return point
 
@@ -571,11 +559,11 @@ class _Run:
             rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
         )  # fmt: skip
 
-    def _resume(self, saver: Saver, coarseness: float) -> None:
+    def _resume(self, saver: Saver) -> None:
         """Go on from the checkpoint, where there is one: its state is held against a fresh one of the run."""
         tag, where = saver.plan.tag, f"the checkpoint {saver.path}"
         self.identity = {
-            **(tag if isinstance(tag, dict) else {"tag": tag}), "seed": self.seed, "first step": self.first,
+            **(tag if isinstance(tag, dict) else {"tag": tag}), "seed": self.seed,
             **self.solver.signature(), "manifold": written(self.problem.manifold), "rmopt": rmopt.__version__,
         }  # fmt: skip
         self.begun = self._witness(self.state)
@@ -586,9 +574,9 @@ class _Run:
         try:
             state = self.solver.unpack(self.work, arrays, self.state)
             step, seconds, rows = about["step"], float(about["seconds"]), about["rows"]
-            if self.first + state.steps != step or any(row["step"] > step for row in rows):
-                raise InvalidInputError(f"its state has done {state.steps} steps, not {step - self.first}")
-            apart = difference(about["witness"], [self.begun, self._witness(state)], coarseness)
+            if state.steps != step:
+                raise InvalidInputError(f"its state has done {state.steps} steps, not {step}")
+            apart = difference(about["witness"], [self.begun, self._witness(state)])
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(
                 f"{where} does not hold a state of this run: {error}. Delete it or choose another path."
@@ -600,7 +588,7 @@ class _Run:
             )
         if step > self.last:
             raise InvalidInputError(
-                f"{where} has done {state.steps} steps, more than the budget of {self.last - self.first}; choose a "
+                f"{where} has done {state.steps} steps, more than the budget of {self.last}; choose a "
                 "larger budget or another path."
             )
         self.state, self.step, self.seconds, self.rows = state, step, seconds, rows

@@ -29,7 +29,7 @@ TERMS, FEW = 32, 10_000
 # The same at the start, which a run and each that goes on look at once.
 START_TERMS, MANY = 2048, 1_000_000
 # Numbers that are nearer, relative to their size here or at the start, are those of the same problem.
-NEAR, ROUNDINGS = 1e-10, 1e4
+NEAR = 1e-10
 # A run spends less than one part in so many on its saves.
 SPARING = 20
 ANEW = "delete it or choose another path"
@@ -39,12 +39,10 @@ _text = bounded(instance, (str, dict), "a text, or a dict of texts by names")
 def file_name(name: str, value: Any) -> Any:
     """Return the name of a file that is there or may be made; refuse folders, devices and impossible names."""
     instance(name, value, (str, os.PathLike), "a path, or None")
-    why = ""
     try:
-        if not stat.S_ISREG(Path(value).stat().st_mode):
-            why = "it is a folder or a device"
+        why = "" if stat.S_ISREG(Path(value).stat().st_mode) else "it is a folder or a device"
     except (FileNotFoundError, NotADirectoryError):
-        pass
+        return value
     except (OSError, ValueError) as error:
         why = str(error)
     if why:
@@ -135,8 +133,9 @@ class Saver:
     def save(self, arrays: Mapping[str, Array], run: dict[str, Any], step: int, **about: Any) -> None:
         """Write the states of all processes and what is told of them; all call it together."""
         began, run = time.monotonic(), run | {"number of processes": self.world.size}
-        # Products are rounded otherwise in another order of memory.
-        odd = {name: _axes(array) for name, array in arrays.items() if not array.flags.c_contiguous}
+        # Products are rounded otherwise in another order of memory: axes from the farthest jumps to the nearest.
+        strided = {name: array.strides for name, array in arrays.items() if not array.flags.c_contiguous}
+        odd = {name: np.argsort(-np.abs(jumps), kind="stable").tolist() for name, jumps in strided.items()}
         arrays = {**arrays, **{name: arrays[name].transpose(axes) for name, axes in odd.items()}}
         parts = self.world.everywhere((arrays, about | {"axes": odd}))
         if self.world.rank == 0:
@@ -213,21 +212,16 @@ def witness(
     return known
 
 
-def difference(saved: list[dict[str, float]], now: list[dict[str, float]], coarseness: float) -> str | None:
+def difference(saved: list[dict[str, float]], now: list[dict[str, float]]) -> str | None:
     """Return in what the witnesses at the start and where a run stands differ from those that were saved, or None."""
-    near, scale = max(NEAR, ROUNDINGS * coarseness * float(np.finfo(float).eps)), now[0]
+    scale = now[0]
     for place, before, after in zip(("at the start", "where it stands"), saved, now, strict=True):
         for name in {**after, **before}:
             old, new = before.get(name, math.inf), after.get(name, math.inf)
             # At the start numbers have a size at which they are not rounding alone.
-            if not math.isclose(old, new, rel_tol=near, abs_tol=near * abs(scale.get(name, 0.0))):
+            if not math.isclose(old, new, rel_tol=NEAR, abs_tol=NEAR * abs(scale.get(name, 0.0))):
                 return f"{place} the {name} is {new:.12g}, and was {old:.12g}"
     return None
-
-
-def _axes(array: Array) -> list[int]:
-    """Return the axes of an array from that along which memory jumps farthest to that along which it runs."""
-    return sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
 
 
 def _run_in(path: Path) -> dict[str, Any]:

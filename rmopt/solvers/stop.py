@@ -60,8 +60,8 @@ class Stop(ABC):
     def __call__(self, rows: Sequence[Row]) -> str | None:
         """Return why to stop, or None."""
 
-    def due(self, first: int) -> float:
-        """Return the step at which it must be asked in a run whose first step is `first`; infinity: at any."""
+    def due(self) -> float:
+        """Return the step at which it must be asked; infinity: at any."""
         return math.inf
 
     def waits_for(self, name: str) -> bool:
@@ -85,9 +85,9 @@ class _Pair(CheckedValue, Stop):
     first: Annotated[Any, callable_of]
     second: Annotated[Any, callable_of]
 
-    def due(self, first: int) -> float:
+    def due(self) -> float:
         parts = (self.first, self.second)
-        return min((part.due(first) for part in parts if isinstance(part, Stop)), default=math.inf)
+        return min((part.due() for part in parts if isinstance(part, Stop)), default=math.inf)
 
     def waits_for(self, name: str) -> bool:
         return any(isinstance(part, Stop) and part.waits_for(name) for part in (self.first, self.second))
@@ -113,26 +113,20 @@ class Both(_Pair):
 
 @dataclass(frozen=True)
 class MaxSteps(CheckedValue, Stop):
-    """Stop so many steps after the first row, which is of the start.
+    """Stop after so many steps.
 
     Parameters
     ----------
     steps : int
-
-    Examples
-    --------
-    >>> from rmopt.solvers import MaxSteps
-    >>> MaxSteps(3)([{"step": 0}, {"step": 3}])
-    '3 steps'
     """
 
     steps: Annotated[int, integer]
 
-    def due(self, first: int) -> float:
-        return first + self.steps
+    def due(self) -> float:
+        return self.steps
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
-        return f"{self.steps} steps" if rows[-1]["step"] - rows[0]["step"] >= self.steps else None
+        return f"{self.steps} steps" if rows[-1]["step"] >= self.steps else None
 
 
 @dataclass(frozen=True)
@@ -142,12 +136,6 @@ class MaxSeconds(CheckedValue, Stop):
     Parameters
     ----------
     seconds : float
-
-    Examples
-    --------
-    >>> from rmopt.solvers import MaxSeconds
-    >>> MaxSeconds(60)([{"seconds": 0.0}, {"seconds": 61.0}])
-    '60 seconds'
     """
 
     bounds = "seconds"
@@ -165,14 +153,6 @@ class GradientNorm(CheckedValue, Stop):
     ----------
     length : float
     relative : bool
-
-    Examples
-    --------
-    >>> from rmopt.solvers import GradientNorm
-    >>> GradientNorm(1e-3, relative=True)(
-    ...     [{"gradient_norm": 10.0}, {"gradient_norm": 0.01}]
-    ... )
-    'a gradient of length 1.0e-02'
     """
 
     bounds = "gradient_norm"
@@ -193,12 +173,6 @@ class Below(CheckedValue, Stop):
     ----------
     value : float
     name : str
-
-    Examples
-    --------
-    >>> from rmopt.solvers import Below
-    >>> Below(0.5)([{"cost": 1.0}, {"cost": 0.4}])
-    'a cost of 0.4'
     """
 
     value: Annotated[float, number]
@@ -206,7 +180,7 @@ class Below(CheckedValue, Stop):
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
         now = seen(rows[-1], self.name, self)
-        return Converged(f"{_one(self.name)} of {now:.6g}") if now <= self.value else None
+        return Converged(f"{self.name} {now:.6g}") if now <= self.value else None
 
 
 @dataclass(frozen=True)
@@ -217,13 +191,6 @@ class SmallChange(CheckedValue, Stop):
     ----------
     share : float
     name : str
-
-    Examples
-    --------
-    >>> from rmopt.solvers import SmallChange
-    >>> first, second = {"step": 0, "updates": 0}, {"step": 1, "updates": 1}
-    >>> SmallChange(1e-3)([first | {"cost": 1.0}, second | {"cost": 0.9999}])
-    'a change of the cost by 1.0e-04'
     """
 
     share: Annotated[float, bounded(number, least=0)]
@@ -245,13 +212,6 @@ class SmallStep(CheckedValue, Stop):
     Parameters
     ----------
     length : float
-
-    Examples
-    --------
-    >>> from rmopt.solvers import SmallStep
-    >>> first, second = {"step": 0, "updates": 0}, {"step": 1, "updates": 1}
-    >>> SmallStep(1e-8)([first, second | {"step_length": 1e-9}])
-    'a step of length 1.0e-09'
     """
 
     length: Annotated[float, bounded(number, least=0)]
@@ -271,14 +231,6 @@ class Stagnation(CheckedValue, Stop):
     ----------
     rows : int
     name : str
-
-    Examples
-    --------
-    >>> from rmopt.solvers import Stagnation
-    >>> costs = [2.0, 1.0, 1.5, 1.0]
-    >>> rows = [{"step": k, "updates": k, "cost": cost} for k, cost in enumerate(costs)]
-    >>> Stagnation(2)(rows)
-    'no better cost in 2 rows'
     """
 
     rows: Annotated[int, bounded(integer, 1)]
@@ -301,19 +253,13 @@ class NotFinite(Stop):
     Parameters
     ----------
     name : str
-
-    Examples
-    --------
-    >>> from rmopt.solvers import NotFinite
-    >>> NotFinite()([{"cost": 1.0}, {"cost": float("nan")}])
-    'a cost of nan'
     """
 
     name: str = "cost"
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
         now = seen(rows[-1], self.name, self)
-        return None if math.isfinite(now) else f"{_one(self.name)} of {now}"
+        return None if math.isfinite(now) else f"{self.name} {now}"
 
 
 @dataclass(frozen=True)
@@ -327,12 +273,6 @@ class MaxEvaluations(CheckedValue, Stop):
     evaluations : int
     name : str
         "costs", "gradients", "hessians" or "retractions".
-
-    Examples
-    --------
-    >>> from rmopt.solvers import MaxEvaluations
-    >>> MaxEvaluations(10)([{"costs": 1}, {"costs": 12}])
-    '10 costs'
     """
 
     evaluations: Annotated[int, integer]
@@ -361,11 +301,6 @@ def _stayed(rows: Sequence[Row], place: int) -> bool:
     """Return whether the step before a row was refused: the point is that of the row before."""
     row, before = rows[place], rows[place - 1]
     return row["step"] > before["step"] and row["updates"] == before["updates"]
-
-
-def _one(name: str) -> str:
-    """Return a name behind its article."""
-    return f"{'an' if name.startswith(tuple('aeiou')) else 'a'} {name}"
 
 
 def seen(row: Row, name: str, criterion: Stop) -> float:

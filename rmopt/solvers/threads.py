@@ -17,10 +17,7 @@ _open = 0
 
 @cache
 def _pools() -> ThreadpoolController:
-    # Importing both here makes sure that their pools are found; looking for them takes milliseconds.
-    import numpy as np  # noqa: F401
-    import scipy.linalg  # noqa: F401
-
+    # Looking for them takes milliseconds; numpy and scipy.linalg are imported by then.
     return ThreadpoolController()
 
 

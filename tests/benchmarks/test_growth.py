@@ -133,10 +133,10 @@ sys.path.append(sys.argv.pop())
 from low_rank_agents import low_rank_tasks
 from threadpoolctl import threadpool_limits
 from problems.subspace import GossipPlan, gossip
-from rmopt.solvers import MPIWorld, OneProcess
+from rmopt.solvers import MPIWorld, World
 m, columns, agents, steps, mpi = map(int, sys.argv[1:])
 with threadpool_limits(1):
-    world = MPIWorld() if mpi else OneProcess()
+    world = MPIWorld() if mpi else World()
     tasks = low_rank_tasks(m, columns, 5, agents, world)
     plan = GossipPlan(1e3, "parallel", n_epochs=steps, init="independent", step_size=1e-5)
     found = gossip(tasks, 5, plan, 0, world=world)

@@ -99,49 +99,6 @@ class Frames(ArrayManifold):
         return None if error < 1e-10 else f"XᵀX − I reaches {error:.1e}"
 
 
-class Ball(Frames):
-    """The sphere of a small radius, with geodesics whose distances lose half of the digits near zero."""
-
-    radius = 0.2
-
-    @property
-    def dim(self) -> int:
-        return self.shape[0] - 1
-
-    def __init__(self) -> None:
-        self.shape, self.default_retraction = (6, 1), ByRoot()
-
-    def projection(self, point: Array, ambient: Any) -> Array:
-        return dense(ambient) - np.vdot(point, dense(ambient)) / self.radius**2 * point
-
-    def random_point(self, rng: Any = None) -> Array:
-        point = np.random.default_rng(rng).standard_normal(self.shape)
-        return self.radius * point / np.linalg.norm(point)
-
-    def check_point(self, point: Any) -> str | None:
-        return None if abs(np.linalg.norm(point) - self.radius) < 1e-10 else "the radius is wrong"
-
-    def euclidean_to_riemannian_hessian(
-        self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
-    ) -> Array:
-        turn = np.vdot(point, dense(euclidean_gradient)) / self.radius**2
-        return self.projection(point, dense(euclidean_hessian) - tangent_vector * turn)
-
-    def exp(self, point: Array, tangent_vector: Array) -> Array:
-        angle = np.linalg.norm(tangent_vector) / self.radius
-        return np.cos(angle) * point + np.sinc(angle / np.pi) * tangent_vector
-
-    def dist(self, point_a: Array, point_b: Array) -> float:
-        return float(self.radius * np.arccos(np.clip(np.vdot(point_a, point_b) / self.radius**2, -1.0, 1.0)))
-
-    def log(self, point_a: Array, point_b: Array) -> Array:
-        beyond = self.projection(point_a, point_b)
-        return self.dist(point_a, point_b) * beyond / np.linalg.norm(beyond)
-
-    def pair_mean(self, point_a: Array, point_b: Array) -> Array:
-        return self.exp(point_a, 0.5 * self.log(point_a, point_b))
-
-
 def retraction(
     order: int, call: Callable[..., Any], base: type[Retraction] = Retraction, **members: Any
 ) -> Retraction:
@@ -156,16 +113,6 @@ def retraction(
 def by_qr(manifold: Any, point: Array, tangent: Array, t: float) -> Array:
     Q, R = np.linalg.qr(point + t * tangent)
     return Q * np.where(np.diag(R) < 0.0, -1.0, 1.0)
-
-
-class ByRoot(Retraction):
-    """Back to the sphere along the ray."""
-
-    order, name = 2, "by-root"
-
-    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
-        moved = point + t * tangent
-        return manifold.radius * moved / np.linalg.norm(moved)
 
 
 def of(base: type, *arguments: Any, **members: Any) -> Any:
@@ -550,7 +497,7 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
         lambda: frames(projection=lambda self, x, Z: dense(Z) - 2 * x @ symmetric(x.T @ dense(Z))),
         "projection",
     ),
-    ("projection oblique", lambda: check_manifold(of(Ball, projection=oblique)), "orthogonality"),
+    ("projection oblique", lambda: check_manifold(of(Sphere, 6, projection=oblique)), "orthogonality"),
     (
         "inner product doubled",
         lambda: frames(inner_product=lambda self, x, a, b: 2 * float(np.vdot(a, b))),
@@ -637,19 +584,9 @@ MUTANTS: list[tuple[str, Callable[[], Any], str]] = [
         lambda: along_the_cone(AffineExponential, velocity=lambda self, m, x, v, t: dense(v)),
         "velocity",
     ),
-    (
-        "velocity halved",
-        lambda: along_the_cone(SecondOrderPD, velocity=scaled(SecondOrderPD, "velocity", 0.5)),
-        "velocity",
-    ),
     ("reach beyond", lambda: along_the_cone(Additive, reach=scaled(Additive, "reach", 3.0)), "staying"),
     # Costs
     ("gradient 1 % too long", lambda: on_frames(gradient=scaled(Brockett, "gradient", 1.01)), "gradient"),
-    (
-        "gradient with the wrong sign",
-        lambda: on_frames(gradient=scaled(Brockett, "gradient", -1.0)),
-        "gradient",
-    ),
     (
         "terms with the wrong sign",
         lambda: on_subspaces(term_gradient=scaled(Variance, "term_gradient", -1.0)),
@@ -822,7 +759,7 @@ def test_every_law_has_a_part_that_breaks_it() -> None:
         law.name for laws in (MANIFOLD, RETRACTION, COST, HESSIAN, ENGINE, SAMPLER, STEP_SIZE) for law in laws
     }
     # Parts that break the laws of precision are in test_single_precision.py.
-    found = {law for *_, law in MUTANTS} | {"precision", "retracted precision"}
+    found = {law for *_, law in MUTANTS} | {"precision"}
     assert found == laws | {"rigidity", "order 2", "gradient", "Hessian"}
     page = (Path(__file__).parents[2] / "docs" / "extend" / "index.md").read_text(encoding="utf-8")
     assert not [law for law in laws if not re.search(rf"[|,] {law}[,;]? ", page)]
@@ -838,7 +775,7 @@ def test_mistakes_in_the_library_can_still_be_made() -> None:
 
 def geometry(seed: int) -> list[Check]:
     checks: list[Check] = []
-    for manifold in (Frames(), Ball(), Frames(4, 1)):
+    for manifold in (Frames(), Frames(4, 1)):
         checks += check_manifold(manifold, seed) + check_retraction(
             manifold.default_retraction, manifold, seed
         )

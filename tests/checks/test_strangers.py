@@ -59,7 +59,7 @@ TELLING = {
         "retraction.__call__", "cost.block_gradient", "cost.proximal_step", "loss.slopes",
     },
 }  # fmt: skip
-TELLING |= dict.fromkeys(("batch", "psd"), TELLING["bilinear"])
+TELLING |= dict.fromkeys(("batch", "psd", "remembers"), TELLING["bilinear"])
 
 
 def close(found: Any, expected: Any, about: str = "") -> None:

@@ -79,7 +79,7 @@ class HeavyBall(Solver):
     def __init__(self, length: float = 0.02) -> None:
         self.length = length
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+    def prepare(self, problem: Problem, seed: int) -> Any:
         return problem, seed
 
     def begin(self, work: Any, point: Any) -> Ball:
@@ -120,7 +120,7 @@ class Unrepeatable(HeavyBall):
 class Forgetful(HeavyBall):
     """It keeps its speed outside of the state."""
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+    def prepare(self, problem: Problem, seed: int) -> Any:
         return problem, seed, {}
 
     def advance(self, work: Any, state: Ball, steps: int) -> Ball:
@@ -164,7 +164,7 @@ class Restless(HeavyBall):
 class Boastful(HeavyBall):
     """Its cost is that of the first point."""
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Any:
+    def prepare(self, problem: Problem, seed: int) -> Any:
         return problem, seed, {}
 
     def observe(self, work: Any, state: Ball) -> dict[str, float]:
@@ -182,7 +182,7 @@ class Wearing(HeavyBall):
 
 WRONG = {
     Uphill: "descent", OffTheManifold: "ends", Unrepeatable: "repetition", Forgetful: "resumption",
-    Changing: "solver purity", Hasty: "descent", Unstoppable: "criteria", Restless: "ends", Boastful: "observed",
+    Changing: "solver purity", Hasty: "descent", Unstoppable: "resumption", Restless: "ends", Boastful: "observed",
 }  # fmt: skip
 
 

@@ -255,12 +255,12 @@ def test_an_estimator_goes_on_with_the_same_data_alone(name: str, form: Any, tmp
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1e3])
-def test_single_precision_and_a_cost_of_zero_at_the_end_go_on(scale: float, tmp_path: Path) -> None:
+def test_a_cost_of_zero_at_the_end_goes_on(scale: float, tmp_path: Path) -> None:
     cost = rmopt.autograd_cost(lambda x: scale * anp.sum((x - 1.0) ** 2))
-    problem, start = Problem(Euclidean(5), cost), np.full(5, 3.0, np.float32)
+    problem, start = Problem(Euclidean(5), cost), np.full(5, 3.0)
     for budget in (20, 40):
         solver = GradientDescent(max_iter=budget, tol=0.0)
-        assert solver.run(problem, start, checkpoint=tmp_path / "c.npz").point.dtype == np.float32
+        np.testing.assert_allclose(solver.run(problem, start, checkpoint=tmp_path / "c.npz").point, 1.0)
 
 
 TENSORS = """
@@ -315,7 +315,6 @@ FORGERIES: dict[str, Any] = {
     "no witness": lambda arrays, about: about["parts"][0].pop("witness"),
     "no seconds": lambda arrays, about: about["parts"][0].pop("seconds"),
     "another step": lambda arrays, about: about.update(step=19),
-    "later rows": lambda arrays, about: about["parts"][0].update(rows=[{"step": 10**6}]),
 }
 
 
@@ -431,20 +430,19 @@ def test_the_seed_reaches_the_local_optimiser(tmp_path: Path) -> None:
             seen.append(options["random_state"])
             return super().run(problem, *arguments, **options)
 
-    def seeds(random_state: int, first_step: int = 0) -> list[int]:
+    def seeds(random_state: int) -> list[int]:
         seen.clear()
         problem, solver = (
             CASES["rank-incremental"].problem(),
             RankIncremental(inner=Spy(1e-3, max_iter=5), max_iter=3),
         )
-        solver.run(problem, random_state=random_state, first_step=first_step)
+        solver.run(problem, random_state=random_state)
         return list(seen)
 
     seen: list[int] = []
     first = seeds(0)
     assert len(set(first)) == 3
     assert seeds(0) == first
-    assert seeds(0, first_step=1)[:2] == first[1:]
     assert not set(seeds(1)) & set(first)
 
 

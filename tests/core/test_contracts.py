@@ -337,6 +337,15 @@ def test_what_lacks_second_derivatives_is_named() -> None:
         PymanoptSolver("TrustRegions").run(problem)
 
 
+class OneBlock(Retraction):
+    """Somebody's retraction for coordinate descent alone."""
+
+    order, name = 1, "one-block"
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return point + t * RowColumn(tangent.k, tangent.u).toarray()
+
+
 class Circle(Manifold):
     """Somebody's manifold, which declares nothing that it need not, and has no distance."""
 
@@ -389,6 +398,7 @@ def test_somebodys_manifold_with_somebodys_retraction() -> None:
     ):
         with pytest.raises(rmopt.RmoptError, match=sentence):
             Circle().using(wrong)
+    assert isinstance(CONE.using(OneBlock()).default_retraction, OneBlock)
     with pytest.raises(InvalidInputError, match="its length is not 1"):
         SGD(0.1).run(Problem(Circle(), WholeCost(ALONE)), np.ones(2))
     found = SGD(0.1, max_iter=300).run(Problem(Circle(), WholeCost(ALONE)), random_state=0).point

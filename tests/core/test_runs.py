@@ -40,7 +40,7 @@ def test_a_picture_without_space_does_not_cost_the_table(
 
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
     said = rmopt_run(
-        "metric", "--data", "digits", "--rows", "100", "--methods", "euclidean", "--seeds", "1",
+        "metric", "--data", "digits", "--methods", "euclidean", "--seeds", "1",
         "--out", str(tmp_path / "out"), code=2,
     )  # fmt: skip
     assert "euclidean" in said.stdout.lower()

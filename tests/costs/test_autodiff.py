@@ -224,9 +224,9 @@ def test_a_function_that_does_not_fit_the_points_is_named() -> None:
     with pytest.raises(
         InvalidInputError, match=r"of_factors .* of type ndarray; write a function of the point"
     ):
-        of_factors.value(np.eye(3))
+        Problem(Euclidean(3, 3), of_factors)
     with pytest.raises(InvalidInputError, match=r"of_a_point .* of type LowRankPoint; .* of A and B"):
-        of_a_point.gradient(points()["free"])
+        Problem(MANIFOLD, of_a_point)
     with pytest.raises(InvalidInputError, match="one argument for each of the 2 parts"):
         rmopt.autograd_cost(lambda A, B, C: 0.0).value(Parts([np.eye(2), np.eye(2)]))
 

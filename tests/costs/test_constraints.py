@@ -349,7 +349,7 @@ class ByHand(Cost):
     [
         (autograd_cost(lambda x: -x), "autograd_residuals"),
         (autograd_cost(lambda x: [-x[0], -x[1]]), "autograd_residuals"),
-        (ByHand(-np.ones(3), np.ones(3)), "ByHand .*ResidualSum"),
+        (ByHand(-np.ones(3), np.ones(3)), "ByHand .*real"),
         (ByHand(1j, np.ones(3)), "ByHand .*real"),
         # Either would be stretched to the shape of a point.
         (ByHand(0.5, np.ones(1)), "gradient of ByHand .*shape"),

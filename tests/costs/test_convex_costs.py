@@ -32,7 +32,6 @@ def test_sums_and_mixtures() -> None:
         p = loss.shape[0]
         A, B = rng.standard_normal((p, 2)), rng.standard_normal((p, 3))
         assert cost.trace_weight == pytest.approx(0.5)
-        assert repr(cost) == f"Trace(0.3) + {type(loss).__name__} + Trace(0.2)"
         np.testing.assert_allclose(cost.at(A).value, loss.at(A).value + 0.5 * np.vdot(A, A), rtol=1e-13)
         mixture = cost.mixture([A, B])
         weights = np.array([0.7, 1.9])
@@ -160,8 +159,7 @@ def test_a_new_loss_is_ten_lines() -> None:
     assert weights.argmax() == 0
     assert result.certificate.objective < cost.at(np.zeros((5, 0))).value
     # Without curvature differences of gradients stand for it.
-    for inner in ("auto", TrustRegions(max_iter=5)):
-        assert run(cost, RankIncremental(inner=inner, max_iter=2)).steps == 2
+    assert run(cost, RankIncremental(max_iter=2)).steps == 2
 
 
 def test_a_trace_fits_every_size() -> None:

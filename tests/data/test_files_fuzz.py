@@ -45,12 +45,6 @@ def similarity(folder: Path) -> tuple[Path, Callable[[], Any]]:
     return path, read
 
 
-def symmetric(folder: Path) -> tuple[Path, Callable[[], Any]]:
-    path, X = folder / "symmetric.npz", np.random.default_rng(0).standard_normal((12, 5))
-    LoretaSimilarity(2, psd=True, max_iter=9, random_state=0).fit(X, np.arange(12) % 2).save(path)
-    return path, lambda: LoretaSimilarity.load(path).model_.point
-
-
 def counts(n: int, m: int) -> dict[str, np.ndarray]:
     X = sp.csr_array(np.random.default_rng(0).poisson(1.0, (n, m)).astype(np.float32))
     return {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": np.array(X.shape)}
@@ -82,7 +76,6 @@ CLASSES = np.array([BACKGROUND, *(f"class {number}" for number in range(50))])
 MAKERS: dict[str, Make] = {
     "checkpoint": archive,
     "similarity": similarity,
-    "symmetric": symmetric,
     "news20": data(
         "news20", "news20_bydate_cai.npz", object,
         counts(6, 5) | {"y": np.array([1, 2, 1, 2, 1, 2], np.uint8), "is_test": np.arange(6) > 3},

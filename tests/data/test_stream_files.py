@@ -44,8 +44,6 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
         ({"a__csv": "x,z\na,1\n"}, {}, "one column of labels"),
         ({"a__csv": "label,x\na,1\n,2\n"}, {}, "label of .* has gaps"),
         ({"a__csv": "label,x\na,1\n\nb,inf\n"}, {}, "infinite"),
-        ({"a__csv": 'label,x\n"a,1\n'}, {}, "quotes"),
-        ({"a__csv": "label,a\n1,2\n1,2,3\n"}, {}, "line 3, saw 3"),
         ({"a__csv": "label,a\n1,2\n"}, {"multilabel": True}, "columns label_… of 0 and 1"),
         # Rows of svmlight
         ({"a__svm": "1 0:1\n2 1:1\n3 oops\n"}, {}, "line 3 of"),

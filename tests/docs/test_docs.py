@@ -357,9 +357,9 @@ def test_every_base_class_has_a_page() -> None:
 # Libraries that lines marked +SKIP need. Others need several processes, or change what later tests see.
 LIBRARIES = {
     "Jax": "jax", "jax_cost": "jax", "jax_residuals": "jax", "Torch": "torch", "torch_cost": "torch",
-    "torch_residuals": "torch", "to_arrays": "flwr", "from_arrays": "flwr",
+    "torch_residuals": "torch",
 }  # fmt: skip
-NEVER = {"MPIWorld", "ManifoldAveraging", "register"}
+NEVER = {"MPIWorld", "register"}
 
 
 def can_run(thing: Any) -> bool:

@@ -7,7 +7,6 @@ from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
-import pymanopt
 import pytest
 import scipy.sparse as sp
 from pymanopt import manifolds
@@ -72,30 +71,6 @@ def test_pymanopt_optimizers_complete_a_matrix(
     assert manifold.check_point(result.point) is None
     if optimizer == "TrustRegions":
         assert result.steps < 60
-
-
-def test_pymanopt_takes_the_manifold_as_it_is(
-    completion: tuple[FixedRankEmbedded, Completion, np.ndarray],
-) -> None:
-    manifold, cost, truth = completion
-    wrap = pymanopt.function.numpy(manifold)
-    problem = pymanopt.Problem(manifold, wrap(cost.value), euclidean_gradient=wrap(cost.gradient))
-    start = manifold.random_point(np.random.default_rng(1))
-    point = ConjugateGradient(verbosity=0).run(problem, initial_point=start).point
-    assert np.linalg.norm(manifold.to_dense(point) - truth) / np.linalg.norm(truth) < 1e-4
-
-
-def test_trust_regions_on_an_autograd_cost(
-    completion: tuple[FixedRankEmbedded, Completion, np.ndarray],
-) -> None:
-    manifold, cost, truth = completion
-
-    @rmopt.autograd_cost
-    def loss(A: np.ndarray, B: np.ndarray) -> float:
-        return 0.5 * anp.sum((anp.sum(A[cost.rows] * B[cost.cols], axis=1) - cost.values) ** 2)
-
-    result = PymanoptSolver("TrustRegions").run(Problem(manifold, loss), random_state=1)
-    assert np.linalg.norm(manifold.to_dense(result.point) - truth) / np.linalg.norm(truth) < 1e-6
 
 
 def test_trust_regions_without_second_derivatives_say_so() -> None:

@@ -316,18 +316,9 @@ def test_products_are_those_of_pymanopt() -> None:
     assert ours.dim == theirs.dim == 12 + 4 + 8
     rng = np.random.default_rng(SEED)
     x, y = ours.random_point(rng), ours.random_point(rng)
-    u = ours.random_tangent_vector(x, rng)
     there = [list(one) for one in (x, y)]
     np.testing.assert_allclose(ours.dist(x, y), theirs.dist(*there), rtol=1e-9)
     np.testing.assert_allclose(ours.typical_dist, theirs.typical_dist)
-    np.testing.assert_allclose(ours.dist(y, ours.exp(x, ours.log(x, y))), 0.0, atol=1e-7)
-    for scaled, wanted in zip(u * 42.0, u, strict=True):
-        np.testing.assert_allclose(scaled, 42.0 * wanted)
-    back = ours.log(x, ours.exp(x, u))
-    for found, wanted in zip(back, u, strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-9)
-    middle = ours.pair_mean(x, y)
-    np.testing.assert_allclose(ours.dist(x, middle), ours.dist(middle, y), rtol=1e-6)
 
 
 def test_hyperbolic_space_is_the_ball_of_pymanopt() -> None:

@@ -7,7 +7,13 @@ from numba.core.errors import TypingError
 
 from rmopt.kernels.intrinsics import BLOCKS, TILE
 from rmopt.kernels.memory import LINE, at_line, on_lines
-from rmopt.kernels.vectors import accumulate, add_outer, fetch, scatter, transposed_product
+from rmopt.kernels.vectors import add_outer, add_rows, fetch, scatter, transposed_product
+
+
+@njit
+def accumulate(A, indices, values, start, stop, scale, out):  # type: ignore[no-untyped-def]
+    add_rows(A, indices, values, start, stop, scale, out)
+
 
 WIDTHS = (*range(1, 2 * BLOCKS[0] + 2), 100)
 COUNTS = (0, 1, 3, TILE - 1, TILE, TILE + 1, 5 * TILE + 3)

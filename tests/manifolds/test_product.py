@@ -25,7 +25,6 @@ from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
     Grassmann,
-    PositiveDefinite,
     Power,
     Product,
     Sphere,
@@ -40,18 +39,6 @@ def blocks() -> dict[int, np.ndarray]:
     return {0: rng.standard_normal((2, 3)), 2: rng.standard_normal((3, 3))}
 
 
-def test_block_diagonal_is_the_matrix_that_it_says() -> None:
-    made, rng = BlockDiagonal(SHAPES, blocks()), np.random.default_rng(1)
-    whole = made.toarray()
-    assert whole.shape == made.shape == (9, 7)
-    np.testing.assert_array_equal(whole[2:6], 0.0)
-    X, Z = rng.standard_normal((7, 2)), rng.standard_normal((9, 2))
-    np.testing.assert_allclose(made @ X, whole @ X, atol=1e-15)
-    np.testing.assert_allclose(made.T @ Z, whole.T @ Z, atol=1e-15)
-    np.testing.assert_allclose((made * 2.0).toarray(), 2.0 * whole)
-    np.testing.assert_allclose((-made).toarray(), -whole)
-
-
 def test_the_blocks_of_any_ambient_matrix() -> None:
     made, rng = BlockDiagonal(SHAPES, blocks()), np.random.default_rng(2)
     dense = rng.standard_normal((9, 7))
@@ -64,42 +51,6 @@ def test_the_blocks_of_any_ambient_matrix() -> None:
         block = wanted[slice(*rows), slice(*columns)]
         np.testing.assert_allclose(found[i] @ np.eye(SHAPES[i][1]), block, atol=1e-14)
         np.testing.assert_allclose(found[i].T @ np.eye(SHAPES[i][0]), block.T, atol=1e-14)
-
-
-class Apart(Cost):
-    """Rayleigh quotients on a Grassmannian, and ½ tr(W) − log det W on positive definite matrices."""
-
-    def __init__(self, A: np.ndarray) -> None:
-        self.A = A
-
-    def value(self, point: Parts) -> float:
-        U, W = point
-        return (
-            -0.5 * float(np.vdot(U, self.A @ U)) + 0.5 * float(np.trace(W)) - float(np.linalg.slogdet(W)[1])
-        )
-
-    def gradient(self, point: Parts) -> BlockDiagonal:
-        U, W = point
-        return self._blocks(point, -self.A @ U, 0.5 * np.eye(len(W)) - np.linalg.inv(W))
-
-    def hessian(self, point: Parts, direction: BlockDiagonal) -> BlockDiagonal:
-        inverse = np.linalg.inv(point[1])
-        return self._blocks(point, -self.A @ direction.blocks[0], inverse @ direction.blocks[1] @ inverse)
-
-    @staticmethod
-    def _blocks(point: Parts, *parts: np.ndarray) -> BlockDiagonal:
-        return BlockDiagonal([part.shape for part in point], dict(enumerate(parts)))
-
-
-@pytest.fixture
-def problem() -> Problem:
-    Q = np.linalg.qr(np.random.default_rng(3).standard_normal((8, 8)))[0]
-    return Problem(Product([Grassmann(8, 2), PositiveDefinite(3)]), Apart((Q * np.arange(1.0, 9.0)) @ Q.T))
-
-
-def test_derivatives_on_a_product(problem: Problem) -> None:
-    assert check_gradient(problem)
-    assert all(check_hessian(problem))
 
 
 def test_a_block_that_is_not_given_does_not_move() -> None:
@@ -159,17 +110,6 @@ def test_one_retraction_for_all_factors_or_one_for_each() -> None:
     assert str(mixed.default_retraction) == "Componentwise(QR(), Polar())"
     with pytest.raises(InvalidInputError, match="is not a retraction of FixedRank"):
         Product([Grassmann(6, 2), FixedRankEmbedded(5, 4, 2)]).using(QR())
-
-
-def test_geodesics_of_a_product_are_those_of_its_factors() -> None:
-    manifold, rng = Product([PositiveDefinite(3), Power(Grassmann(6, 2), 2)]), np.random.default_rng(5)
-    a, b = (manifold.random_point(rng) for _ in range(2))
-    assert manifold.knows("exp")
-    assert manifold.dist(manifold.exp(a, manifold.log(a, b)), b) < 1e-12
-    np.testing.assert_allclose(manifold.dist(a, b), manifold.norm(a, manifold.log(a, b)), rtol=1e-12)
-    middle = manifold.pair_mean(a, b)
-    np.testing.assert_allclose(manifold.dist(a, middle), 0.5 * manifold.dist(a, b), rtol=1e-12)
-    assert not Product([FixedRankEmbedded(5, 4, 2)]).knows("exp")
 
 
 def test_points_of_any_class_are_taken_apart_and_put_together() -> None:

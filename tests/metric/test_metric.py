@@ -281,7 +281,7 @@ def test_metrics_learn_from_given_triplets(digits: Any) -> None:
         metric = estimator.fit(X[:60], y[:60]).fit_triplets(X, triplets)
         assert not hasattr(metric, "classes_")
         assert metric.transform(X[:3]).shape == (3, 64)
-        with pytest.raises(InvalidInputError, match="row numbers"):
+        with pytest.raises(InvalidInputError, match="numbers from"):
             estimator.fit_triplets(X, [[0, 1, 600]])
 
 
@@ -354,16 +354,17 @@ def test_lda_takes_features_that_do_not_vary(digits: Any) -> None:
 
 
 def test_experiment_runs_and_resumes(tmp_path: Path, rmopt_run: Any) -> None:
-    words = "--data digits --seeds 2 --passes 2 --triplets 500 --methods euclidean,comet,lda"
+    words = "--data digits --seeds 2 --passes 2 --triplets 500 --methods euclidean,comet,lda --scaling raw"
     command = [
         *words.split(),
-        *["--features", "0", "--select", "first", "--folds", "2", "--out"],
+        *["--features", "0", "--select-by", "votes", "--select", "first", "--folds", "2", "--out"],
         str(tmp_path),
     ]
     rmopt_run("metric", *command, "--quiet")
     result = json.loads((tmp_path / "result.json").read_text())
     assert [row["method"] for row in result["rows"]] == ["Euclidean", "COMET", "LDA"]
     assert all(0.1 < row["precision_at_10"] <= 1.0 for row in result["rows"])
+    assert all(0.7 < row["votes"] <= 1.0 for row in result["rows"])
     assert (tmp_path / "precision.png").read_bytes().startswith(b"\x89PNG")
     cells = cells_in(tmp_path)
     again = json.loads(rmopt_run("metric", *command, "--resume", "--json").stdout)

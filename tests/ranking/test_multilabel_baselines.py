@@ -21,6 +21,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_predict, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from problems.coembedding import (
     CalibratedLabelRanking,
@@ -29,6 +30,7 @@ from problems.coembedding import (
 )
 from problems.coembedding.baselines import Guarded, multilabel
 from problems.coembedding.experiment import MEASURES, METHODS, measures, scored
+from problems.ranking import precision_at
 from problems.thresholds import _half_of_largest_f1
 from rmopt.core import InvalidInputError
 
@@ -140,24 +142,50 @@ def rare_labels(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarra
     return 0.5 * odds + 0.6 * often, odds, (rng.random(odds.shape) < expit(odds)).astype(int)
 
 
+def test_pooled_odds_are_one_logistic_regression_of_all_labels() -> None:
+    """Scores that are wrong in the same way for all labels are put right, as scikit-learn's regression does it."""
+    scores, _, Y = rare_labels(150, np.random.default_rng(0))
+    model = LabelThresholds(Handed(), pooled=True).fit(scores, Y)
+    often = np.log(Y.mean(axis=0) / (1.0 - Y.mean(axis=0)))
+    pairs = np.column_stack([scores.ravel(), np.tile(often, 150)])
+    alone = make_pipeline(StandardScaler(), LogisticRegression()).fit(pairs, Y.ravel())
+    found = scores * model.slopes_ + model.intercepts_
+    np.testing.assert_allclose(found.ravel(), alone.decision_function(pairs), rtol=1e-6, atol=1e-9)
+    assert len(set(model.slopes_)) == 1
+    new, odds, truth = rare_labels(2000, np.random.default_rng(1))
+    each = LabelThresholds(Handed()).fit(scores, Y)
+    best, pooled, alone = (
+        log_loss(truth.ravel(), chances.ravel())
+        for chances in (expit(odds), model.predict_proba(new), each.predict_proba(new))
+    )
+    # Few samples of a label are too few for a regression of its own.
+    assert pooled - best < 0.7 * (alone - best) < 0.1 * best
+    # Nor do scores that overstate how frequent labels are order those of a sample.
+    assert (
+        precision_at(model.decision_function(new), truth, (1,))[1] > precision_at(new, truth, (1,))[1] + 0.015
+    )
+
+
 def test_odds_endure_constant_labels_and_scores_of_any_size() -> None:
     scores, _, Y = rare_labels(60, np.random.default_rng(0))
     fifth = ShuffleSplit(1, test_size=0.2, random_state=0)
     Y[:, 0], Y[:, 1] = 1, 0
-    model = LabelThresholds(Handed(), cv=fifth)
-    found = model.fit(scores, Y).predict_proba(scores)
-    np.testing.assert_allclose(found[:, 0], 12.5 / 13.0)
-    np.testing.assert_allclose(found[:, 1], 0.5 / 13.0)
-    for size in (1e-300, 1e-20, 1e300):
-        again = model.fit(size * scores, Y).predict_proba(size * scores)
-        np.testing.assert_allclose(again, found, rtol=1e-6)
-    # What is left of scores that are all alike is rounding.
-    flat = 0.1 + 1e-16 * np.sign(scores - np.median(scores))
-    assert len(np.unique(flat)) > 1
-    assert abs(model.fit(flat, Y).predict_proba(np.full_like(scores, 0.11)).sum() / Y.sum() - 1.0) < 0.5
-    for value in (0, 1):
-        nothing = model.fit(scores, np.full_like(Y, value)).predict_proba(scores)
-        np.testing.assert_allclose(nothing, value, atol=0.04)
+    for pooled in (True, False):
+        model = LabelThresholds(Handed(), cv=fifth, pooled=pooled)
+        found = model.fit(scores, Y).predict_proba(scores)
+        np.testing.assert_allclose(found[:, 0], 12.5 / 13.0)
+        np.testing.assert_allclose(found[:, 1], 0.5 / 13.0)
+        for size in (1e-300, 1e-20, 1e300):
+            np.testing.assert_allclose(
+                model.fit(size * scores, Y).predict_proba(size * scores), found, rtol=1e-6
+            )
+        # What is left of scores that are all alike is rounding.
+        flat = 0.1 + 1e-16 * np.sign(scores - np.median(scores))
+        assert len(np.unique(flat)) > 1
+        assert abs(model.fit(flat, Y).predict_proba(np.full_like(scores, 0.11)).sum() / Y.sum() - 1.0) < 0.5
+        for value in (0, 1):
+            nothing = model.fit(scores, np.full_like(Y, value)).predict_proba(scores)
+            np.testing.assert_allclose(nothing, value, atol=0.04)
 
 
 def test_numbers_of_labels_that_were_never_seen_are_not_followed() -> None:
@@ -169,7 +197,7 @@ def test_numbers_of_labels_that_were_never_seen_are_not_followed() -> None:
     weak = OneVsRestClassifier(LogisticRegression(C=0.01, l1_ratio=1.0, solver="liblinear"))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Label not|l1_ratio")
-        model = LabelThresholds(weak, cv=fifth).fit(X, Y)
+        model = LabelThresholds(weak, cv=fifth, pooled=True).fit(X, Y)
     # All of these would be left without the limit, and a hundredth of them.
     assert 0.5 < model.predict_proba(X).sum() / Y.sum() < 2.0
 

@@ -133,19 +133,6 @@ def test_somebody_new_gets_other_items_than_those_that_are_liked(model: Any) -> 
             model.recommend_to_new(wrong)
 
 
-def test_similar_rows_have_alike_predictions(model: Any) -> None:
-    if isinstance(model, BayesianCompletion):
-        whole = np.einsum("smk,snk->mn", model.row_samples_[:, :-1, 1:], model.column_means_[:, :-1, 1:])
-    else:
-        whole = model.components_ @ model.weights_.T
-    whole /= np.linalg.norm(whole, axis=1, keepdims=True)
-    cosines = whole[4] @ whole.T
-    best = [row for row in np.argsort(-cosines) if row != 4][:3]
-    found = model.similar(model.row_names_[4], 3)
-    assert [name for name, _ in found] == model.row_names_[best].tolist()
-    np.testing.assert_allclose([cosine for _, cosine in found], cosines[best], atol=1e-5)
-
-
 def test_a_page_recommends(model: Any) -> None:
     search = ItemSearch(model)
     how = {"return_std": True} if isinstance(model, BayesianCompletion) else {}

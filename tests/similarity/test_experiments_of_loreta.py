@@ -89,7 +89,6 @@ def test_ranking_and_its_resumption(tmp_path: Path, rmopt_run: Command) -> None:
     assert len(result["rows"]) == 23
     found = {row["method"]: row for row in result["rows"]}["low-rank logistic"]
     assert 0.5 < found["precision_at_5"] < found["precision_at_3"] < found["precision_at_1"] < 1.0
-    assert 0.5 < found["psp_at_1"] < 1.0
     assert 0.5 < found["ndcg_at_5"] < 1.0
     # Above each of four.
     assert len(result["claims"]) == 4

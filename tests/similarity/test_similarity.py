@@ -13,10 +13,10 @@ from sklearn.base import clone
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from problems.loreta import LowRankModel
 from problems.rows import natural_size
 from problems.similarity import ClassTriplets, LoretaSimilarity
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive
-from problems.similarity.estimators import BilinearSimilarity
 from problems.similarity.experiment import CURVE_QUERIES, Similarity
 from rmopt import InvalidInputError, Problem
 from rmopt.core import StorageError
@@ -40,7 +40,7 @@ def test_learning_beats_the_start_and_sparse_equals_dense(digits: tuple[np.ndarr
     dense = quick(max_iter=30_000).fit(X[:1000], y[:1000])
     sparse = quick(max_iter=30_000).fit(sp.csr_matrix(X[:1000]), y[:1000])
     np.testing.assert_array_equal(dense.model_.point.U, sparse.model_.point.U)
-    start = BilinearSimilarity(FixedRankEmbedded(64, 64, 8).identity())
+    start = LowRankModel(FixedRankEmbedded(64, 64, 8).identity())
     untrained = quick()
     untrained.model_, untrained.n_features_in_ = start, 64
     assert dense.score(X[1000:], y[1000:]) > untrained.score(X[1000:], y[1000:]) + 0.2
@@ -270,13 +270,6 @@ def test_a_start_that_no_row_touches_is_told() -> None:
         warnings.simplefilter("error")
         model.fit(hashed[:, 3:], y)
         model.set_params(init="gaussian").fit(hashed, y)
-
-
-@pytest.mark.parametrize("psd", [False, True])
-def test_second_order_steps_at_full_rank_are_warned_of(psd: bool) -> None:
-    X, y = np.random.default_rng(0).random((12, 4)), np.arange(12) % 2
-    with pytest.warns(UserWarning, match="rank = 4 is the number of features"):
-        LoretaSimilarity(4, psd=psd, max_iter=1, random_state=0).fit(X, y)
 
 
 def test_labels_keep_all_of_their_digits_between_chunks_of_other_types() -> None:

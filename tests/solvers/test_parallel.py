@@ -19,7 +19,6 @@ from problems.subspace import MatrixCompletion
 from rmopt import InvalidInputError, Problem
 from rmopt.core import FiniteSum
 from rmopt.costs import BilinearSum, Graph
-from rmopt.engines.factor_means import blended, completed, merged
 from rmopt.engines.gauged import GENERAL, SYMMETRIC
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, PSDFixedRank, projected_mean
 from rmopt.solvers import (
@@ -31,7 +30,6 @@ from rmopt.solvers import (
     MaxSeconds,
     MaxSteps,
     Momentum,
-    OneProcess,
     Parallel,
     Recorder,
     Shards,
@@ -56,7 +54,7 @@ def test_all_processes_join_the_same_pairs() -> None:
 
     for agents in (1, 2, 3, 5, 8):
         things = [np.array([i + 0.5, i * i]) for i in range(agents)]
-        alone = OneProcess().joined(dict(enumerate(things)), [1] * agents, join)
+        alone = World().joined(dict(enumerate(things)), [1] * agents, join)
         for size in range(1, agents + 1):
             ends = Room.together(
                 size,
@@ -100,21 +98,13 @@ def test_workers_learn_what_one_learns(problem: Problem, engine: str) -> None:
     assert cost.value(found.point) < 0.6 * cost.value(start)
 
 
-def test_a_budget_of_its_own_is_divided(problem: Problem) -> None:
-    class Longer(SGD):
-        def budget(self, problem: Problem) -> int:
-            return 61
-
-    assert Parallel(Longer(0.01, max_iter=20), workers=2).run(problem, random_state=0).steps == 31
-
-
 def test_two_workers_by_hand(problem: Problem) -> None:
     """The engines of two workers, one after the other, and the mean of their ends, again and again."""
     own = solver(engine="reference")
     parallel = Parallel(own, 2, every=150)
     start = problem.manifold.random_point(np.random.default_rng(5))
     # An epoch of 600 terms is a block: steps 0 to 599.
-    schedule, etas = parallel.prepare(problem, 7, 0).draw(0)
+    schedule, etas = parallel.prepare(problem, 7).draw(0)
     point, engine = start, own.engine(problem)
     for begin in range(0, 600, 150):
         part = slice(begin, begin + 150)
@@ -163,7 +153,7 @@ def test_factors_meet_where_points_do(gauge: Any, apart: float) -> None:
     one = manifold.random_point(rng)
     other = manifold.retraction(one, manifold.random_tangent_vector(one, rng) * apart)
     pair = tuple(gauge.factors_of(point) for point in (one, other))
-    [found] = merged(gauge, [pair], [np.array([0.3, 0.7])], 3)
+    found = gauge.mean(pair, np.array([0.3, 0.7]), 3)
     np.testing.assert_allclose(
         dense_of(gauge.point_of(found, 3)),
         dense_of(projected_mean(manifold, [one, other], [0.3, 0.7])),
@@ -172,36 +162,10 @@ def test_factors_meet_where_points_do(gauge: Any, apart: float) -> None:
     assert gauge.drift(found, 3) < 1e-12
 
 
-@pytest.mark.parametrize("gauge", [GENERAL, SYMMETRIC], ids=["general", "symmetric"])
-def test_factors_from_the_same_factors_meet_at_their_mean(gauge: Any) -> None:
-    """The mean of factors is off from that of matrices by the square of moves alone."""
-    rng = np.random.default_rng(2)
-    manifold = FixedRankEmbedded(2100, 1030, 3) if gauge is GENERAL else PSDFixedRank(2100, 3)
-    start, weights, off = gauge.factors_of(manifold.random_point(rng)), np.array([0.3, 0.7]), []
-    moves = rng.standard_normal((2, 2100, 3)) / 2100**0.5
-    for size in (1e-2, 1e-3):
-        pair = deepcopy(start), deepcopy(start)
-        for one, move in zip(pair, moves, strict=True):
-            for tall, _ in gauge.sides(one):
-                tall[:, :3] += size * move[: len(tall)]
-        ends = [gauge.point_of(one, 3) for one in pair]
-        [mean] = blended([pair], [weights])
-        mean = completed(gauge, mean, 3)
-        assert gauge.drift(mean, 3) < 1e-12
-        assert not any(part[..., 3:].any() for part in mean)
-        off.append(
-            np.linalg.norm(
-                dense_of(gauge.point_of(mean, 3)) - dense_of(projected_mean(manifold, ends, weights))
-            )
-        )
-    assert 50 < off[0] / off[1] < 200
-
-
 def test_what_does_not_fit_is_refused(problem: Problem) -> None:
     cost, manifold = problem.cost, problem.manifold
     for options, word in (
         ({"solver": "sgd"}, "schedule"), ({"workers": 0}, "workers"),
-        ({"solver": Parallel(SGD(0.1))}, "workers"),
     ):  # fmt: skip
         with pytest.raises(InvalidInputError, match=word):
             Parallel(**({"solver": solver()} | options))
@@ -254,7 +218,7 @@ def test_any_number_of_processes_gives_the_same_bits(kind: str) -> None:
         workers = Parallel(own, 5, first=30, world=world)
         return workers.run(problem, start, random_state=1)
 
-    alone = learned(OneProcess())
+    alone = learned(World())
     for size in (2, 3, 4, 5):
         for found in Room.together(size, learned):
             assert np.array_equal(dense(found), dense(alone)), size
@@ -301,7 +265,7 @@ def test_processes_that_would_mix_two_runs_are_refused(problem: Problem, tmp_pat
     assert np.array_equal(dense_of(first), dense_of(second))
     for budget in (20, 40):
         found, _ = Room.together(2, lambda world, n=budget: run(world, n, saved=tmp_path / "run.npz"))
-    assert np.array_equal(dense_of(found), dense_of(run(OneProcess())))
+    assert np.array_equal(dense_of(found), dense_of(run(World())))
     assert len(list(tmp_path.iterdir())) == 1
     # Without a seed it is that of the run that is saved.
     begun = Room.together(2, lambda world: run(world, 20, random_state=None, saved=tmp_path / "free.npz"))
@@ -348,7 +312,7 @@ def test_shards_count_by_their_terms() -> None:
         workers = Parallel(SGD(0.1, max_iter=600), 3, every=2, first=2, world=world)
         return workers.run(Problem(Euclidean(1), own), np.zeros(1), random_state=0, stop=stop).point
 
-    found = run(OneProcess())
+    found = run(World())
     np.testing.assert_allclose(found, 1.5, rtol=1e-9)
     assert Room.together(2, run) == [found, found]
     with pytest.raises(InvalidInputError, match="each process has a clock of its own"):

@@ -24,8 +24,7 @@ def test_a_run_shows_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_bar_without_an_end_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = ProgressBar("rows of the stream")
-    bar.begin(0, None)
+    bar = ProgressBar("rows of the stream", 0, None)
     bar.advance(1200)
     bar.end()
     said = capsys.readouterr().err

@@ -251,13 +251,13 @@ def test_saddle_points_are_left() -> None:
     np.testing.assert_allclose(result.certificate.objective, minimum, rtol=1e-8)
 
 
-class Idle:
+class Idle(PymanoptSolver):
     """A local optimiser that does nothing, and one that makes matters worse."""
 
     def __init__(self, factor: float) -> None:
         self.factor = factor
 
-    def run(self, problem: Problem, initial_point: PSDPoint, *, random_state: int) -> Any:
+    def run(self, problem: Problem, initial_point: PSDPoint, **options: Any) -> Any:  # type: ignore[override]
         moved = PSDPoint(initial_point.Q, self.factor * initial_point.S)
         return dataclasses.make_dataclass("Found", ["point"])(moved)
 
@@ -347,19 +347,3 @@ def test_a_run_that_was_cut_off_ends_with_the_same_bits(tmp_path: Path) -> None:
 def test_bad_input_is_named(call: Any, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         call()
-
-
-def test_factor_solvers_run_alone() -> None:
-    """Burer and Monteiro: from a random start over enough columns the minimum is global; over fewer it is not."""
-    _, cost, minimum = regression(10, 30)
-    for solver in (LBFGS(max_iter=5000, tol=1e-9), TrustRegions(tol=1e-9), Hybrid(tol=1e-9)):
-        result = solver.run(Problem(PSDFactors(10, 10), cost), random_state=1)
-        np.testing.assert_allclose(cost.value(result.point), minimum, rtol=1e-7)
-        less = solver.run(Problem(PSDFactors(10, 4), cost), random_state=1)
-        assert np.linalg.matrix_rank(less.point) == 4
-        assert cost.value(less.point) > 1.5 * minimum
-        assert result.steps > 0
-        assert result.converged
-    capped = TrustRegions(max_iter=1).run(Problem(PSDFactors(10, 4), cost), random_state=1)
-    assert capped.stopped_by == "the budget of 1 steps"
-    assert not capped.converged

@@ -72,7 +72,7 @@ def test_passes_are_the_plain_ones(monkeypatch: Any, rank: int, penalty: float, 
     problem, _ = problem_of(rank)
     solver = ScaledSGD(InverseTime(0.7, 0.5), n_epochs=3, penalty=penalty, damping=damping)
     start = problem.manifold.random_point(np.random.default_rng(1))
-    work = solver.prepare(problem, 3, 0)
+    work = solver.prepare(problem, 3)
     assert work.p == 8
     W = (start[0] @ start[1].T)[np.ix_(work.row_order, work.column_order)]
     expected = np.empty((M, N))
@@ -94,7 +94,7 @@ def test_passes_are_the_plain_ones(monkeypatch: Any, rank: int, penalty: float, 
 def test_the_grid_has_each_entry_once_and_its_diagonals_no_conflict(monkeypatch: Any) -> None:
     monkeypatch.setattr(module, "WORTH_THREADS", 100)
     problem, truth = problem_of(3)
-    work = ScaledSGD().prepare(problem, 0, 0)
+    work = ScaledSGD().prepare(problem, 0)
     values = truth[work.row_order[work.rows], work.column_order[work.columns]]
     np.testing.assert_array_equal(values, work.values)
     assert len(set(zip(work.rows.tolist(), work.columns.tolist(), strict=True))) == len(

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from tabled import each_row
 
 from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core import FiniteSum, Parts
-from rmopt.costs import LOSSES, BilinearSum
+from rmopt.core.low_rank import LowRankPoint
+from rmopt.costs import LOSSES, BilinearSum, TripletSum
 from rmopt.engines.reference import Look
 from rmopt.manifolds import (
     Euclidean,
@@ -18,8 +21,10 @@ from rmopt.manifolds import (
     Grassmann,
     Product,
     PSDFactors,
+    PSDFixedRank,
     Sphere,
 )
+from rmopt.retractions import MetricProjectionPSD
 from rmopt.solvers import SGD, SRG, SVRG, AdaGrad, Adam, Cosine, Momentum, StepRule
 from rmopt.testing import parametrize_with_laws
 
@@ -200,9 +205,83 @@ def test_reduced_variance_is_unbiased_and_exact_at_a_known_point() -> None:
     np.testing.assert_allclose(whole, problem.riemannian_gradient(y), rtol=1e-9, atol=1e-11)
 
 
+def repeated(manifold: Any, batch: bool) -> Problem:
+    """Return a problem on sparse rows, some of them equal and some zero; of triplets where it is not of pairs."""
+    rng = np.random.default_rng(8)
+    left, right = (
+        sp.random_array((80, width), density=0.3, random_state=rng).toarray() for width in manifold.shape
+    )
+    left[40:], right[60:] = left[:40], right[:20]
+    left[7], right[9] = 0.0, 0.0
+    if batch:
+        triplets = rng.integers(80, size=(80, 3))
+        cost: Any = TripletSum(sp.csr_array(left), sp.csr_array(right), LOSSES["logistic"], triplets)
+    else:
+        cost = BilinearSum(left, right, LOSSES["squared"], rng.standard_normal(80))
+    return Problem(manifold, cost)
+
+
+COMPILED: list[dict[str, Any]] = [
+    {"step_size": 0.05, "rule": Momentum(0.9)}, {"step_size": 0.01, "rule": Adam()},
+    {"step_size": 0.05, "rule": AdaGrad(), "batch_size": 2}, {"step_size": 0.01, "rule": Adam(), "batch_size": 2},
+]  # fmt: skip
+
+
+@each_row(
+    "manifold",
+    [
+        FixedRankEmbedded(60, 50, 3), FixedRankEmbedded(6, 30, 2), FixedRankEmbedded(6, 5, 5),
+        PSDFixedRank(50, 3), PSDFixedRank(6, 2),
+    ],
+)  # fmt: skip
+def test_compiled_steps_that_remember_follow_the_reference(manifold: Any) -> None:
+    symmetric = isinstance(manifold, PSDFixedRank)
+    for given in [*COMPILED, {"step_size": 0.01, "batch_size": 2}] if symmetric else COMPILED:
+        own = manifold.default_retraction
+        options = {**given, "retraction": own} if symmetric else given
+        problem = repeated(manifold, "batch_size" in options)
+        reference, compiled = (
+            SGD(engine=name, **options).engine(problem) for name in ("reference", "compiled")
+        )
+        start, rng = problem.manifold.random_point(np.random.default_rng(9)), np.random.default_rng(10)
+        cost: Any = problem.cost
+        rows = rng.integers(80, size=(80, options.get("batch_size", 1)))
+        schedule = rows if not isinstance(cost, TripletSum) else cost.triplets[rows].reshape(80, -1)
+        etas = np.full(80, options["step_size"])
+        wanted = reference.advance(reference.load(start), schedule, etas)
+        found = compiled.advance(compiled.load(start), schedule, etas)
+        assert (found.steps, found.updates) == (wanted.steps, wanted.updates)
+        dense = problem.manifold.to_dense
+        point = compiled.dump(found)
+        np.testing.assert_allclose(dense(point), dense(reference.dump(wanted)), rtol=1e-9, atol=1e-11)
+        assert problem.manifold.check_point(point) is None
+        # In parts, kept between them, to the last bit.
+        state = compiled.advance(compiled.load(start), schedule[:30], etas[:30])
+        state = compiled.unpack(compiled.pack(state), compiled.load(start))
+        again = compiled.dump(compiled.advance(state, schedule[30:], etas[30:]))
+        np.testing.assert_array_equal(dense(again), dense(point))
+        there = [engine.moved(state, start) for engine, state in ((compiled, found), (reference, wanted))]
+        ends = [
+            engine.dump(engine.advance(state, schedule[:9], etas[:9]))
+            for engine, state in zip((compiled, reference), there, strict=True)
+        ]
+        np.testing.assert_allclose(dense(ends[0]), dense(ends[1]), rtol=1e-9, atol=1e-11)
+
+
+def test_compiled_steps_from_a_point_of_single_precision_are_of_double_precision() -> None:
+    start = PLACES[3].manifold.random_point(np.random.default_rng(0))
+    single = LowRankPoint(*(part.astype(np.float32) for part in (start.U, start.S, start.V)))
+    ends = [
+        SGD(1e-3, rule=Momentum(0.9), max_iter=50, engine=engine).run(PLACES[3], single, random_state=0).point
+        for engine in ("reference", "compiled")
+    ]
+    np.testing.assert_allclose(*map(PLACES[3].manifold.to_dense, ends), rtol=1e-10)
+
+
 def test_steps_that_are_too_long_are_named() -> None:
-    with pytest.raises(DivergedError, match="diverged at step"):
-        SGD(1e3, rule=Momentum()).run(PLACES[3], random_state=0)
+    for engine in ("reference", "compiled"):
+        with pytest.raises(DivergedError, match="diverged at step"):
+            SGD(1e3, rule=Momentum(), engine=engine).run(PLACES[3], random_state=0)
 
 
 def test_a_rule_of_ones_own() -> None:
@@ -229,6 +308,16 @@ def test_what_is_missing_is_named() -> None:
     for solver, problem, says in (
         (SGD(0.1, engine="compiled"), PLACES[0], "LeastSquares"),
         (SGD(0.1, rule=SVRG(), engine="compiled"), PLACES[3], "SVRG"),
+        (
+            SGD(0.1, rule=Adam(), engine="compiled", retraction=MetricProjectionPSD()),
+            repeated(PSDFixedRank(6, 2), False),
+            "MetricProjectionPSD",
+        ),
+        (
+            SGD(0.1, rule=Adam(), engine="compiled"),
+            Problem(PLACES[3].manifold.using(transport="isometric"), bilinear()),
+            "Isometric",
+        ),
     ):
         with pytest.raises(MissingCapabilityError, match=says):
             solver.run(problem, random_state=0)

@@ -21,7 +21,7 @@ from rmopt import InvalidInputError, Problem
 from rmopt.costs import GossipCost, Graph
 from rmopt.experiments import Run
 from rmopt.manifolds import Grassmann, Power
-from rmopt.solvers import Checkpoint, Gossip, OneProcess, World
+from rmopt.solvers import Checkpoint, Gossip, MaxSeconds, MaxSteps, World
 from rmopt.solvers.save import Saver
 
 
@@ -42,7 +42,7 @@ def test_the_states_of_several_processes_are_one_file(tmp_path: Path) -> None:
     assert Room.together(2, saved) == [(7, [0], 90), (7, [1], 90)]
     assert [file.name for file in tmp_path.iterdir()] == ["run.npz"]
     with pytest.raises(InvalidInputError, match="another run: its number of processes is 2, not 1"):
-        saver(OneProcess()).load({"seed": 7})
+        saver(World()).load({"seed": 7})
     two = saver(Alike(2))
     assert (two.pause_after(7), two.due(20), two.due(21)) == (10, True, False)
 
@@ -165,6 +165,29 @@ def test_processes_that_were_told_otherwise_are_refused_before_they_start(tmp_pa
     for name, other in {"budget": 7, "solver.order": "'parallel'", "random_state": 1}.items():
         with pytest.raises(InvalidInputError, match=f"{name} of process 1 is .*; give all"):
             Gossip(0.1, max_iter=5, world=Alike(2, **{name: other})).run(agents, random_state=0)
+
+
+def test_processes_save_their_states_and_go_on(tmp_path: Path) -> None:
+    manifold, tasks = Grassmann(90, 2), MatrixCompletion(sp.csc_array(X), n_agents=2)
+    agents = Problem(Power(manifold, 2), GossipCost(tasks, Graph.path(2), 0.1, manifold))
+
+    def run(world: World, budget: int, seed: int | None = 0, **how: Any) -> Any:
+        return Gossip(0.01, max_iter=budget, world=world).run(agents, random_state=seed, **how).point
+
+    def together(budget: int, seed: int | None, name: str) -> Any:
+        saving = Checkpoint(tmp_path / name, every_steps=10)
+        return Room.together(2, lambda world: run(world, budget, seed, checkpoint=saving))[1]
+
+    whole = run(World(), 40)
+    for budget in (20, 40):
+        np.testing.assert_allclose(together(budget, 0, "run.npz")[1], run(World(), budget)[1], atol=1e-12)
+    assert not np.array_equal(whole[1], run(World(), 20)[1])
+    # Without a seed it is that of the run that is saved.
+    for _ in range(2):
+        together(20, None, "free.npz")
+    assert len(list(tmp_path.iterdir())) == 2
+    with pytest.raises(InvalidInputError, match="each process has a clock of its own"):
+        Room.together(2, lambda world: run(world, 40, stop=MaxSteps(60) | MaxSeconds(60)))
 
 
 def test_fewer_passes_than_were_learned_are_refused(tmp_path: Path) -> None:

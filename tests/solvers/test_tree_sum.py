@@ -17,7 +17,7 @@ from problems.subspace.instances import agent_sums
 from rmopt import Problem
 from rmopt.costs import Graph
 from rmopt.manifolds import Grassmann
-from rmopt.solvers import LBFGS, Checkpoint, MaxSteps, OneProcess, TreeSum
+from rmopt.solvers import LBFGS, Checkpoint, MaxSteps, TreeSum, World
 
 GRAPHS = [
     Graph.path(1),
@@ -76,7 +76,7 @@ def test_agents_end_where_one_place_would() -> None:
     assert Grassmann(60, 3).dist(one_place.point, found.mean) < 1e-4
 
 
-class Watched(OneProcess):
+class Watched(World):
     """Counts what agents send, as if each were alone, and ends the run after some messages."""
 
     def __init__(self, most: float = np.inf) -> None:

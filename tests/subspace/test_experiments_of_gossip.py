@@ -17,8 +17,7 @@ from sklearn.base import clone
 from problems.comparison import Row
 from problems.methods import Method
 from problems.subspace import BiasedALS
-from problems.subspace.experiment import METHODS, Completion, completion_claims
-from problems.subspace.multitask_experiment import multitask_claims
+from problems.subspace.experiment import METHODS, Completion, completion_claims, multitask_claims
 from rmopt.cli import main
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Run

@@ -77,20 +77,6 @@ def test_it_ends_where_the_cost_over_all_entries_is_flat(power: float) -> None:
     assert np.abs(approx_fprime(1.01 * end, cost, 1e-7)).max() > 1e-2
 
 
-def test_the_library_implicit_solves_a_column_alike() -> None:
-    als = pytest.importorskip("implicit.cpu.als")
-    table = views()
-    model = ImplicitALS(3, alpha=2.0, lam=0.7, count_power=0.0, random_state=0).fit(table)
-    other = als.AlternatingLeastSquares(
-        factors=3, regularization=0.7, alpha=1.0, dtype=np.float64, use_cg=False
-    )
-    other.item_factors = model.components_
-    # There a stored value is the whole confidence.
-    confidences = sp.csr_matrix((1.0 + 2.0 * table.data, table.indices, table.indptr), shape=(35, 25))
-    found = [other.recalculate_user(user, confidences[user]) for user in range(35)]
-    np.testing.assert_allclose(model.weights_, np.reshape(found, (35, 3)), rtol=1e-4, atol=1e-5)
-
-
 def test_bits_do_not_depend_on_the_number_of_threads() -> None:
     model, default = ImplicitALS(3, random_state=0), numba.get_num_threads()
     found = [model.fit(views()).weights_]

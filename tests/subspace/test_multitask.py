@@ -16,7 +16,7 @@ from problems.subspace import (
     MultitaskSubspace,
     alt_min,
 )
-from problems.subspace.multitask_experiment import errors
+from problems.subspace.experiment import errors
 from rmopt.core import InvalidInputError
 from rmopt.manifolds import Grassmann
 

@@ -14,7 +14,7 @@ from low_rank_agents import low_rank_tasks, train_mse
 from scipy.optimize import minimize
 from sklearn.base import clone
 
-from problems.data.sets import ml1m, ml100k, parkinsons, picture
+from problems.data.sets import ml1m, ml100k, picture
 from problems.subspace import (
     RCGMC,
     RTRMC,
@@ -30,7 +30,7 @@ from problems.subspace.baselines import _renewed
 from problems.subspace.instances import agent_sums
 from problems.subspace.training import GossipPlan, gossip, largest_curvature
 from rmopt import Problem
-from rmopt.core import InvalidInputError, MissingCapabilityError, StorageError
+from rmopt.core import InvalidInputError, MissingCapabilityError
 from rmopt.costs import GossipCost, Graph
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import Grassmann, Power
@@ -299,33 +299,6 @@ def test_the_picture_hides_whole_pixels() -> None:
     assert np.array_equal(planes[:, 0], planes[:, 2])
     again = bundle.table(~hidden)
     assert again.nnz == (~hidden).sum()
-
-
-def test_ratings_as_grouplens_publishes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_network(*_: object) -> None:
-        raise OSError("no route")
-
-    monkeypatch.setattr("pooch.retrieve", no_network)
-    for folder, file, line in (
-        ("ml-1m", "ratings.dat", "{}::{}::{}::{}\n"),
-        ("ml-100k", "u.data", "{}\t{}\t{}\t{}\n"),
-    ):
-        (tmp_path / folder).mkdir()
-        entries = [(1, 10, 5, 88), (1, 30, 3, 99), (2, 10, 1, 77), (4, 77, 4, 88)]
-        (tmp_path / folder / file).write_text("".join(line.format(*entry) for entry in entries))
-    for load in (ml1m, ml100k):
-        bundle = load(tmp_path)
-        assert bundle.shape == (3, 3)
-        assert bundle.table(np.ones(4, dtype=bool)).toarray().tolist() == [[5, 1, 0], [3, 0, 0], [0, 0, 4]]
-        assert bundle.times.tolist() == [1, 2, 0, 1]
-    (tmp_path / "ml-1m" / "ratings.dat").write_text("spoiled")
-    with pytest.raises(StorageError, match="is damaged"):
-        ml1m(tmp_path)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(StorageError, match=r"ml-1m\.zip"):
-        ml1m(tmp_path / "empty")
-    with pytest.raises(StorageError, match="parkinsons_updrs"):
-        parkinsons(tmp_path / "empty")
 
 
 @real("ml100k.npz")

@@ -42,12 +42,16 @@ def ratings(m: int = 20, n: int = 30, share: float = 0.6) -> sp.csc_array:
     return sp.csc_array((values[known], np.nonzero(known)), shape=(m, n))
 
 
+def informed(rank: int, **options: Any) -> BayesianCompletion:
+    return BayesianCompletion(rank, n_samples=3, implicit=True, **options)
+
+
 def made(kind: Any, **options: Any) -> Any:
     few = {"n_agents": 2, "n_epochs": 20} if kind is GossipMatrixCompletion else {}
     return kind(2, random_state=0, **few, **options)
 
 
-@each_row("kind", [*KINDS, *FACTORS])
+@each_row("kind", [*KINDS, *FACTORS, informed])
 @each_row("value", [3.0, True, 0.0, 0.1])
 def test_constant_ratings_give_the_constant(kind: Any, value: float) -> None:
     table = ratings()
@@ -55,7 +59,7 @@ def test_constant_ratings_give_the_constant(kind: Any, value: float) -> None:
     np.testing.assert_allclose(made(kind).fit(table).predict(4, range(30)), float(value), atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [RTRMC, RCGMC, *FACTORS])
+@each_row("kind", [RTRMC, RCGMC, *FACTORS, informed])
 def test_one_rating_is_enough(kind: Any) -> None:
     one = sp.csc_array(sp.coo_array(([4.0], ([3], [2])), shape=(20, 30)))
     np.testing.assert_allclose(made(kind).fit(one).predict([3, 0], [2, 9]), 4.0)
@@ -116,19 +120,6 @@ def test_cross_validation_holds_out_entries() -> None:
             cross_val_score(RTRMC(2), table, cv=cv, error_score="raise")
 
 
-def test_rows_of_a_matrix_are_refused_whoever_calls() -> None:
-    table = ratings(40, 60)
-    for half in (table[:20], table):
-        with pytest.raises(InvalidInputError, match="entries"):
-            made(RTRMC).fit(half).score(half)
-
-
-def test_entries_are_split_as_pairs() -> None:
-    table = ratings(40, 60)
-    with pytest.raises(InvalidInputError, match=r"shape \(N, 2\)"):
-        cross_val_score(RTRMC(2), table, cv=EntryKFold(3))
-
-
 def test_folds_spread_the_entries_of_a_row() -> None:
     pairs, _ = entries(ratings())
     folds = [test for _, test in EntryKFold(4, random_state=1).split(pairs)]
@@ -154,13 +145,6 @@ def test_data_are_freed_without_the_garbage_collector(kind: Any, monkeypatch: py
         assert kept[0]() is None
     finally:
         gc.enable()
-
-
-def test_one_check_of_the_entries_in_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    monkeypatch.setattr("problems.subspace.cost.sound", lambda name, table: calls.append(name) or table)
-    made(GossipMatrixCompletion).fit(ratings())
-    assert calls == ["ratings"]
 
 
 def related(order: Any = "C") -> tuple[Array, Array, Array]:

@@ -140,7 +140,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
     penalty: Annotated[float, bounded(number, above=0)] = 1.0
     growth: Annotated[float, bounded(number, above=1)] = 5.0
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> ConstrainedProblem:
+    def prepare(self, problem: Problem, seed: int) -> ConstrainedProblem:
         if not isinstance(problem, ConstrainedProblem):
             raise InvalidInputError(
                 "AugmentedLagrangian is for an rmopt.costs.ConstrainedProblem(manifold, cost, equalities, "

@@ -14,7 +14,7 @@ CAUTION = 1e-6
 
 
 class Move:
-    """A step that was taken, with what a direction wants to know of it; nothing is computed before it is asked for.
+    """A step that was taken, with what a direction wants to know of it.
 
     Parameters
     ----------
@@ -39,6 +39,10 @@ class Move:
         The squared length of the gradient.
     inner : callable
         The inner product of two tangent vectors at the end.
+    old_gradient, old_direction : tangent vector
+        Those of the start, carried to the end; a direction made of them is projected at last.
+    slope_after : float
+        Of the cost along the direction at the end.
     """
 
     def __init__(self, end: Any, steepest: bool) -> None:
@@ -46,32 +50,14 @@ class Move:
         self.work, self.start, self.direction = curve.work, curve.start, curve.direction
         self.slope, self.t, self.point = curve.slope, end.t, end.point
         self.cost, self.gradient = end.cost, end.gradient
-        self._steepest = steepest
         self.inner: Callable[[Any, Any], float] = self.work.metric(self.point)
         self.squared = float(self.inner(self.gradient, self.gradient))
-        if self.work.is_extrinsic:
-            # Vectors are carried as they are, and asking costs more than the product.
-            self.old_gradient, self.old_direction = self.start.gradient, self.direction
-            self.slope_after = float(self.inner(self.gradient, self.direction))
-
-    def carried(self, vector: Any) -> Any:
-        """Return a tangent vector at the start for use at the end; the direction made of it is projected at last."""
-        return self.work.carry(self.start.point, self.point, vector)
-
-    @cached_property
-    def old_gradient(self) -> Any:
-        """Return the gradient at the start, carried to the end."""
-        return self.carried(self.start.gradient)
-
-    @cached_property
-    def old_direction(self) -> Any:
-        """Return the direction, carried to the end."""
-        return -self.old_gradient if self._steepest else self.carried(self.direction)
-
-    @cached_property
-    def change(self) -> Any:
-        """Return how the gradient changed."""
-        return self.gradient - self.old_gradient
+        self.old_gradient, self.old_direction = self.start.gradient, self.direction
+        if not self.work.is_extrinsic:
+            carry, start = self.work.carry, self.start.point
+            self.old_gradient = carry(start, self.point, self.old_gradient)
+            self.old_direction = -self.old_gradient if steepest else carry(start, self.point, self.direction)
+        self.slope_after = float(self.inner(self.gradient, self.old_direction))
 
     @cached_property
     def old_squared(self) -> float:
@@ -82,17 +68,6 @@ class Move:
     def slope_carried(self) -> float:
         """Return the inner product of the old gradient with the direction, both carried."""
         return self.inner(self.old_gradient, self.old_direction)
-
-    @cached_property
-    def slope_after(self) -> float:
-        """Return the slope along the direction at the end."""
-        return self.inner(self.gradient, self.old_direction)
-
-    @cached_property
-    def preconditioned(self) -> Any:
-        """Return the new gradient, or what the cost's preconditioner makes of it."""
-        precondition = self.work.preconditioner(self.point)
-        return self.gradient if precondition is None else precondition(self.gradient)
 
 
 class Direction(Value, ABC):
@@ -228,7 +203,8 @@ class Conjugate(Direction):
             return memory[0], 0.0
         # After a step along the negative gradient the slope is all there is to know of it.
         before = memory[1] or -move.slope
-        z = move.preconditioned if move.work.preconditions else move.gradient
+        precondition = move.work.preconditioner(move.point) if move.work.preconditions else None
+        z = move.gradient if precondition is None else precondition(move.gradient)
         beta = RULES[self.rule](move, z, move.gradient - move.old_gradient, dy, before)
         return (move.old_direction * beta, move.inner(z, move.gradient)) if beta else (memory[0], 0.0)
 
@@ -264,40 +240,41 @@ class QuasiNewton(Direction):
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
         zero = work.manifold.zero_vector(state.point)
-        return tuple((zero, zero, 0.0) for _ in range(self.memory)), 0, 1.0
+        return ((zero, zero, 0.0),) * self.memory, 0, 1.0
 
     def __call__(self, work: Oracle, state: Iterate, downhill: Any) -> Any:
         pairs, count, scale = state.memory
         if not count:
             return downhill
         inner, used = work.metric(state.point), pairs[-count:]
-        q, shares = state.gradient, []
+        precondition = work.preconditioner(state.point) if work.preconditions else None
+        q, shares = downhill if precondition is None else -state.gradient, []
         for s, y, sy in reversed(used):
             share = inner(s, q) / sy
             shares.append(share)
             q = q - y * share
-        precondition = work.preconditioner(state.point) if work.preconditions else None
         q = (q if precondition is None else precondition(q)) * scale
         for (s, y, sy), share in zip(used, reversed(shares), strict=True):
             q = q + s * (share - inner(y, q) / sy)
-        return -q
+        return q
 
     def after(self, move: Move, memory: Any) -> Any:
-        pairs, count, scale = memory
-        used = [*pairs[self.memory - min(count, self.memory - 1) :]]
-        if not move.work.is_extrinsic:
-            carry, start, end = move.work.carry, move.start.point, move.point
-            both = [(carry(start, end, s), carry(start, end, y)) for s, y, _ in used]
-            used = [(s, y, move.inner(s, y)) for s, y in both]
+        (pairs, count, scale), kept = memory, []
+        work, start, end = move.work, move.start.point, move.point
+        for s, y, sy in pairs[self.memory - min(count, self.memory - 1) :]:
+            if not work.is_extrinsic:
+                s, y = work.carry(start, end, s), work.carry(start, end, y)
+                sy = move.inner(s, y)
+            if sy > 0.0:
+                kept.append((s, y, sy))
         s, y = move.old_direction * move.t, move.gradient - move.old_gradient
         sy = move.t * (move.slope_after - move.slope_carried)
         if sy > CAUTION * min(1.0, move.start.norm) * move.inner(s, s) > 0.0:
-            precondition = move.work.preconditioner(move.point) if move.work.preconditions else None
+            precondition = work.preconditioner(move.point) if work.preconditions else None
             yz = move.inner(y, y if precondition is None else precondition(y))
             if yz > 0.0:
-                used.append((s, y, sy))
+                kept.append((s, y, sy))
                 scale = sy / yz
-        kept = [pair for pair in used if pair[2] > 0.0]
         return (*pairs[: self.memory - len(kept)], *kept), len(kept), scale
 
     def fresh(self, memory: Any) -> bool:

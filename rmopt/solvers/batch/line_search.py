@@ -40,12 +40,8 @@ class LineSearchSolver(GradientSolver):
     (True, -8.5)
     """
 
-    direction: Annotated[Direction, bounded(instance, Direction, "such as SteepestDescent()")] = field(
-        kw_only=False
-    )
-    step_length: Annotated[StepLength, bounded(instance, StepLength, "such as Backtracking()")] = field(
-        kw_only=False
-    )
+    direction: Annotated[Direction, bounded(instance, Direction, "a Direction")] = field(kw_only=False)
+    step_length: Annotated[StepLength, bounded(instance, StepLength, "a StepLength")] = field(kw_only=False)
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         state = work.first(point)

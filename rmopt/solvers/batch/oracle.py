@@ -10,8 +10,8 @@ import numpy as np
 
 from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import coarseness_of, in_precision, size_of
-from rmopt.core.problem import Problem, ambient_at, unchanged
+from rmopt.core.points import size_of
+from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import BlockDiagonal
 from rmopt.core.streams import Stream, generator
 from rmopt.core.transport import ByManifold, ByProjection, Transport
@@ -84,13 +84,8 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
         )
     if not isinstance(manifold, ArrayManifold) or not manifold.has_ambient_metric:
         return False
-    own = getattr(manifold.transport, "__func__", None)
-    return way is ByProjection or (way is ByManifold and own is ArrayManifold.transport)
-
-
-def _single(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose points or vectors are of single precision: others' parts may compute in double."""
-    return lambda *arguments: in_precision(function(*arguments), np.float32)
+    plain = type(manifold).transport is Manifold.transport
+    return way is ByProjection or (way is ByManifold and plain)
 
 
 def _stay(start: Any, end: Any, vector: Any) -> Any:
@@ -121,20 +116,20 @@ class Oracle:
         they have the inner products of their projections, and what is made of them is projected when it is used.
     counts : list of int
         Costs, gradients, Hessian products and retractions so far.
-    coarseness : float
-        How many times coarser the points are rounded than those of double precision.
     rounding : float
         The length that rounding gives the gradient at the start.
+    enough : float
+        The length of a gradient that is short enough, as the solver says when the run begins.
     begins_flat : bool
         Whether the start may be stationary: its gradient is rounding, or promises next to nothing.
     """
 
-    coarseness, rounding, begins_flat = 1.0, 0.0, False
+    rounding, enough, begins_flat = 0.0, 0.0, False
 
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
         manifold, cost = problem.manifold, problem.cost
         self.problem, self.manifold, self.cost, self.seed = problem, manifold, cost, seed
-        self._retraction = partial(manifold.fitting(retraction), manifold)
+        self._retraction: Callable[..., Any] = partial(manifold.fitting(retraction), manifold)
         overrides = type(cost).preconditioner_at is not Cost.preconditioner_at
         self.preconditions = overrides or hasattr(cost, "precondition")
         chosen = manifold.default_transport if transport is None else transport
@@ -155,10 +150,6 @@ class Oracle:
         self._ambient: tuple[Any, Any] = (None, None)
         self._preconditioners: list[tuple[Any, Any]] = []
         self.last_cost = 0.0
-        # Whether a product with the Hessian was seen to leave its arguments as they are.
-        self.trusted = False
-        # The length of a gradient that is short enough, beside that of the first one.
-        self.enough = -1.0, 0.0
         # Of ambient arrays; that of the first gradient, which was held against the points.
         self._shape: Any = None
 
@@ -184,9 +175,8 @@ class Oracle:
 
     def metric(self, point: Any) -> Callable[[Any, Any], float]:
         """Return the inner product of tangent vectors at a point."""
-        # `vdot` copies arrays that are stored by columns, and what it gives of single ones would be single.
-        dots = self._dots and self.coarseness == 1.0 and not point.flags.fnc
-        return np.vdot if dots else partial(self.inner, point)
+        # `vdot` copies arrays that are stored by columns.
+        return np.vdot if self._dots and not point.flags.fnc else partial(self.inner, point)
 
     def recall(self, point: Any) -> None:
         """Ask for the ambient gradient at a point where the run was before; it counted then."""
@@ -237,8 +227,6 @@ class Oracle:
             if known is point:
                 return found
         made = self.cost.preconditioner_at(point)
-        if made is not None and self.coarseness > 1.0:
-            made = _single(made)
         # Of the last two points: the ends of a step.
         self._preconditioners = [*self._preconditioners[-1:], (point, made)]
         return made
@@ -263,25 +251,18 @@ class Oracle:
 
         def product(tangent: Any) -> Any:
             if self.bends:
-                along_it = partial(along, given := manifold.embedding(point, tangent))
                 try:
-                    bent = (
-                        along_it()
-                        if self.trusted
-                        else unchanged(self.cost, [point, given], along_it, "hessian")
-                    )
+                    bent = self._own(along(manifold.embedding(point, tangent)), "hessian", point)
                 except MissingCapabilityError:
                     # A part of the cost has none, which its class does not show.
                     self.bends = False
                 else:
                     counts[2] += 1
-                    self.trusted = True
-                    bent = self._own(bent, "hessian", point)
                     return manifold.euclidean_to_riemannian_hessian(point, ambient, bent, tangent)  # type: ignore[attr-defined]
             length = manifold.norm(point, tangent)
             if not length > 0.0:
                 return tangent
-            h = DIFFERENCE * self.coarseness ** (1.0 / 3.0) / length
+            h = DIFFERENCE / length
             there = self.retract(point, tangent, h)
             counts[2] += 1
             # Rounding off the tangent space would be divided by h too.
@@ -292,9 +273,6 @@ class Oracle:
 
     def first(self, point: Any) -> Iterate:
         """Return the state at the initial point, without memories, after a look at cost and gradient there."""
-        self.coarseness = coarseness_of(point)
-        if self.coarseness > 1.0:
-            self._retraction = _single(self._retraction)
         cost, ambient, gradient = self.problem.probe(point)
         self.counts[0] += 1
         self.counts[1] += 1
@@ -302,8 +280,7 @@ class Oracle:
         self._shape = getattr(ambient, "shape", None)
         norm = self.manifold.norm(point, gradient)
         self.rounding = self.rounding_at(point, cost, ambient, norm)
-        promised = MINIMAL * self.coarseness**0.5 * abs(cost)
-        self.begins_flat = norm <= self.rounding or norm * size_of(point) <= promised
+        self.begins_flat = norm <= self.rounding or norm * size_of(point) <= MINIMAL * abs(cost)
         precondition = self.preconditioner(point)
         if precondition is not None and isfinite(norm):
             self.positive(self.inner(point, gradient, precondition(gradient * 1.0)), norm)
@@ -321,15 +298,14 @@ class Oracle:
             entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else {0: ambient}
             length = size_of({i: block for i, block in entries.items() if isinstance(block, np.ndarray)})
         # Costs of exact fits vanish faster than their gradients.
-        share, least = norm * size, MINIMAL * self.coarseness**0.5
-        if share <= least * abs(cost) or abs(cost) <= least * share:
+        share = norm * size
+        if share <= MINIMAL * abs(cost) or abs(cost) <= MINIMAL * share:
             # Near enough for narrow valleys, and far enough for the difference to be more than rounding.
-            h = (np.finfo(float).eps * self.coarseness) ** (2.0 / 3.0)
+            h = np.finfo(float).eps ** (2.0 / 3.0)
             along = manifold.random_tangent_vector(point, generator(self.seed, Stream.DIRECTIONS))
             with suppress(ValueError):
                 there = self.retract(point, along, h * size / (size_of(along) or np.inf))
                 change = manifold.norm(there, self.gradient(there)) - norm
                 length += max(change, 0.0) / h if isfinite(change) else 0.0
             self._ambient = point, ambient
-        # In single precision so many roundings would be seen.
-        return max(ROUNDED_AWAY, 4e-15 * self.coarseness) * length
+        return ROUNDED_AWAY * length

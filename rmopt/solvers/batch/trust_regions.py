@@ -2,12 +2,12 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
 from math import frexp
 from operator import add
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -28,9 +28,10 @@ Solved = tuple[Any, float, float, float, bool]
 
 # A step counts when it brings this share of what the model promised.
 ACCEPTED = 0.05
-# Changes of the cost below this share of it are rounding; there the gradient alone decides. In single precision so
-# many roundings would be seen, and fewer are allowed for.
+# Changes of the cost below this share of it are rounding; there the gradient alone decides.
 ROUNDING = 1e3 * np.finfo(float).eps
+# The share of the first gradient's length at which `Hybrid` takes trust regions.
+SWITCH = 1e-3
 # Products with the Hessian to find the direction of least curvature of a start without gradient.
 KRYLOV = 200
 
@@ -68,7 +69,7 @@ class ModelSolver(GradientSolver):
         # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
         step = work.manifold.to_tangent_space(point, step)
         there, cost, ambient = work.reached(point, step)
-        noise = max(ROUNDING, 1e-14 * work.coarseness) * abs(state.cost)
+        noise = ROUNDING * abs(state.cost)
         ratio = (state.cost - cost + noise) / (abs(promised) + noise)
         # Products that are not symmetric, as differences of gradients may be, can promise a rise.
         rounding, fits = abs(promised) <= noise, promised > noise and ratio >= ACCEPTED
@@ -188,7 +189,7 @@ class TrustRegions(ModelSolver):
             work.positive(rz, state.norm)
         p, pp, sp, ss = -z, rz, 0.0, 0.0
         # Superlinear when it comes near: the shorter the gradient, the more exact the step, but not past the end.
-        exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * self.limit(work, state) / state.norm)
+        exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * work.enough / state.norm)
         enough = rz * min(0.1, exact) ** 2
         for _ in range(self.max_inner):
             Hp = product(p)
@@ -258,13 +259,13 @@ class LevenbergMarquardt(TrustRegions):
     True
     """
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Oracle:
+    def prepare(self, problem: Problem, seed: int) -> Oracle:
         if not isinstance(problem.cost, ResidualSum):
             raise MissingCapabilityError(
                 f"LevenbergMarquardt needs residuals, and {problem.cost._name} has none; make it a "
                 "rmopt.costs.ResidualSum or AutomaticResiduals, or take TrustRegions."
             )
-        return super().prepare(problem, seed, first_step)
+        return super().prepare(problem, seed)
 
     def products(self, work: Oracle, state: Iterate) -> Any:
         """Return the map ξ ↦ JᵀJ ξ of tangent vectors."""
@@ -354,10 +355,6 @@ class Hybrid(TrustRegions):
     ----------
     max_iter, tol, gradient_norm, retraction, transport, max_inner, first_radius : optional
         As in `TrustRegions`.
-    switch : float
-        Share of the first gradient's length at which trust regions take over.
-    memory : int
-        Of L-BFGS.
 
     See Also
     --------
@@ -383,13 +380,7 @@ class Hybrid(TrustRegions):
     """
 
     max_iter: Annotated[int, integer] = 1000
-    switch: Annotated[float, bounded(number, least=0)] = 1e-3
-    memory: Annotated[int, bounded(integer, 1)] = 20
-    far: LBFGS = field(init=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "far", LBFGS(self.memory))
+    far: ClassVar[LBFGS] = LBFGS(20)
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         state = super().begin(work, point)
@@ -398,7 +389,7 @@ class Hybrid(TrustRegions):
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         far, near = state.memory
-        if state.norm > self.switch * state.first_norm and work.preconditioner(state.point) is None:
+        if state.norm > SWITCH * state.first_norm and work.preconditioner(state.point) is None:
             done = self.far._step(work, state._replace(memory=far))
             if not done.stuck:
                 return done._replace(memory=(done.memory, near))
@@ -422,12 +413,11 @@ def beside_saddle(work: Oracle, state: Iterate) -> Any | None:
     for basis, diagonal, beside, rest in islice(krylov, KRYLOV):  # noqa: B007
         values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside)
         # Differences of gradients know curvatures to about a millionth of the largest one.
-        known = 1e-12 * work.coarseness if work.bends else 1e-6 * work.coarseness ** (1.0 / 3.0)
-        known *= np.abs(values).max()
+        known = (1e-12 if work.bends else 1e-6) * np.abs(values).max()
         if values[0] < -known and rest * abs(vectors[-1, 0]) <= 0.1 * abs(values[0]):
             break
     along, t = _combined(basis, vectors[:, 0]), max(manifold.typical_dist, size_of(point))
-    noise = ROUNDING * work.coarseness * abs(state.cost)
+    noise = ROUNDING * abs(state.cost)
     while values[0] < -known and (promised := -0.5 * values[0] * t * t) > noise:
         there, cost, _ = work.reached(point, along, t)
         if cost < state.cost - 0.1 * promised - noise:
@@ -450,7 +440,7 @@ def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tup
             Hq = Hq - q * inner(point, q, Hq)
         rest = max(inner(point, Hq, Hq), 0.0) ** 0.5
         yield basis, diagonal, beside, rest
-        if rest <= 1e-14 * work.coarseness * max(map(abs, diagonal)):
+        if rest <= 1e-14 * max(map(abs, diagonal)):
             return
         beside.append(rest)
         basis.append(Hq * (1.0 / rest))

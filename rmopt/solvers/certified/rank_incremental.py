@@ -1,7 +1,6 @@
 """Minimisation over the positive semidefinite cone by factors that grow: ILA, with a certificate."""
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import astuple, dataclass, field, replace
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -9,16 +8,15 @@ import numpy as np
 from scipy.optimize import minimize
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, flag, integer, number, optional, shown
+from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, optional
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint, point_of
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.convex import ConvexCost
-from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
+from rmopt.errors import DivergedError, MissingCapabilityError
 from rmopt.manifolds.factors import PSDFactors
 from rmopt.manifolds.psd_fixed_rank import PSDMatrices
 from rmopt.solvers.batch.descent import GradientSolver
-from rmopt.solvers.batch.line_search import LBFGS
 from rmopt.solvers.batch.trust_regions import TrustRegions
 from rmopt.solvers.certified.certificate import Certificate, certify, checked_lower_bound
 from rmopt.solvers.run import Result, Solver
@@ -39,10 +37,6 @@ INEXACTNESS = 1e-2
 IDLE = 1e-2
 # Differences of the objective below this share of it are rounding.
 ROUNDING = 1e-13
-
-
-# From a factor, a bound on the length of its gradient and a seed to a better factor.
-Inner = Callable[[Array, float, int], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,18 +98,9 @@ class Rounds(NamedTuple):
     """What the rounds of a run work with."""
 
     cost: ConvexCost
-    inner: Inner | None
+    manifold: PSDMatrices
     max_rank: int
     seed: int
-    first_step: int
-
-
-def _inner(name: str, value: Any) -> Any:
-    if not (value in (None, "auto") or callable(getattr(value, "run", None))):
-        raise InvalidInputError(
-            f"{name} = {shown(value)} must be a solver, such as TrustRegions(), 'auto' or None."
-        )
-    return value
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -136,11 +121,10 @@ class RankIncremental(CheckedValue, Solver):
     columns, factor : int
         How many columns the first round adds at most, and how many times as many as the round before a later one.
         With few columns local optimisation is hard and soon out of date.
-    inner : "auto", Solver or None
-        The local optimiser: anything with ``run(problem, initial_point, random_state=…)`` on matrices of one rank.
-        "auto" is ``TrustRegions(max_iter=20)``, so that a round which lacks columns ends soon, or `LBFGS` where
-        the cost has no second derivatives. How short the gradient is to become the rounds say, and not its own
-        tolerances. None: only new columns and their scale.
+    inner : Solver or None
+        The local optimiser, on matrices of one rank; with so few steps a round which lacks columns ends soon. How
+        short the gradient is to become the rounds say, and not its own tolerances. None: only new columns and their
+        scale.
     tol : float
         The relative gap at which the minimum counts as global.
     max_iter : int
@@ -171,13 +155,15 @@ class RankIncremental(CheckedValue, Solver):
 
     columns: Annotated[int, bounded(integer, 1)] = 64
     factor: Annotated[int, bounded(integer, 1)] = 2
-    inner: Annotated[Any, _inner] = "auto"
+    inner: Annotated[Any, optional(instance, Solver, "such as TrustRegions(), or None")] = field(
+        default=TrustRegions(max_iter=20)
+    )
     tol: Annotated[float, bounded(number, least=0)] = 1e-6
     max_iter: Annotated[int, integer] = 1000
     max_rank: Annotated[int | None, optional(integer, 1)] = None
     rescale: Annotated[bool, flag] = True
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Rounds:
+    def prepare(self, problem: Problem, seed: int) -> Rounds:
         cost, manifold = problem.cost, problem.manifold
         if not isinstance(cost, ConvexCost) or not isinstance(manifold, PSDMatrices):
             raise MissingCapabilityError(
@@ -185,29 +171,8 @@ class RankIncremental(CheckedValue, Solver):
                 "(rmopt.costs) on PSDFixedRank or PolarPSD."
             )
         checked_lower_bound(cost)
-        solver = self.inner
-        if solver == "auto":
-            nowhere = np.zeros((manifold.shape[0], 1))
-            try:
-                cost.hessian(nowhere, nowhere)
-                solver = TrustRegions(max_iter=20)
-            except MissingCapabilityError:
-                solver = LBFGS(20)
-
-        def minimised(Y: Array, gradient_norm: float, seed: int) -> Array:
-            if not isinstance(solver, GradientSolver):
-                local = Problem(manifold.with_rank(Y.shape[1]), cost)
-                return solver.run(local, point_of(Y), random_state=seed).point.factor()
-            # In the geometry of factors, where columns may vanish.
-            local = Problem(PSDFactors(*Y.shape), cost)
-            if local.manifold.norm(Y, local.riemannian_gradient(Y)) <= gradient_norm:
-                # Where second-order solvers would look for a way out of a saddle.
-                return Y
-            states = solver.with_gradient_norm(gradient_norm).iterate(local, Y, random_state=seed)
-            return deque(states, 1).pop().point
-
         most = int(min(self.max_rank or np.inf, manifold.shape[0]))
-        return Rounds(cost, minimised if solver is not None else None, most, seed, first_step)
+        return Rounds(cost, manifold, most, seed)
 
     def begin(self, work: Rounds, point: Any) -> RankState:
         return self._certified(work.cost, shrunk(point.factor()), self.columns)
@@ -218,9 +183,8 @@ class RankIncremental(CheckedValue, Solver):
             return state
         cost, Y, U = work.cost, state.Y, self._fresh(work, state)
         start = better = self._mixed(cost, Y, U)
-        if work.inner is not None and start.shape[1] > 0:
-            rng = generator(work.seed, Stream.INNER, work.first_step + state.steps)
-            better = work.inner(start, self._gradient_tolerance(work, state, start), int(rng.integers(2**63)))
+        if self.inner is not None and start.shape[1] > 0:
+            better = self._minimised(work, state, start)
             if not np.isfinite(better).all():
                 raise _not_finite(state.steps)
             level = cost.at(start).value
@@ -231,12 +195,29 @@ class RankIncremental(CheckedValue, Solver):
         kept = better if kept.shape == better.shape else kept
         more = self.columns if self.factor == 1 else self.factor * max(U.shape[1], 1)
         new, before = self._certified(cost, kept, more), state.certificate
-        if _is_worse(new.certificate, before):
-            new = state
-        fall, wanted = before.objective - new.certificate.objective, self.tol * before.excess
-        progress = fall > max(IDLE * wanted, ROUNDING * abs(before.objective))
+        fall, rounding = before.objective - new.certificate.objective, ROUNDING * abs(before.objective)
+        # By rounding alone the objective may rise, where the gap falls.
+        if fall < -rounding or (fall < 0.0 and new.certificate.gap >= before.gap):
+            new, fall = state, 0.0
+        wanted = self.tol * before.excess
+        progress = fall > max(IDLE * wanted, rounding)
         idle = 0 if progress or new.certificate.gap < 0.9 * before.gap else state.idle + 1
         return replace(new, added=U.shape[1], idle=idle, steps=state.steps + 1, updates=state.updates + 1)
+
+    def _minimised(self, work: Rounds, state: RankState, Y: Array) -> Array:
+        """Return a factor that the local optimiser finds better, in the geometry of factors if it can."""
+        seed = int(generator(work.seed, Stream.INNER, state.steps).integers(2**63))
+        if not isinstance(self.inner, GradientSolver):
+            local = Problem(work.manifold.with_rank(Y.shape[1]), work.cost)
+            return self.inner.run(local, point_of(Y), random_state=seed).point.factor()
+        # There columns may vanish.
+        local, enough = Problem(PSDFactors(*Y.shape), work.cost), self._gradient_tolerance(work, state, Y)
+        if local.manifold.norm(Y, local.riemannian_gradient(Y)) <= enough:
+            # Where second-order solvers would look for a way out of a saddle.
+            return Y
+        return (
+            deque(self.inner.with_gradient_norm(enough).iterate(local, Y, random_state=seed), 1).pop().point
+        )
 
     def _certified(self, cost: ConvexCost, Y: Array, columns: int) -> RankState:
         certificate, values, vectors = certify(cost, Y, min(columns, len(Y)), max(1e-10, 0.05 * self.tol))
@@ -251,7 +232,7 @@ class RankIncremental(CheckedValue, Solver):
         """
         Y, U = state.Y, state.vectors
         room = max(work.max_rank - Y.shape[1], 0)
-        if work.inner is None:
+        if self.inner is None:
             return U[:, :room] if work.max_rank < len(Y) else U
         if Y.shape[1]:
             Q = np.linalg.qr(Y)[0]
@@ -303,8 +284,7 @@ class RankIncremental(CheckedValue, Solver):
         return PSDPoint(np.zeros((p, 0)), np.zeros((0, 0)))
 
     def check_start(self, problem: Problem, point: Any) -> str | None:
-        manifold = problem.manifold
-        assert isinstance(manifold, PSDMatrices)
+        manifold: Any = problem.manifold
         if isinstance(point, PSDPoint) and point.rank == 0 and point.Q.shape == (manifold.shape[0], 0):
             return None
         rank = point.rank if isinstance(point, PSDPoint) else manifold.rank
@@ -346,17 +326,11 @@ def _pruned(cost: ConvexCost, Y: Array) -> Array:
     """
     if Y.shape[1] < 2:
         return Y
-    lengths = np.sqrt((Y**2).sum(axis=0))
+    lengths = np.linalg.norm(Y, axis=0)
     shorter = [kept for share in SHORT if not (kept := lengths > share * lengths.max()).all()]
     level = cost.at(Y).value if shorter else 0.0
     fits = (kept for kept in shorter if cost.at(Y[:, kept]).value <= level + ROUNDING * abs(level))
     return Y[:, next(fits, slice(None))]
-
-
-def _is_worse(new: Certificate, old: Certificate) -> bool:
-    """Return whether the objective rose; by rounding alone it may, where the gap falls."""
-    rise = new.objective - old.objective
-    return rise > ROUNDING * abs(old.objective) or (rise > 0.0 and new.gap >= old.gap)
 
 
 def shrunk(Y: Array) -> Array:

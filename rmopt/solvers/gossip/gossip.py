@@ -9,7 +9,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, optional
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import arrays_of
+from rmopt.core.points import is_finite
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
@@ -89,7 +89,7 @@ class GossipEngine(Engine):
         schedule = checked(schedule, etas, self.cost.term_ranges, what="edges")
         points, counts, steps = dict(state.points), state.counts.copy(), state.steps
         self.world.sent[:] = state.sent
-        with np.errstate(all="ignore"), self.world.guard():
+        with np.errstate(all="ignore"):
             for edges, eta in zip(schedule, etas, strict=True):
                 partners = partners_of(self.cost.graph, edges)
                 here = [agent for agent in partners if agent in points]
@@ -125,7 +125,7 @@ class GossipEngine(Engine):
             weight = max(self.cost.rho, 1e-12 * float(np.trace(curvature)), np.finfo(float).tiny)
             tangent = np.linalg.solve(curvature + weight * np.eye(len(curvature)), tangent.T).T
         moved = self.retraction(self.manifold, point, tangent, -eta)
-        if not all(np.isfinite(part).all() for part in arrays_of(moved)):
+        if not is_finite(moved):
             raise diverged(step, eta)
         return moved
 
@@ -239,13 +239,12 @@ class Gossip(CheckedValue, ScheduledSolver):
         n = len(cost.checked(manifold.factors))
         if self.scales is not None and self.scales.shape != (n,):
             raise InvalidInputError(f"scales must be {n} positive numbers, one per agent, got {self.scales}.")
-        base = manifold.base
-        retraction = base.fitting(self.retraction)
-        return GossipEngine(base, cost, retraction, self.preconditioned, self.scales, self.world)
+        base, known = manifold.base, (self.preconditioned, self.scales, self.world)
+        return GossipEngine(base, cost, base.fitting(self.retraction), *known)
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         # Processes know scales and points of their own agents alone.
-        return self.signature(("scales",)) | {"budget": self.budget(problem)}
+        return self.signature() | {"budget": self.budget(problem), "solver.scales": None}
 
     def budget(self, problem: Problem) -> int:
         if self.max_iter is not None:

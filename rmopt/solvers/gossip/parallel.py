@@ -15,7 +15,6 @@ from rmopt.core.problem import Problem
 from rmopt.core.world import World
 from rmopt.costs.shards import Shards
 from rmopt.engines.base import Engine
-from rmopt.engines.factor_means import Pairs, blended, completed, merged
 from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState, counting
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.manifolds.means import mean_on
@@ -31,10 +30,7 @@ from rmopt.solvers.threads import in_threads, one_blas_thread
 class Parallel(ScheduledSolver):
     """Train one model with several workers: each takes its own steps, and every so many all go on from their mean.
 
-    Compiled steps on matrices of low rank meet at the mean of their factors where all came by steps from the same.
-    It differs from the nearest matrix of the rank to the mean of the matrices by products of two moves since, and
-    takes a third of the time. Others meet at the projected mean; so do all at first, and where a run ends between
-    means.
+    They meet at the projected mean of two, of two such means, and so on.
 
     The solver's budget of steps is divided among the workers, which run in threads: compiled steps hold no lock, so
     that they run on as many cores. In a `world` of several processes each has some of the workers, and all call `run`
@@ -63,7 +59,7 @@ class Parallel(ScheduledSolver):
     Raises
     ------
     InvalidInputError
-        When there are more processes than workers, or the solver has workers of its own.
+        When there are more processes than workers.
     MissingCapabilityError
         In `run`, on manifolds without `projected_mean`.
 
@@ -105,10 +101,6 @@ class Parallel(ScheduledSolver):
         world: World | None = None,
     ) -> None:
         self.solver = instance("solver", solver, ScheduledSolver, "a solver with a schedule, such as SGD")
-        if isinstance(solver, Parallel):
-            raise InvalidInputError(
-                "solver has workers of its own; give that of one worker, and more `workers`."
-            )
         self.workers, self.every = integer("workers", workers, 1), integer("every", every, 1)
         self.first = integer("first", first, 1)
         self.step_factor = number("step_factor", step_factor, above=0)
@@ -121,10 +113,10 @@ class Parallel(ScheduledSolver):
     def budget(self, problem: Problem) -> int:
         return -(-self.solver.budget(problem) // self.workers)
 
-    def signature(self, apart: tuple[str, ...] = ()) -> dict[str, str]:
+    def signature(self) -> dict[str, str]:
         # Their own budget may be larger the next time, as that of any solver may.
-        workers = {f"workers' {name}": value for name, value in self.solver.signature().items()}
-        return super().signature(apart) | workers
+        own = self.solver.signature()
+        return super().signature() | {f"workers' {name}": own[name] for name in own}
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
         found = super()._alike(problem, initial_point)
@@ -202,11 +194,10 @@ class EachForItself(Sampler):
 
 @dataclass
 class ParallelState:
-    """Where each worker here stands, steps, and whether all went on from the same factors."""
+    """Where each worker here stands, and steps."""
 
     own: list[Any]
     steps: int = 0
-    together: bool = False
 
     @property
     def updates(self) -> int:
@@ -254,36 +245,34 @@ class ParallelEngine(Engine):
             pairs = zip(self.engines, state.own, strict=True)
             return replace(state, own=[engine.advance(own, schedule, etas) for engine, own in pairs])
         parts, done = np.reshape(schedule, (len(schedule), len(self.engines), -1)), 0
-        with self.world.guard():
-            while done < len(etas):
-                end = min(len(etas), done + self._next_mean(state.steps) - state.steps)
-                # Terms of other workers may lie between those of one.
-                terms = map(np.ascontiguousarray, parts[done:end].swapaxes(0, 1))
-                calls = zip(self.engines, state.own, terms, strict=True)
-                own = in_threads(lambda call, etas=etas[done:end]: call[0].advance(*call[1:], etas), calls)
-                state = replace(state, own=own, steps=state.steps + end - done)
-                state, done = self._at_mean(state) if self._met(state.steps) else state, end
+        while done < len(etas):
+            end = min(len(etas), done + self._next_mean(state.steps) - state.steps)
+            # Terms of other workers may lie between those of one.
+            terms = map(np.ascontiguousarray, parts[done:end].swapaxes(0, 1))
+            calls = zip(self.engines, state.own, terms, strict=True)
+            own = in_threads(lambda call, etas=etas[done:end]: call[0].advance(*call[1:], etas), calls)
+            state = replace(state, own=own, steps=state.steps + end - done)
+            state, done = self._at_mean(state) if self._met(state.steps) else state, end
         return state
 
     @one_blas_thread()
     def dump(self, state: ParallelState) -> Any:
         if self._met(state.steps):
             return self.engines[0].dump(state.own[0])
-        mean = self._mean(replace(state, own=[*map(_copied, state.own)], together=False))
+        mean = self._mean(state)
         return mean if self.gauge is None else self.gauge.point_of(mean, self.manifold.rank)  # type: ignore[attr-defined]
 
     @one_blas_thread()
     def handed_over(self, state: ParallelState) -> Any:
         if not self._met(state.steps):
-            with self.world.guard():
-                state = self._at_mean(state)
+            state = self._at_mean(state)
         stands = self.engines[0].handed_over(state.own[0])
         return counting(stands, state.steps, int(self.world.total(state.updates)))
 
     def taken_over(self, state: Any) -> ParallelState | None:
         # The first worker of all counts the updates before.
         known = [0 if worker else state.updates for worker in self.world.mine(len(self.shares))]
-        copies = [counting(_copied(state), state.steps, updates) for updates in known]
+        copies = [counting(unpacked(packed(state), state), state.steps, updates) for updates in known]
         own = [engine.taken_over(copy) for engine, copy in zip(self.engines, copies, strict=True)]
         return None if any(one is None for one in own) else ParallelState(own, state.steps)
 
@@ -309,46 +298,28 @@ class ParallelEngine(Engine):
                 "smaller step size.",
                 state.steps,
             ) from error
-        own = in_threads(partial(self._from, mean=mean), self.engines, state.own)
-        return replace(state, own=own, together=self.gauge is not None)
+        return replace(state, own=in_threads(partial(self._from, mean=mean), self.engines, state.own))
 
     def _mean(self, state: ParallelState) -> Any:
-        """Return where all workers meet, as factors or as a point; their states may be used up."""
-        gauge, each = self.gauge, in_threads
-        if gauge is None:
-            brought, by_factors = (
-                in_threads(lambda engine, own: engine.dump(own), self.engines, state.own),
-                False,
-            )
+        """Return where all workers meet, as factors or as a point."""
+        if self.gauge is None:
+            meet = mean_on(self.manifold)
+            brought = in_threads(lambda engine, own: engine.dump(own), self.engines, state.own)
         else:
-            brought = in_threads(lambda own: own.factors, state.own)
-            # Factors of a start part most along its small singular values; a worker may have made its own anew.
-            same = state.together and not any(own.renewals for own in state.own)
-            by_factors = bool(self.world.least(int(same)))
+            meet = partial(self.gauge.mean, k=self.manifold.rank)  # type: ignore[attr-defined]
+            brought = [own.factors for own in state.own]
 
-        def join(pairs: Pairs, counts: Sequence[tuple[int, int]]) -> list[Any]:
-            weights = [np.array(count) / sum(count) for count in counts]
-            if gauge is None:
-                return in_threads(mean_on(self.manifold), pairs, weights)
-            if by_factors:
-                return blended(pairs, weights, each)
-            return merged(gauge, pairs, weights, self.manifold.rank, each)  # type: ignore[attr-defined]
+        def join(pairs: Sequence[tuple[Any, Any]], counts: Sequence[tuple[int, int]]) -> list[Any]:
+            return in_threads(meet, pairs, [np.array(count) / sum(count) for count in counts])
 
         ends = dict(zip(self.world.mine(len(self.shares)), brought, strict=True))
-        mean = self.world.joined(ends, self.shares, join)
-        return completed(gauge, mean, self.manifold.rank, each) if gauge and by_factors else mean  # type: ignore[attr-defined]
+        return self.world.joined(ends, self.shares, join)
 
     def _from(self, engine: Engine, state: Any, mean: Any) -> Any:
         """Return the state in which a worker goes on from a mean."""
         if self.gauge is None:
             return engine.moved(state, mean)
         for own, part in zip(state.factors, mean, strict=True):
-            if own is not part:
-                np.copyto(own, part)
+            np.copyto(own, part)
         fresh = GaugedState(state.factors, self.gauge.fresh_counters(mean))
         return engine.taken_over(counting(fresh, state.steps, state.updates))
-
-
-def _copied(state: Any) -> Any:
-    """Return a state, or what a worker brings, in memory of its own."""
-    return unpacked(packed(state), state)

@@ -8,13 +8,13 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.points import arrays_of, packed, rebuilt
+from rmopt.core.points import arrays_of, is_finite, packed, rebuilt
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
 from rmopt.engines.base import Engine
 from rmopt.engines.gauged import GAUGES, GaugedState, counting
 from rmopt.engines.reference import ReferenceState
-from rmopt.errors import DivergedError, InvalidInputError
+from rmopt.errors import DivergedError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.memory import with_zeros
 from rmopt.kernels.steps import Counters
@@ -63,11 +63,8 @@ class Continued:
             When the start is not on the manifold of the problem.
         """
         solver.check_problem(problem)
-        point = start()
-        reason = solver.check_start(problem, point)
-        if reason is not None:
-            raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
-        state = _standing(solver.prepare(problem, seed, 0).engine, point, steps, updates)
+        point = solver._started(problem, start(), None)
+        state = _standing(solver.prepare(problem, seed).engine, point, steps, updates)
         return cls(state, problem.manifold.rank)  # type: ignore[attr-defined]
 
     @property
@@ -92,7 +89,7 @@ class Continued:
         with np.errstate(all="ignore"), one_blas_thread(), finite_numbers(self.n_iter):
             gauged = isinstance(state, GaugedState)
             point = GAUGES[type(state.factors)].point_of(state.factors, self.rank) if gauged else state.point
-        if not all(np.isfinite(part).all() for part in arrays_of(point)):
+        if not is_finite(point):
             raise DivergedError(
                 f"the run diverged before step {self.n_iter}: the point holds NaN or infinity; take a smaller step "
                 "size.",
@@ -111,13 +108,8 @@ class Continued:
         state = self.state
         gauged = isinstance(state, GaugedState)
         whole, counters = (state.factors, state.counters) if gauged else (state.point, ())
-        about = {
-            "kind": KINDS.index(type(whole)),
-            "rank": self.rank,
-            "steps": self.n_iter,
-            "updates": self.n_updates,
-        }
-        return packed(about | {"whole": whole, "counters": counters})
+        about = {"kind": KINDS.index(type(whole)), "steps": self.n_iter, "updates": self.n_updates}
+        return packed(about | {"rank": self.rank, "whole": whole, "counters": counters})
 
     @classmethod
     def unpack(cls, arrays: Mapping[str, Array]) -> Self:
@@ -153,7 +145,7 @@ class Continued:
             When the run leaves the finite numbers.
         """
         solver.check_problem(problem)
-        work = solver.prepare(problem, seed, 0)
+        work = solver.prepare(problem, seed)
         state = work.engine.taken_over(self.state)
         if state is None:
             # The engine is of another kind, and goes on from the point.

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rmopt.core.arguments import integer, number, one_of, optional
-from rmopt.core.manifold import HasBlocks
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.costs import LogDetTriplet
@@ -15,13 +14,7 @@ from rmopt.engines.coordinate import CoordinateDescentEngine
 from rmopt.errors import MissingCapabilityError, warn
 from rmopt.manifolds import PositiveDefinite
 from rmopt.solvers.run import Result
-from rmopt.solvers.stochastic.samplers import (
-    Cyclic,
-    Sampler,
-    ShuffledEpochs,
-    Uniform,
-    as_order,
-)
+from rmopt.solvers.stochastic.samplers import Cyclic, Sampler, ShuffledEpochs, Uniform, as_order
 from rmopt.solvers.stochastic.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import ExactLineSearch, StepSizeLike, as_step_size
 from rmopt.solvers.stop import Converged
@@ -33,7 +26,7 @@ EDGE = 1e-6
 class CoordinateDescent(ScheduledSolver):
     """The gradient of one block, a search along it, retraction; again and again.
 
-    Runs on any manifold with blocks (`HasBlocks`). On `PositiveDefinite`, whose block k is row and column k, with
+    Runs on any manifold with blocks (`block_of`). On `PositiveDefinite`, whose block k is row and column k, with
     `LogDetTriplet` this is COMET (Atzmon, Shalit and Chechik 2015, Algorithm 1). A run there that ends at the
     boundary of the cone may be far above the minimum, and warns.
 
@@ -48,7 +41,7 @@ class CoordinateDescent(ScheduledSolver):
         once
         per pass.
     retraction : Retraction, optional
-        Unless given, the straight line, `Additive`, where the manifold knows how far it goes (`HasStepBound`), and
+        Unless given, the straight line, `Additive`, where the manifold knows how far it goes (`max_step`), and
         the manifold's default retraction elsewhere; a line search needs one with a `velocity`.
     tol : float
         Stop when the optimality residual, looked at after each pass, is at most this; 0: only the budget stops. The
@@ -84,11 +77,7 @@ class CoordinateDescent(ScheduledSolver):
     True
     """
 
-    orders: ClassVar[dict[str, Callable[[int], Sampler]]] = {
-        "uniform": Uniform,
-        "shuffled": ShuffledEpochs,
-        "cyclic": Cyclic,
-    }
+    orders: ClassVar[Any] = {"uniform": Uniform, "shuffled": ShuffledEpochs, "cyclic": Cyclic}
 
     def __init__(
         self,
@@ -110,9 +99,9 @@ class CoordinateDescent(ScheduledSolver):
 
     def check_problem(self, problem: Problem) -> None:
         super().check_problem(problem)
-        if not isinstance(problem.manifold, HasBlocks):
+        if not hasattr(problem.manifold, "block_of"):
             raise MissingCapabilityError(
-                f"CoordinateDescent cannot run on {problem.manifold}: it needs blocks (HasBlocks). Manifolds with "
+                f"CoordinateDescent cannot run on {problem.manifold}: it needs blocks (`block_of`). Manifolds with "
                 "blocks: PositiveDefinite."
             )
 

@@ -90,13 +90,6 @@ class Uniform(_OverTerms):
         The number of terms, or a table with one term a row.
     batch_size : int
         Terms per step.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.solvers import Uniform
-    >>> Uniform(100).draw(np.random.default_rng(0), 0, 4).shape
-    (4, 1)
     """
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
@@ -150,14 +143,6 @@ class FromDraw(Sampler):
     function : callable
     batch_size : int
         Terms per step.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.solvers import FromDraw
-    >>> evens = FromDraw(lambda rng, start, size: 2 * rng.integers(5, size=(size, 1)))
-    >>> bool((evens.draw(np.random.default_rng(0), 0, 100) % 2 == 0).all())
-    True
     """
 
     def __init__(

@@ -115,21 +115,17 @@ class ScaledSGD(Solver):
 
     def check_problem(self, problem: Problem) -> None:
         super().check_problem(problem)
-        if type(problem.manifold) not in (FixedRankFactors, BoundedRank):
-            raise MissingCapabilityError(
-                f"ScaledSGD cannot run on {problem.manifold}: it moves rows of factors; take FixedRankFactors or "
-                "BoundedRank."
-            )
         cost: Any = problem.cost.cost if type(problem.cost) is OnFactors else None
-        fits = type(cost) is BilinearSum and cost.loss == squared
-        if not fits or not all(map(_are_units, (cost.left, cost.right))):
+        fits = type(problem.manifold) in (FixedRankFactors, BoundedRank) and type(cost) is BilinearSum
+        if not fits or cost.loss != squared or not all(map(_are_units, (cost.left, cost.right))):
             raise MissingCapabilityError(
-                "ScaledSGD is for known entries: OnFactors(BilinearSum(left, right, squared, values)) where all rows "
-                "of left and right are unit vectors; take SGD on FixedRankEmbedded for other costs."
+                f"ScaledSGD cannot run {type(problem.cost).__name__} on {problem.manifold}: it is for known entries "
+                "on FixedRankFactors or BoundedRank, OnFactors(BilinearSum(left, right, squared, values)) where all "
+                "rows of left and right are unit vectors; take SGD on FixedRankEmbedded for others."
             )
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> "DealtEntries":
-        return DealtEntries(problem.cost.cost, problem.manifold, seed, first_step)  # type: ignore[attr-defined]
+    def prepare(self, problem: Problem, seed: int) -> "DealtEntries":
+        return DealtEntries(problem.cost.cost, problem.manifold, seed)  # type: ignore[attr-defined]
 
     def start(self, problem: Problem, rng: np.random.Generator) -> Parts:
         """Return random factors of a small W."""
@@ -160,7 +156,7 @@ class ScaledSGD(Solver):
         if not steps:
             return state
         (m, n), count, k, dtype = work.sizes, len(work.values), state.A.shape[1], state.A.dtype
-        epoch = work.first_step + state.steps
+        epoch = state.steps
         A, B, spectrum = balanced(state.A, state.B)
         # Of the gradient of the whole matrix, were the residuals noise.
         noise = (state.squares / count) ** 0.5 * (m**0.5 + n**0.5) * (m * n / count) ** 0.5
@@ -195,10 +191,10 @@ class DealtEntries:
     and follow on each other, as the blocks of a diagonal do.
     """
 
-    def __init__(self, terms: BilinearSum, manifold: Any, seed: int, first_step: int) -> None:
+    def __init__(self, terms: BilinearSum, manifold: Any, seed: int) -> None:
         rows, columns, values = terms.left.indices, terms.right.indices, terms.targets
         sizes, rank = manifold.sizes, manifold.rank
-        self.sizes, self.seed, self.first_step = sizes, seed, first_step
+        self.sizes, self.seed = sizes, seed
         self.width = -(-rank // LANES) * LANES
         rng, needed = generator(seed, Stream.ORDER), -(-8 * self.width * sum(sizes) // CACHED)
         self.p = p = min(max(needed, DIAGONALS), max(1, len(values) // WORTH_THREADS), *sizes, 2**8)

@@ -32,7 +32,6 @@ class Schedule:
     sampler: Sampler
     rule: StepSize
     seed: int
-    first_step: int
     origin: int = 0
     last: int = 2**62
     # The number of the block that was drawn last, its terms and its step sizes.
@@ -83,16 +82,15 @@ class ScheduledSolver(Solver):
         """Return None: only the budget and a criterion end the run."""
         return None
 
-    def prepare(self, problem: Problem, seed: int, first_step: int) -> Schedule:
-        last = first_step + self.budget(problem)
+    def prepare(self, problem: Problem, seed: int) -> Schedule:
         about = self.engine(problem), self.sampler_for(problem), self.step_size_rule()
-        return Schedule(*about, seed, first_step, last=last)
+        return Schedule(*about, seed, last=self.budget(problem))
 
     def begin(self, work: Schedule, point: Any) -> Any:
         return work.engine.load(point)
 
     def advance(self, work: Schedule, state: Any, steps: int) -> Any:
-        return work.engine.advance(state, *work.at(work.first_step + state.steps, steps))
+        return work.engine.advance(state, *work.at(state.steps, steps))
 
     def point(self, work: Schedule, state: Any) -> Any:
         return work.engine.dump(state)
@@ -110,10 +108,10 @@ class ScheduledSolver(Solver):
         looked_at = (FEW, TERMS) if state.steps else (MANY, START_TERMS)
         found = witness(problem, self.point(work, state), seed, *looked_at)
         with np.errstate(over="ignore"):
-            terms, _ = work.draw(work.first_step // work.sampler.block_size)
+            terms, _ = work.draw(0)
         found["checksum of drawn terms"] = float(zlib.crc32(np.ascontiguousarray(terms).data))
         if state.steps:
             near = APART[state.steps > APART]
-            lengths = work.rule(work.first_step + np.append(near, state.steps - 1 - near))
+            lengths = work.rule(np.append(near, state.steps - 1 - near))
             found["sum of step sizes"] = float(lengths.sum())
         return found

@@ -61,13 +61,6 @@ class Constant(CheckedValue, StepSize):
     Attributes
     ----------
     a : float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.solvers import Constant
-    >>> Constant(0.1)(np.arange(3))
-    array([0.1, 0.1, 0.1])
     """
 
     a: _Positive
@@ -83,13 +76,6 @@ class InverseTime(CheckedValue, StepSize):
     Attributes
     ----------
     a, b : float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.solvers import InverseTime
-    >>> InverseTime(1.0, 1.0)(np.arange(3))
-    array([1.        , 0.5       , 0.33333333])
     """
 
     a: _Positive
@@ -123,13 +109,6 @@ class Cosine(CheckedValue, StepSize):
     a : float
     n_steps : int
         Steps to the end; afterwards it stays 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.solvers import Cosine
-    >>> Cosine(1.0, 100)(np.array([0, 50, 100])).round(3)
-    array([1. , 0.5, 0. ])
     """
 
     a: _Positive
@@ -185,13 +164,6 @@ class FromFunction(StepSize):
     ----------
     function : callable
         Maps an int array of step numbers to step sizes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rmopt.solvers import FromFunction
-    >>> FromFunction(lambda step: 0.5**step)(np.arange(3))
-    array([1.  , 0.5 , 0.25])
     """
 
     function: Callable[[Array], Array]
