@@ -50,6 +50,8 @@ from rmopt.solvers import Recorder, Solver
 
 # The share of differences of the mean by chance alone that pass for a difference.
 CHANCE = 0.05
+# How often a grid grows past an edge.
+GROWTHS = 4
 # Options on which no number depends.
 NOT_IN_RESULTS = ("data", "data_home", "method", "n_jobs", "resume")
 
@@ -87,17 +89,18 @@ def searched(
     folds: Sequence[Any],
     n_jobs: int = 1,
 ) -> Settings:
-    """Return the point of a grid with the best mean score over folds, the first of several.
+    """Return the first point with the best mean score over folds, of a grid that grows past its edges.
 
     Parameters
     ----------
     run : Run
-        Says so where the best is at an edge of the grid.
+        Says so where the best is at an edge past which the grid does not grow.
     label : str
         Of the method.
     grid : sequence of dict
     score : callable
-        Maps a point and a fold to a number, higher being better; with a `DivergedError` the point loses.
+        Maps a point and a fold to a number, higher being better; with a `DivergedError` the point loses. A ValueError
+        past an edge ends the grid there: a share has no numbers above 1.
     folds : sequence
     n_jobs : int
         Threads.
@@ -114,23 +117,50 @@ def searched(
         except DivergedError:
             return -np.inf
 
-    tasks, scores = [joblib.delayed(scored)(point, fold) for point in grid for fold in folds], []
-    # The threads are many enough; those of BLAS would only be in their way.
-    with threadpool_limits(1, user_api="blas"), run.ticks(f"selecting for {label}", len(tasks)) as tick:
-        for value in joblib.Parallel(n_jobs, backend="threading", return_as="generator")(tasks):
-            scores.append(value)
-            tick()
-    means = np.reshape(scores, (len(grid), len(folds))).mean(axis=1)
+    def measured(points: Sequence[Settings]) -> Array:
+        tasks, scores = [joblib.delayed(scored)(point, fold) for point in points for fold in folds], []
+        # The threads are many enough; those of BLAS would only be in their way.
+        with threadpool_limits(1, user_api="blas"), run.ticks(f"selecting for {label}", len(tasks)) as tick:
+            for value in joblib.Parallel(n_jobs, backend="threading", return_as="generator")(tasks):
+                scores.append(value)
+                tick()
+        return np.reshape(scores, (len(points), len(folds))).mean(axis=1)
+
+    points, means = list(grid), measured(grid)
     if means.max() == -np.inf:
         raise InvalidInputError(
             f"training diverged for every value of the grid {list(grid)}; try smaller values, or scale the rows."
         )
-    best = grid[means.argmax()]
-    for name, value in best.items():
-        values = sorted({point[name] for point in grid if isinstance(point.get(name), Real)})
-        if len(values) > 2 and value in (values[0], values[-1]):
-            run.say(f"{label}: {name} = {value:g} is the best, at the edge of its grid")
+    for _ in range(GROWTHS):
+        # Where others past no edge are as good, there is nothing to look for.
+        further = [_past(points, points[place]) for place in np.flatnonzero(means == means.max())]
+        if not all(further):
+            break
+        try:
+            means = np.append(means, measured(further[0]))
+        except ValueError:
+            break
+        points += further[0]
+    best = points[means.argmax()]
+    if _past(points, best):
+        run.say(f"{label}: {listed(best)} is the best, at the edge of its grid")
     return best
+
+
+def _past(points: Sequence[Settings], chosen: Settings) -> list[Settings]:
+    """Return the points past numbers that are the least or the largest of three or more: each alone, and together.
+
+    The ratio to the next number is that of the last two; there is nothing past 0, and no count below 1.
+    """
+    past: Settings = {}
+    for name, value in chosen.items():
+        values = sorted({point[name] for point in points if isinstance(point.get(name), Real)})
+        if len(values) > 2 and value in (values[0], values[-1]):
+            near = values[1] if value == values[0] else values[-2]
+            after = float(f"{value * value / near:.3g}") if value * near > 0 else value
+            after = max(1, round(after)) if isinstance(value, int) else after
+            past |= {name: after} if after != value else {}
+    return [chosen | {name: after} for name, after in past.items()] + [chosen | past] * (len(past) > 1)
 
 
 class Comparison:

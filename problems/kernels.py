@@ -9,37 +9,6 @@ from rmopt.kernels.vectors import square, subtract_rows
 
 
 @njit(cache=True, nogil=True)
-def average_precision(
-    ranked: NDArray[np.float64],  # (n,) ascending scores of all ranked documents
-    relevant: NDArray[np.float64],  # (r,) ascending scores of those of the class
-) -> float:
-    """Return the mean over the relevant scores of the precision among the scores at least as high."""
-    n, r = ranked.shape[0], relevant.shape[0]
-    # Of equal scores the last one counts.
-    places, hits = n - np.searchsorted(ranked, relevant), r - np.searchsorted(relevant, relevant)
-    return np.mean(hits / places)
-
-
-@njit(cache=True, nogil=True)
-def precisions_at(
-    ranked: NDArray[np.float64],  # (n,) ascending scores of all ranked documents
-    relevant: NDArray[np.float64],  # (r,) ascending scores of those of the class
-    ks: NDArray[np.int64],
-    out: NDArray[np.float64],  # (len(ks),)
-) -> None:
-    """Set out to the precision at each k, with the mean over all orders of scores that straddle k."""
-    n, r = ranked.shape[0], relevant.shape[0]
-    for at in range(ks.shape[0]):
-        taken = min(ks[at], n)
-        cut = ranked[n - taken]
-        above = n - np.searchsorted(ranked, cut, side="right")
-        tied = n - above - np.searchsorted(ranked, cut)
-        relevant_above = r - np.searchsorted(relevant, cut, side="right")
-        relevant_tied = r - relevant_above - np.searchsorted(relevant, cut)
-        out[at] = (relevant_above + (taken - above) * relevant_tied / tied) / ks[at]
-
-
-@njit(cache=True, nogil=True)
 def retrieved(
     scores: NDArray[np.floating],  # (n_queries, n), a query's own score the lowest
     ranked: NDArray[np.floating],  # (n_queries, n) ascending in each row
@@ -49,11 +18,24 @@ def retrieved(
     ks: NDArray[np.int64],
     out: NDArray[np.float64],  # (n_queries, 1 + len(ks))
 ) -> None:
-    """Set out to the average precision of each query, and the precision at each k."""
+    """Set out to the average precision of each query, and the precision at each k.
+
+    Of equal scores the last one counts; where they straddle k it is the mean over all of their orders.
+    """
     for i in range(scores.shape[0]):
+        others = ranked[i, 1:]
         relevant = np.sort(scores[i][members[starts[group[i]] : starts[group[i] + 1]]])[1:]
-        out[i, 0] = average_precision(ranked[i, 1:], relevant)
-        precisions_at(ranked[i, 1:], relevant, ks, out[i, 1:])
+        n, r = others.shape[0], relevant.shape[0]
+        places, hits = n - np.searchsorted(others, relevant), r - np.searchsorted(relevant, relevant)
+        out[i, 0] = np.mean(hits / places)
+        for at in range(ks.shape[0]):
+            taken = min(ks[at], n)
+            cut = others[n - taken]
+            above = n - np.searchsorted(others, cut, side="right")
+            tied = n - above - np.searchsorted(others, cut)
+            relevant_above = r - np.searchsorted(relevant, cut, side="right")
+            relevant_tied = r - relevant_above - np.searchsorted(relevant, cut)
+            out[i, 1 + at] = (relevant_above + (taken - above) * relevant_tied / tied) / ks[at]
 
 
 @njit(cache=True, nogil=True)

@@ -22,17 +22,14 @@ def natural_size(rows: Any, share: float, power: float, *, centred: bool = False
     values = rows.data if sp.issparse(rows) else rows
     square = spread = float(np.vdot(values, values))
     if centred:
-        spread -= rows.shape[0] * np.linalg.norm(rows.mean(axis=0)) ** 2
-    # Rounding is no scale.
-    scaled = values.any() and not spread < 1e-12 * square
-    square, count = spread, rows.shape[0]
+        spread -= rows.shape[0] * float(np.linalg.norm(rows.mean(axis=0))) ** 2
+    if not values.any() or spread < 1e-12 * square:
+        return share  # rounding is no scale
+    mean_square = spread / rows.shape[0]
+    with np.errstate(all="ignore"):
+        size = float(share / np.float64(1.0 if abs(mean_square - 1.0) < 1e-9 else mean_square) ** power)
     # The squares of very small numbers have few digits, which are not to pass for a scale.
-    mean_square = 0.0 if square < count * np.finfo(float).tiny else float(square / count)
-    try:
-        size = share / (1.0 if abs(mean_square - 1.0) < 1e-9 else mean_square) ** power if scaled else share
-    except ArithmeticError:
-        size = 0.0
-    if not 0.0 < size < np.inf:
+    if mean_square < np.finfo(float).tiny or not 0.0 < size < np.inf:
         raise InvalidInputError(
             f"the rows of X have a mean squared length of {mean_square:.1e}, out of reach of defaults in their "
             "units; scale X, for example to rows of length 1."

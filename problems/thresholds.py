@@ -28,11 +28,6 @@ from rmopt.core.arguments import bounded, check_parameters, flag, numbers, one_o
 AIMS = ("f1", "hamming")
 
 
-def inner(_: str, value: Any) -> Any:
-    """Return an estimator that another one has, which scikit-learn's `clone` looks at."""
-    return value
-
-
 class LabelTables(ClassifierMixin):
     """A classifier of several labels from dense or sparse rows."""
 
@@ -127,7 +122,7 @@ class LabelThresholds(LabelTables, Estimator):
 
     __metadata_request__fit: ClassVar = {"groups": True}
 
-    estimator: Annotated[Any, inner]
+    estimator: Annotated[Any, lambda _, value: value]
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
     cv: Annotated[Any, folds_named] = 5
@@ -217,7 +212,7 @@ def _regressions(features: Sequence[Array], labels: Array, often: Array, pooled:
     """
     varies = np.isfinite(often)
     often, alone = np.where(varies, often, 0.0), ~varies if pooled else np.ones_like(varies)
-    weights = np.empty((len(features) + 1, len(often)))
+    weights: Array = np.empty((len(features) + 1, len(often)))
     for group in [[label] for label in np.flatnonzero(alone)] + [np.flatnonzero(~alone)] * (not alone.all()):
         columns = [np.broadcast_to(one, labels.shape)[:, group].ravel() for one in (*features, often)]
         *slopes, by_often, intercept = _regression(np.stack(columns, axis=-1), labels[:, group].ravel())
@@ -238,7 +233,7 @@ def _regression(features: Array, labels: Array) -> Array:
     # The deviation of numbers that are all alike is rounding.
     size[size < 1e-10] = np.inf
     features, slopes = (features - mean) / size, np.zeros(len(size))
-    varied = features.any(axis=0)
+    varied: Any = features.any(axis=0)
     varied[varied.argmax()] = True
     found = LogisticRegression().fit(features[:, varied], labels)
     slopes[varied] = found.coef_[0] / size[varied]

@@ -225,9 +225,8 @@ def classes(y: Any) -> tuple[Array, Array, Array]:
     labels = in_order("y", array("y", y))
     if labels.ndim != 1 or np.any(labels != labels):
         raise InvalidInputError(
-            f"y must have one label for each row, got shape {labels.shape}."
-            if labels.ndim != 1
-            else "y holds NaN, which is no class; leave these rows out, or name a class for them."
+            f"y must have one label for each row, got shape {labels.shape}, and none that is NaN, which is no class; "
+            "leave these rows out, or name a class for them."
         )
     return np.unique(labels, return_inverse=True, return_counts=True)
 
@@ -237,7 +236,7 @@ def table_of_labels(Y: Any, count: int, least: int = 1) -> sp.csr_array:
     table: Any = whole("Y", sound("Y", Y))
     with suppress(InvalidInputError):
         table = table if sp.issparse(table) else array_of("Y", table)
-    shape = getattr(table, "shape", ())
+    shape: tuple[int, ...] = getattr(table, "shape", ())
     if len(shape) == 2 and shape[0] == count and shape[1] >= least and table.dtype.kind in "biuf":
         table = sp.csr_array(table, dtype=float, copy=True)
         table.sum_duplicates()
@@ -254,10 +253,10 @@ def table_of_labels(Y: Any, count: int, least: int = 1) -> sp.csr_array:
 def column_of_names(what: str, names: Any) -> Array:
     """Return names or numbers, one for each row, which can be sorted and told apart."""
     column = array_of(what, names)
-    plain = column.ndim == 1 and column.dtype.names is None
-    differ = plain and (column.dtype.kind not in "cf" or np.isfinite(column).all())
     with suppress(TypeError):
-        if differ and None not in column.tolist() and np.all(column == column):
+        if column.ndim == 1 and not (
+            pd.isna(column).any() or (column.dtype.kind in "cf" and np.isinf(column).any())
+        ):
             np.unique(column)
             return column
     raise InvalidInputError(

@@ -20,7 +20,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from problems.data.bundles import holds_counts, scaling
-from problems.thresholds import LabelTables, inner
+from problems.thresholds import LabelTables
 from problems.validation import Estimator, passed_on, table_of_labels
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import check_parameters
@@ -114,7 +114,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
     ((100, 4), True)
     """
 
-    estimator: Annotated[Any, inner]
+    estimator: Annotated[Any, lambda _, value: value]
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:

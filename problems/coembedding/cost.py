@@ -263,18 +263,15 @@ class TagRanking(PairwiseDistance):
                 "every post has every tag, so there is nothing to rank; give some more tags."
             )
         n_users, n_items, n_tags = self.counts
-        n = n_users + n_items
+        self._posts, n = (self.posts, n_users, self.starts, self.tags), n_users + n_items
         super().__init__(sp.eye_array(n + n_tags, format="csr"), Grid(range(n), range(n, n + n_tags)))
 
     def loss(self, distances: Array) -> tuple[float, Array]:
-        return kernels.ranking_loss(distances, row_odds(distances), *self._posts())
+        return kernels.ranking_loss(distances, row_odds(distances), *self._posts)
 
     def curvature(self, distances: Array, change: Array) -> Array:
         odds = row_odds(distances)
-        return kernels.ranking_curvature(distances, odds, *self._posts(), np.ascontiguousarray(change))
-
-    def _posts(self) -> tuple[Array, int, Array, Array]:
-        return self.posts, self.counts[0], self.starts, self.tags
+        return kernels.ranking_curvature(distances, odds, *self._posts, np.ascontiguousarray(change))
 
 
 def row_odds(distances: Array) -> tuple[Array, Array, Array]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics import roc_auc_score
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from problems.coembedding import kernels
 from problems.coembedding.cost import LinkPrediction, TagRanking
@@ -19,7 +19,6 @@ from problems.rows import check_learned, finite, in_range
 from problems.validation import (
     Estimator,
     admit,
-    check_columns,
     column_of_names,
     count,
     kept_count,
@@ -145,13 +144,12 @@ class LinkPredictor(CertifiedEmbedder):
 def posts_f1(pairs: Array, tags: Array, predict: Callable[[Array], Array]) -> float:
     """Return the F1 measure of predicted tags: precision and recall are averaged over the posts."""
     posts, which = np.unique(pairs, axis=0, return_inverse=True)
-    precision, recall = [], []
+    shares = []
     for post, names in enumerate(predict(posts)):
         true = set(tags[which.ravel() == post].tolist())
         hits = len(true & set(names.tolist()))
-        precision.append(hits / len(names))
-        recall.append(hits / len(true))
-    p, r = float(np.mean(precision)), float(np.mean(recall))
+        shares.append((hits / len(names), hits / len(true)))
+    p, r = np.mean(shares, axis=0).tolist()
     return 2.0 * p * r / (p + r) if p + r > 0.0 else 0.0
 
 
@@ -182,9 +180,7 @@ class TagModel(Estimator):
             Names or numbers of tags, one for each row; a post with three tags has three rows.
         """
         check_parameters(self, self._parameters)
-        self.__dict__.pop("feature_names_in_", None)
-        if hasattr(X, "columns"):
-            self.feature_names_in_ = np.array(list(X.columns), dtype=object)
+        validate_data(self, X, skip_check_array=True)
         columns = []
         for name, column in zip(("users", "items", "tags"), (*two_columns("X", X), y), strict=True):
             known, places = np.unique(column_of_names(name, column), return_inverse=True)
@@ -203,7 +199,7 @@ class TagModel(Estimator):
     def _numbered(self, X: Any) -> tuple[Array, Array]:
         """Return the numbers of users and items."""
         check_is_fitted(self, "tags_")
-        check_columns(self, X)
+        validate_data(self, X, skip_check_array=True, reset=False)
         users, items = two_columns("X", X)
         return positions("user", self.users_, users), positions("item", self.items_, items)
 
@@ -278,10 +274,7 @@ class TagRecommender(Certified, TagModel):
 
     def learn(self, triples: Array, counts: tuple[int, int, int]) -> None:
         """Minimise equation 14."""
-        self.embed(self._minimised(TagRanking(triples, counts), self.beta), counts)
-
-    def embed(self, Y: Array, counts: tuple[int, int, int]) -> None:
-        """Take the embeddings from a factor."""
+        Y = self._minimised(TagRanking(triples, counts), self.beta)
         ends = np.cumsum(counts)
         self.user_embedding_, self.item_embedding_, self.tag_embedding_ = (
             Y[start:stop] for start, stop in zip([0, *ends], ends, strict=False)

@@ -151,9 +151,9 @@ def text_files(folder: Path) -> tuple[list[Path], list[str]]:
 
     Links that lead out of the folder are not followed.
     """
-    files, left = [], []
+    files, left, root = [], [], folder.resolve()
     for path in sorted(chain(folder.glob("[!.]*"), folder.glob("[!.]*/[!.]*"))):
-        if path.parent != folder and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
+        if path.parent != folder and path.is_file() and path.resolve().is_relative_to(root):
             files.append(path)
         elif path.parent != folder or not path.is_dir():
             left.append(f"{path.relative_to(folder)}{'/' * path.is_dir()}")

@@ -144,7 +144,7 @@ def mnist(path: Path) -> ClassBundle:
         X, y = (np.concatenate([arrays[f"{name}_train"], arrays[f"{name}_test"]]) for name in "xy")
         n_train = len(arrays["y_train"])
     else:
-        X, y, n_train = (arrays[name] for name in ("X", "y", "n_train"))
+        X, y, n_train = arrays["X"], arrays["y"], int(arrays["n_train"])
     test = np.arange(len(y)) >= n_train
     return ClassBundle("mnist", path.name, X.reshape(len(y), -1) / 255.0, y.astype(np.int64), test)
 
@@ -175,7 +175,8 @@ def _mulan(name: str, n_labels: int, holds: str) -> Any:
         X, Y = whole[:, :-n_labels], whole[:, -n_labels:]
         return MultilabelBundle(name, path.name, X, Y, np.arange(whole.shape[0]) >= train.shape[0])
 
-    read.__name__, read.__doc__ = name, f"Load {name.title()}: {holds}."
+    read.__name__ = read.__qualname__ = name
+    read.__doc__ = f"Load {name.title()}: {holds}."
     addresses = [f"{MULAN}/{name}/{name}-{part}.arff" for part in ("test", "train")]
     return Source("https://github.com/tsoumakas/mulan", (f"{name}.npz", f"{name}-train.arff"), addresses)(
         read

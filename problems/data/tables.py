@@ -160,6 +160,9 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
     if not len(table.frame) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features; bring other data.")
     given = {role: chosen(table, role, said[role]) for role in said if role in known}
+    every = [name for names in given.values() for name in names]
+    if len(set(every)) < len(every):
+        raise InvalidInputError(f"a column of {table.source} is said to mean several things; say one.")
     table = replace(table, frame=table.frame.drop(columns=given.pop("drop", [])))
     table.options = {name: str(said[name]) for name in OPTIONS if name in said}
     wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]

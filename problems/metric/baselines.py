@@ -74,10 +74,10 @@ class LegoMetric(TripletLearner):
     step_size : float, StepSize, callable or None
         η, the weight of a pair against the present matrix. None: 1 over the square of the mean of ‖x − x̄‖², so that
         the scale of X changes nothing.
-    n_epochs : int
-        Passes over the triplets.
     n_triplets, triplets, random_state : optional
         As in `CometMetric`.
+    n_epochs : int
+        Passes over the triplets.
 
     See Also
     --------
@@ -130,11 +130,11 @@ class BoostMetric(TripletLearner):
     ----------
     max_iter : int
         The most weak learners.
+    n_triplets, triplets, random_state : optional
+        As in `CometMetric`.
     penalty : float or None
         v, the price of the trace, and the least eigenvalue that is worth a learner. None: 10⁻⁷ times the mean of
         ‖x − x̄‖², so that the scale of X changes nothing.
-    n_triplets, triplets, random_state : optional
-        As in `CometMetric`.
 
     See Also
     --------
@@ -239,10 +239,10 @@ class HdslMetric(TripletLearner):
     ----------
     scale : float or None
         λ, the size of the bases. None: 1000 over the mean of ‖x‖², so that the scale of X changes nothing.
-    max_iter : int
-        Number of bases added; stopping early keeps few features active.
     n_triplets, triplets, random_state : optional
         As in `CometMetric`.
+    max_iter : int
+        Number of bases added; stopping early keeps few features active.
 
     See Also
     --------

@@ -146,7 +146,7 @@ def factor(W: Array) -> Array:
 class CometMetric(TripletLearner):
     """A metric learned by block coordinate descent over positive definite matrices (Atzmon et al. 2015).
 
-    Minimises the mean loss of qᵀW(p − n) over triplets (query, positive, negative), minus α log det(W + κI), plus
+    Minimises the mean loss of qᵀW(p − n) over triplets (query, positive, negative), minus α log det W, plus
     β/2 ‖W‖². Each step moves one row and column of W and knows how far it may go, so W stays positive definite
     without a projection. Features should be standardised, or rows of counts scaled to unit length.
 
@@ -154,14 +154,18 @@ class CometMetric(TripletLearner):
     ----------
     n_epochs : float
         The budget, in steps over the number of features.
+    n_triplets : int or None
+        Triplets that `fit` draws; None: 20 for each row.
+    triplets : {"random", "neighbors"}
+        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
+        neighbours.
+    random_state : int, RandomState or None
+        Equal integers give equal bits.
     alpha : float
     beta : float or None
         Weights of the barrier and of ‖W‖²/2, relative to the mean loss; β must be positive. None: 10⁻⁵ times the
         square of the mean of ‖x‖², or with "distance" of ‖x − x̄‖², so that the scale of X changes nothing. The
         smaller α, the more epochs the minimum takes; with α = 0 it may not be reached.
-    kappa : float
-        What is added to the diagonal of W in the barrier. Above 0 nothing keeps W inside the cone, and where the
-        minimum lies at its boundary the descent can end far above it, and warns.
     sparsity : float
         Weight of Σ_k ‖row k without its diagonal entry‖: whole features lose their ties to the others. A step sees
         the term of its own feature alone: the descent stays a little above the minimum, and ends by its budget.
@@ -170,11 +174,6 @@ class CometMetric(TripletLearner):
     compare : {"similarity", "distance"}
         "similarity", the paper's: qᵀW(p − n). "distance": ½ (‖q − n‖² − ‖q − p‖²) in the metric, as nearest
         neighbours compare; take it with ``triplets="neighbors"`` before a vote of neighbours.
-    n_triplets : int or None
-        Triplets that `fit` draws; None: 20 for each row.
-    triplets : {"random", "neighbors"}
-        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
-        neighbours.
     step_size : StepSize, float, callable or None
         None: an exact line search. See `rmopt.solvers.CoordinateDescent`.
     order : {"shuffled", "uniform", "cyclic"}
@@ -185,8 +184,6 @@ class CometMetric(TripletLearner):
         Stop when the optimality residual is at most this after a pass.
     checkpoint : path or None
         Save the state there every half minute, and resume from it when the file exists.
-    random_state : int, RandomState or None
-        Equal integers give equal bits.
     verbose : bool
         Draw a progress bar on standard error.
 
@@ -232,7 +229,6 @@ class CometMetric(TripletLearner):
     _: KW_ONLY
     alpha: Annotated[float, bounded(number, least=0)] = 1e-4
     beta: Annotated[float | None, optional(bounded(number, above=0))] = None
-    kappa: Annotated[float, bounded(number, least=0)] = 0.0
     sparsity: Annotated[float, bounded(number, least=0)] = 0.0
     loss: Annotated[Any, loss_named] = "logistic"
     compare: Annotated[str, bounded(one_of, SCORES)] = "similarity"
@@ -244,11 +240,25 @@ class CometMetric(TripletLearner):
     verbose: Annotated[bool, flag] = False
 
     def learn(self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None) -> Array:
-        problem = self.problem(X, triplets)
-        cost: Any = problem.cost
+        # If the rows grow by a factor c, a W that gives the same scores shrinks by c².
+        beta = self.beta
+        if beta is None:
+            beta = natural_size(as_rows(X, "X"), BETA, -2, centred=self.compare == "distance")
+        # The cost is a sum of losses, and its weights grow with their number.
+        weights = {"alpha": self.alpha, "beta": beta, "sparsity": self.sparsity}
+        scaled = {name: float(weight) * len(triplets) for name, weight in weights.items()}
+        loss = loss_named("loss", self.loss)
+        cost = LogDetTriplet(X, triplets, loss, score=self.compare, **scaled)
+        solver = CoordinateDescent(
+            self.n_epochs,
+            step_size=self.step_size,
+            order=self.order,
+            retraction=named("retraction", self.retraction, POSITIVE_DEFINITE_RETRACTIONS, Retraction),
+            tol=self.tol,
+        )
         # The start is as large as W: no name holds it while the solver runs.
-        result = self.solver().run(
-            problem,
+        result = solver.run(
+            Problem(PositiveDefinite(cost.n_blocks), cost),
             cost.best_multiple_of_identity(),
             random_state=seed,
             recorder=recorder or Recorder(progress=self.verbose, description="COMET"),
@@ -256,25 +266,3 @@ class CometMetric(TripletLearner):
         )
         self.n_iter_, self.history_, self.stopped_by_ = result.steps, result.history, result.stopped_by
         return result.point
-
-    def problem(self, X: Any, triplets: Array) -> Problem:
-        """Return the problem that is solved: the sum of the losses, with weights that grow with their number."""
-        # If the rows grow by a factor c, a W that gives the same scores shrinks by c².
-        beta = self.beta
-        if beta is None:
-            beta = natural_size(as_rows(X, "X"), BETA, -2, centred=self.compare == "distance")
-        weights = {"alpha": self.alpha, "beta": beta, "sparsity": self.sparsity}
-        scaled = {name: float(weight) * len(triplets) for name, weight in weights.items()}
-        loss = loss_named("loss", self.loss)
-        cost = LogDetTriplet(X, triplets, loss, kappa=float(self.kappa), score=self.compare, **scaled)
-        return Problem(PositiveDefinite(cost.n_blocks), cost)
-
-    def solver(self) -> CoordinateDescent:
-        """Return the solver."""
-        return CoordinateDescent(
-            self.n_epochs,
-            step_size=self.step_size,
-            order=self.order,
-            retraction=named("retraction", self.retraction, POSITIVE_DEFINITE_RETRACTIONS, Retraction),
-            tol=self.tol,
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -139,11 +140,11 @@ class GroupPerceptron(MatrixPerceptron):
         return max(2.0, 2.0 * float(np.log(cost.shape[1])))
 
 
+@dataclass(eq=False, repr=False)
 class RidgeScores(BaseEstimator):
     """Least squares for the indicators of all labels at once, with intercepts, from sparse or dense rows."""
 
-    def __init__(self, alpha: float = 1.0) -> None:
-        self.alpha = alpha
+    alpha: float = 1.0
 
     def fit(self, X: Any, Y: Any) -> Self:
         # scikit-learn's Ridge has no direct solver for sparse rows with intercepts.

@@ -94,11 +94,7 @@ class LabelRanking(FiniteSum):
         """Give rows with their scores, a block of which is in memory."""
         for start in range(0, rows.size, BLOCK):
             block = rows[start : start + BLOCK]
-            yield from zip(block.tolist(), self.scores(point, block), strict=True)
-
-    def scores(self, point: LowRankPoint | Array, rows: Array) -> Array:
-        """Return the scores W x of some rows, shape (len(rows), L)."""
-        return label_scores(point, self.X[rows])
+            yield from zip(block.tolist(), label_scores(point, self.X[block]), strict=True)
 
     def label_gradient(self, row: int, scores: Array) -> Array:
         """Return the subgradient of the loss of a row with respect to its scores, shape (L,)."""
@@ -160,7 +156,7 @@ class WarpRanking(LabelRanking):
         pairs = np.asarray(terms).reshape(-1, 2)
         columns = sp.lil_array((self.shape[0], len(pairs)))
         for i, (row, draw) in enumerate(pairs.tolist()):
-            found = self.violation(self.scores(point, pairs[[i], 0])[0], row, draw)
+            found = self.violation(label_scores(point, self.X[[row]])[0], row, draw)
             if found is not None:
                 right, wrong, weight = found
                 columns[right, i], columns[wrong, i] = -weight, weight

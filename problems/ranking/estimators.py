@@ -7,8 +7,6 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import ClassifierMixin
-from sklearn.utils import Tags
 
 from problems.batches import BatchLearner, SeededEpochs
 from problems.loreta import Loreta, loreta_solver, with_workers
@@ -22,6 +20,7 @@ from problems.ranking.cost import (
 from problems.ranking.measures import best_labels, mean_average_precision
 from problems.rows import check_learned, finite, natural_size
 from problems.saving import Saved
+from problems.thresholds import LabelTables
 from problems.validation import (
     admit,
     begin,
@@ -40,11 +39,6 @@ from rmopt.solvers.threads import one_blas_thread
 
 SAMPLINGS: dict[str, type[LabelRanking]] = {"exact": LabelRanking, "warp": WarpRanking}
 INITS = ("zero", "identity", "gaussian")
-
-
-def ranking_cost(X: Any, Y: Any, sampling: str) -> LabelRanking:
-    """Return the cost for a way of sampling, "exact" or "warp"."""
-    return SAMPLINGS[one_of("sampling", sampling, SAMPLINGS)](X, Y)
 
 
 def epochs(cost: LabelRanking) -> Sampler:
@@ -190,12 +184,6 @@ class LoretaLabelRanker(Loreta):
     sampling: Annotated[str, bounded(one_of, SAMPLINGS)] = "warp"
     top_k: Annotated[int | None, optional(integer, 1)] = None
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = False
-        return tags
-
     def fit(self, X: Any, Y: Any) -> Self:
         """Learn from examples and their labels.
 
@@ -222,7 +210,7 @@ class LoretaLabelRanker(Loreta):
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
         """
-        self._learn_part(X, Y, self._check_part())
+        self._learn_part(X, Y, begin(self))
         return self
 
     def fit_stream(self, chunks: Any) -> Self:
@@ -299,7 +287,7 @@ class LoretaLabelRanker(Loreta):
         # Labels that come later do not change it.
         rank = int(self.rank or (usual if afresh else self._known_rank()))
         manifold = FixedRankEmbedded(n_labels, n, rank)
-        cost = ranking_cost(X, truth, self.sampling)
+        cost = SAMPLINGS[self.sampling](X, truth)
         unit, step_size = natural_size(cost.X, 1.0, 0.5), self.step_size
         step_size = natural_size(cost.X, 0.03, 1) if step_size is None else step_size
         steps = int(n_epochs) * cost.n_terms
@@ -321,7 +309,7 @@ class LoretaLabelRanker(Loreta):
 
 
 @dataclass(eq=False, repr=False)
-class LowRankLogisticRegression(ClassifierMixin, BatchLearner):
+class LowRankLogisticRegression(LabelTables, BatchLearner):
     """Logistic regression for examples with several labels out of many, with coefficients of low rank.
 
     The coefficients of all labels are a product of two thin matrices: labels that are rare learn from others, and a
@@ -398,7 +386,9 @@ class LowRankLogisticRegression(ClassifierMixin, BatchLearner):
         "components_": (float, ("features", "k")),
         "label_components_": (float, ("labels", "k")),
         "intercept_": (float, ("labels",)),
+        "classes_": (int, ("labels",)),
     }
+    _numbers: ClassVar = {**BatchLearner._numbers, "n_labels_": integer}
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
@@ -422,17 +412,8 @@ class LowRankLogisticRegression(ClassifierMixin, BatchLearner):
         longest, ones = float(abs(X).sum(axis=1).max()), np.ones((1, 1))
         check_learned(self, ("step_size",), (longest * A[:, :-1], B[:, :-1]), (ones, B[:, -1:]))
         self.components_, self.label_components_ = scale * A[:, :-1], B[:, :-1].copy()
-        self.intercept_ = B[:, -1].copy()
-        self._number_labels()
+        self.intercept_, self.n_labels_, self.classes_ = B[:, -1].copy(), n_labels, np.arange(n_labels)
         return self
-
-    def _number_labels(self) -> None:
-        self.n_labels_ = len(self.intercept_)
-        self.classes_ = np.arange(self.n_labels_)
-
-    def _restore(self, arrays: dict[str, Array]) -> None:
-        super()._restore(arrays)
-        self._number_labels()
 
     def decision_function(self, X: Any) -> Array:
         """Return the log-odds of all labels, shape (n_samples, n_labels)."""
@@ -444,17 +425,6 @@ class LowRankLogisticRegression(ClassifierMixin, BatchLearner):
         """Return the probability of each label, shape (n_samples, n_labels)."""
         return np.asarray(expit(self.decision_function(X)))
 
-    def predict(self, X: Any) -> Array:
-        """Return indicators of the labels that are more probable than one half, shape (n_samples, n_labels)."""
-        return (self.decision_function(X) > 0.0).astype(int)
-
-    def score(self, X: Any, Y: Any) -> float:
+    def score(self, X: Any, Y: Any) -> float:  # type: ignore[override]
         """Return the mean average precision (see `problems.ranking.mean_average_precision`)."""
         return mean_average_precision(self.decision_function(X), Y)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.target_tags.required = True
-        tags.target_tags.multi_output = tags.classifier_tags.multi_label = True
-        tags.target_tags.single_output = tags.classifier_tags.multi_class = False
-        return tags

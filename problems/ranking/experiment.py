@@ -26,9 +26,9 @@ from problems.ranking import baselines, measures
 from problems.ranking.cost import label_scores
 from problems.ranking.estimators import (
     INITS,
+    SAMPLINGS,
     LowRankLogisticRegression,
     epochs,
-    ranking_cost,
     starting_point,
 )
 from rmopt.core import Problem
@@ -69,7 +69,7 @@ class LabelLearner(Learner):
     random_state: int = 0
 
     def parts(self, X: Any, Y: Any) -> tuple[Solver, Problem, Any]:
-        cost = ranking_cost(X, Y, self.sampling)
+        cost = SAMPLINGS[self.sampling](X, Y)
         solver = self.solver(self.step_size, max_iter=self.n_epochs * cost.n_terms, sampler=epochs(cost))
         if self.full_rank:
             return solver, Problem(Euclidean(*cost.shape), cost), np.zeros(cost.shape)

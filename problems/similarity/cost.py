@@ -32,18 +32,14 @@ class ContrastiveSum(RowBatches):
         super().__init__(rows, dropout)
         self.y = array("y", y)
         if self.y.shape != (self.rows.shape[0],):
-            raise InvalidInputError(
-                f"y must have one class for each of {self.rows.shape[0]} rows, got {self.y.shape}."
-            )
+            raise InvalidInputError(f"y must have {self.rows.shape[0]} classes, got {self.y.shape}.")
         self.temperature = number("temperature", temperature, above=0)
 
     def value(self, point: Array) -> float:
         raise InvalidInputError("this cost is a stream of batches, and has no value.")
 
     def gradient(self, point: Array) -> Any:
-        raise InvalidInputError(
-            "this cost is a stream of batches; `term_gradient` gives the gradient of one."
-        )
+        raise InvalidInputError("this cost is a stream of batches, of which one has a `term_gradient`.")
 
     def row_gradient(self, point: Array, terms: Array) -> tuple[Array, Array]:
         X, rows, documents = self.batch(terms)

@@ -72,7 +72,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     retraction : {"second-order", "metric-projection", "orthographic"} or Retraction
         How a step stays on the manifold; "orthographic" is not for `psd`.
     checkpoint : path or None
-        Save the state there every half minute, and resume from it when the file exists.
+        Save the state of `fit` and `fit_stream` there every half minute, and resume from it when the file exists.
     random_state : int, RandomState or None
         Equal integers give equal bits.
     n_jobs : int or None
@@ -171,7 +171,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             Number of steps on this batch; ten per row unless given.
         """
         steps = None if max_iter is None else count("max_iter", max_iter)
-        self._learn_part(X, y, self._check_part(), steps)
+        self._learn_part(X, y, begin(self), steps)
         return self
 
     def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0) -> Self:
@@ -265,14 +265,11 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
 
     def _learn(self, rows: Any, sampler: Sampler, seed: int, **data: Any) -> Self:
         solver, problem, start = self._parts(rows, sampler, self.max_iter, seed, True)
-        manifold: Any = problem.manifold
-        rank = manifold.rank
-        empty = rank - int((abs(rows[:, :rank]).sum(axis=0) > 0).sum())
-        if self.init == "identity" and 2 * empty > rank:
+        rank = problem.manifold.rank  # type: ignore[attr-defined]
+        if self.init == "identity" and 2 * int((abs(rows[:, :rank]).sum(axis=0) > 0).sum()) < rank:
             warn(
-                f"{empty} of the first {rank} features, with which init = 'identity' begins, are 0 in all rows, as "
-                "hashed words and pixels can be: no step moves these directions. Give init = 'gaussian', or put "
-                "frequent features first."
+                f"most of the first {rank} features, with which init = 'identity' begins, are 0 in all rows, as "
+                "hashed words are: no step moves these directions. Give init = 'gaussian', or other ones first."
             )
         self._run(solver, problem, start, seed, **data)
         return self
@@ -291,8 +288,6 @@ class ContrastiveSimilarity(Searchable, Embedder, BatchLearner):
     ----------
     rank : int
         Numbers in an embedding.
-    temperature : float
-        What cosines are divided by in the softmax; smaller ones look at the nearest documents.
     dropout : float or None
         The share of terms that is left out of a document, anew each time; from 0 to below 1. None: 0.3 where fewer
         than a tenth of the entries of X are not zero, as with words, and otherwise 0.
@@ -311,6 +306,8 @@ class ContrastiveSimilarity(Searchable, Embedder, BatchLearner):
         their number. None: one, -1: all cores.
     verbose : bool
         Draw a progress bar on standard error.
+    temperature : float
+        What cosines are divided by in the softmax; smaller ones look at the nearest documents.
 
     Attributes
     ----------

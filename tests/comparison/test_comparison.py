@@ -68,17 +68,13 @@ def test_the_choice_is_that_of_grid_search(run: Run) -> None:
     assert found == expected.best_params_
 
 
-def test_divergence_and_ties(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_divergence_and_ties(run: Run) -> None:
     def found(values: Any) -> Settings:
-        X, y, run = np.zeros((6, 1)), np.zeros(6), Run("test", 0, tmp_path)
+        X, y = np.zeros((6, 1)), np.zeros(6)
         scoring = lambda model, X, y: np.nan if model.value == 2 else 1.0  # noqa: E731
         return choice(run, Wild(), crossed(value=values), KFold(3), X, y, scoring)
 
     assert found([3.0, 2.0, 0.5, 1.0]) == {"value": 0.5}
-    assert "m: value = 0.5 is the best, at the edge of its grid" in capsys.readouterr().out
-    # Two are no grid that an edge says anything about.
-    assert found([0.5, 2.0]) == {"value": 0.5}
-    assert not capsys.readouterr().out
     with pytest.raises(InvalidInputError, match=r"training diverged for every value of the grid \[.*3.0.*\]"):
         found([3.0])
     with pytest.raises(TypeError, match="not supported"):
@@ -179,6 +175,49 @@ def test_parameters_are_chosen_never_once_or_for_each_seed(
     assert experiment.asked == seeds
     assert [row["values"] for row in outcome.rows] == [values, [0.0] * 3]
     assert outcome.parameters["used"]["Ridge"] == [{"alpha": value} for value in values]
+
+
+@pytest.mark.parametrize(
+    ("grid", "most", "chosen"),
+    [
+        ([0.1, 1.0, 10.0], np.inf, 100.0),
+        ([10_000, 2000, 5000], np.inf, 320),
+        # Two are no grid that an edge says anything about.
+        ([0.1, 1.0], np.inf, 1.0),
+        # There is nothing past 50, and a grid does not grow for ever.
+        ([0.1, 1.0, 10.0], 50.0, 10.0),
+        ([1e-5, 1e-4, 1e-3], np.inf, 10.0),
+    ],
+)
+def test_a_grid_grows_where_its_edge_is_best(
+    grid: Any, most: float, chosen: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def peaked(point: Settings, fold: int) -> float:
+        if point["value"] > most:
+            raise ValueError
+        return -abs(np.log(point["value"] / 300))
+
+    found = searched(Run("test", 0, tmp_path), "m", crossed(value=grid), peaked, [0])
+    assert found == {"value": chosen}
+    assert type(found["value"]) is type(grid[0])
+    said = "m: value = 10 is the best, at the edge of its grid\n" * (chosen == 10.0)
+    assert capsys.readouterr().out == said
+
+
+def test_numbers_at_two_edges_grow_alone_and_together(run: Run) -> None:
+    grid = [{"a": 1.0, "b": 1.0, "c": 3}, {"a": 2.0, "b": 3.0, "c": 2}, {"a": 4.0, "b": 9.0, "c": 1}]
+    asked = []
+
+    def score(point: Settings, fold: int) -> float:
+        asked.append(point)
+        return point["a"] if point in grid else 0.0
+
+    # No count is below 1.
+    past = [{"a": 8.0, "b": 9.0, "c": 1}, {"a": 4.0, "b": 27.0, "c": 1}, {"a": 8.0, "b": 27.0, "c": 1}]
+    assert searched(run, "m", grid, score, [0]) == grid[2]
+    assert asked == grid + past
+    # Where another one is as good, there is nothing past the edge.
+    assert searched(run, "m", grid, lambda point, fold: float(point["a"] > 1.0), [0]) == grid[1]
 
 
 def test_rows() -> None:

@@ -150,7 +150,7 @@ class TestRatings:
         ("said", "says"),
         [
             ({"user": "usr"}, "did you mean 'user'"), ({"colour": "user"}, "colour is nothing"),
-            ({"label": "rating"}, "not clear|holds"),
+            ({"label": "rating"}, "not clear|holds"), ({"user": "user", "item": "user"}, "several things"),
 
         ],
     )  # fmt: skip
