@@ -23,14 +23,12 @@ def factor_product(A: Array, core: Array, B: Array) -> tuple[Array, Array, Array
 
 def tall_qr(A: Array) -> tuple[Array, Array]:
     """Return Q and R of A = Q R, of a large matrix by its Gram matrix, where that is as exact as Householder's."""
-    found = _qr_by_gram(A) if A.size >= LARGE and A.shape[1] > 1 else None
+    found = _qr_by_gram(A) if A.size >= LARGE and A.shape[1] > 1 and A.dtype.kind == "f" else None
     return np.linalg.qr(A) if found is None else found
 
 
 def _qr_by_gram(A: Array) -> tuple[Array, Array] | None:
     """Return Q and R of A = Q R by the Gram matrix of A, or None where Q would lose digits."""
-    if A.dtype not in (np.float64, np.float32):
-        return None
     with np.errstate(all="ignore"):
         gram = A.T @ A
         squares, limits = np.diag(gram), np.finfo(A.dtype)

@@ -16,8 +16,8 @@ import numpy as np
 
 from rmopt.errors import InvalidInputError
 
-# More than an array could hold; larger bounds than the second are named only to who goes beyond them.
-LARGEST, NAMED = 2**62, 10**6
+# More than an array could hold: named only to who goes beyond it.
+LARGEST = 2**62
 
 Check = Callable[..., Any]
 T = TypeVar("T")
@@ -50,8 +50,8 @@ def integer(name: str, value: Any, least: int = 0, most: float = LARGEST) -> int
     """Return an integer within bounds, as an int; numpy's integers are taken, booleans and 2.0 are not."""
     inside = isinstance(value, Integral) and not isinstance(value, bool)
     if not inside or not least <= value <= most:
-        named = most <= NAMED or (inside and value > most)
-        wanted = _wanted("integer", least, None, most if named else None, None)
+        named = most if most < LARGEST or (inside and value > most) else None
+        wanted = _wanted("integer", least, None, named, None)
         raise InvalidInputError(f"{name} = {shown(value)} must be {wanted}.")
     return int(value)
 
@@ -125,8 +125,9 @@ def array(name: str, value: Any) -> np.ndarray:
     try:
         found = np.asarray(value)
         if found.dtype.kind == "T":
-            # Text of any length, which few libraries know.
-            return found.astype(str)
+            # Text of any length, among which there may be gaps: few libraries know it.
+            found = found.astype(object)
+            return found.astype(str) if all(isinstance(one, str) for one in found.flat) else found
         if found.dtype.kind == "f" and isinstance(value, list | tuple) and np.any(np.abs(found) >= 2.0**63):
             # numpy takes lists of large and small integers for floats, which know 53 bits of them.
             exact = np.asarray(value, dtype=object)

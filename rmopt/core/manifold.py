@@ -140,8 +140,7 @@ class Manifold(ABC):
         """Return a point as an ambient operator: as it is, where it is an ambient array."""
         if not hasattr(point, "shape"):
             raise MissingCapabilityError(
-                f"{self} has points of type {type(point).__name__}; write methods `embed_point` and `embedding` "
-                "that return points and tangent vectors as arrays."
+                f"{self} has points of type {type(point).__name__}; write methods `embed_point` and `embedding`."
             )
         return point
 

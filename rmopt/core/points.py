@@ -181,9 +181,11 @@ def _parts(thing: Any) -> dict[Any, Any] | None:
 def _filled(template: Any, values: Iterator[Any]) -> Any:
     """Return a point or state of the class of `template`, with new arrays and numbers in the order of `_leaves`."""
     made: Any = type(template)
-    names, parts = _names(made), _parts(template)
-    if names is not None:
+    parts: dict[Any, Any] | None
+    if (names := _names(made)) is not None:
         parts = dict(zip(names, map(getattr, repeat(template), names), strict=True))
+    else:
+        parts = _parts(template)
     if parts is None:
         return next(values)
     for key, part in parts.items():

@@ -139,8 +139,9 @@ class Problem:
         if not self.manifold.knows_hessians:
             return f"{self.manifold} has no `euclidean_to_riemannian_hessian`; use a first-order solver."
         if not hasattr(self.cost, "hessian"):
-            name = type(self.cost).__name__
-            return f"{name} has no `hessian(point, direction)`; add it, or use a first-order solver."
+            return (
+                f"{self.cost._name} has no `hessian(point, direction)`; add it, or use a first-order solver."
+            )
         return None
 
     def riemannian_hessian(self, point: Any, tangent: Any) -> Any:

@@ -157,6 +157,5 @@ def _as_matrix(block: Any) -> Any:
     if isinstance(block, Parts | list | tuple):
         blocks = [_as_matrix(part) for part in block]
         return BlockDiagonal([part.shape for part in blocks], dict(enumerate(blocks)))
-    if not hasattr(block, "shape"):
-        block = np.asarray(block, dtype=float)
+    block = block if hasattr(block, "shape") else np.asarray(block, dtype=float)
     return block if len(block.shape) == 2 else np.reshape(block, (-1, 1))

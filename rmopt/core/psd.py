@@ -47,8 +47,7 @@ class PSDPoint:
 
     def balanced_factors(self) -> tuple[Array, Array]:
         """Return Y twice: A = B = Y with W = A Bᵀ."""
-        Y = self.factor()
-        return Y, Y
+        return (self.factor(),) * 2
 
     def bilinear(self, left: Array, right: Array) -> Array:
         """Return lᵢᵀ W rᵢ for the paired rows of two (N, n) dense or sparse arrays."""

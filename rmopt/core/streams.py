@@ -2,16 +2,12 @@
 
 import secrets
 from enum import IntEnum
-from math import inf
 from typing import Any
 
 import numpy as np
 
-from rmopt.core.arguments import bounded, integer, shown
+from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError
-
-# What `seed_of` returns: of any size, for numpy's seeds have no largest.
-seed_number = bounded(integer, most=inf)
 
 
 class Stream(IntEnum):

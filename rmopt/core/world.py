@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 
 # Seconds for which a process asks without a pause whether messages have arrived; and the longest pause after that.
@@ -103,10 +102,6 @@ class World:
         """Return the sum of some numbers over all processes."""
         return np.sum(self.everywhere(np.asarray(numbers, dtype=float)), axis=0)
 
-    def least(self, number: int) -> int:
-        """Return the least of the processes' numbers."""
-        return min(self.everywhere(number))
-
     def first(self, value: Any) -> Any:
         """Return the value of process 0."""
         return self.everywhere(value)[0]
@@ -129,10 +124,9 @@ class World:
         for process, other in enumerate(others, 1):
             for name, value in first.items():
                 if (there := other.get(name)) != value:
-                    texts = (part if isinstance(part, str) else shown(part) for part in (there, value))
                     raise InvalidInputError(
-                        f"{name} of process {process} is {next(texts)}, and that of process 0 is {next(texts)}; give "
-                        "all processes the same."
+                        f"{name} of process {process} is {there}, and that of process 0 is {value}; give all "
+                        "processes the same."
                     )
 
 
@@ -186,9 +180,6 @@ class MPIWorld(World):
             ) from error
         self._mpi, self.communicator = MPI, _communicator(MPI)
         self.rank, self.size = self.communicator.Get_rank(), self.communicator.Get_size()
-
-    def __repr__(self) -> str:
-        return f"MPIWorld({self.size} processes)"
 
     def deliver(self, messages: Messages, ways: Ways, like: Array, n_agents: int) -> Callable[[], Messages]:
         owners = self.owners(n_agents)

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from rmopt.core.arguments import CheckedValue, bounded, callable_of, flag, integer, number, shown
 from rmopt.errors import InvalidInputError
@@ -15,10 +15,6 @@ Row = Mapping[str, Any]
 
 class Converged(str):
     """A reason to stop that says that the run has reached what it was for.
-
-    Parameters
-    ----------
-    reason : str
 
     Examples
     --------
@@ -32,6 +28,9 @@ class Converged(str):
     >>> result.stopped_by, result.converged
     ('near enough', True)
     """
+
+    def __new__(cls, reason: str) -> Self:
+        return super().__new__(cls, reason)
 
 
 class Stop(ABC):

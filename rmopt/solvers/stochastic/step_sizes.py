@@ -42,9 +42,6 @@ class StepSize(ABC):
     def __call__(self, t: Array) -> Array:
         """Return the step sizes for an int array of step numbers."""
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
 
 # What solvers take for one (see `as_step_size`).
 StepSizeLike = float | StepSize | Callable[[Array], Array]
