@@ -29,7 +29,6 @@ from rmopt.core.arguments import (
     integer,
     number,
     numbers,
-    one_of,
     optional,
     shown,
     whole,
@@ -40,7 +39,6 @@ from rmopt.errors import InvalidInputError
 from rmopt.solvers.save import Saver, file_name
 from rmopt.solvers.stochastic.step_sizes import as_step_size
 
-engine_name = bounded(one_of, ("auto", "compiled", "reference"))
 # Where a state is saved; None: nowhere.
 file_path = optional(file_name)
 # Steps: far from where 64 bits end. And what is kept in memory.

@@ -92,8 +92,7 @@ class LabelRanking(FiniteSum):
 
     def _scored(self, point: LowRankPoint | Array, rows: Array) -> Iterator[tuple[int, Array]]:
         """Give rows with their scores, a block of which is in memory."""
-        for start in range(0, rows.size, BLOCK):
-            block = rows[start : start + BLOCK]
+        for block in np.split(rows, range(BLOCK, rows.size, BLOCK)):
             yield from zip(block.tolist(), label_scores(point, self.X[block]), strict=True)
 
     def label_gradient(self, row: int, scores: Array) -> Array:
