@@ -9,6 +9,13 @@ from rmopt.kernels.vectors import square, subtract_rows
 
 
 @njit(cache=True, nogil=True)
+def average_precision(ranked, relevant):
+    """Return the mean over relevant scores of the precision among the ranked ones at least as high; both ascend."""
+    hits = relevant.shape[0] - np.searchsorted(relevant, relevant)
+    return np.mean(hits / (ranked.shape[0] - np.searchsorted(ranked, relevant)))
+
+
+@njit(cache=True, nogil=True)
 def retrieved(
     scores: NDArray[np.floating],  # (n_queries, n), a query's own score the lowest
     ranked: NDArray[np.floating],  # (n_queries, n) ascending in each row
@@ -26,8 +33,7 @@ def retrieved(
         others = ranked[i, 1:]
         relevant = np.sort(scores[i][members[starts[group[i]] : starts[group[i] + 1]]])[1:]
         n, r = others.shape[0], relevant.shape[0]
-        places, hits = n - np.searchsorted(others, relevant), r - np.searchsorted(relevant, relevant)
-        out[i, 0] = np.mean(hits / places)
+        out[i, 0] = average_precision(others, relevant)
         for at in range(ks.shape[0]):
             taken = min(ks[at], n)
             cut = others[n - taken]

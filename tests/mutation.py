@@ -116,9 +116,9 @@ TABLE = (
 
     ("measure", "problems/kernels.py",
      "test_evaluation.py::TestAveragePrecision", (
-        ("average-precision-ties", "r - np.searchsorted(relevant, relevant)", "r - np.arange(r)"),
+        ("average-precision-ties", "- np.searchsorted(relevant, relevant)", "- np.arange(relevant.shape[0])"),
         ("average-precision-ranks",
-         "np.searchsorted(others, relevant), r", 'np.searchsorted(others, relevant, side="right") + 1, r'),
+         "np.searchsorted(ranked, relevant)", 'np.searchsorted(ranked, relevant, side="right") + 1'),
     )),
     ("measure", "problems/kernels.py",
      "test_evaluation.py::TestPrecisionAtK", (

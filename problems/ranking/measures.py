@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import label_ranking_average_precision_score
 
+from problems.kernels import average_precision
 from problems.validation import table_of_labels
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
@@ -47,7 +47,8 @@ def mean_average_precision(scores: Array, Y: Any) -> float:
     rankable = (count > 0) & (count < truth.shape[1])
     if not rankable.any():
         raise InvalidInputError("no row of Y has both true and wrong labels; nothing can be ranked.")
-    return float(label_ranking_average_precision_score(truth[rankable], scores[rankable]))
+    rows = zip(scores[rankable], truth[rankable], strict=True)
+    return float(np.mean([average_precision(np.sort(row), np.sort(row[true])) for row, true in rows]))
 
 
 def best_labels(scores: Array, k: int) -> Array:

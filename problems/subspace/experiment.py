@@ -152,7 +152,10 @@ class Completion(Experiment):
         bases = getattr(model, "agents_", [])
         gaps = [Grassmann(*basis.shape).dist(basis, other) for basis, other in pairwise(bases)]
         error = -self.score(model, part.X_test, part.y_test)
-        return {"test_rmse": error, "disagreement": float(np.mean(gaps)) if gaps else None}
+        found: Cell = {"test_rmse": error, "disagreement": float(np.mean(gaps)) if gaps else None}
+        if self.data == "picture":
+            found["pixels"] = np.asarray(model.predict(part.X_test), dtype=np.float32)
+        return found
 
     def row(self, row: Row) -> Cell:
         about: Settings = {key: row[key] or None for key in ("agents", "rank")}
@@ -160,6 +163,14 @@ class Completion(Experiment):
 
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
         return completion_claims(rows, self.chosen)
+
+    def draw(self, rows: Sequence[Row]) -> None:
+        completed = {
+            row.label: row.cells[0]["pixels"] for row in rows if row.cells[0].get("pixels") is not None
+        }
+        if completed:
+            part, whole = self.kept(self.run.seed), self.bundle.table().toarray()
+            self.run.draw("picture.png", draw_completed, whole, part.X_test, completed, size=(9.0, 6.4))
 
 
 def entries_of(bundle: Ratings, share: float, seed: int) -> SimpleNamespace:
@@ -170,6 +181,23 @@ def entries_of(bundle: Ratings, share: float, seed: int) -> SimpleNamespace:
         bundle.values,
     )
     return SimpleNamespace(X=pairs[~out], y=values[~out], X_test=pairs[out], y_test=values[out])
+
+
+def draw_completed(figure: Any, whole: Array, hidden: Array, completed: Mapping[str, Array]) -> None:
+    """Draw a photograph, what is known of it, and its hidden pixels as each method completes them.
+
+    Its red, green and blue stand side by side.
+    """
+    frames = {"known pixels": 1.0, **completed, "the photograph": whole[*hidden.T]}
+    figure.set_layout_engine("constrained")
+    grid = figure.subplots(-(-len(frames) // 3), 3, squeeze=False).ravel()
+    for axes, (label, pixels) in zip(grid, frames.items(), strict=False):
+        frame = whole.copy()
+        frame[*hidden.T] = np.clip(pixels, 0.0, 1.0)
+        axes.imshow(np.stack(np.split(frame, 3, axis=1), axis=-1))
+        axes.set_title(label, fontsize="small")
+    for axes in grid:
+        axes.set_axis_off()
 
 
 def completion_claims(rows: Sequence[Row], methods: Mapping[str, Method]) -> list[Claim]:

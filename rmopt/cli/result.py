@@ -17,7 +17,7 @@ from rmopt.cli.registry import as_json
 from rmopt.experiments import Outcome
 
 # Characters of a text in a table.
-LONGEST = 40
+LONGEST = 60
 
 
 def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def print_description(found: Mapping[str, Any]) -> None:
 def print_rows(console: Console, rows: Sequence[Mapping[str, Any]], headings: Mapping[str, str]) -> None:
     """Print rows as a table; where it is wider than the console as several, each with the first column.
 
-    Rows are mappings from snake_case keys, not always the same ones, to text, numbers or None. Texts are cut at 40
+    Rows are mappings from snake_case keys, not always the same ones, to text, numbers or None. Texts are cut at 60
     characters: whole ones are in ``result.json``.
     """
     keys = dict.fromkeys(key for row in sorted(rows, key=len, reverse=True) for key in row)

@@ -125,8 +125,9 @@ def array(name: str, value: Any) -> np.ndarray:
     try:
         found = np.asarray(value)
         if found.dtype.kind == "T":
-            # Text of any length, which few libraries know.
-            return found.astype(str)
+            # Text of any length, among which there may be gaps: few libraries know it.
+            found = found.astype(object)
+            return found.astype(str) if all(isinstance(one, str) for one in found.flat) else found
         if found.dtype.kind == "f" and isinstance(value, list | tuple) and np.any(np.abs(found) >= 2.0**63):
             # numpy takes lists of large and small integers for floats, which know 53 bits of them.
             exact = np.asarray(value, dtype=object)

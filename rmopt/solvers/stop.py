@@ -16,10 +16,6 @@ Row = Mapping[str, Any]
 class Converged(str):
     """A reason to stop that says that the run has reached what it was for.
 
-    Parameters
-    ----------
-    reason : str
-
     Examples
     --------
     >>> from rmopt import Problem, autograd_cost

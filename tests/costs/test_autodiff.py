@@ -19,13 +19,12 @@ from tabled import each_row
 import rmopt
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
-from rmopt.core import Factored, LowRankPoint, Manifold, Parts
+from rmopt.core import Factored, LowRankPoint, Parts
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
     Grassmann,
-    PositiveDefinite,
     Power,
     Product,
     PSDFixedRank,
@@ -166,34 +165,6 @@ def test_costs_of_the_factors_are_refused_whatever_is_asked_first(act: str) -> N
                 getattr(rmopt.autograd_cost(function), act)(points()["free"])
     with pytest.raises(InvalidInputError, match=r"needs a function of the factors A and B.*got 3"):
         rmopt.autograd_cost(3)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("manifold", "second_order"),
-    [
-        (Grassmann(7, 2), True),
-        (PositiveDefinite(4), True),
-        (Euclidean(4, 3), True),
-        (PSDFixedRank(6, 2), True),
-    ],
-    ids=str,
-)
-def test_costs_on_other_manifolds(manifold: Manifold, second_order: bool) -> None:
-    n, m = manifold.shape  # type: ignore[attr-defined]
-    rng = np.random.default_rng(5)
-    square, target = rng.standard_normal((n, n)), rng.standard_normal((n, m))
-    square = square @ square.T
-    costs = {
-        # It depends on the subspace alone.
-        Grassmann: lambda X: anp.sum(anp.dot(X.T, anp.dot(square, X)) ** 2),
-        PositiveDefinite: lambda X: anp.sum((X - target) ** 2) - anp.log(anp.linalg.det(X)),
-        Euclidean: lambda X: anp.sum(anp.sin(X) * target),
-        PSDFixedRank: lambda A, B: anp.sum((anp.dot(A, B.T) - target) ** 2),
-    }
-    problem = Problem(manifold, rmopt.autograd_cost(costs[type(manifold)]))
-    assert check_gradient(problem)
-    if second_order:
-        assert all(check_hessian(problem))
 
 
 def test_a_linear_cost_of_an_array_has_the_zero_hessian() -> None:

@@ -197,7 +197,9 @@ def test_docstrings_keep_to_numpydoc(module: str) -> None:
         ]
         wrong += [f"{path}: {code} {text}" for code, text in found if code in LAWS]
         whole = inspect.isclass(thing) or "." not in getattr(thing, "__qualname__", path)
-        plain = inspect.isclass(thing) and issubclass(thing, Exception) and "__init__" not in vars(thing)
+        plain = (
+            inspect.isclass(thing) and issubclass(thing, Exception | str) and "__init__" not in vars(thing)
+        )
         if whole and not plain and not getattr(thing, "_is_protocol", False):
             # An entry of a base class will do, since the reference shows it there.
             family = thing.__mro__ if inspect.isclass(thing) else [thing]

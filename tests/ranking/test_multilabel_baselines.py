@@ -196,7 +196,7 @@ def test_numbers_of_labels_that_were_never_seen_are_not_followed() -> None:
     fifth = ShuffleSplit(1, test_size=0.2, random_state=0)
     weak = OneVsRestClassifier(LogisticRegression(C=0.01, l1_ratio=1.0, solver="liblinear"))
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Label not")
+        warnings.filterwarnings("ignore", "Label not|l1_ratio")
         model = LabelThresholds(weak, cv=fifth, pooled=True).fit(X, Y)
     # All of these would be left without the limit, and a hundredth of them.
     assert 0.5 < model.predict_proba(X).sum() / Y.sum() < 2.0

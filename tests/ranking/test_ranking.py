@@ -179,7 +179,7 @@ def test_ill_conditioned_starts_are_followed(kind: type[LabelRanking]) -> None:
 
 def test_the_zero_start_makes_no_row_dense(monkeypatch: pytest.MonkeyPatch) -> None:
     rng, sizes = np.random.default_rng(0), []
-    X = sp.random_array((50, 10_000), density=0.01, format="csr", rng=rng)
+    X = sp.random_array((50, 10_000), density=0.01, format="csr", random_state=rng)
     cost, made = WarpRanking(X, rng.random((50, 6)) < 0.3), sp.csr_array.toarray
     monkeypatch.setattr(sp.csr_array, "toarray", lambda rows: sizes.append(np.prod(rows.shape)) or made(rows))
     starting_point(FixedRankEmbedded(6, 10_000, 3), cost, "zero", 0)
