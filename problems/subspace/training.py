@@ -11,8 +11,8 @@ import numpy as np
 
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import CheckedValue, bounded, instance, number, numbers, one_of
-from rmopt.core.streams import Stream, generator, seed_of
+from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, numbers, one_of
+from rmopt.core.streams import Stream, generator
 from rmopt.core.values import written
 from rmopt.costs import GossipCost, Graph, as_graph
 from rmopt.costs.graph import GRAPHS
@@ -176,7 +176,7 @@ def gossip(
     """
     world = World() if world is None else world
     instance("plan", plan, GossipPlan, "a GossipPlan")
-    manifold, rng = _grassmann(tasks, rank), generator(seed_of(seed), Stream.START)
+    manifold, rng = _grassmann(tasks, rank), generator(integer("seed", seed, most=np.inf), Stream.START)
     _hold_alike(world, tasks, rank=rank, seed=seed, flat=flat, saved=checkpoint is not None, **vars(plan))
     n = tasks.n_terms
     graph = as_graph(plan.graph, n)
@@ -271,7 +271,7 @@ def agree(
     manifold = _grassmann(tasks, rank)
     about = {"graph": graph, "max_iter": max_iter, "tol": tol, "saved": checkpoint is not None}
     _hold_alike(world, tasks, rank=rank, seed=seed, **about)
-    columns = manifold.random_point(generator(seed_of(seed), Stream.START))
+    columns = manifold.random_point(generator(integer("seed", seed, most=np.inf), Stream.START))
     _try_out(tasks, [columns] * tasks.n_terms, world)
     cost, before = TreeSum(tasks, as_graph(graph, tasks.n_terms), world), world.traffic
     point, enough, steps, updates = columns[:, :0], 0.0, 0, 0

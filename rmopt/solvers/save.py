@@ -171,7 +171,9 @@ class Saver:
                 f"{FORMAT}; delete it, or go on with the version that wrote it."
             )
         with reading(path, InvalidInputError):
-            _refuse_another(path, about["run"], run | {"number of processes": world.size})
+            if world.rank == 0:
+                # Others may have parameters of their own, as agents have step sizes.
+                _refuse_another(path, about["run"], run | {"number of processes": world.size})
             own, arrays = about["parts"][world.rank], {}
             for key, array in stored.items():
                 process, _, name = key.partition(".")
