@@ -285,7 +285,7 @@ class LoretaLabelRanker(Loreta):
         # A part of a stream may have few rows; of all data they bound what the start can be made of.
         usual = max(1, min(100, 2 * min(n_labels, n, n_labels if grows else X.shape[0]) // 3))
         # Labels that come later do not change it.
-        rank = int(self.rank or (usual if afresh else self._known_rank()))
+        rank = int(self.rank or usual) if afresh else self._known_rank()
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = SAMPLINGS[self.sampling](X, truth)
         unit, step_size = natural_size(cost.X, 1.0, 0.5), self.step_size
