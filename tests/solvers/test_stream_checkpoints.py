@@ -257,3 +257,8 @@ def test_the_checkpoint_of_a_stream_shows_what_differs(tmp_path: Path) -> None:
         LoretaSimilarity(3, checkpoint=path, random_state=0).fit_stream([(X, y)])
     with pytest.raises(InvalidInputError, match="its init is 'identity', not 'gaussian'"):
         LoretaSimilarity(2, init="gaussian", checkpoint=path, random_state=0).fit_stream([(X, y)])
+
+
+def test_a_part_of_the_data_has_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="partial_fit sees a part"):
+        LoretaSimilarity(2, checkpoint=tmp_path / "state.npz").partial_fit(X, y)
