@@ -184,7 +184,7 @@ def test_a_learner_of_a_stranger_is_held_to_the_same() -> None:
     for size, message in (("x", "size = 'x' must be a positive number"), (10.0, "is not finite")):
         with pytest.raises(InvalidInputError, match=message):
             Scaled(size).fit(X, LABELS)
-    with pytest.raises(InvalidInputError, match=r"n_triplets = 2\.0 must be a positive integer"):
+    with pytest.raises(InvalidInputError, match=r"n_triplets = 2\.0 must be an integer of"):
         Scaled(n_triplets=2.0).fit(X, LABELS)  # type: ignore[arg-type]
 
 
