@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from problems.metric import CometMetric
 from problems.triplets import ClassTriplets
 from rmopt import Problem
 from rmopt.costs import LOSSES, LogDetTriplet, OnFactors
@@ -92,7 +91,8 @@ def test_ends_on_digits(alpha: float, kappa: float) -> None:
     """Digits, 300 rows, d = 64, 6,000 triplets, logistic loss: cost of a triplet, and seconds."""
     X, y = load_digits(return_X_y=True)
     triplets = ClassTriplets(y[:300]).draw(np.random.default_rng(0), 0, 6000)
-    cost: Any = CometMetric(alpha=alpha, beta=1e-5, kappa=kappa).problem(X[:300] / 16.0, triplets).cost
+    weights = {"alpha": 6000 * alpha, "beta": 0.06, "kappa": kappa}
+    cost = LogDetTriplet(X[:300] / 16.0, triplets, LOSSES["logistic"], **weights)
     told = []
     runs = [(run.point, run) for run in (rows_and_columns(cost, passes) for passes in PASSES)]
     for W, found in (*runs, whole_gradients(cost)):

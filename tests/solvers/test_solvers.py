@@ -157,9 +157,9 @@ def test_streams_of_random_numbers_are_apart() -> None:
     assert len({generator(seed, kind, *more).random() for seed, kind, more in places}) == len(places)
 
 
-def test_batches_above_the_rank_are_compiled_too() -> None:
+def test_batches_up_to_the_rank_are_compiled() -> None:
     ends = [
-        SGD(0.001, max_iter=300, batch_size=60, engine=engine).run(PROBLEM, random_state=0).point
+        SGD(0.001, max_iter=300, batch_size=K, engine=engine).run(PROBLEM, random_state=0).point
         for engine in ("auto", "compiled", "reference")
     ]
     auto, compiled, reference = map(PROBLEM.manifold.to_dense, ends)
