@@ -17,14 +17,7 @@ from rmopt.core import AgentSum, InvalidInputError, MissingCapabilityError, Part
 from rmopt.costs import GossipCost, Graph
 from rmopt.manifolds import Euclidean, Grassmann, Power, Simplex, Sphere, Stiefel, SymmetricPositiveDefinite
 from rmopt.retractions import GRASSMANN_RETRACTIONS
-from rmopt.solvers import (
-    SGD,
-    Checkpoint,
-    Gossip,
-    InverseTime,
-    Matchings,
-    Recorder,
-)
+from rmopt.solvers import SGD, Checkpoint, Gossip, InverseTime, Matchings, Recorder
 
 N = 5
 GRAPH = Graph(N, [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)])

@@ -26,16 +26,7 @@ from rmopt.costs import BilinearSum, Loss, squared
 from rmopt.files import save_arrays
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Sphere
 from rmopt.retractions import MetricProjection, SecondOrder
-from rmopt.solvers import (
-    LBFGS,
-    SGD,
-    Checkpoint,
-    InverseSqrt,
-    InverseTime,
-    Recorder,
-    ShuffledEpochs,
-    Uniform,
-)
+from rmopt.solvers import LBFGS, SGD, Checkpoint, InverseSqrt, InverseTime, Recorder, ShuffledEpochs, Uniform
 
 N, M, K = 30, 25, 4
 
@@ -141,8 +132,7 @@ def test_samplers() -> None:
     losses = PROBLEM.cost.term_values(found, np.arange(60))  # type: ignore[attr-defined]
     assert losses[4] < 1e-3 * losses.mean()
     with pytest.raises(
-        InvalidInputError,
-        match=r"float64 of shape \(9,\); 9 steps need integers of shape \(9, 1\)",
+        InvalidInputError, match=r"float64 of shape \(9,\); 9 steps need integers of shape \(9, 1\)"
     ):
         SGD(0.1, max_iter=9, sampler=lambda rng, start, size: np.zeros(size)).run(PROBLEM)
     with pytest.raises(

@@ -98,8 +98,7 @@ def test_all_cores_are_as_many_as_a_machine_has(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("kind", "other"),
-    [(LoretaSimilarity, {"max_iter": 7}), (LoretaLabelRanker, {"n_epochs": 7, "top_k": 1})],
+    ("kind", "other"), [(LoretaSimilarity, {"max_iter": 7}), (LoretaLabelRanker, {"n_epochs": 7, "top_k": 1})]
 )
 def test_parameters_of_fit_alone_do_not_matter_to_a_stream(kind: Any, other: Any, tmp_path: Path) -> None:
     shown = [(part, labels if kind is LoretaSimilarity else np.eye(3)[labels]) for part, labels in chunks(2)]
