@@ -506,6 +506,7 @@ MUTANTS: list[tuple[Callable[[], Any], str]] = [
     wrong("zero step", moved_by, 1, lambda m, x, v, t: np.linalg.qr(x + t * v)[0]),
     wrong("rigidity", moved_by, 1, lambda m, x, v, t: by_qr(m, x, 1.1 * v, t)),
     wrong("scaling", moved_by, 1, lambda m, x, v, t: by_qr(m, x, t * v, t)),
+    wrong("scaling", moved_by, 1, lambda m, x, v, t: by_qr(m, x, v, abs(t))),
     wrong("staying", moved_by, 1, lambda m, x, v, t: x + t * v),
     wrong("staying", along_the_cone, Additive, reach=scaled(Additive, "reach", 3.0)),
     wrong("order 2", moved_by, 2, by_qr),

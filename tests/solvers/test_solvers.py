@@ -224,33 +224,6 @@ def test_divergence_is_an_error_with_the_step_and_without_warnings(
     assert reached == sorted(reached, reverse=True)
 
 
-def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path / "c.npz")
-    SGD(0.02, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
-    with pytest.raises(InvalidInputError, match=r"belongs to another run: its seed is 0, not 1"):
-        SGD(0.02, max_iter=100).run(PROBLEM, random_state=1, checkpoint=checkpoint)
-    start = PROBLEM.manifold.random_point(np.random.default_rng(9))
-    with pytest.raises(InvalidInputError, match=r"belongs to another run: at the start"):
-        SGD(0.02, max_iter=100).run(PROBLEM, start, random_state=0, checkpoint=checkpoint)
-
-
-def decaying(t: np.ndarray) -> np.ndarray:
-    return 0.02 / (1 + 0.01 * t)
-
-
-def test_what_the_checkpoint_of_a_function_belongs_to(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path / "c.npz")
-    same = lambda t: 0.02 / (1 + 0.01 * t)  # noqa: E731 - another object of another name
-    same.__name__ = "decaying"
-    found = SGD(decaying, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
-    again = SGD(same, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
-    np.testing.assert_array_equal(dense(found), dense(again))
-    other = lambda t: 0.01 / (1 + 0.01 * t)  # noqa: E731
-    other.__name__ = "decaying"
-    with pytest.raises(InvalidInputError, match="the sum of step sizes is"):
-        SGD(other, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
-
-
 def test_damaged_checkpoints_are_never_believed(tmp_path: Path) -> None:
     path = tmp_path / "c.npz"
 
