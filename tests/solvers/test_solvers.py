@@ -147,6 +147,16 @@ def test_streams_of_random_numbers_are_apart() -> None:
     assert len({generator(seed, kind, *more).random() for seed, kind, more in places}) == len(places)
 
 
+def test_batches_up_to_the_rank_are_compiled() -> None:
+    ends = [
+        SGD(0.001, max_iter=300, batch_size=K, engine=engine).run(PROBLEM, random_state=0).point
+        for engine in ("auto", "compiled", "reference")
+    ]
+    auto, compiled, reference = map(PROBLEM.manifold.to_dense, ends)
+    np.testing.assert_array_equal(auto, compiled)
+    np.testing.assert_allclose(auto, reference, rtol=1e-10, atol=1e-12)
+
+
 class Plain(SecondOrder):
     """A retraction without a compiled twin: a subclass may override what the twin does."""
 
