@@ -26,13 +26,7 @@ from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retriev
 from problems.triplets import ClassTriplets
 from rmopt.costs import BilinearSum, TripletSum, logistic
 
-FAMILIES = (
-    problems.similarity,
-    problems.metric,
-    problems.ranking,
-    problems.subspace,
-    problems.coembedding,
-)
+FAMILIES = (problems.similarity, problems.metric, problems.ranking, problems.subspace, problems.coembedding)
 X = np.random.default_rng(0).standard_normal((24, 5))
 LABELS = np.arange(24) % 3
 TABLE = np.column_stack([LABELS == 0, LABELS == 1, X[:, 0] > 0, X[:, 1] > 0]).astype(int)

@@ -28,22 +28,9 @@ from rmopt.core.cost import WholeCost
 from rmopt.core.values import Value, written
 from rmopt.costs import BilinearSum, squared
 from rmopt.files import load_arrays, save_arrays
-from rmopt.manifolds import (
-    Euclidean,
-    FixedRankEmbedded,
-    Grassmann,
-    Sphere,
-    Stiefel,
-)
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Sphere, Stiefel
 from rmopt.retractions import QR
-from rmopt.solvers import (
-    LBFGS,
-    SGD,
-    Checkpoint,
-    GradientDescent,
-    RankIncremental,
-    Recorder,
-)
+from rmopt.solvers import LBFGS, SGD, Checkpoint, GradientDescent, RankIncremental, Recorder
 from rmopt.solvers.save import Saver
 
 G = Grassmann(12, 3)

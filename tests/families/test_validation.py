@@ -267,10 +267,7 @@ def ratings(**names: Any) -> Ratings:
             "W would be zero",
         ),
         (lambda: BoostMetric(20).fit(np.ones((20, 12)), np.arange(20) % 2), "W would be zero"),
-        (
-            lambda: BoostMetric().fit_triplets([[0.0], [1.0], [5.0]], [[0, 2, 1]]),
-            "nearer positives",
-        ),
+        (lambda: BoostMetric().fit_triplets([[0.0], [1.0], [5.0]], [[0, 2, 1]]), "nearer positives"),
         (
             lambda: (
                 ContrastiveSimilarity(2, n_epochs=1).fit(ROWS, CLASSES).set_params(rank=3).save("never.npz")

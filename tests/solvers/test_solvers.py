@@ -26,16 +26,7 @@ from rmopt.costs import BilinearSum, Loss, squared
 from rmopt.files import save_arrays
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Sphere
 from rmopt.retractions import MetricProjection, SecondOrder
-from rmopt.solvers import (
-    LBFGS,
-    SGD,
-    Checkpoint,
-    InverseSqrt,
-    InverseTime,
-    Recorder,
-    ShuffledEpochs,
-    Uniform,
-)
+from rmopt.solvers import LBFGS, SGD, Checkpoint, InverseSqrt, InverseTime, Recorder, ShuffledEpochs, Uniform
 
 N, M, K = 30, 25, 4
 
@@ -141,8 +132,7 @@ def test_samplers() -> None:
     losses = PROBLEM.cost.term_values(found, np.arange(60))  # type: ignore[attr-defined]
     assert losses[4] < 1e-3 * losses.mean()
     with pytest.raises(
-        InvalidInputError,
-        match=r"float64 of shape \(9,\); 9 steps need integers of shape \(9, 1\)",
+        InvalidInputError, match=r"float64 of shape \(9,\); 9 steps need integers of shape \(9, 1\)"
     ):
         SGD(0.1, max_iter=9, sampler=lambda rng, start, size: np.zeros(size)).run(PROBLEM)
     with pytest.raises(
@@ -232,33 +222,6 @@ def test_divergence_is_an_error_with_the_step_and_without_warnings(
     reached = [ends_at_a_point(n_steps) for n_steps in range(1, caught.value.step + 2)]
     assert not reached[-1]
     assert reached == sorted(reached, reverse=True)
-
-
-def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path / "c.npz")
-    SGD(0.02, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
-    with pytest.raises(InvalidInputError, match=r"belongs to another run: its seed is 0, not 1"):
-        SGD(0.02, max_iter=100).run(PROBLEM, random_state=1, checkpoint=checkpoint)
-    start = PROBLEM.manifold.random_point(np.random.default_rng(9))
-    with pytest.raises(InvalidInputError, match=r"belongs to another run: at the start"):
-        SGD(0.02, max_iter=100).run(PROBLEM, start, random_state=0, checkpoint=checkpoint)
-
-
-def decaying(t: np.ndarray) -> np.ndarray:
-    return 0.02 / (1 + 0.01 * t)
-
-
-def test_what_the_checkpoint_of_a_function_belongs_to(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path / "c.npz")
-    same = lambda t: 0.02 / (1 + 0.01 * t)  # noqa: E731 - another object of another name
-    same.__name__ = "decaying"
-    found = SGD(decaying, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
-    again = SGD(same, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
-    np.testing.assert_array_equal(dense(found), dense(again))
-    other = lambda t: 0.01 / (1 + 0.01 * t)  # noqa: E731
-    other.__name__ = "decaying"
-    with pytest.raises(InvalidInputError, match="the sum of step sizes is"):
-        SGD(other, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
 
 
 def test_damaged_checkpoints_are_never_believed(tmp_path: Path) -> None:
