@@ -14,7 +14,7 @@ from problems.following import checkpoint_of, follow
 from problems.saving import Saved, layout_of, point_of
 from problems.threads import threads_of
 from problems.validation import Estimator, begin, file_path, seedable, step_rule, thread_count
-from rmopt.core import LowRankPoint, Problem, PSDPoint, Retraction
+from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, instance, integer, named, optional
 from rmopt.files import Layout
@@ -126,6 +126,15 @@ class Loreta(Saved, Estimator):
 
     def _has_learned(self) -> bool:
         return bool({"model_", "_continued"} & set(vars(self)))
+
+    def _begin_part(self) -> int:
+        """Hold the parameters to what a part of data allows; return the seed."""
+        if self.checkpoint is not None:
+            raise InvalidInputError(
+                "checkpoint is for fit and fit_stream, which know all of their data; partial_fit sees a part: leave "
+                "it out, or hand the parts to fit_stream."
+            )
+        return begin(self)
 
     def _follow(self, chunks: Any, **how: Any) -> Self:
         """Learn the chunks of a stream."""

@@ -25,7 +25,7 @@ class Fit:
 
     files: Annotated[
         Path,
-        Argument(help="A file, or a folder with .svmlight, .npz or .csv files, or of texts by classes."),
+        Argument(help="A file, or a folder of .svmlight, .npz or .csv files; similarity takes texts, too."),
     ]
     n_features: Annotated[
         int | None, Option(min=1, help="Needed for .svmlight; texts are hashed to 262,144 unless given.")

@@ -158,7 +158,7 @@ TABLE = (
 
     ("resumption", "rmopt/solvers/save.py",
      "test_checkpoints.py::test_another_number_among_the_data_or_another_start_is_another_run", (
-        ("witness-near", "NEAR = 1e-10", "NEAR = 1e-4"),
+        ("witness-near", "NEAR, ROUNDINGS = 1e-10, 1e4", "NEAR, ROUNDINGS = 1e-4, 1e4"),
     )),
     ("resumption", "rmopt/solvers/run.py",
      "test_checkpoints.py::test_another_number_among_the_data_or_another_start_is_another_run", (

@@ -9,10 +9,7 @@ import numpy as np
 from rmopt import Problem
 from rmopt.costs import ConvexCost
 from rmopt.manifolds import PSDFixedRank
-from rmopt.solvers import (
-    CertifiedResult,
-    RankIncremental,
-)
+from rmopt.solvers import CertifiedResult, RankIncremental
 
 Array = np.ndarray
 

@@ -13,7 +13,7 @@ from problems.coembedding import kernels
 from problems.validation import array_of, table_of_labels, table_of_numbers, two_columns
 from rmopt.core import BlockDiagonal, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, numbers, one_of
+from rmopt.core.arguments import array, numbers, one_of, shown
 from rmopt.costs import LOSSES, EmbeddedCost, Grid, Pairs, PairwiseDistance
 
 # Losses that are convex in the scores and smooth, as certificates and trust regions need them.
@@ -252,7 +252,7 @@ class TagRanking(PairwiseDistance):
         least = tuple((triples.max(axis=0) + 1).tolist())
         self.counts = least if counts is None else counts
         if np.shape(self.counts) != (3,) or np.any(np.less(self.counts, least)):
-            raise InvalidInputError(f"counts = {counts} must be at least {least}, as the triples say.")
+            raise InvalidInputError(f"counts = {shown(counts)} must be at least {least}, as the triples say.")
         triples = np.unique(triples.astype(np.int64), axis=0)
         self.posts, sizes = np.unique(triples[:, :2], axis=0, return_counts=True)
         self.starts = np.concatenate([[0], np.cumsum(sizes)])

@@ -40,6 +40,13 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     InvalidInputError
         When `X` does not hold finite counts, or `y` does not fit it or has a single class.
     """
+    if (
+        not (issparse(X) or isinstance(X, np.ndarray))
+        or X.ndim != 2
+        or 0 in X.shape
+        or X.dtype.kind not in "biuf"
+    ):
+        raise InvalidInputError("X must be a two-dimensional table of term counts, and not be empty.")
     counts = canonical(X)
     if not (np.isfinite(counts.data) & (counts.data >= 0)).all():
         raise InvalidInputError("X must hold term counts; others go to informative_unit_rows.")

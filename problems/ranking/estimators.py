@@ -210,7 +210,7 @@ class LoretaLabelRanker(Loreta):
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
         """
-        self._learn_part(X, Y, begin(self))
+        self._learn_part(X, Y, self._begin_part())
         return self
 
     def fit_stream(self, chunks: Any) -> Self:

@@ -171,7 +171,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
             Number of steps on this batch; ten per row unless given.
         """
         steps = None if max_iter is None else count("max_iter", max_iter)
-        self._learn_part(X, y, begin(self), steps)
+        self._learn_part(X, y, self._begin_part(), steps)
         return self
 
     def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0) -> Self:

@@ -380,7 +380,10 @@ class TaskGroup:
 
     def __init__(self, tasks: Sequence[Task], where: str = "") -> None:
         examples, labels = [], []
-        for place, (X, y) in enumerate(tasks):
+        for place, task in enumerate(tasks):
+            if not isinstance(task, tuple | list) or len(task) != 2:
+                raise InvalidInputError(f"{where}task {place} must be a pair of X and y.")
+            X, y = task
             examples.append(table_of_numbers(f"{where}X of task {place}", X, sparse=False))
             labels.append(numbers(f"{where}y of task {place}", y, (len(examples[-1]),)))
         if len({X.shape[1] for X in examples}) != 1:

@@ -121,6 +121,8 @@ class TaskRegressions(RegressorMixin, Estimator):
         found = [r2_score(y[part], predicted[part]) for part in parts if part.sum() > 1]
         if not found:
             raise InvalidInputError("no task has two rows, of which an R² could be told; give more rows.")
+        if not np.isfinite(found).all():
+            raise InvalidInputError("the R² of a task is out of reach of double precision; scale X and y.")
         return float(np.mean(found))
 
     @staticmethod

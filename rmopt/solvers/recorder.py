@@ -62,7 +62,11 @@ class Recorder:
         progress: bool = False,
         description: str = "training",
     ) -> None:
-        self.metrics = dict(instance("metrics", metrics or {}, Mapping, "a mapping from names to functions"))
+        self.metrics = dict(
+            instance(
+                "metrics", {} if metrics is None else metrics, Mapping, "a mapping from names to functions"
+            )
+        )
         for name, metric in self.metrics.items():
             callable_of(f"the metric {name!r}", metric)
         self.first, self.ratio = integer("first", first, 1), number("ratio", ratio, above=1)

@@ -420,7 +420,7 @@ class _Run:
         with finite_numbers(0):
             self.state = solver.begin(self.work, start)
         if self.saver is not None:
-            self._resume(self.saver)
+            self._resume(self.saver, coarseness_of(start))
         # No steps: compiled loops are loaded or compiled before the clock starts.
         self.state = solver.advance(self.work, self.state, 0)
         self.observes = bool(solver.observe(self.work, self.state))
@@ -559,7 +559,7 @@ class _Run:
             rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
         )  # fmt: skip
 
-    def _resume(self, saver: Saver) -> None:
+    def _resume(self, saver: Saver, coarseness: float) -> None:
         """Go on from the checkpoint, where there is one: its state is held against a fresh one of the run."""
         tag, where = saver.plan.tag, f"the checkpoint {saver.path}"
         self.identity = {
@@ -576,7 +576,7 @@ class _Run:
             step, seconds, rows = about["step"], float(about["seconds"]), about["rows"]
             if state.steps != step:
                 raise InvalidInputError(f"its state has done {state.steps} steps, not {step}")
-            apart = difference(about["witness"], [self.begun, self._witness(state)])
+            apart = difference(about["witness"], [self.begun, self._witness(state)], coarseness)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(
                 f"{where} does not hold a state of this run: {error}. Delete it or choose another path."

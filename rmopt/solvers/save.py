@@ -29,7 +29,7 @@ TERMS, FEW = 32, 10_000
 # The same at the start, which a run and each that goes on look at once.
 START_TERMS, MANY = 2048, 1_000_000
 # Numbers that are nearer, relative to their size here or at the start, are those of the same problem.
-NEAR = 1e-10
+NEAR, ROUNDINGS = 1e-10, 1e4
 # A run spends less than one part in so many on its saves.
 SPARING = 20
 ANEW = "delete it or choose another path"
@@ -214,14 +214,14 @@ def witness(
     return known
 
 
-def difference(saved: list[dict[str, float]], now: list[dict[str, float]]) -> str | None:
+def difference(saved: list[dict[str, float]], now: list[dict[str, float]], coarseness: float) -> str | None:
     """Return in what the witnesses at the start and where a run stands differ from those that were saved, or None."""
-    scale = now[0]
+    near, scale = max(NEAR, ROUNDINGS * coarseness * float(np.finfo(float).eps)), now[0]
     for place, before, after in zip(("at the start", "where it stands"), saved, now, strict=True):
         for name in {**after, **before}:
             old, new = before.get(name, math.inf), after.get(name, math.inf)
             # At the start numbers have a size at which they are not rounding alone.
-            if not math.isclose(old, new, rel_tol=NEAR, abs_tol=NEAR * abs(scale.get(name, 0.0))):
+            if not math.isclose(old, new, rel_tol=near, abs_tol=near * abs(scale.get(name, 0.0))):
                 return f"{place} the {name} is {new:.12g}, and was {old:.12g}"
     return None
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from step_peers import algorithm_4, touch_plain, touch_unrolled
+from timing import median
 
 from rmopt.core import Problem
 from rmopt.costs import BilinearSum, absolute
@@ -24,16 +24,6 @@ def sparse_rows(n: int, nnz: int, rng: np.random.Generator) -> sp.csr_array:
     values = rng.standard_normal(ROWS * nnz) / np.sqrt(nnz)
     indptr = np.arange(0, ROWS * nnz + 1, nnz)
     return sp.csr_array((values, indices.astype(np.int32), indptr.astype(np.int32)), shape=(ROWS, n))
-
-
-def median_seconds(work: Callable[[], Any], repeats: int) -> float:
-    """Return the median time of some calls."""
-    times = []
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begun)
-    return float(np.median(times))
 
 
 class StepTimes:
@@ -66,7 +56,7 @@ class StepTimes:
         state = engine.load(manifold.random_point(self.rng))
         etas = np.full(self.steps, 1e-2)
         engine.advance(state, self.schedule[:1000], etas[:1000])
-        return median_seconds(lambda: engine.advance(state, self.schedule, etas), self.repeats) / self.steps
+        return median(lambda: engine.advance(state, self.schedule, etas), self.repeats)[0] / self.steps
 
     def floor(self, psd: bool) -> tuple[float, float]:
         """Return seconds per step of loops that only read and update the same rows: plain, four rows at a time."""
@@ -81,7 +71,7 @@ class StepTimes:
                 touch(A, B, both.indptr, both.indices, both.data, terms, terms + ROWS)
 
             work()
-            times.append(median_seconds(work, self.repeats) / self.steps)
+            times.append(median(work, self.repeats)[0] / self.steps)
         return times[0], times[1]
 
     def algorithm_4(self) -> float:
@@ -93,4 +83,4 @@ class StepTimes:
         work = np.empty((4, n))
         q *= -0.01
         algorithm_4(A, B, A_pinv, B_pinv, p, q, work)
-        return median_seconds(lambda: algorithm_4(A, B, A_pinv, B_pinv, p, q, work), 3 * self.repeats)
+        return median(lambda: algorithm_4(A, B, A_pinv, B_pinv, p, q, work), 3 * self.repeats)[0]

@@ -18,6 +18,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.linalg import blas
 from threadpoolctl import threadpool_limits
+from timing import median
 
 from problems.triplets import ClassTriplets
 from rmopt import Problem
@@ -60,12 +61,7 @@ CASES = {
 
 def median_ms(work: Callable[[], None], per: int) -> float:
     work()
-    seconds = []
-    for _ in range(ROUNDS):
-        begun = time.process_time()
-        work()
-        seconds.append(time.process_time() - begun)
-    return 1e3 * float(np.median(seconds)) / per
+    return 1e3 * median(work, ROUNDS, time.process_time)[0] / per
 
 
 @pytest.mark.parametrize("loss", [hinge, logistic], ids=str)

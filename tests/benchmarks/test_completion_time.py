@@ -158,10 +158,7 @@ def movielens(share: float) -> list[dict[str, Any]]:
     hidden = bundle.held_out(0, share)
     train, test = bundle.table(~hidden), bundle.table(hidden)
     rows = []
-    for make, lam, options in (
-        (RTRMC, 0.005, {"max_iter": 12}),
-        (RCGMC, 0.005, {"max_iter": 20}),
-    ):
+    for make, lam, options in ((RTRMC, 0.005, {"max_iter": 12}), (RCGMC, 0.005, {"max_iter": 20})):
         model = make(10, lam=lam, limits=bundle.limits, random_state=0, **options)
         seconds, _ = median(partial(model.fit, train))
         rows.append(
@@ -242,10 +239,7 @@ def models_of_ratings(large: bool) -> dict[str, Any]:
         "BayesianCompletion, rank 20, 10 + 30": BayesianCompletion(20, n_samples=30, **unseen),
         "BayesianCompletion, rank 20, 10 + 100": BayesianCompletion(20, **unseen),
     }
-    peers = {
-        "cmfrec": CMFRec(10, lam=10.0 if large else 15.0),
-        "myfm": MyFM(10),
-    }
+    peers = {"cmfrec": CMFRec(10, lam=10.0 if large else 15.0), "myfm": MyFM(10)}
     return models | {name: model for name, model in peers.items() if find_spec(name)}
 
 

@@ -5,14 +5,15 @@ pymanopt runs its own scripts: its solver, and derivatives by autograd. CPU time
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from functools import partial
+from time import process_time
 from typing import Any
 
 import numpy as np
 import pymanopt
 import pytest
 from pymanopt_examples import EXAMPLES, Example, Synchronisation, along_tree, certificate, relative_rotations
+from timing import median
 
 from rmopt import Problem
 from rmopt.manifolds import SpecialOrthogonal
@@ -20,16 +21,7 @@ from rmopt.solvers import TrustRegions
 from rmopt.solvers.threads import one_blas_thread
 
 Row = dict[str, Any]
-
-
-def cpu(work: Callable[[], Any], rounds: int = 3) -> tuple[float, Any]:
-    """Return the median CPU time of some calls, and what the last one returned."""
-    seconds, found = [], None
-    for _ in range(rounds):
-        begun = time.process_time()
-        found = work()
-        seconds.append(time.process_time() - begun)
-    return float(np.median(seconds)), found
+cpu = partial(median, clock=process_time)
 
 
 def test_examples(measured: Any) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numba import njit
-from step_times import median_seconds
 from threadpoolctl import threadpool_limits
+from timing import median
 
 from problems.data import MultilabelBundle, load
 from problems.ranking import LabelRanking, WarpRanking
@@ -83,11 +83,11 @@ def one_pass(k: int) -> list[dict[str, Any]]:
             engine = choose_engine(Problem(manifold, cost), None, "compiled")
             schedule, etas = epochs(cost).draw(rng, 0, len(Y.indptr) - 1), np.full(len(Y.indptr) - 1, 0.03)
             state = engine.advance(engine.load(manifold.identity()), schedule, etas)
-            ours = median_seconds(partial(engine.advance, state, schedule, etas), 7)
+            ours = median(partial(engine.advance, state, schedule, etas), 7)[0]
             A, B = rng.standard_normal((Y.shape[1], k)), rng.standard_normal((X.shape[1], k))
             parts = X.indptr, X.indices, X.data, Y.indptr, Y.indices, schedule[:, 0], kind is LabelRanking
             touch_only(A, B, *parts)
-            floor = median_seconds(partial(touch_only, A, B, *parts), 7)
+            floor = median(partial(touch_only, A, B, *parts), 7)[0]
             rows.append(
                 {
                     "rank": k,

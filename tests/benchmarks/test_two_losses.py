@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 from sklearn.model_selection import KFold, ShuffleSplit
-from test_workers import with_error
 
 from problems.coembedding import LabelThresholds
 from problems.data import MultilabelBundle, load
@@ -22,6 +21,11 @@ from problems.ranking import LoretaLabelRanker, LowRankLogisticRegression, preci
 pytestmark = pytest.mark.skipif("RMOPT_DATA_HOME" not in os.environ, reason="RMOPT_DATA_HOME is not set.")
 
 NAMES = "WARP", "logistic", "logistic, calibrated", "the sum"
+
+
+def with_error(found: Any) -> str:
+    """Return a mean, and its standard error."""
+    return f"{found.mean():.2f} ± {found.std(ddof=1) / len(found) ** 0.5:.2f}"
 
 
 @pytest.mark.parametrize("name", ["bibtex", "delicious"])

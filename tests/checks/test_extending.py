@@ -20,15 +20,7 @@ from rmopt import Problem
 from rmopt.core import Cost
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import Grassmann
-from rmopt.solvers import (
-    Below,
-    Checkpoint,
-    LineSearchSolver,
-    MaxSteps,
-    Recorder,
-    Solver,
-    StrongWolfe,
-)
+from rmopt.solvers import Below, Checkpoint, LineSearchSolver, MaxSteps, Recorder, Solver, StrongWolfe
 
 LIBRARY = Path(rmopt.__file__).parent
 PAGES = Path(__file__).parents[2] / "docs" / "extend"

@@ -84,10 +84,7 @@ def rmopt(
     unset = ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE", "PYTHONPATH")
     environment = {key: value for key, value in os.environ.items() if key not in unset}
     rmopt_itself = str(Path(rmopt_package.__file__).parents[1])
-    environment |= {
-        "PYTHONPATH": os.pathsep.join([str(package), rmopt_itself]),
-        "PYTHONIOENCODING": encoding,
-    }
+    environment |= {"PYTHONPATH": os.pathsep.join([str(package), rmopt_itself]), "PYTHONIOENCODING": encoding}
     command = [sys.executable, "-m", "rmopt.cli", *arguments]
     return subprocess.run(
         command, env=environment, cwd=folder, capture_output=True, encoding=encoding, timeout=120

@@ -35,12 +35,7 @@ def test_a_step_that_is_too_long_diverges() -> None:
         PairwiseInteractionTags(step_size=1e6, random_state=0).fit(POSTS, TAGS)
 
 
-@each_row(
-    ("model", "words"),
-    [
-        (CoembeddingClassifierCV(scoring=lambda model, X, y: np.nan), "the score"),
-    ],
-)
+@each_row(("model", "words"), [(CoembeddingClassifierCV(scoring=lambda model, X, y: np.nan), "the score")])
 def test_parameters_of_classifiers(model: Any, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         model.fit(X, Y)

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from problems.coembedding import (
-    LinkPrediction,
-    LinkPredictor,
-)
+from problems.coembedding import LinkPrediction, LinkPredictor
 from problems.coembedding.cost import smooth_hinge
 from rmopt.core import InvalidInputError
 

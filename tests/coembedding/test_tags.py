@@ -9,11 +9,7 @@ import pandas as pd
 import pytest
 from coembedding_samples import REAL, Array, real
 
-from problems.coembedding import (
-    PairwiseInteractionTags,
-    TagRanking,
-    TagRecommender,
-)
+from problems.coembedding import PairwiseInteractionTags, TagRanking, TagRecommender
 from problems.data import TagBundle
 from problems.data.sets import ml10m_tags, numbered, post_core, toy_tags
 from rmopt.core import InvalidInputError, StorageError

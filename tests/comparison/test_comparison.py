@@ -20,16 +20,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 
 from problems import options
-from problems.comparison import (
-    Comparison,
-    Difference,
-    Experiment,
-    Row,
-    above,
-    averaged,
-    crossed,
-    searched,
-)
+from problems.comparison import Comparison, Difference, Experiment, Row, above, averaged, crossed, searched
 from problems.data import ClassBundle
 from problems.methods import Cell, Method, Settings
 from rmopt import InvalidInputError

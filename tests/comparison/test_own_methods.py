@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints, version
 from pathlib import Path
 from types import SimpleNamespace
@@ -453,28 +453,6 @@ def test_edited_data_are_trained_on_again(call: Callable[..., Any], data: Path, 
     assert [one[:2] for one in again[len(first) :]] == [one[:2] for one in first]
 
 
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Callable[[str], Any]]:
-    """Return a function from a name of joblib's to the context of it.
-
-    Dask's workers are threads here: processes take half a minute to start. joblib's are processes, and so are dask's
-    where the page's example runs.
-    """
-    clients: list[Any] = []
-
-    def context(backend: str) -> Any:
-        if backend == "dask":
-            distributed = pytest.importorskip("distributed", reason='needs pip install "dask[distributed]"')
-            if not clients:
-                how = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
-                clients.append(distributed.Client(**how, dashboard_address=None))
-        return parallel_config(backend)
-
-    yield context
-    for client in clients:
-        client.shutdown()
-
-
 def without_times(found: Any) -> Any:
     """Return results without what a clock has told."""
     if isinstance(found, dict):
@@ -493,13 +471,12 @@ BACKENDS = [
     ("similarity", "loky"),
     ("tagging", "loky"),
 ]
-BACKENDS += [pytest.param("ranking", "dask", marks=pytest.mark.slow)]  # type: ignore[list-item]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 @pytest.mark.parametrize(("name", "backend"), BACKENDS)
 def test_several_at_a_time_are_the_same_to_the_bit(
-    name: str, backend: str, call: Callable[..., Any], workers: Any, tmp_path: Path
+    name: str, backend: str, call: Callable[..., Any], tmp_path: Path
 ) -> None:
     def cells() -> Any:
         # They are written in the order in which they are done.
@@ -507,7 +484,7 @@ def test_several_at_a_time_are_the_same_to_the_bit(
 
     # A file, which processes cannot import.
     own = f"{own_methods.__file__}:{EXPERIMENTS[name][2].__name__}"
-    with workers(backend):
+    with parallel_config(backend):
         call(name, own, n_jobs=2)
     several = cells()
     call(name, own, n_jobs=1)

@@ -108,28 +108,14 @@ class Straightened(Retraction):
 
 
 FITTING: list[tuple[Any, Any]] = [
-    (GRASSMANN, QR()),
-    (GRASSMANN, "polar"),
-    (GRASSMANN, Plain()),
-    (GRASSMANN, AffineExponential()),
-    (Named(6, 2), QR()),
-    (CONE, Exponential()),
-    (CONE, "additive"),
-    (PositiveDefinite(1), None),
-    (FLAT, Exponential()),
-    (FLAT, None),
-    (LOW, Straight()),
-    (PSDFixedRank(5, 2), "polar"),
-    (PolarPSD(5, 2), "metric-projection"),
-    (SPHERE, Exponential()),
-    (from_pymanopt(Stiefel(5, 2)), Polar()),
-    (from_pymanopt(ForeignEuclidean(4, 2)), Additive()),
-    (Power(GRASSMANN, 3), "qr"),
-    (Power(GRASSMANN, 3), Plain()),
-    (Product([GRASSMANN, Power(Named(6, 2), 2)]), QR()),
+    (GRASSMANN, QR()), (GRASSMANN, "polar"), (GRASSMANN, Plain()), (GRASSMANN, AffineExponential()),
+    (Named(6, 2), QR()), (CONE, Exponential()), (CONE, "additive"), (PositiveDefinite(1), None),
+    (FLAT, Exponential()), (FLAT, None), (LOW, Straight()), (PSDFixedRank(5, 2), "polar"),
+    (PolarPSD(5, 2), "metric-projection"), (SPHERE, Exponential()), (from_pymanopt(Stiefel(5, 2)), Polar()),
+    (from_pymanopt(ForeignEuclidean(4, 2)), Additive()), (Power(GRASSMANN, 3), "qr"), (Power(GRASSMANN, 3), Plain()),
+    (Product([GRASSMANN, Power(Named(6, 2), 2)]), QR()), (Product([GRASSMANN, CONE]), Whole()),
     (Product([GRASSMANN, CONE]), Componentwise([QR(), SecondOrderPD()])),
-    (Product([GRASSMANN, CONE]), Whole()),
-]
+]  # fmt: skip
 MISFITS: list[tuple[Any, Any, str]] = [
     (GRASSMANN, Additive(), r"Additive\(\) is not a retraction of Grassmann\(6, 2\): .*not orthonormal.*Exponential"),
     (GRASSMANN, SecondOrderPD(), r"a short step of it fails"),
@@ -276,19 +262,11 @@ def test_the_ambient_algebra_is_closed(name: str) -> None:
         with pytest.raises((TypeError, InvalidInputError), match=r"operand|one shape"):
             wrong()
     pairs = [
-        (-(G + X @ X.T), -(array + X @ X.T)),
-        (G - G * 3.0, -2.0 * array),
-        (G / 4, array / 4.0),
-        (2 * (G + G), 4.0 * array),
-        (X @ X.T + G, X @ X.T + array),
-        (X @ X.T - G, X @ X.T - array),
-        (sparse + G, sparse.toarray() + array),
-        (sparse - G, sparse.toarray() - array),
-        (G - sparse, array - sparse.toarray()),
-        (np.float64(2.0) * G, 2.0 * array),
-        (G * np.int64(2), 2.0 * array),
-        (sum([G, G, G]), 3.0 * array),
-        ((G - G.T) / 2.0, 0.5 * (array - array.T)),
+        (-(G + X @ X.T), -(array + X @ X.T)), (G - G * 3.0, -2.0 * array), (G / 4, array / 4.0),
+        (2 * (G + G), 4.0 * array), (X @ X.T + G, X @ X.T + array), (X @ X.T - G, X @ X.T - array),
+        (sparse + G, sparse.toarray() + array), (sparse - G, sparse.toarray() - array),
+        (G - sparse, array - sparse.toarray()), (np.float64(2.0) * G, 2.0 * array), (G * np.int64(2), 2.0 * array),
+        (sum([G, G, G]), 3.0 * array), ((G - G.T) / 2.0, 0.5 * (array - array.T)),
     ]  # fmt: skip
     for found, wanted in pairs:
         np.testing.assert_allclose(found @ X, wanted @ X, atol=1e-13)

@@ -10,13 +10,7 @@ import pytest
 from tabled import each_row
 
 import rmopt.checks
-from rmopt.checks import (
-    Check,
-    check_engine,
-    check_manifold,
-    check_retraction,
-    checks_of,
-)
+from rmopt.checks import Check, check_engine, check_manifold, check_retraction, checks_of
 from rmopt.checks.catalogue import Instance, fixed_rank_instances, instances
 from rmopt.core import BlockCost
 from rmopt.engines import BilinearEngine

@@ -12,12 +12,12 @@ from sklearn.datasets import load_digits, load_iris
 from problems.metric import CometMetric, LegoMetric
 from problems.triplets import ClassTriplets
 from rmopt import Problem
-from rmopt.costs import BilinearSum, hinge
+from rmopt.costs import LOSSES, BilinearSum, LogDetTriplet, hinge
 from rmopt.engines.bilinear import SymmetricBilinearEngine
 from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.steps import FINISHED, STEP_REFUSED
-from rmopt.manifolds import PSDFixedRank
+from rmopt.manifolds import PositiveDefinite, PSDFixedRank
 from rmopt.retractions import SecondOrderPSD
 from rmopt.solvers import SGD, CoordinateDescent, ExactLineSearch
 
@@ -106,8 +106,8 @@ def apart(loss: str, limit: float, steps: int, off: float = 1e-12) -> float:
     """Return how far two runs of COMET are apart whose starts differ by `off`, all relative to ‖W‖."""
     X, y = load_digits(return_X_y=True)
     triplets = ClassTriplets(y[:300]).draw(np.random.default_rng(0), 0, 6000)
-    problem = CometMetric(beta=1e-5, loss=loss).problem(X[:300] / 16.0, triplets)
-    start = problem.cost.best_multiple_of_identity()  # type: ignore[attr-defined]
+    cost = LogDetTriplet(X[:300] / 16.0, triplets, LOSSES[loss], alpha=0.6, beta=0.06)
+    problem, start = Problem(PositiveDefinite(64), cost), cost.best_multiple_of_identity()
     change = np.random.default_rng(5).standard_normal(start.shape)
     change = (change + change.T) * (off * np.linalg.norm(start) / np.linalg.norm(change + change.T))
     solver = CoordinateDescent(max_iter=steps, step_size=ExactLineSearch(limit), order="cyclic")

@@ -12,9 +12,7 @@ from regression_runs import Array
 from problems.coembedding import MultilabelCoembedding, TagRecommender
 from problems.coembedding.estimators import minimise
 from rmopt.linalg import leading_eigh
-from rmopt.solvers import (
-    RankIncremental,
-)
+from rmopt.solvers import RankIncremental
 from rmopt.solvers.certified.certificate import leading_eigenpairs
 
 

@@ -21,15 +21,7 @@ from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, LowRankPoint, Parts
 from rmopt.interop import from_pymanopt
-from rmopt.manifolds import (
-    Euclidean,
-    FixedRankEmbedded,
-    Grassmann,
-    Power,
-    Product,
-    PSDFixedRank,
-    Sphere,
-)
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power, Product, PSDFixedRank, Sphere
 from rmopt.solvers import LBFGS, GradientDescent, TrustRegions
 
 N, M, K = 12, 9, 3

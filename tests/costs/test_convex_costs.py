@@ -6,23 +6,14 @@ import numpy as np
 import pytest
 from regression_runs import Array, run
 
-from problems.coembedding import (
-    LinkPrediction,
-    MetricRegression,
-    MultilabelCoembedding,
-    OneVsRestCoembedding,
-)
+from problems.coembedding import LinkPrediction, MetricRegression, MultilabelCoembedding, OneVsRestCoembedding
 from problems.coembedding.cost import closed_form
 from problems.coembedding.instances import convex_costs
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.costs import BilinearSum, Grid, Pairs, PairwiseDistance, Trace
 from rmopt.manifolds import PSDFactors, PSDFixedRank
-from rmopt.solvers import (
-    LBFGS,
-    RankIncremental,
-    TrustRegions,
-)
+from rmopt.solvers import LBFGS, RankIncremental, TrustRegions
 
 
 def test_sums_and_mixtures() -> None:

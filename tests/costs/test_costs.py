@@ -18,14 +18,7 @@ from rmopt import InvalidInputError, Problem, autograd_cost
 from rmopt.checks import check_cost, check_hessian
 from rmopt.core import BlockDiagonal, Cost, FiniteSum
 from rmopt.costs import BilinearSum, LogDetTriplet, OnFactors, TripletSum
-from rmopt.manifolds import (
-    Euclidean,
-    FixedRankFactors,
-    Grassmann,
-    Product,
-    PSDFactors,
-    Sphere,
-)
+from rmopt.manifolds import Euclidean, FixedRankFactors, Grassmann, Product, PSDFactors, Sphere
 from rmopt.solvers import (
     LBFGS,
     SGD,

@@ -10,13 +10,7 @@ import pytest
 import scipy.optimize
 from test_autodiff import LIBRARIES
 
-from rmopt import (
-    InvalidInputError,
-    Problem,
-    autograd_residuals,
-    jax_residuals,
-    torch_residuals,
-)
+from rmopt import InvalidInputError, Problem, autograd_residuals, jax_residuals, torch_residuals
 from rmopt.checks import check_gradient
 from rmopt.core import Factored, LowRankPoint
 from rmopt.core.ambient import dense

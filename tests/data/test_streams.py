@@ -192,30 +192,6 @@ def test_a_run_over_own_chunks_is_resumed(
         make(checkpoint=path).set_params(step_size=0.3).fit_stream(chunks)
 
 
-def test_a_changed_folder_is_not_resumed(
-    digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rmopt.solvers.save.Saver.due", lambda *_: True)
-    folder, path = write_folder(tmp_path / "data", digits), tmp_path / "run.npz"
-
-    def chunks(**how: Any) -> Any:
-        return stream(folder, **{"n_features": 64, "batch_size": 100, **how})
-
-    with pytest.raises(_StopError):
-        follower(path).fit_stream(broken_off(chunks(), 3))
-    with pytest.raises(InvalidInputError, match="batch_size"):
-        follower(path).fit_stream(chunks(batch_size=50))
-    first = folder / "0.svmlight"
-    before = first.read_text()
-    # Also where the size and both ends of a file are what they were.
-    first.write_text(before.replace(" 20:1", " 20:2", 1))
-    assert first.read_text() != before
-    with pytest.raises(InvalidInputError, match="the first 3 chunks are not those"):
-        follower(path).fit_stream(chunks())
-    first.write_text(before)
-    assert_same_bits(follower(path).fit_stream(chunks()), follower().fit_stream(chunks()))
-
-
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_run_over_files_of_any_kind_is_resumed(
     kind: str, digits: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

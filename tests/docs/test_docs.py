@@ -76,17 +76,9 @@ def test_a_command_of_the_docs_is_one(page: str, command: str) -> None:
 
 # Hours, no end, data that lie elsewhere, several processes, or what only the change on its page makes.
 ELSEWHERE = (
-    "--data ",
-    "--scale 1",
-    "--time-limit",
-    "--seeds",
-    "--case",
-    "--updates",
-    "--methods comet",
-    "--agents mpi",
-    "serve ",
-)
-ELSEWHERE += ("check sphere",)
+    "--data ", "--scale 1", "--time-limit", "--seeds", "--case", "--updates", "--methods comet", "--agents mpi",
+    "serve ", "check sphere",
+)  # fmt: skip
 
 
 @pytest.mark.slow

@@ -95,44 +95,6 @@ def test_a_written_number_is_the_kept_one(page: str, words: str, kept: list[Any]
         )
 
 
-def is_kept(text: str) -> bool:
-    """Say whether a text names a benchmark whose numbers are kept."""
-    for name, only in re.findall(r"tests/benchmarks(?:/test_(\w+)\.py|(?=[` ]))(?: -k (\w+))?", text):
-        if not name or (name in SOURCES and any(only in table for table in AGAIN["kept"](name)["tables"])):
-            return True
-    return re.search(r"\]\([./]*benchmarks\.md", text) is not None
-
-
-def copied(page: str) -> list[str]:
-    """Return paragraphs, each with the tables beside it, and rows that name a kept benchmark and write numbers."""
-    page = re.sub(
-        r"^```\{measured\} (\w+).*\n```$", r"`tests/benchmarks/test_\1.py`", page, flags=re.MULTILINE
-    )
-    blocks = ["", *re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE).split("\n\n"), ""]
-    found = []
-    for above, block, below in zip(blocks, blocks[1:], blocks[2:], strict=False):
-        for part in block.splitlines() if block.startswith("|") else [block]:
-            beside = [table for table in (above, below) if table.startswith("|") and part == block]
-            written = re.sub(r"`[^`]*`|= [\d.]+", "", "\n".join([part, *beside]))
-            if is_kept(part) and AGAIN["NUMBER"].search(written):
-                found.append(part)
-    return found
-
-
-@each_row("page", PAGES)
-def test_numbers_of_kept_benchmarks_are_not_copied(page: Path) -> None:
-    assert not copied(PAGES[page])
-
-
-def test_a_copy_is_found() -> None:
-    said, table = "By `pytest tests/benchmarks/test_step_time.py`, k = 0.1:", "| a step |\n|---|\n| 4.2 µs |"
-    assert copied(f"{said}\n\n{table}") == [said] == copied(f"{table}\n\n{said}")
-    row = "| a step | 127 times faster ([benchmarks](../benchmarks.md)) |"
-    assert copied(row) == [row]
-    assert copied(f"```{{measured}} step_time test_psd_steps\n```\n\n{table}")
-    assert not copied(f"{said}\n\n{{measured}}`step_time; a step, µs` µs\n\n{table}")
-
-
 @each_row("page", AGAIN["TABLED"])
 def test_every_table_of_numbers_says_how_it_was_measured(page: Path) -> None:
     for table, below in AGAIN["tables"](page):

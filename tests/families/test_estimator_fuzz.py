@@ -6,21 +6,12 @@ import random
 import re
 from functools import cache
 from inspect import signature
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pytest
-from estimator_parts import (
-    FUNCTIONS,
-    LABELS,
-    PARTS,
-    data_cases,
-    function_cases,
-    parameter_cases,
-    public_estimators,
-    use_cases,
-)
+from estimator_parts import FUNCTIONS, LABELS, PARTS, public_estimators
+from estimator_parts import cases_of as all_cases
 from fuzzing import Case, outcome, tried
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import has_fit_parameter
@@ -30,13 +21,12 @@ from tabled import each_row
 @cache
 def cases_of(name: str) -> list[Case]:
     """Return all cases of an estimator or of a function."""
-    if name in FUNCTIONS:
-        return list(function_cases(name))
-    part = PARTS[name]
-    # What is compiled is compiled here: a compiler that is interrupted is of no use afterwards.
-    for method, given in part.uses.items():
-        getattr(part.make().fit(**part.data), method)(*given)
-    return list(chain(parameter_cases(part), data_cases(part), use_cases(part)))
+    if name in PARTS:
+        part = PARTS[name]
+        # What is compiled is compiled here: a compiler that is interrupted is of no use afterwards.
+        for method, given in part.uses.items():
+            getattr(part.make().fit(**part.data), method)(*given)
+    return list(all_cases(name))
 
 
 @pytest.fixture(autouse=True)

@@ -9,26 +9,12 @@ import pytest
 
 from rmopt import Problem
 from rmopt.checks import check_gradient, check_hessian
-from rmopt.core import (
-    Actions,
-    BlockDiagonal,
-    Cost,
-    Factored,
-    InvalidInputError,
-    Parts,
-)
+from rmopt.core import Actions, BlockDiagonal, Cost, Factored, InvalidInputError, Parts
 from rmopt.core.ambient import Sum, dense
 from rmopt.core.points import arrays_of, rebuilt
 from rmopt.core.product import diagonal_blocks
 from rmopt.engines.reference import ReferenceEngine
-from rmopt.manifolds import (
-    Euclidean,
-    FixedRankEmbedded,
-    Grassmann,
-    Power,
-    Product,
-    Sphere,
-)
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power, Product, Sphere
 from rmopt.retractions import QR, Componentwise, Polar
 
 SHAPES = [(2, 3), (4, 1), (3, 3)]

@@ -23,11 +23,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from problems.coembedding import (
-    CalibratedLabelRanking,
-    CoembeddingClassifierCV,
-    LabelThresholds,
-)
+from problems.coembedding import CalibratedLabelRanking, CoembeddingClassifierCV, LabelThresholds
 from problems.coembedding.baselines import Guarded, multilabel
 from problems.coembedding.experiment import MEASURES, METHODS, measures, scored
 from problems.ranking import precision_at

@@ -173,8 +173,7 @@ def test_contract(estimator: Any, check: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "sentence"),
-    [([0] * 6, "y has 1 class"), (range(6), "y has 6 classes of at most 1 rows")],
+    ("labels", "sentence"), [([0] * 6, "y has 1 class"), (range(6), "y has 6 classes of at most 1 rows")]
 )
 def test_classes_without_pairs_are_refused(labels: Any, sentence: str) -> None:
     with pytest.raises(InvalidInputError, match=sentence):

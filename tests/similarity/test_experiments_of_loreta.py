@@ -31,21 +31,8 @@ Command = Callable[..., SimpleNamespace]
 
 DIGITS = ("similarity", "--data", "digits", "--select", "none")
 RANKS = (*DIGITS, "--rank", "4,8", "--features", "32,16", "--seeds", "2")
-RANKING = tuple(
-    [
-        "ranking",
-        "--data",
-        "digits-labels",
-        "--rank",
-        "2,4",
-        "--epochs",
-        "1",
-        "--seeds",
-        "2",
-        "--select",
-        "none",
-    ]
-)
+WORDS = "ranking --data digits-labels --rank 2,4 --epochs 1 --seeds 2 --select none"
+RANKING = tuple(WORDS.split())
 
 
 def test_ranks_at_equal_memory_and_their_resumption(tmp_path: Path, rmopt_run: Command) -> None:
@@ -128,17 +115,8 @@ def test_a_tool_for_many_labels_ranks_them() -> None:
 
 
 def test_ranking_selects_step_sizes(tmp_path: Path, rmopt_run: Command) -> None:
-    options = (
-        *RANKING,
-        "--methods",
-        "frequency,loreta,pa",
-        "--inits",
-        "identity",
-        "--rank",
-        "4",
-        "--seeds",
-        "1",
-    )
+    words = "--methods frequency,loreta,pa --inits identity --rank 4 --seeds 1"
+    options = (*RANKING, *words.split())
     options += ("--select", "first", "--folds", "2", "--json", "--out", str(tmp_path))
     result = json.loads(rmopt_run(*options).stdout)
     rows, used = result["rows"], result["parameters"]["used"]
@@ -159,15 +137,6 @@ def test_every_method_of_similarity_runs_by_name(tmp_path: Path, rmopt_run: Comm
     rows = json.loads(rmopt_run(*DIGITS, *options, "--out", str(tmp_path)).stdout)["rows"]
     assert [row["method"] for row in rows] == [method.label for method in METHODS.values()]
     assert len({row["map"] for row in rows}) == len(rows)
-
-
-def test_similarity_selects_step_sizes(tmp_path: Path, rmopt_run: Command) -> None:
-    options = (*DIGITS, "--seeds", "1", "--triplets", "500", "--folds", "2", "--json", "--out", str(tmp_path))
-    options += ("--rank", "6", "--methods", "loreta,oasis", "--compare", "retraction=orthographic")
-    result = json.loads(rmopt_run(*options, "--select", "first").stdout)
-    chosen = {label: used for label, (used,) in result["parameters"]["used"].items()}
-    assert all(chosen[label].keys() == {"step_size"} for label in ("LORETA-1, orthographic", "OASIS"))
-    assert len(cells_in(tmp_path)) == 4
 
 
 def test_no_seeds_are_the_published_split(tmp_path: Path, rmopt_run: Command) -> None:

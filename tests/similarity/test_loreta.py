@@ -43,10 +43,7 @@ def test_the_algorithms_agree_with_theorem_3_and_the_retraction() -> None:
     point = manifold.from_factors(A, B)
     for left, right in ((G1, G2), (G1[:, :1], G2[:, :1])):
         expected = oracles.theorem_3(W, left @ right.T, K)
-        steps = {
-            "2": oracles.algorithm_2(A, B, left @ right.T),
-            "3": oracles.algorithm_3(A, B, left, right),
-        }
+        steps = {"2": oracles.algorithm_2(A, B, left @ right.T), "3": oracles.algorithm_3(A, B, left, right)}
         if left.shape[1] == 1:
             pinvs = np.linalg.pinv(A), np.linalg.pinv(B)
             Z1, Z2, Z1_pinv, Z2_pinv = oracles.algorithm_4(A, B, *pinvs, left[:, 0], right[:, 0])

@@ -19,12 +19,7 @@ from rmopt.engines.log_det import LogDetEngine
 from rmopt.kernels import log_det
 from rmopt.kernels.row_column import EXACT, FRACTION
 from rmopt.manifolds import Euclidean, PositiveDefinite, PSDFactors
-from rmopt.retractions import (
-    POSITIVE_DEFINITE_RETRACTIONS,
-    Additive,
-    AffineExponential,
-    SchurExponential,
-)
+from rmopt.retractions import POSITIVE_DEFINITE_RETRACTIONS, Additive, AffineExponential, SchurExponential
 from rmopt.solvers import (
     LBFGS,
     SGD,

@@ -31,10 +31,7 @@ from tabled import each_row
 from rmopt import DivergedError, InvalidInputError, Problem, autograd_cost
 from rmopt.checks import check_hessian
 from rmopt.core import Cost, Parts
-from rmopt.manifolds import (
-    Euclidean,
-    FixedRankFactors,
-)
+from rmopt.manifolds import Euclidean, FixedRankFactors
 from rmopt.solvers import (
     LBFGS,
     AdaptiveCubics,

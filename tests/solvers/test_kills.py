@@ -113,16 +113,8 @@ EXPERIMENTS = {
         "*",
         8.0,
     ),
-    "metric": (
-        "--data digits --seeds 2 --methods comet,euclidean",
-        "cells/**/output.pkl",
-        2.0,
-    ),
-    "coembedding": (
-        "--rows 150 --seeds 3 --methods ila,br-lr --folds 2",
-        "cells/**/output.pkl",
-        6.0,
-    ),
+    "metric": ("--data digits --seeds 2 --methods comet,euclidean", "cells/**/output.pkl", 2.0),
+    "coembedding": ("--rows 150 --seeds 3 --methods ila,br-lr --folds 2", "cells/**/output.pkl", 6.0),
 }
 
 

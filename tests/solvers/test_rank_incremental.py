@@ -21,15 +21,7 @@ from rmopt.core.psd import point_of
 from rmopt.costs import ConvexCost, EmbeddedCost, Trace
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import PSDFactors, PSDFixedRank
-from rmopt.solvers import (
-    LBFGS,
-    SGD,
-    Checkpoint,
-    Hybrid,
-    RankIncremental,
-    TrustRegions,
-    certify,
-)
+from rmopt.solvers import LBFGS, SGD, Checkpoint, Hybrid, RankIncremental, TrustRegions, certify
 
 
 def regression(n: int, t: int, beta: float = 0.5, seed: int = 0) -> tuple[Array, ConvexCost, float]:

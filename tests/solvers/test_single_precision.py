@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from tabled import each_row
 import rmopt
 from rmopt import Problem, autograd_cost
 from rmopt.checks import check_manifold, check_retraction, checks_of
-from rmopt.core import InvalidInputError, LowRankPoint, Parts, Retraction, in_precision
+from rmopt.checks.catalogue import instances
+from rmopt.core import Cost, InvalidInputError, LowRankPoint, Parts, Retraction, in_precision
 from rmopt.core.ambient import dense
 from rmopt.core.points import arrays_of
 from rmopt.costs import BilinearSum, squared
@@ -41,7 +43,14 @@ from rmopt.retractions import Normalisation
 from rmopt.solvers import (
     LBFGS,
     SGD,
+    AdaptiveCubics,
+    Conjugate,
+    ConjugateGradient,
     GradientDescent,
+    Hybrid,
+    LineSearchSolver,
+    StrongWolfe,
+    TrustRegions,
 )
 from rmopt.testing import parametrize_with_laws
 
@@ -55,6 +64,10 @@ MANIFOLDS = [
     Product([SpecialOrthogonal(3), Euclidean(2, 3), FixedRankEmbedded(5, 4, 2)]),
 ]  # fmt: skip
 BACKENDS = {one.name: one for one in (AUTOGRAD, JAX, TORCH)}
+SOLVERS = [
+    GradientDescent(), ConjugateGradient(), LBFGS(), TrustRegions(), AdaptiveCubics(), Hybrid(),
+    LineSearchSolver(Conjugate("hager-zhang"), StrongWolfe(flatness=0.1)), TrustRegions(first_radius=0.1),
+]  # fmt: skip
 
 
 def kinds(thing: Any) -> set[str]:
@@ -76,6 +89,19 @@ def test_laws_of_costs() -> None:
         found = checks_of(Problem(manifold, cost), dtype=np.float32)
         assert len(found) >= 5
         assert all(found), list(map(str, found))
+
+
+@each_row(
+    "name",
+    [
+        "sphere-9", "stiefel-5-4", "positive-definite-spread", "power-grassmann", "fixed-rank-spread",
+        "psd-spread", "polar-spread",
+    ],
+)  # fmt: skip
+def test_laws_of_instances(name: str) -> None:
+    (instance,) = (one for one in instances() if one.name == name)
+    found = checks_of(replace(instance, problems={}), dtype=np.float32)
+    assert not [str(check) for check in found if not check]
 
 
 def energy(dtype: Any) -> Any:
@@ -156,6 +182,58 @@ def test_wrong_manifolds_are_seen(manifold: Any, broken: set[str]) -> None:
 # Solvers
 
 
+class Nearest(Cost):
+    """½‖X − A‖² in the ambient space."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def _gap(self, point: Any) -> Any:
+        return dense(point if isinstance(point, np.ndarray) else point.as_ambient()) - self.target
+
+    def value(self, point: Any) -> float:
+        gap = self._gap(point)
+        return 0.5 * float(np.vdot(gap, gap))
+
+    def gradient(self, point: Any) -> Any:
+        return self._gap(point)
+
+    def hessian(self, point: Any, direction: Any) -> Any:
+        return dense(direction)
+
+
+class NearestWithPreconditioner(Nearest):
+    """It computes in double precision, whatever the point."""
+
+    def precondition(self, point: Any, tangent: Any) -> Any:
+        return in_precision(tangent, float) * 0.5
+
+
+@each_row("solver", SOLVERS)
+def test_runs_stay_single_and_end_where_double_ends(solver: Any) -> None:
+    rng = np.random.default_rng(3)
+    for manifold in (Sphere(9), Stiefel(5, 2), FixedRankEmbedded(9, 7, 2), SymmetricPositiveDefinite(4)):
+        start = manifold.random_point(rng)
+        target = dense(manifold.embed_point(manifold.random_point(rng)))
+        target = target + 0.05 * rng.standard_normal(target.shape)
+        exact = solver.run(Problem(manifold, Nearest(target)), start)
+        for kind, dtype in (
+            (Nearest, np.float32),
+            (Nearest, np.float64),
+            (NearestWithPreconditioner, np.float64),
+        ):
+            problem = Problem(manifold, kind(target.astype(dtype)))
+            *_, state = solver.iterate(problem, in_precision(start, np.float32))
+            assert kinds(state) == {"float32"}, (manifold, kind)
+            result = solver.run(problem, in_precision(start, np.float32))
+            assert result.converged, (manifold, kind, result.stopped_by)
+            assert manifold.check_point(result.point) is None
+            # At a minimum the cost is exact to the square of the gradient.
+            assert (
+                abs(exact.history[-1]["cost"] - result.history[-1]["cost"]) <= 1e-5 * exact.history[0]["cost"]
+            )
+
+
 @pytest.mark.parametrize("name", ["autograd", "jax", "torch"])
 def test_automatic_costs_stay_single(name: str) -> None:
     library = pytest.importorskip(
@@ -194,9 +272,26 @@ def test_automatic_costs_stay_single(name: str) -> None:
             assert one.dtype == np.float32
             assert np.abs(one - other).max() <= 2e-6 * np.abs(other).max()
         assert all(checks_of(problem, dtype=np.float32))
+        result = TrustRegions().run(problem, point)
+        assert result.converged
+        assert kinds(result.point) == {"float32"}
 
 
-def test_solvers_begin_in_double_precision() -> None:
+def test_the_default_tolerance_is_that_of_the_precision() -> None:
+    problem = Problem(Sphere(9), energy(np.float32))
+    for dtype, least, most in ((np.float64, 1e-9, 1e-6), (np.float32, 1e-7, 1e-4)):
+        start = in_precision(problem.manifold.random_point(1), dtype)
+        history = GradientDescent().run(problem, start).history
+        assert least < history[-1]["gradient_norm"] / history[0]["gradient_norm"] <= most
+    # What is asked for is what is done, also where rounding does not let it be reached.
+    A = np.random.default_rng(0).standard_normal((9, 9)).astype(np.float32)
+    turned = Problem(Sphere(9), autograd_cost(lambda x: 0.5 * (x @ A @ (A.T @ x))))
+    result = GradientDescent(tol=1e-12).run(turned, in_precision(turned.manifold.random_point(1), np.float32))
+    assert not result.converged
+    assert "rounding" in result.stopped_by
+
+
+def test_other_solvers_begin_in_double_precision() -> None:
     rng = np.random.default_rng(0)
     manifold = FixedRankEmbedded(8, 7, 2)
     left, right = rng.standard_normal((40, 8)), rng.standard_normal((40, 7))
@@ -209,10 +304,9 @@ def test_solvers_begin_in_double_precision() -> None:
     assert kinds(single) == {"float64"}
     assert manifold.check_point(single) is None
     assert np.abs(manifold.to_dense(single) - manifold.to_dense(double)).max() < 1e-5
-    for solver in (PymanoptSolver("ConjugateGradient", max_iterations=20), LBFGS(max_iter=20)):
-        found = solver.run(problem, start).point
-        assert kinds(found) == {"float64"}
-        assert manifold.check_point(found) is None
+    foreign = PymanoptSolver("ConjugateGradient", max_iterations=20).run(problem, start)
+    assert kinds(foreign.point) == {"float64"}
+    assert manifold.check_point(foreign.point) is None
 
 
 # Points

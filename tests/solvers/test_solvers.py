@@ -26,16 +26,7 @@ from rmopt.costs import BilinearSum, Loss, squared
 from rmopt.files import save_arrays
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Sphere
 from rmopt.retractions import MetricProjection, SecondOrder
-from rmopt.solvers import (
-    LBFGS,
-    SGD,
-    Checkpoint,
-    InverseSqrt,
-    InverseTime,
-    Recorder,
-    ShuffledEpochs,
-    Uniform,
-)
+from rmopt.solvers import LBFGS, SGD, Checkpoint, InverseSqrt, InverseTime, Recorder, ShuffledEpochs, Uniform
 
 N, M, K = 30, 25, 4
 
@@ -141,8 +132,7 @@ def test_samplers() -> None:
     losses = PROBLEM.cost.term_values(found, np.arange(60))  # type: ignore[attr-defined]
     assert losses[4] < 1e-3 * losses.mean()
     with pytest.raises(
-        InvalidInputError,
-        match=r"float64 of shape \(9,\); 9 steps need integers of shape \(9, 1\)",
+        InvalidInputError, match=r"float64 of shape \(9,\); 9 steps need integers of shape \(9, 1\)"
     ):
         SGD(0.1, max_iter=9, sampler=lambda rng, start, size: np.zeros(size)).run(PROBLEM)
     with pytest.raises(
@@ -157,9 +147,9 @@ def test_streams_of_random_numbers_are_apart() -> None:
     assert len({generator(seed, kind, *more).random() for seed, kind, more in places}) == len(places)
 
 
-def test_batches_above_the_rank_are_compiled_too() -> None:
+def test_batches_up_to_the_rank_are_compiled() -> None:
     ends = [
-        SGD(0.001, max_iter=300, batch_size=60, engine=engine).run(PROBLEM, random_state=0).point
+        SGD(0.001, max_iter=300, batch_size=K, engine=engine).run(PROBLEM, random_state=0).point
         for engine in ("auto", "compiled", "reference")
     ]
     auto, compiled, reference = map(PROBLEM.manifold.to_dense, ends)
@@ -232,33 +222,6 @@ def test_divergence_is_an_error_with_the_step_and_without_warnings(
     reached = [ends_at_a_point(n_steps) for n_steps in range(1, caught.value.step + 2)]
     assert not reached[-1]
     assert reached == sorted(reached, reverse=True)
-
-
-def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path / "c.npz")
-    SGD(0.02, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
-    with pytest.raises(InvalidInputError, match=r"belongs to another run: its seed is 0, not 1"):
-        SGD(0.02, max_iter=100).run(PROBLEM, random_state=1, checkpoint=checkpoint)
-    start = PROBLEM.manifold.random_point(np.random.default_rng(9))
-    with pytest.raises(InvalidInputError, match=r"belongs to another run: at the start"):
-        SGD(0.02, max_iter=100).run(PROBLEM, start, random_state=0, checkpoint=checkpoint)
-
-
-def decaying(t: np.ndarray) -> np.ndarray:
-    return 0.02 / (1 + 0.01 * t)
-
-
-def test_what_the_checkpoint_of_a_function_belongs_to(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path / "c.npz")
-    same = lambda t: 0.02 / (1 + 0.01 * t)  # noqa: E731 - another object of another name
-    same.__name__ = "decaying"
-    found = SGD(decaying, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
-    again = SGD(same, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
-    np.testing.assert_array_equal(dense(found), dense(again))
-    other = lambda t: 0.01 / (1 + 0.01 * t)  # noqa: E731
-    other.__name__ = "decaying"
-    with pytest.raises(InvalidInputError, match="the sum of step sizes is"):
-        SGD(other, max_iter=100).run(PROBLEM, random_state=0, checkpoint=checkpoint)
 
 
 def test_damaged_checkpoints_are_never_believed(tmp_path: Path) -> None:
@@ -337,9 +300,9 @@ def test_a_random_start_is_not_what_the_user_draws_first(seed: int) -> None:
 
 
 def test_starts_of_whole_and_short_numbers() -> None:
-    for given in (int, np.float32):
+    for given, kept in ((int, np.float64), (np.float32, np.float32)):
         start = np.zeros((3, 1), dtype=given)
         cost = rmopt.autograd_cost(lambda x: anp.sum((x - 0.5) ** 2))
         result = LBFGS().run(Problem(Euclidean(3, 1), cost), start)
         assert result.converged
-        assert result.point.dtype == np.float64
+        assert result.point.dtype == kept

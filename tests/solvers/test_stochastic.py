@@ -15,15 +15,7 @@ from rmopt.core import FiniteSum, Parts
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.costs import LOSSES, BilinearSum, TripletSum
 from rmopt.engines.reference import Look
-from rmopt.manifolds import (
-    Euclidean,
-    FixedRankEmbedded,
-    Grassmann,
-    Product,
-    PSDFactors,
-    PSDFixedRank,
-    Sphere,
-)
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Product, PSDFactors, PSDFixedRank, Sphere
 from rmopt.retractions import MetricProjectionPSD
 from rmopt.solvers import SGD, SRG, SVRG, AdaGrad, Adam, Cosine, Momentum, StepRule
 from rmopt.testing import parametrize_with_laws
@@ -114,10 +106,7 @@ SOLVERS = [
 ]  # fmt: skip
 
 
-@parametrize_with_laws(
-    [(solver, place) for solver in SOLVERS for place in PLACES],
-    seeds=[0],
-)
+@parametrize_with_laws([(solver, place) for solver in SOLVERS for place in PLACES], seeds=[0])
 def test_laws_of_solvers(check: Any) -> None:
     check()
 

@@ -98,8 +98,7 @@ def test_all_cores_are_as_many_as_a_machine_has(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("kind", "other"),
-    [(LoretaSimilarity, {"max_iter": 7}), (LoretaLabelRanker, {"n_epochs": 7, "top_k": 1})],
+    ("kind", "other"), [(LoretaSimilarity, {"max_iter": 7}), (LoretaLabelRanker, {"n_epochs": 7, "top_k": 1})]
 )
 def test_parameters_of_fit_alone_do_not_matter_to_a_stream(kind: Any, other: Any, tmp_path: Path) -> None:
     shown = [(part, labels if kind is LoretaSimilarity else np.eye(3)[labels]) for part, labels in chunks(2)]
@@ -234,15 +233,18 @@ def test_a_line_may_be_repaired_in_a_file_that_was_not_read(
     for number in range(3):
         (tmp_path / "data" / f"{number}.csv").write_text(good)
 
-    def learned(**how: Any) -> LoretaSimilarity:
-        return model(**how).fit_stream(stream(tmp_path / "data", batch_size=30))
+    def learned(size: int = 30, **how: Any) -> LoretaSimilarity:
+        return model(**how).fit_stream(stream(tmp_path / "data", batch_size=size))
 
     whole = learned()
     (tmp_path / "data" / "2.csv").write_text(good.replace("label\n", "label\nx,1,2,0\n"))
     with pytest.raises(InvalidInputError, match=r"row 1"):
         learned(checkpoint=tmp_path / "run.npz")
     (tmp_path / "data" / "2.csv").write_text(good)
-    (tmp_path / "data" / "0.csv").write_text(good.replace("0,0,0,0", "1,1,1,1", 1))
+    with pytest.raises(InvalidInputError, match="batch_size"):
+        learned(15, checkpoint=tmp_path / "run.npz")
+    # A row in the middle, by which neither the size nor an end of the file changes.
+    (tmp_path / "data" / "0.csv").write_text(good.replace("0,1,0,1", "1,1,1,1", 1))
     with pytest.raises(InvalidInputError, match="chunks are not those"):
         learned(checkpoint=tmp_path / "run.npz")
     (tmp_path / "data" / "0.csv").write_text(good)
@@ -257,3 +259,8 @@ def test_the_checkpoint_of_a_stream_shows_what_differs(tmp_path: Path) -> None:
         LoretaSimilarity(3, checkpoint=path, random_state=0).fit_stream([(X, y)])
     with pytest.raises(InvalidInputError, match="its init is 'identity', not 'gaussian'"):
         LoretaSimilarity(2, init="gaussian", checkpoint=path, random_state=0).fit_stream([(X, y)])
+
+
+def test_a_part_of_the_data_has_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="partial_fit sees a part"):
+        LoretaSimilarity(2, checkpoint=tmp_path / "state.npz").partial_fit(X, y)

@@ -11,11 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from problems.data import TaskBundle
 from problems.data.sets import parkinsons
-from problems.subspace import (
-    MultitaskFeatures,
-    MultitaskSubspace,
-    alt_min,
-)
+from problems.subspace import MultitaskFeatures, MultitaskSubspace, alt_min
 from problems.subspace.experiment import errors
 from rmopt.core import InvalidInputError
 from rmopt.manifolds import Grassmann

@@ -9,18 +9,17 @@ from typing import Annotated, Any, Self
 import numpy as np
 
 from rmopt.core.arguments import CheckedValue, integer, number, optional
-from rmopt.core.points import size_of
+from rmopt.core.points import arrays_of, size_of
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import as_transport
 from rmopt.errors import DivergedError
+from rmopt.precision import real_type, slack
 from rmopt.solvers.batch.oracle import COUNTED, Iterate, Oracle
 from rmopt.solvers.batch.premise import held
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged, Stop
 
-# The tolerance unless another is asked for.
-TOL = 1e-6
 # Steps without a lower cost or a shorter gradient than ever before, after which a run is at rounding.
 PATIENCE = 200
 # Where no step helps, and the gradient is longer than this share of the first one, something else may be wrong.
@@ -41,9 +40,9 @@ class GradientSolver(CheckedValue, Solver):
     ----------
     max_iter : int
     tol : float, optional
-        Stop when the gradient is at most this long, relative to the first one. Unless given it is 1e-6, or what
-        rounding leaves of the Euclidean gradient, so that a run may start at the minimum; beside a stopping criterion
-        that sets the length of the gradient it is 0.
+        Stop when the gradient is at most this long, relative to the first one. Unless given it is 1e-6, and 1e-4 in
+        single precision, or what rounding leaves of the Euclidean gradient, so that a run may start at the minimum;
+        beside a stopping criterion that sets the length of the gradient it is 0.
     gradient_norm : float, optional
         Stop when it is at most this long; in place of `tol`.
     retraction : Retraction or str, optional
@@ -64,6 +63,7 @@ class GradientSolver(CheckedValue, Solver):
     """
 
     not_identity = (*Solver.not_identity, "tol", "gradient_norm")
+    keeps_single = True
 
     max_iter: Annotated[int, integer] = 1000
     tol: Annotated[float | None, optional(number, least=0)] = None
@@ -129,36 +129,37 @@ class GradientSolver(CheckedValue, Solver):
             return None
         length, part = f"a gradient of length {state.norm:.1e}", state.norm / max(state.first_norm, 1e-300)
         if state.norm <= work.enough:
-            tol = TOL if self.tol is None else self.tol
             if self.gradient_norm is None and state.norm > 0.0:
-                length += ", which is rounding" if part > tol else f", {part:.0e} of the first"
+                length += ", which is rounding" if part > self._tol(state) else f", {part:.0e} of the first"
             return Converged(length)
         way = max(work.manifold.typical_dist, size_of(state.point))
         share = state.norm * way / abs(state.cost) if state.cost else inf
         # What was asked for by a number is what is done.
-        if self.tol is None and self.gradient_norm is None and share <= VANISHED:
+        if self.tol is None and self.gradient_norm is None and share <= VANISHED * work.coarseness:
             # Beside a large constant all gradients are small; that of a minimum is another one at the next point.
-            there = work.retract(state.point, state.gradient, -RESOLVED * way / state.norm)
+            there = work.retract(state.point, state.gradient, -RESOLVED * work.coarseness * way / state.norm)
             back = work.carry(there, state.point, work.gradient(there))
             change = work.manifold.to_tangent_space(state.point, back) - state.gradient
             if work.manifold.norm(state.point, change) > 0.5 * state.norm:
                 return Converged(f"{length}, which is rounding")
         idle = state.best[2]
         what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
-        wrong = share > ROUNDED and part > EARLY
+        wrong = share > ROUNDED * work.coarseness**0.5 and part > EARLY
         cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if wrong else ""
         return f"rounding: {what}, at {length}{cure}"
 
     def _enough(self, work: Oracle, state: Iterate) -> float:
         """Return the length at which a gradient is short enough: the same all the way of a run."""
-        tol = TOL if self.tol is None else self.tol
-        wanted = tol * state.first_norm if self.gradient_norm is None else self.gradient_norm
+        wanted = self._tol(state) * state.first_norm if self.gradient_norm is None else self.gradient_norm
         if self.gradient_norm is None and self.tol is None and state.first_norm <= 1e4 * work.rounding:
             # The start may be near the minimum: the first gradient is no measure, and rounding that of the end.
             wanted = max(wanted, work.rounding)
         # The squares of shorter ones are zero, or beside that of the first.
-        least = float(np.finfo(float).tiny) ** 0.5 * max(1.0, state.first_norm)
+        least = float(np.finfo(real_type(*arrays_of(state.point))).tiny) ** 0.5 * max(1.0, state.first_norm)
         return max(wanted, least)
+
+    def _tol(self, state: Iterate) -> float:
+        return slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
 
     def diverged(self, step: int, what: str = "the cost or a derivative", point: Any = None) -> DivergedError:
         return DivergedError(

@@ -10,7 +10,7 @@ import numpy as np
 
 from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import size_of
+from rmopt.core.points import coarseness_of, in_precision, size_of
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import BlockDiagonal
 from rmopt.core.streams import Stream, generator
@@ -88,6 +88,11 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
     return way is ByProjection or (way is ByManifold and plain)
 
 
+def _single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose points or vectors are of single precision: others' parts may compute in double."""
+    return lambda *arguments: in_precision(function(*arguments), np.float32)
+
+
 def _stay(start: Any, end: Any, vector: Any) -> Any:
     return vector
 
@@ -116,6 +121,8 @@ class Oracle:
         they have the inner products of their projections, and what is made of them is projected when it is used.
     counts : list of int
         Costs, gradients, Hessian products and retractions so far.
+    coarseness : float
+        How many times coarser the points are rounded than those of double precision.
     rounding : float
         The length that rounding gives the gradient at the start.
     enough : float
@@ -124,7 +131,7 @@ class Oracle:
         Whether the start may be stationary: its gradient is rounding, or promises next to nothing.
     """
 
-    rounding, enough, begins_flat = 0.0, 0.0, False
+    coarseness, rounding, enough, begins_flat = 1.0, 0.0, 0.0, False
 
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
         manifold, cost = problem.manifold, problem.cost
@@ -175,8 +182,9 @@ class Oracle:
 
     def metric(self, point: Any) -> Callable[[Any, Any], float]:
         """Return the inner product of tangent vectors at a point."""
-        # `vdot` copies arrays that are stored by columns.
-        return np.vdot if self._dots and not point.flags.fnc else partial(self.inner, point)
+        # `vdot` copies arrays that are stored by columns, and what it gives of single ones would be single.
+        dots = self._dots and self.coarseness == 1.0 and not point.flags.fnc
+        return np.vdot if dots else partial(self.inner, point)
 
     def recall(self, point: Any) -> None:
         """Ask for the ambient gradient at a point where the run was before; it counted then."""
@@ -227,6 +235,8 @@ class Oracle:
             if known is point:
                 return found
         made = self.cost.preconditioner_at(point)
+        if made is not None and self.coarseness > 1.0:
+            made = _single(made)
         # Of the last two points: the ends of a step.
         self._preconditioners = [*self._preconditioners[-1:], (point, made)]
         return made
@@ -262,7 +272,7 @@ class Oracle:
             length = manifold.norm(point, tangent)
             if not length > 0.0:
                 return tangent
-            h = DIFFERENCE / length
+            h = DIFFERENCE * self.coarseness ** (1.0 / 3.0) / length
             there = self.retract(point, tangent, h)
             counts[2] += 1
             # Rounding off the tangent space would be divided by h too.
@@ -273,6 +283,9 @@ class Oracle:
 
     def first(self, point: Any) -> Iterate:
         """Return the state at the initial point, without memories, after a look at cost and gradient there."""
+        self.coarseness = coarseness_of(point)
+        if self.coarseness > 1.0:
+            self._retraction = _single(self._retraction)
         cost, ambient, gradient = self.problem.probe(point)
         self.counts[0] += 1
         self.counts[1] += 1
@@ -280,7 +293,8 @@ class Oracle:
         self._shape = getattr(ambient, "shape", None)
         norm = self.manifold.norm(point, gradient)
         self.rounding = self.rounding_at(point, cost, ambient, norm)
-        self.begins_flat = norm <= self.rounding or norm * size_of(point) <= MINIMAL * abs(cost)
+        promised = MINIMAL * self.coarseness**0.5 * abs(cost)
+        self.begins_flat = norm <= self.rounding or norm * size_of(point) <= promised
         precondition = self.preconditioner(point)
         if precondition is not None and isfinite(norm):
             self.positive(self.inner(point, gradient, precondition(gradient * 1.0)), norm)
@@ -298,14 +312,15 @@ class Oracle:
             entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else {0: ambient}
             length = size_of({i: block for i, block in entries.items() if isinstance(block, np.ndarray)})
         # Costs of exact fits vanish faster than their gradients.
-        share = norm * size
-        if share <= MINIMAL * abs(cost) or abs(cost) <= MINIMAL * share:
+        share, least = norm * size, MINIMAL * self.coarseness**0.5
+        if share <= least * abs(cost) or abs(cost) <= least * share:
             # Near enough for narrow valleys, and far enough for the difference to be more than rounding.
-            h = np.finfo(float).eps ** (2.0 / 3.0)
+            h = (np.finfo(float).eps * self.coarseness) ** (2.0 / 3.0)
             along = manifold.random_tangent_vector(point, generator(self.seed, Stream.DIRECTIONS))
             with suppress(ValueError):
                 there = self.retract(point, along, h * size / (size_of(along) or np.inf))
                 change = manifold.norm(there, self.gradient(there)) - norm
                 length += max(change, 0.0) / h if isfinite(change) else 0.0
             self._ambient = point, ambient
-        return ROUNDED_AWAY * length
+        # In single precision so many roundings would be seen.
+        return max(ROUNDED_AWAY, 4e-15 * self.coarseness) * length

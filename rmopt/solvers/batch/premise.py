@@ -5,9 +5,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rmopt.core.points import size_of
+from rmopt.core.points import arrays_of, size_of
 from rmopt.core.streams import Stream, generator
 from rmopt.errors import warn
+from rmopt.precision import real_type
 from rmopt.solvers.batch.oracle import Oracle
 from rmopt.solvers.run import Result
 
@@ -73,7 +74,7 @@ def misfit(
         return None
     along = along * (1.0 / square**0.5)
     said, steep = float(work.inner(point, gradient, along)), manifold.norm(point, gradient)
-    eps = float(np.finfo(float).eps)
+    eps = float(np.finfo(real_type(*arrays_of(point))).eps)
     # As far as the numbers of the point are changed by a share of their size.
     way = size_of(point) / (size_of(along) or np.inf) or manifold.typical_dist
     h, noise = eps**0.5 * way, 8.0 * ROUNDINGS * eps * abs(cost)

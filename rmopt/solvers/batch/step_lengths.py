@@ -97,7 +97,7 @@ class Curve:
 
     def falls_enough(self, trial: Trial, reference: float) -> bool:
         """Return whether a trial brings a share of what the slope promises, as far as rounding lets see that."""
-        promised, noise = SHARE * trial.t * self.slope, ROUNDING * abs(self.start.cost)
+        promised, noise = SHARE * trial.t * self.slope, ROUNDING * self.work.coarseness * abs(self.start.cost)
         if trial.cost <= reference + promised and trial.cost < reference:
             return True
         if not trial.cost <= reference + noise or -promised > 10.0 * noise:
@@ -145,7 +145,7 @@ class StepLength(Value, ABC):
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
         """Return what is remembered at the initial point: a step of length 1, or what the numbers there can tell."""
-        length = max(1.0, RESOLVED * size_of(state.point))
+        length = max(1.0, RESOLVED * work.coarseness * size_of(state.point))
         return Guess(length / max(state.norm, 1e-300), state.cost)
 
     @abstractmethod
@@ -269,7 +269,7 @@ class StrongWolfe(StepLength):
                 t = min(max(ahead, 1.5 * t), 10.0 * t) if isfinite(ahead) else 10.0 * t
             else:
                 width = high[0] - low[0]
-                if abs(width) <= 1e-12 * max(abs(t), 1e-300):
+                if abs(width) <= 1e-12 * curve.work.coarseness * max(abs(t), 1e-300):
                     break
                 t = _cubic(low, high)
                 near, far = sorted((low[0] + 0.1 * width, high[0] - 0.1 * width))

@@ -28,7 +28,8 @@ Solved = tuple[Any, float, float, float, bool]
 
 # A step counts when it brings this share of what the model promised.
 ACCEPTED = 0.05
-# Changes of the cost below this share of it are rounding; there the gradient alone decides.
+# Changes of the cost below this share of it are rounding; there the gradient alone decides. In single precision so
+# many roundings would be seen, and fewer are allowed for.
 ROUNDING = 1e3 * np.finfo(float).eps
 # The share of the first gradient's length at which `Hybrid` takes trust regions.
 SWITCH = 1e-3
@@ -69,7 +70,7 @@ class ModelSolver(GradientSolver):
         # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
         step = work.manifold.to_tangent_space(point, step)
         there, cost, ambient = work.reached(point, step)
-        noise = ROUNDING * abs(state.cost)
+        noise = max(ROUNDING, 1e-14 * work.coarseness) * abs(state.cost)
         ratio = (state.cost - cost + noise) / (abs(promised) + noise)
         # Products that are not symmetric, as differences of gradients may be, can promise a rise.
         rounding, fits = abs(promised) <= noise, promised > noise and ratio >= ACCEPTED
@@ -413,11 +414,12 @@ def beside_saddle(work: Oracle, state: Iterate) -> Any | None:
     for basis, diagonal, beside, rest in islice(krylov, KRYLOV):  # noqa: B007
         values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside)
         # Differences of gradients know curvatures to about a millionth of the largest one.
-        known = (1e-12 if work.bends else 1e-6) * np.abs(values).max()
+        known = 1e-12 * work.coarseness if work.bends else 1e-6 * work.coarseness ** (1.0 / 3.0)
+        known *= np.abs(values).max()
         if values[0] < -known and rest * abs(vectors[-1, 0]) <= 0.1 * abs(values[0]):
             break
     along, t = _combined(basis, vectors[:, 0]), max(manifold.typical_dist, size_of(point))
-    noise = ROUNDING * abs(state.cost)
+    noise = ROUNDING * work.coarseness * abs(state.cost)
     while values[0] < -known and (promised := -0.5 * values[0] * t * t) > noise:
         there, cost, _ = work.reached(point, along, t)
         if cost < state.cost - 0.1 * promised - noise:
@@ -440,7 +442,7 @@ def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tup
             Hq = Hq - q * inner(point, q, Hq)
         rest = max(inner(point, Hq, Hq), 0.0) ** 0.5
         yield basis, diagonal, beside, rest
-        if rest <= max(1e-14 * max(map(abs, diagonal)), work.rounding):
+        if rest <= max(1e-14 * work.coarseness * max(map(abs, diagonal)), work.rounding):
             return
         beside.append(rest)
         basis.append(Hq * (1.0 / rest))

@@ -175,6 +175,9 @@ class FromFunction(StepSize):
         """Return the function's values, checked."""
         try:
             etas = np.asarray(self.function(t)).astype(float, casting="same_kind")
+        except InvalidInputError:
+            # Of a rule within the function.
+            raise
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"the step-size function failed for an array of step numbers ({error}); write it with numpy "
