@@ -23,7 +23,7 @@ from problems.validation import (
 )
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, check_parameters, flag, numbers, one_of
+from rmopt.core.arguments import bounded, check_parameters, flag, numbers, one_of, shown
 
 AIMS = ("f1", "hamming")
 
@@ -50,6 +50,14 @@ class LabelTables(ClassifierMixin):
         tags.input_tags.sparse = tags.classifier_tags.multi_label = True
         tags.classifier_tags.multi_class = self.takes_classes
         return tags
+
+
+def _scorer(name: str, value: Any) -> Any:
+    """Return an estimator, and no class, that scores labels."""
+    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, "decision_function")):
+        wanted = "an estimator with fit and decision_function, such as CoembeddingClassifier()"
+        raise InvalidInputError(f"{name} = {shown(value)} must be {wanted}.")
+    return value
 
 
 @dataclass(eq=False, repr=False)
@@ -122,7 +130,7 @@ class LabelThresholds(LabelTables, Estimator):
 
     __metadata_request__fit: ClassVar = {"groups": True}
 
-    estimator: Annotated[Any, lambda _, value: value]
+    estimator: Annotated[Any, _scorer]
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
     cv: Annotated[Any, folds_named] = 5

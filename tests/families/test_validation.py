@@ -243,6 +243,8 @@ def test_masked_entries_are_no_data() -> None:
             refused()
     with pytest.raises(InvalidInputError, match="targets"):
         BilinearSum(X, X, "squared", np.full(20, np.longdouble("1e400")))
+    with pytest.raises(InvalidInputError, match="an estimator with fit and decision_function"):
+        LabelThresholds(CoembeddingClassifier).fit(X, (X > 0) * 1)
 
 
 ROWS = np.random.default_rng(0).standard_normal((40, 6))
