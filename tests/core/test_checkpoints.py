@@ -224,7 +224,7 @@ ESTIMATORS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "form"), zip(ESTIMATORS, itertools.cycle([np.asarray, sp.csr_array]), strict=False)
+    ("name", "form"), [*zip(ESTIMATORS, itertools.cycle([np.asarray, sp.csr_array]), strict=False)]
 )
 def test_an_estimator_goes_on_with_the_same_data_alone(name: str, form: Any, tmp_path: Path) -> None:
     def bits(n: int, X: Any = ROWS, path: Any = tmp_path / "c.npz") -> bytes:
