@@ -90,7 +90,12 @@ def _delimited(path: Path, rows: int) -> Iterator[Table]:
         names, about = list[str](), Table(path.name, str(path), pd.DataFrame())
         text.seek(0)
         how: Any = {"dtype": object, "na_filter": False, "engine": "python" if len(sign) > 1 else "c"}
-        lines = pd.read_csv(text, sep=sign, header=None, skiprows=skip, chunksize=rows, **how)
+        try:
+            lines = pd.read_csv(text, sep=sign, header=None, skiprows=skip, chunksize=rows, **how)
+        except pd.errors.EmptyDataError:
+            raise InvalidInputError(
+                f"{path} is empty; bring a file with a line of names, and rows."
+            ) from None
         # The first line holds names.
         for frame in chain([lines.get_chunk(rows + 1)], lines):
             if not names:

@@ -35,7 +35,8 @@ def print_description(found: Mapping[str, Any]) -> None:
     console = Console(highlight=False, markup=False)
     if "source" in found:
         console.print(f"{found['source']}: {found['holds'] or 'cannot be used yet'}\n", soft_wrap=True)
-    print_rows(console, found["columns"], {})
+    if found["columns"]:
+        print_rows(console, found["columns"], {})
     summary = found.get("summary", {})
     width = max(map(len, summary), default=0)
     lines = [""] * bool(found["columns"])

@@ -92,6 +92,8 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> str:
 
 def named(name: str, value: Any, known: Mapping[str, T], kind: Any) -> T:
     """Return the object that goes by a name; an object of that kind is returned as it is."""
+    if isinstance(value, type) and issubclass(value, kind):
+        raise InvalidInputError(f"{name} = {shown(value)} is a class; give an object of it.")
     return value if isinstance(value, kind) else known[one_of(name, value, known)]
 
 

@@ -206,8 +206,8 @@ def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
     """Return the function of points and weights that `projected_mean` is on a manifold, without checks of points."""
     if not manifold.knows("projected_mean"):
         raise MissingCapabilityError(
-            f"the points of {manifold} have no mean here; give its class a method projected_mean(points, weights), "
-            "or take frechet_mean."
+            f"the points of {manifold} have no mean here; give its class a method projected_mean(points, weights)"
+            f"{', or take frechet_mean' if manifold.knows('log') else ''}."
         )
 
     def checked(points: Points, weights: Array) -> Any:

@@ -561,6 +561,8 @@ class TestTexts:
         put(letters, "fruit/x.txt", "açaí".encode("latin-1"))
         with pytest.raises(InvalidInputError, match=r"x\.txt is not UTF-8 text .*iconv.*a picture"):
             load(letters)
+        with pytest.raises(InvalidInputError, match="is empty"):
+            load(put(tmp_path, "none.csv", ""))
         (tmp_path / "bare").mkdir()
         with pytest.raises(InvalidInputError, match="no subfolders with files"):
             load(tmp_path / "bare")

@@ -17,7 +17,7 @@ from rmopt.core import Cost, Parts, in_precision
 from rmopt.core.ambient import dense
 from rmopt.costs import ConstrainedProblem
 from rmopt.interop import PymanoptSolver
-from rmopt.manifolds import Euclidean, Grassmann, Hyperbolic, Sphere
+from rmopt.manifolds import Euclidean, Grassmann, Hyperbolic, SpecialOrthogonal, Sphere
 from rmopt.solvers import LBFGS, AugmentedLagrangian, Below, GradientDescent, TrustRegions
 
 Array = np.ndarray
@@ -291,6 +291,14 @@ def test_second_order_solvers_leave_stationary_starts(place: str, kind: str, sin
     result = KINDS[kind]().run(problem, start.astype(np.float32) if single else start, random_state=0)
     assert result.converged
     assert problem.value(result.point) < least + 1e-3 * abs(least)
+
+
+@each_row("kind", SECOND_ORDER)
+def test_a_constant_cost_has_no_way_down(kind: str) -> None:
+    problem = Problem(SpecialOrthogonal(7), autograd_cost(lambda X: anp.sum(X * (A @ X))))
+    result = KINDS[kind]().run(problem, random_state=0)
+    assert result.converged
+    assert result.steps == 0
 
 
 @each_row("kind", ("gd", "cg", "lbfgs", "wolfe"))

@@ -431,7 +431,7 @@ def beside_saddle(work: Oracle, state: Iterate) -> Any | None:
 def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tuple[Any, Any, Any, float]]:
     """Yield an orthonormal basis of a Krylov space that grows, the tridiagonal matrix there, and what is outside.
 
-    The matrix is its diagonal and what is beside it. It ends where the space holds all its products.
+    The matrix is its diagonal and what is beside it. It ends where the space holds all its products, up to rounding.
     """
     inner, basis, diagonal, beside = work.inner, [start], list[float](), list[float]()
     while True:
@@ -442,7 +442,7 @@ def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tup
             Hq = Hq - q * inner(point, q, Hq)
         rest = max(inner(point, Hq, Hq), 0.0) ** 0.5
         yield basis, diagonal, beside, rest
-        if rest <= 1e-14 * work.coarseness * max(map(abs, diagonal)):
+        if rest <= max(1e-14 * work.coarseness * max(map(abs, diagonal)), work.rounding):
             return
         beside.append(rest)
         basis.append(Hq * (1.0 / rest))
