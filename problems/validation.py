@@ -267,7 +267,7 @@ def two_columns(name: str, table: Any) -> tuple[Array, Array]:
     """Return both columns of a table, each with a type of its own."""
     try:
         frame = pd.DataFrame(whole(name, sound(name, table)))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, NotImplementedError):
         frame = pd.DataFrame()
     if frame.shape[1] != 2:
         raise InvalidInputError(f"{name} must be a table of shape (N, 2), got {shown(table)}.")

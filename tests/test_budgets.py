@@ -34,7 +34,7 @@ ROOMS = {
 # Of both packages, docstrings included.
 ALL_LINES = 40_500
 # Lines of tests to a line of code.
-TESTS_TO_CODE = 1.1
+TESTS_TO_CODE = 1.095
 PUBLIC_NAMES = 290
 LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER

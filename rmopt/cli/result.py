@@ -62,10 +62,8 @@ def print_rows(console: Console, rows: Sequence[Mapping[str, Any]], headings: Ma
     columns = {}
     for key in (key for key in keys if any(row.get(key) is not None for row in rows)):
         cells = [cell if len(cell) <= LONGEST else f"{cell[: LONGEST - 1]}…" for cell in cells_of(rows, key)]
-        words = re.search(r"[^\W\d_]{2}", "".join(cells))
-        columns[headings.get(key, heading_of(key))] = [
-            f"{cell:{max(map(len, cells)) if words else 0}}" for cell in cells
-        ]
+        width = max(map(len, cells)) if re.search(r"[^\W\d_]{2}", "".join(cells)) else 0
+        columns[headings.get(key, heading_of(key))] = [f"{cell:{width}}" for cell in cells]
     first, *others = columns or [""]
     table = pd.DataFrame(columns)
     if others:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -222,8 +223,9 @@ ESTIMATORS = {
 }
 
 
-@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize(
+    ("name", "form"), [*zip(ESTIMATORS, itertools.cycle([np.asarray, sp.csr_array]), strict=False)]
+)
 def test_an_estimator_goes_on_with_the_same_data_alone(name: str, form: Any, tmp_path: Path) -> None:
     def bits(n: int, X: Any = ROWS, path: Any = tmp_path / "c.npz") -> bytes:
         y = (

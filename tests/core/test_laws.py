@@ -10,21 +10,20 @@ import pytest
 from tabled import each_row
 
 import rmopt.checks
-from rmopt.checks import Check, check_engine, check_manifold, check_retraction, checks_of
+from rmopt.checks import check_engine, check_manifold, checks_of
 from rmopt.checks.catalogue import Instance, fixed_rank_instances, instances
 from rmopt.core import BlockCost
 from rmopt.engines import BilinearEngine
 from rmopt.engines.bilinear import BatchEngine, SymmetricBilinearEngine
 from rmopt.engines.choose import choose_coordinate_engine, choose_engine
 from rmopt.engines.log_det import LogDetEngine
-from rmopt.manifolds import FixedRankEmbedded, Grassmann, Sphere, Stiefel
+from rmopt.manifolds import Grassmann, Sphere, Stiefel
 from rmopt.retractions import (
     FIXED_RANK_RETRACTIONS,
     GRASSMANN_RETRACTIONS,
     POSITIVE_DEFINITE_RETRACTIONS,
     PSD_RETRACTIONS,
     PolarFactors,
-    SecondOrder,
 )
 from rmopt.retractions.arrays import FRAME_RETRACTIONS, SPHERE_RETRACTIONS
 
@@ -101,15 +100,6 @@ def test_a_point_and_a_vector_of_one_seed_are_a_pair(seed: int) -> None:
         assert abs(manifold.norm(point, vector) - 1.0) < 1e-10
         off = manifold.norm(point, vector - manifold.to_tangent_space(point, vector))
         assert off < 1e-10, f"{one.name}: {off}"
-
-
-def test_checks_as_text() -> None:
-    checks = check_retraction(SecondOrder(), FixedRankEmbedded(9, 7, 3))
-    assert str(checks[0]).startswith(
-        "passed  rigidity of SecondOrder() on FixedRankEmbedded(9, 7, 3): 2, exp"
-    )
-    assert str(Check("law", "thing", False, 2.0, 1.0, "why")) == "FAILED  law of thing: 2, at most 1 (why)"
-    assert max(len(line) for check in checks for line in str(check).splitlines()) <= 80
 
 
 @each_row("manifold", [Stiefel(2, 1), Grassmann(2, 1), Stiefel(2, 2), Sphere(2)])

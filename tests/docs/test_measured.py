@@ -124,19 +124,6 @@ def test_commits_that_pages_name_are_in_the_history() -> None:
     assert {commit[:7] for commit in commits} <= known
 
 
-def test_a_table_without_an_origin_is_found(tmp_path: Path) -> None:
-    page, table = tmp_path / "page.md", "| method | mAP |\n|---|---|\n| ours | 0.77 |\n"
-    page.write_text(f"{table}\nIt is best.\n\n| parameter | start with |\n|---|---|\n| a | 0.5 |\n")
-    assert AGAIN["tables"](page) == [(table, "It is best.")]
-    assert AGAIN["origin"]("It is best.") is AGAIN["origin"]("`python docs/measured/again.py none`") is None
-    said = "Measured 2026-11-22, commit 8ca8cd8"
-    assert AGAIN["origin"](f"{said}, by `rmopt run metric` and `rmopt run ranking`.") == [
-        "rmopt run metric",
-        "rmopt run ranking",
-    ]
-    assert AGAIN["origin"](f"{said}; no command does it again: by hand.") == []
-
-
 def test_the_list_and_a_name_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert AGAIN["main"]([]) == 0
     said = capsys.readouterr().out
