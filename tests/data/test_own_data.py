@@ -495,7 +495,7 @@ class TestSamples:
             with pytest.raises(InvalidInputError, match=says):
                 load(given, **said)
         for name, content in (
-            ("c.mtx", b"%%MatrixMarket nonsense\n"), ("c.npz", b"PK\x03\x04"), ("c.csv", b""),
+            ("c.mtx", b"%%MatrixMarket nonsense\n"), ("c.npz", b"PK\x03\x04"),
             ("d.csv", b"user,item,rating\nann,Alien,4,5\n"), ("e.csv", b'user,item,rating\n1,2,"3\n1,3,4\n'),
         ):  # fmt: skip
             with pytest.raises(StorageError, match="damaged"):
