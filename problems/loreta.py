@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
+import numpy as np
 from sklearn.utils import Tags
 
 from problems.following import checkpoint_of, follow
@@ -108,16 +109,28 @@ class Loreta(Saved, Estimator):
         self.model_ = LowRankModel(point)
 
     def start_at(self, point: Any, n_iter: int = 0) -> Self:
-        """Take a point as what was learned so far; `partial_fit` goes on from it, at its rank.
+        """Take a point as what was learned so far; `partial_fit` goes on from it.
 
         Parameters
         ----------
         point : LowRankPoint or PSDPoint
-            Such as a server sends.
+            Such as a server sends; of the rank of the estimator, and a PSDPoint where it learns with `psd`.
         n_iter : int
             Steps that were done: what is drawn depends on it, as does a step size that falls.
+
+        Raises
+        ------
+        InvalidInputError
+            For another point, and for one that is not finite.
         """
-        point = instance("point", point, (LowRankPoint, PSDPoint), "a LowRankPoint or a PSDPoint")
+        kind, words = (
+            (PSDPoint, "a PSDPoint") if getattr(self, "psd", False) else (LowRankPoint, "a LowRankPoint")
+        )
+        point = instance("point", point, kind, words)
+        if self.rank not in (None, point.rank):
+            raise InvalidInputError(f"the point has rank {point.rank}, and the estimator rank = {self.rank}.")
+        if not all(np.isfinite(part).all() for part in vars(point).values()):
+            raise InvalidInputError("the point holds NaN or infinity.")
         for name in ("_continued", *self._optional):
             self.__dict__.pop(name, None)
         self.model_, self.n_features_in_ = LowRankModel(point), point.shape[1]

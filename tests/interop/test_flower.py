@@ -57,6 +57,10 @@ def test_estimators_go_on_from_a_point() -> None:
     np.testing.assert_allclose(moved.similarity(X, X), wanted, rtol=1e-8)
     with pytest.raises(InvalidInputError, match="LowRankPoint"):
         LoretaSimilarity(3).start_at(np.eye(3))
+    with pytest.raises(InvalidInputError, match="has rank 2, and the estimator rank = 3"):
+        LoretaSimilarity(3).start_at(whole.model_.point)
+    with pytest.raises(InvalidInputError, match="PSDPoint"):
+        LoretaSimilarity(2, psd=True).start_at(whole.model_.point)
     ranker = LoretaLabelRanker(2, random_state=0).start_at(FixedRankEmbedded(4, 6, 2).random_point(rng))
     assert ranker.decision_function(X).shape == (30, 4)
     ranker.partial_fit(X, np.eye(4)[rng.integers(4, size=30)])
