@@ -256,7 +256,11 @@ def coordinates(path: Path, matrix: Any) -> Table:
 
 
 def _parquet(path: Path, rows: int) -> Iterator[Table]:
-    yield read_frame(pd.read_parquet(path), path.name, str(path))
+    try:
+        frame = pd.read_parquet(path)
+    except ImportError as error:
+        raise InvalidInputError(f"{path} is read by pyarrow: pip install pyarrow.") from error
+    yield read_frame(frame, path.name, str(path))
 
 
 def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table:

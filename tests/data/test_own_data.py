@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib.util
 import json
 import threading
 import unicodedata
@@ -521,6 +522,10 @@ class TestFrames:
             load(frame.assign(when=pd.to_datetime("2024-01-02")), label="kind")
         with pytest.raises(InvalidInputError, match=r"The index is left out; reset_index\(\)"):
             load(frame.set_index("kind"))
+        if importlib.util.find_spec("pyarrow") is None:
+            (tmp_path / "f.parquet").touch()
+            with pytest.raises(InvalidInputError, match="pip install pyarrow"):
+                load(str(tmp_path / "f.parquet"))
         pytest.importorskip("pyarrow")
         frame.to_parquet(tmp_path / "f.parquet")
         assert load(tmp_path / "f.parquet", label="kind").X.ravel().tolist() == list(range(8))
