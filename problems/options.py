@@ -107,14 +107,6 @@ def _listed(text: str, option: str, parse: Callable[[str], T], wanted: str) -> l
     return found
 
 
-def number_or_auto(text: str, option: str) -> float | str:
-    """Return "auto", or a finite number of at least 0; refuse the option otherwise."""
-    try:
-        return text if text == "auto" else number(option, float(text), least=0)
-    except ValueError:
-        raise InvalidInputError(f"{option} {text!r} must be a number of at least 0, or auto.") from None
-
-
 def chosen_from(table: Mapping[str, T], names: str, option: str) -> dict[str, T]:
     """Return the entries of a table that a comma-separated list names, in its order, or refuse the option."""
     chosen = [name.strip() for name in names.split(",") if name.strip()]

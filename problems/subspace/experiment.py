@@ -236,7 +236,7 @@ PRINTED = {"parkinsons": {3: 0.345, 5: 0.339, 7: 0.342, 9: 0.341}}
 class Multitask(Experiment):
     """Learn features that regressions share: gossip between agents beside Alt-Min and the batch optimum.
 
-    Without --data the regressions are made up, and share three features; that takes half a minute on two cores.
+    Without --data the regressions are made up, and share three features; that takes ten seconds on two cores.
 
     Examples of each task are divided at random, 80 % for training. The error of a task is its mean squared error on
     the test part over the variance of all its labels; the table also has it over that of the test labels alone.
