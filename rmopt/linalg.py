@@ -8,6 +8,8 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dsyevd, dtrtrs, ssyevd, strtrs
 
+from rmopt import namespaces as ns
+
 Array = np.ndarray
 
 # Entries from which a matrix leaves a cache between the reflections of a QR.
@@ -132,6 +134,15 @@ def horizontal(Y: Array, xi: Array) -> Array:
     regular = sums > 4.5 * np.finfo(sums.dtype).eps * values[-1]
     turned = np.divide(turned, sums, out=np.zeros_like(turned), where=regular)
     return xi - Y @ (vectors @ turned @ vectors.T)
+
+
+def sinc(angles: Any) -> Any:
+    """Return sin(x)/x, and 1 for 0."""
+    xp = ns.namespace(angles)
+    if xp is np:
+        return np.sinc(angles / np.pi)
+    nonzero = xp.where(angles == 0.0, xp.ones_like(angles), angles)
+    return xp.where(angles == 0.0, xp.ones_like(angles), xp.sin(nonzero) / nonzero)
 
 
 def cosine(squares: Array) -> Array:

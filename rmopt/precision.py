@@ -4,13 +4,20 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["coarseness", "matched", "rank_of", "real_type", "slack"]
+from rmopt.namespaces import converted, is_array, is_single, namespace, numbers_of
+
+__all__ = ["coarseness", "limits", "matched", "rank_of", "real_type", "slack"]
 
 
 def real_type(*arrays: Any) -> np.dtype[Any]:
     """Return float32 where all arrays are of single precision, and float64 for others, for integers and for lists."""
-    single = all(getattr(array, "dtype", None) == np.float32 for array in arrays)
+    single = all(hasattr(array, "dtype") and is_single(array) for array in arrays)
     return np.dtype(np.float32 if single else np.float64)
+
+
+def limits(*arrays: Any) -> Any:
+    """Return the limits of numpy's ``finfo`` for the precision of some arrays."""
+    return np.finfo(real_type(*arrays))
 
 
 def coarseness(*arrays: Any) -> float:
@@ -19,7 +26,7 @@ def coarseness(*arrays: Any) -> float:
     Limits that count roundings are multiplied by it.
     """
     for array in arrays:
-        if array.dtype == np.float32:
+        if is_single(array):
             return 2.0**29
     return 1.0
 
@@ -34,10 +41,21 @@ def slack(limit: float, *arrays: Any) -> float:
 
 
 def matched(array: Any, like: Any) -> Any:
-    """Return an array of real numbers in the precision of another one; the array itself where it has that."""
-    if array.dtype == like.dtype or array.dtype.kind not in "biuf":
+    """Return an array in the precision, the library and the field of another one; the array itself where it is so.
+
+    Complex numbers stay complex.
+    """
+    if type(array) is type(like) and array.dtype == like.dtype:
         return array
-    return array.astype(real_type(like), copy=False)
+    kind = numbers_of(array).kind
+    if kind not in "biufc" or (not hasattr(array, "astype") and not is_array(array)):
+        return array
+    wanted = real_type(like)
+    if kind == "c" or numbers_of(like).kind == "c":
+        wanted = np.result_type(wanted, np.complex64)
+    if namespace(array) is namespace(like) and numbers_of(array) == wanted:
+        return array
+    return converted(array, like, wanted)
 
 
 def rank_of(values: np.ndarray) -> int:

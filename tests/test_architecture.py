@@ -19,9 +19,9 @@ from rmopt.kernels import vectors
 # Where the packages are: the checkout, or where a wheel was installed.
 ROOT = Path(rmopt.__file__).parents[1]
 
-# A file imports only from lower floors, or from its own room. Below the ground is what needs no numpy.
+# A file imports only from lower floors, or from its own room. Below the ground is what needs nothing of ours.
 FLOORS = {
-    "rmopt.errors": -1, "rmopt.files": -1,
+    "rmopt.errors": -1, "rmopt.files": -1, "rmopt.namespaces": -1,
     "rmopt.kernels": 0, "rmopt.linalg": 0, "rmopt.precision": 0,
     "rmopt.core": 1,
     "rmopt.retractions": 2,
@@ -33,7 +33,7 @@ FLOORS = {
 }  # fmt: skip
 # Within a floor: files name errors; costs and manifolds are neighbours that do not meet; checks use solvers.
 ALLOWED = {
-    ("rmopt.files", "rmopt.errors"),
+    ("rmopt.files", "rmopt.errors"), ("rmopt.namespaces", "rmopt.errors"),
     ("rmopt.checks", "rmopt.solvers"),
     ("rmopt.interop", "rmopt.solvers"), ("rmopt.cli", "rmopt.experiments"),
 }  # fmt: skip

@@ -7,6 +7,7 @@ n × m array is formed for a gradient that is not one already.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from itertools import repeat
 from operator import add, mul, neg, sub, truediv
 from typing import Any, Protocol, Self
@@ -15,6 +16,7 @@ import numpy as np
 
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError
+from rmopt.namespaces import conj, is_array, is_complex
 from rmopt.precision import matched, real_type
 
 Array = np.ndarray
@@ -167,8 +169,7 @@ class Sum(Operator):
         return self if all(a is b for a, b in zip(turned, self.terms, strict=True)) else Sum(*turned)
 
     def __matmul__(self, other: Array) -> Array:
-        first, *rest = (term @ other for term in self.terms)
-        return sum(rest, start=np.asarray(first))
+        return reduce(add, [term @ other for term in self.terms])
 
     def _times(self, scalar: float) -> "Sum":
         return Sum(*(term * scalar for term in self.terms))  # type: ignore[operator, arg-type]
@@ -266,26 +267,27 @@ def dense(ambient: Any, like: Any = None) -> Array:
     ----------
     ambient : Ambient
     like : array, optional
-        A point, whose precision the numbers are converted to.
+        A point, whose precision, field and library the numbers are converted to.
 
     Raises
     ------
     InvalidInputError
         For what is no matrix, for example a number or a list.
     """
-    if isinstance(ambient, np.ndarray) and (like is None or like.dtype == ambient.dtype):
-        return ambient
     if like is not None:
+        if type(ambient) is type(like) and ambient.dtype == like.dtype:
+            return ambient
         return matched(dense(ambient), like)
+    if is_array(ambient):
+        return ambient
     if isinstance(ambient, Sum):
-        return sum((dense(term) for term in ambient.terms), start=np.zeros(ambient.shape))
+        return reduce(add, map(dense, ambient.terms))
     if isinstance(ambient, Factored):
         product = ambient.left @ ambient.right.T
-        return product if isinstance(product, np.ndarray) else product.toarray()
+        return product if is_array(product) else product.toarray()
     if hasattr(ambient, "toarray"):
         return ambient.toarray()
     if hasattr(ambient, "__array__"):
-        # One of another library, such as JAX.
         return np.asarray(ambient)
     if not hasattr(ambient, "shape"):
         raise InvalidInputError(
@@ -296,13 +298,20 @@ def dense(ambient: Any, like: Any = None) -> Array:
 
 
 def images(ambient: Any, right: Array, left: Array) -> tuple[Array, Array]:
-    """Return Z X and Zᵀ Y of an ambient matrix Z, in the precision of X and Y."""
+    """Return Z X and Zᴴ Y of an ambient matrix Z, in the precision of X and Y."""
+    if is_complex(left):
+        # Of the transposed alone the action is known.
+        return applied(ambient, right), conj(applied(ambient.T, conj(left)))
     if not isinstance(ambient, Operator):
         return applied(ambient, right), applied(ambient.T, left)
     along, back = ambient.images(right, left)
-    return matched(np.asarray(along), right), matched(np.asarray(back), left)
+    return matched(_array(along), right), matched(_array(back), left)
+
+
+def _array(thing: Any) -> Array:
+    return thing if is_array(thing) else np.asarray(thing)
 
 
 def applied(ambient: Any, block: Array) -> Array:
     """Return what an ambient matrix makes of an array, in the precision of the array."""
-    return matched(np.asarray(ambient @ block), block)
+    return matched(_array(ambient @ block), block)

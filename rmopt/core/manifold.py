@@ -10,11 +10,11 @@ import numpy as np
 
 from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import integer, named
-from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt, size_of
+from rmopt.core.points import coarseness_of, in_precision, normal_like, size_of
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
-from rmopt.precision import matched, slack
+from rmopt.precision import slack
 
 
 class Manifold(ABC):
@@ -146,16 +146,17 @@ class Manifold(ABC):
 
     @abstractmethod
     def random_point(self, rng: np.random.Generator | None = None) -> Any:
-        """Return a random point."""
+        """Return a random point, in numpy's double precision.
+
+        Manifolds of rmopt take an array ``like=``, and give a point in its library, on its device and in its precision.
+        """
 
     def random_tangent_vector(self, point: Any, rng: np.random.Generator | None = None) -> Any:
         """Return a random tangent vector of norm 1."""
         rng, zero = np.random.default_rng(rng), self.zero_vector(point)
         # The first numbers may be those that the point was made of, and nothing of them but rounding be tangent.
         for _ in range(2):
-            drawn = rebuilt(
-                zero, [matched(rng.standard_normal(part.shape), part) for part in arrays_of(zero)]
-            )
+            drawn = normal_like(zero, rng)
             vector = self.projection(point, self.embedding(point, drawn))
             if size_of(vector) > 1e-8 * coarseness_of(vector) ** 0.5 * size_of(drawn):
                 break

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError
-from rmopt.precision import coarseness, real_type
+from rmopt.precision import coarseness, matched, real_type
 
 # What is a leaf without a look.
 PLAIN = {np.ndarray, float, int, bool, np.float64, np.int64}
@@ -20,22 +21,52 @@ PLAIN = {np.ndarray, float, int, bool, np.float64, np.int64}
 
 def arrays_of(point: Any) -> list[Array]:
     """Return the arrays of a point or state: a dataclass, a mapping, a sequence of points, or one array or number."""
-    if type(point) is np.ndarray:
+    if ns.is_array(point):
         return [point]
-    return list(map(np.asarray, _leaves(point)[1]))
+    return [leaf if ns.is_array(leaf) else np.asarray(leaf) for leaf in _leaves(point)[1]]
+
+
+def plain(point: Any) -> Any:
+    """Return a point, tangent vector or state with its arrays brought to numpy; itself where they are numpy's."""
+    arrays = arrays_of(point)
+    return (
+        point
+        if all(isinstance(one, np.ndarray) for one in arrays)
+        else rebuilt(point, list(map(ns.to_numpy, arrays)))
+    )
+
+
+def as_like(point: Any, like: Any) -> Any:
+    """Return a point with its arrays in the library, on the device and in the precision of an array or a point."""
+    if like is None:
+        return point
+    first = arrays_of(like)[0]
+    wanted = in_precision(point, real_type(first))
+    return rebuilt(wanted, [ns.asarray(array, first) for array in arrays_of(wanted)])
+
+
+def normal_like(point: Any, rng: np.random.Generator) -> Any:
+    """Return a point's arrays filled with independent standard normal numbers, of their field."""
+    drawn = []
+    for part in arrays_of(point):
+        found = rng.standard_normal(tuple(part.shape))
+        drawn.append(
+            matched(found + 1j * rng.standard_normal(found.shape) if ns.is_complex(part) else found, part)
+        )
+    return rebuilt(point, drawn)
 
 
 def rebuilt(template: Any, arrays: list[Array]) -> Any:
     """Return a point of the class of `template` from what `arrays_of` gave."""
     values: list[Any] = list(arrays)
     for place, leaf in enumerate(_leaves(template)[1]):
-        if not isinstance(leaf, np.ndarray):
+        if not ns.is_array(leaf):
             values[place] = values[place][()] if isinstance(leaf, np.generic) else values[place].item()
     return _filled(template, iter(values))
 
 
 def in_precision(point: Any, dtype: Any = None) -> Any:
-    """Return a point, tangent vector or state with all its arrays of reals in one precision; integers stay.
+    """Return a point, tangent vector or state with all its arrays in one precision; integers stay.
 
     Parameters
     ----------
@@ -64,15 +95,19 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     ['float32', 'float32']
     """
     leaves = _leaves(point)[1]
-    held = [leaf for leaf in leaves if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"]
+    held = [leaf for leaf in leaves if ns.is_array(leaf) and ns.numbers_of(leaf).kind in "fc"]
     kind = (real_type(*held) if held else float) if dtype is None else dtype
     if kind not in (np.float32, np.float64, float, "float32", "float64"):
         raise InvalidInputError(f"dtype = {shown(dtype)} must be np.float32 or np.float64.")
-    wanted = np.dtype(kind)
-    if all([leaf.dtype == wanted for leaf in held]):
+    wanted = {"f": np.dtype(kind), "c": np.result_type(kind, np.complex64)}
+    if all([ns.numbers_of(leaf) == wanted[ns.numbers_of(leaf).kind] for leaf in held]):
         return point
-    reals = {id(leaf) for leaf in held}
-    return rebuilt(point, [leaf.astype(wanted) if id(leaf) in reals else np.asarray(leaf) for leaf in leaves])
+    known = {id(leaf) for leaf in held}
+    arrays = [
+        ns.converted(leaf, leaf, wanted[ns.numbers_of(leaf).kind]) if id(leaf) in known else np.asarray(leaf)
+        for leaf in leaves
+    ]
+    return rebuilt(point, arrays)
 
 
 def of_reals(point: Any) -> Any:
@@ -81,11 +116,15 @@ def of_reals(point: Any) -> Any:
     Arrays of other kinds than numbers are refused, and those of subclasses, which mean other things by ``*`` for
     example, become plain ones.
     """
-    if isinstance(point, np.ndarray):
-        kind = "masked entries" if np.ma.is_masked(point) else point.dtype.name
-        if kind == "masked entries" or point.dtype.kind not in "biufc":
-            raise InvalidInputError(f"the point holds {kind}; give a plain array of real numbers.")
-        return np.asarray(point, dtype=np.float64 if point.dtype.kind in "biu" else None)
+    if ns.is_array(point):
+        numbers = ns.numbers_of(point)
+        kind = "masked entries" if np.ma.is_masked(point) else str(point.dtype)
+        whole = numbers.kind in "biu"
+        if kind == "masked entries" or not (whole or numbers.name in ns.TYPES):
+            raise InvalidInputError(f"the point holds {kind}; give a plain array of {', '.join(ns.TYPES)}.")
+        if isinstance(point, np.ndarray):
+            return np.asarray(point, dtype=np.float64 if whole else None)
+        return ns.converted(point, point, np.float64) if whole else point
     # What other points hold in whole numbers is meant so.
     return Parts([of_reals(part) for part in point]) if isinstance(point, Parts) else point
 
@@ -99,19 +138,23 @@ def size_of(point: Any) -> float:
     """Return the length of all numbers of a point, whatever its metric; 0 for a class that does not show them."""
     square = 0.0
     for part in arrays_of(point):
-        square += float(np.vdot(part, part)) if part.dtype != object else 0.0
+        square += float(ns.real_dot(part, part)) if part.dtype != object else 0.0
     return square**0.5
 
 
 def is_finite(point: Any) -> bool:
-    """Return whether all real numbers of a point are finite."""
-    return all(np.isfinite(part).all() for part in arrays_of(point) if part.dtype.kind in "fc")
+    """Return whether all numbers of a point are finite."""
+    for part in arrays_of(point):
+        xp = ns.namespace(part)
+        if ns.numbers_of(part).kind in "fc" and not bool(xp.all(xp.isfinite(part))):
+            return False
+    return True
 
 
 def packed(state: Any) -> dict[str, Array]:
     """Return the arrays and numbers of a state by their names, such as ``factors.A``, and refuse anything else."""
     names, leaves, _ = _leaves(state)
-    arrays = dict(zip(names, map(np.asarray, leaves), strict=True))
+    arrays = dict(zip(names, map(ns.to_numpy, leaves), strict=True))
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise InvalidInputError(
@@ -132,7 +175,7 @@ def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
     if arrays.keys() != set(names):
         odd = sorted(arrays.keys() ^ set(names))[0]
         raise InvalidInputError(f"{odd} is {'missing' if odd in names else 'not part of the state'}")
-    for name, leaf, varies in zip(names, map(np.asarray, leaves), vary, strict=True):
+    for name, leaf, varies in zip(names, map(ns.to_numpy, leaves), vary, strict=True):
         found = arrays[name]
         same = found.ndim == leaf.ndim and found.shape[:-1] == leaf.shape[:-1]
         same = same and (varies or found.shape == leaf.shape)
@@ -141,7 +184,9 @@ def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
                 f"{name or 'it'} holds {found.dtype} of shape {found.shape}, not {leaf.dtype} of shape {leaf.shape}"
             )
     # The order of memory is part of the bits: products are rounded otherwise in the other one.
-    return rebuilt(template, [np.array(arrays[name], order="K") for name in names])
+    made = [np.array(arrays[name], order="K") for name in names]
+    of = [ns.asarray(one, leaf) if ns.is_array(leaf) else one for one, leaf in zip(made, leaves, strict=True)]
+    return rebuilt(template, of)
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient
 from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost
@@ -85,11 +86,12 @@ class Problem:
 
     def real(self, found: Any) -> float:
         """Return what the cost gave as a float, or refuse what is not a real number."""
-        if np.ndim(found) != 0 or np.asarray(found).dtype.kind not in "fiu":
+        number = ns.to_numpy(found) if ns.is_array(found) else np.asarray(found)
+        if number.ndim != 0 or number.dtype.kind not in "fiu":
             raise InvalidInputError(
                 f"the value of {self.cost._name} is {shown(found)}, not a real number; return a float."
             )
-        return float(found)
+        return float(number)
 
     def gradient(self, point: Any) -> Ambient:
         """Return the Euclidean gradient of the cost at a point.
@@ -168,9 +170,9 @@ class Problem:
 def unchanged(cost: Cost, given: Any, call: Callable[[], Any], what: str) -> Any:
     """Return what a cost makes of a point or a tangent vector, or refuse one that writes into it."""
     parts = arrays_of(given)
-    before = [part.copy() for part in parts]
+    before = [ns.copied(part) for part in parts]
     found = call()
-    if not all(map(np.array_equal, parts, before)):
+    if not all(map(ns.same, parts, before)):
         for part, was in zip(parts, before, strict=True):
             part[...] = was
         raise InvalidInputError(
@@ -185,7 +187,8 @@ def ambient_at(
 ) -> Ambient:
     """Return the gradient or Hessian product that a cost gave at a point, or refuse what does not fit the point.
 
-    Arrays are copied: the cost may write to its own again. Sparse ones and operators are used before that; where one
+    Arrays are copied: the cost may write to its own again. Complex ones fit complex points, as the derivative by the
+    real part plus i times that by the imaginary part. Sparse ones and operators are used before that; where one
     of this `shape` fitted before, they are not looked at again.
     """
     copied = isinstance(ambient, np.ndarray | Parts | list | tuple | BlockDiagonal)
@@ -194,8 +197,8 @@ def ambient_at(
     if isinstance(ambient, Parts | list | tuple | BlockDiagonal) and isinstance(point, Parts):
         shapes = manifold.embed_point(point).shapes  # type: ignore[attr-defined]
         blocks = diagonal_blocks(ambient, shapes)
-        return BlockDiagonal(shapes, {i: _real(block, cost, what) for i, block in blocks.items()})
-    ambient = _real(ambient, cost, what)
+        return BlockDiagonal(shapes, {i: _own(block, cost, what, point) for i, block in blocks.items()})
+    ambient = _own(ambient, cost, what, point)
     found, wanted = getattr(ambient, "shape", None), tuple(manifold.embed_point(point).shape)
     if found is None or tuple(found) != wanted:
         described = f"{shown(ambient)}, no array or operator" if found is None else f"of shape {tuple(found)}"
@@ -206,16 +209,17 @@ def ambient_at(
     return ambient
 
 
-def _real(ambient: Any, cost: Cost, what: str) -> Any:
-    """Return an array of our own with real numbers, or what is no array."""
-    kind = getattr(getattr(ambient, "dtype", None), "kind", "f")
-    if kind not in "fiu":
+def _own(ambient: Any, cost: Cost, what: str, point: Any) -> Any:
+    """Return an array of our own with numbers of the point's field, or what is no array."""
+    kind = ns.numbers_of(ambient).kind if getattr(ambient, "dtype", None) is not None else "f"
+    if kind not in "fiuc" or (kind == "c" and not any(map(ns.is_complex, arrays_of(point)))):
         raise InvalidInputError(
-            f"the {what} of {cost._name} is of type {ambient.dtype}; return an array of real numbers."
+            f"the {what} of {cost._name} is of type {ambient.dtype}; return an array of real numbers, or at complex "
+            "points the derivative by the real part plus i times that by the imaginary part."
         )
     if isinstance(ambient, BlockDiagonal):
-        blocks = {i: _real(block, cost, what) for i, block in ambient.blocks.items()}
+        blocks = {i: _own(block, cost, what, point) for i, block in ambient.blocks.items()}
         return BlockDiagonal(ambient.shapes, blocks)
     if isinstance(ambient, np.ndarray):
-        return np.array(ambient, dtype=None if kind == "f" else float)
-    return ambient
+        return np.array(ambient, dtype=None if kind in "fc" else float)
+    return ns.copied(ambient) if ns.is_array(ambient) else ambient

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Self
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array, Linear, Operator, Sum, dense
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError
@@ -70,7 +71,7 @@ class BlockDiagonal(Operator):
                     f"part {i} has shape {tuple(block.shape)}, which does not fit blocks of shapes "
                     f"{[*map(tuple, self.shapes)]}; make them agree."
                 )
-        self.arrays = {i: block for i, block in blocks.items() if isinstance(block, np.ndarray)}
+        self.arrays = {i: block for i, block in blocks.items() if ns.is_array(block)}
 
     def __getitem__(self, index: int) -> Any:
         index = range(len(self.shapes))[index]
@@ -92,7 +93,12 @@ class BlockDiagonal(Operator):
     def __matmul__(self, other: Array) -> Array:
         rows, columns = offsets(self.shapes)
         parts = {i: block @ other[columns[i] : columns[i + 1]] for i, block in self.blocks.items()}
-        result = np.zeros((self.shape[0], *np.shape(other)[1:]), real_type(other, *parts.values()))
+        xp, width = ns.namespace(other), tuple(other.shape[1:])
+        if xp is not np:
+            missing = (ns.zeros((end - start, *width), other) for start, end in pairwise(rows))
+            return xp.concat([parts.get(i, zero) for i, zero in enumerate(missing)], axis=0)
+        kind = np.result_type(real_type(other, *parts.values()), *{part.dtype for part in parts.values()})
+        result = np.zeros((self.shape[0], *width), kind)
         for i, part in parts.items():
             result[rows[i] : rows[i + 1]] = part
         return result
@@ -103,7 +109,8 @@ class BlockDiagonal(Operator):
     def toarray(self) -> Array:
         """Return the matrix as an array."""
         parts = {i: dense(block) for i, block in self.blocks.items()}
-        whole = np.zeros(self.shape, real_type(*parts.values()) if parts else float)
+        parts = {i: ns.to_numpy(part) for i, part in parts.items()}
+        whole = np.zeros(self.shape, np.result_type(*parts.values()) if parts else float)
         rows, columns = offsets(self.shapes)
         for i, part in parts.items():
             whole[rows[i] : rows[i + 1], columns[i] : columns[i + 1]] = part
@@ -158,4 +165,4 @@ def _as_matrix(block: Any) -> Any:
         blocks = [_as_matrix(part) for part in block]
         return BlockDiagonal([part.shape for part in blocks], dict(enumerate(blocks)))
     block = block if hasattr(block, "shape") else np.asarray(block, dtype=float)
-    return block if len(block.shape) == 2 else np.reshape(block, (-1, 1))
+    return block if len(block.shape) == 2 else ns.namespace(block).reshape(block, (-1, 1))

@@ -6,10 +6,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import one_of
 from rmopt.core.manifold import Manifold
+from rmopt.core.points import is_finite
 from rmopt.errors import InvalidInputError
-from rmopt.precision import real_type
+
+FIELDS = ("real", "complex")
 
 
 class ArrayManifold(Manifold):
@@ -18,9 +22,17 @@ class ArrayManifold(Manifold):
     A subclass has `shape`, `dim`, `projection` and `random_point`, and says in `refusal` which arrays are no points.
     Tangent vectors are arrays of the same shape; they are carried along by projection.
 
+    Arrays may be those of numpy, PyTorch, JAX or CuPy: what a point is decides what computes with it. Methods take
+    many points at once, as an array with more axes in front, or one point and many; what is a number for one point
+    is an array for many, but for `inner_product`, which sums. `refusal` speaks of all of them.
+
     Attributes
     ----------
     shape : tuple of int
+        Of one point.
+    field : {"real", "complex"}
+        Of what numbers points are. Formulas follow the arrays: this decides what is drawn, how many dimensions there
+        are, and which points are taken.
 
     See Also
     --------
@@ -58,17 +70,38 @@ class ArrayManifold(Manifold):
 
     point_type: ClassVar[type] = np.ndarray
     shape: tuple[int, ...]
+    field: str = "real"
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # All geodesics pass here: many points at once would give numbers that mean nothing.
+        # All geodesics pass here: arrays of other shapes would give numbers that mean nothing.
         for name in {"exp", "log", "dist"} & vars(cls).keys():
             # One that takes back a closed form stays that of `Manifold`, by which `knows` tells.
             if vars(cls)[name] is not vars(Manifold)[name]:
-                setattr(cls, name, _of_single_arrays(vars(cls)[name]))
+                setattr(cls, name, _of_points(vars(cls)[name]))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(str, self.shape))})"
+        return f"{type(self).__name__}({', '.join(map(str, self.shape))}{self._in_field})"
+
+    @property
+    def _in_field(self) -> str:
+        return "" if self.field == "real" else f", field={self.field!r}"
+
+    def _take(self, field: str) -> None:
+        """Keep a field, or refuse what is none."""
+        self.field = one_of("field", field, FIELDS)
+
+    @property
+    def _per_number(self) -> int:
+        """Dimension of the field over the reals."""
+        return 1 + (self.field == "complex")
+        return 1 + (self.field == "complex")
+
+    def drawn(self, rng: np.random.Generator | None, shape: tuple[int, ...] | None = None) -> Array:
+        """Return independent standard normal numbers of the field."""
+        rng, shape = np.random.default_rng(rng), self.shape if shape is None else shape
+        found = rng.standard_normal(shape)
+        return found if self.field == "real" else found + 1j * rng.standard_normal(shape)
 
     @property
     def has_ambient_metric(self) -> bool:
@@ -76,22 +109,30 @@ class ArrayManifold(Manifold):
         return type(self).inner_product is ArrayManifold.inner_product
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        if tangent_vector_a.ndim == 1:
-            # The same sum as that of `vdot`, which takes twice as long to begin.
-            return float(tangent_vector_a.dot(tangent_vector_b))
-        if tangent_vector_a.flags.fnc:
-            # `vdot` copies arrays that are stored by columns.
-            tangent_vector_a, tangent_vector_b = tangent_vector_a.T, tangent_vector_b.T
-        return float(np.vdot(tangent_vector_a, tangent_vector_b))
+        return float(ns.real_dot(tangent_vector_a, tangent_vector_b))
+
+    def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
+        """Return the inner product at each of many points; an array of the axes before those of a point."""
+        axes = len(self.shape)
+        if self.has_ambient_metric:
+            found = ns.real_dots(tangent_vectors_a, tangent_vectors_b, axes)
+            return ns.namespace(found).reshape(found, found.shape[: found.ndim - axes])
+        trio = np.broadcast_arrays(*map(ns.to_numpy, (point, tangent_vectors_a, tangent_vectors_b)))
+        leading = trio[0].shape[: trio[0].ndim - axes]
+        single = zip(*(one.reshape(-1, *self.shape) for one in trio), strict=True)
+        return ns.asarray(np.reshape([self.inner_product(*vectors) for vectors in single], leading), point)
 
     def zero_vector(self, point: Array) -> Array:
-        return np.zeros(self.shape, real_type(point))
+        return ns.zeros(point.shape, point)
 
     def check_point(self, point: Any) -> str | None:
-        if not isinstance(point, np.ndarray) or point.shape != self.shape:
-            found = f"one of shape {point.shape}" if isinstance(point, np.ndarray) else type(point).__name__
+        if not ns.is_array(point) or tuple(point.shape) != self.shape:
+            found = f"one of shape {tuple(point.shape)}" if ns.is_array(point) else type(point).__name__
             return f"a point of {self} is an array of shape {self.shape}, not {found}"
-        return self.refusal(point) if np.isfinite(point).all() else "the point holds NaN or infinity"
+        own = FIELDS[ns.is_complex(point)]
+        if own != self.field:
+            return f"its numbers are {own}, and those of {self} are {self.field}; give the manifold field={own!r}"
+        return self.refusal(point) if is_finite(point) else "the point holds NaN or infinity"
 
     def refusal(self, point: Array) -> str | None:
         """Return why a finite array of the right shape is no point, or None: then all of them are."""
@@ -103,20 +144,31 @@ def weighted_sum(points: Sequence[Array], weights: Array) -> Array:
     total = weights[0] * points[0]
     for weight, point in zip(weights[1:], points[1:], strict=True):
         total = total + weight * point
-    return np.ascontiguousarray(total)
+    return np.ascontiguousarray(total) if type(total) is np.ndarray else total
 
 
-def _of_single_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of two arrays that refuses what has not the shape of one point, such as many of them."""
+def root_of_sums(squares: Any, axes: int) -> Any:
+    """Return the roots of the sums over the last axes: a number for one point, an array for many."""
+    if np.ndim(squares) <= axes and ns.namespace(squares) is np:
+        return float(np.sum(squares)) ** 0.5
+    found = ns.namespace(squares).sum(squares, axis=tuple(range(-axes, 0))) ** 0.5
+    return found if found.ndim else float(found)
+
+
+def _of_points(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of two arrays that refuses what has not the shape of one point or of many."""
 
     @wraps(function)
     def guarded(self: ArrayManifold, *pair: Any, **named: Any) -> Any:
         # A subclass may take more.
         for array in (*pair, *named.values())[:2]:
             shape = getattr(array, "shape", type(array).__name__)
-            if shape != self.shape:
+            if shape != self.shape and (
+                isinstance(shape, str) or tuple(shape[-len(self.shape) :]) != self.shape
+            ):
                 raise InvalidInputError(
-                    f"{self} takes arrays of shape {self.shape}, and got {shape}; pass many points one by one."
+                    f"{self} takes arrays of shape {self.shape}, with more axes in front for many points, and got "
+                    f"{shape if isinstance(shape, str) else tuple(shape)}; write its last axes so."
                 )
         return function(self, *pair, **named)
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import integer
+from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction
-from rmopt.manifolds.arrays import ArrayManifold, weighted_sum
+from rmopt.manifolds.arrays import ArrayManifold, root_of_sums, weighted_sum
 from rmopt.retractions.positive_definite import EUCLIDEAN_RETRACTIONS, Additive
 
 
@@ -20,6 +22,7 @@ class Euclidean(ArrayManifold):
     ----------
     n, m, *more : int
         The lengths of the dimensions: n alone for vectors.
+    field : {"real", "complex"}
 
     Examples
     --------
@@ -33,14 +36,15 @@ class Euclidean(ArrayManifold):
     default_retraction: Retraction = Additive()
     retractions = EUCLIDEAN_RETRACTIONS
 
-    def __init__(self, n: int, m: int | None = None, *more: int) -> None:
+    def __init__(self, n: int, m: int | None = None, *more: int, field: str = "real") -> None:
+        self._take(field)
         given = {"n": n} | ({} if m is None and not more else {"m": m})
         given |= {f"length {place}": length for place, length in enumerate(more, 3)}
         self.shape = tuple(integer(name, length, 1) for name, length in given.items())
 
     @property
     def dim(self) -> int:
-        return prod(self.shape)
+        return prod(self.shape) * self._per_number
 
     def projection(self, point: Array, ambient: Any) -> Array:
         return dense(ambient, point)
@@ -51,9 +55,9 @@ class Euclidean(ArrayManifold):
         """Return the ambient Hessian as an array."""
         return dense(euclidean_hessian, point)
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
         """Return a matrix of independent standard normal numbers."""
-        return np.random.default_rng(rng).standard_normal(self.shape)
+        return as_like(self.drawn(rng), like)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         return point + tangent_vector
@@ -61,8 +65,9 @@ class Euclidean(ArrayManifold):
     def log(self, point_a: Array, point_b: Array) -> Array:
         return point_b - point_a
 
-    def dist(self, point_a: Array, point_b: Array) -> float:
-        return float(np.linalg.norm(point_b - point_a))
+    def dist(self, point_a: Array, point_b: Array) -> Any:
+        apart, axes = point_b - point_a, len(self.shape)
+        return root_of_sums(ns.real_dots(apart, apart, axes), axes)
 
     def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
         return weighted_sum(points, weights)

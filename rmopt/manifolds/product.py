@@ -5,9 +5,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer, sequence, shown
 from rmopt.core.manifold import Manifold
+from rmopt.core.points import arrays_of, as_like
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks, matrix_shape
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import Transport
@@ -105,12 +107,14 @@ class Product(Manifold):
         )
         found = []
         for i, (factor, part, along) in enumerate(zip(self.factors, point, tangent_vector, strict=True)):
-            zero = np.zeros(factor.embed_point(part).shape)
             if not factor.knows_hessians:
                 raise MissingCapabilityError(
                     f"{factor} has no `euclidean_to_riemannian_hessian`; use a first-order solver on {self}."
                 )
-            pair = gradients.get(i, zero), hessians.get(i, zero)
+            pair = [
+                blocks[i] if i in blocks else ns.zeros(factor.embed_point(part).shape, arrays_of(part)[0])
+                for blocks in (gradients, hessians)
+            ]
             found.append(factor.euclidean_to_riemannian_hessian(part, *pair, along))
         return Parts(found)
 
@@ -171,9 +175,9 @@ class Product(Manifold):
                 return f"part {i}: {reason}"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Parts:
+    def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Parts:
         rng = np.random.default_rng(rng)
-        return Parts([factor.random_point(rng) for factor in self.factors])
+        return as_like(Parts([factor.random_point(rng) for factor in self.factors]), like)
 
     def _each(self, method: str, *arguments: Parts) -> Parts:
         """Return what a method of every factor makes of its parts."""

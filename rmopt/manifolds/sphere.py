@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
+from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError
-from rmopt.manifolds.arrays import ArrayManifold, weighted_sum
-from rmopt.precision import coarseness, matched, slack
+from rmopt.linalg import sinc
+from rmopt.manifolds.arrays import ArrayManifold, root_of_sums, weighted_sum
+from rmopt.precision import coarseness, limits, matched, slack
 from rmopt.retractions.arrays import SPHERE_RETRACTIONS, Normalisation
 
 
@@ -26,16 +29,21 @@ class UnitLength(ArrayManifold):
 
     @abstractmethod
     def products(self, a: Array, b: Array) -> Any:
-        """Return the inner product of two arrays; on a product of spheres an array of them."""
+        """Return the real inner product of two arrays, or an array of those of many that broadcasts with them."""
 
     def normalised(self, array: Array) -> Array:
-        """Divide an array by its length, in place, and return it."""
-        array /= self.products(array, array) ** 0.5
+        """Divide an array by its length, one of numpy in place, and return it."""
+        length = self.products(array, array) ** 0.5
+        if type(array) is not np.ndarray:
+            return array / length
+        array /= length
         return array
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
         Z = dense(ambient, point)
         normal = point * self.products(point, Z)
+        if type(normal) is not np.ndarray:
+            return Z - normal
         # In the memory order of the point, whatever that of the ambient array.
         return np.subtract(Z, normal, out=normal)
 
@@ -44,24 +52,25 @@ class UnitLength(ArrayManifold):
     ) -> Array:
         """Return P(H) − ξ ⟨X, G⟩ for the Euclidean gradient G and its derivative H along ξ."""
         bend = tangent_vector * self.products(point, dense(euclidean_gradient, point))
-        return self.projection(point, np.subtract(dense(euclidean_hessian, point), bend, out=bend))
+        return self.projection(point, dense(euclidean_hessian, point) - bend)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Follow the great circle."""
         angle = self.products(tangent_vector, tangent_vector) ** 0.5
-        return self.normalised(point * np.cos(angle) + tangent_vector * np.sinc(angle / np.pi))
+        cosine = ns.namespace(angle).cos(angle)
+        return self.normalised(point * cosine + tangent_vector * sinc(angle))
 
     # Points
 
     def refusal(self, point: Array) -> str | None:
-        error = float(np.abs(self.products(point, point) ** 0.5 - 1.0).max())
+        error = np.abs(ns.to_numpy(self.products(point, point)) ** 0.5 - 1.0).max()
         return (
             f"its length differs from 1 by {error:.1e}; divide by it" if error > slack(1e-10, point) else None
         )
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
         """Return a uniformly distributed point."""
-        return self.normalised(np.random.default_rng(rng).standard_normal(self.shape))
+        return as_like(self.normalised(self.drawn(rng)), like)
 
 
 class Sphere(UnitLength):
@@ -73,6 +82,7 @@ class Sphere(UnitLength):
     ----------
     *shape : int
         ``Sphere(n)`` holds vectors, ``Sphere(n, m)`` matrices.
+    field : {"real", "complex"}
 
     See Also
     --------
@@ -91,14 +101,15 @@ class Sphere(UnitLength):
     True
     """
 
-    def __init__(self, *shape: int) -> None:
+    def __init__(self, *shape: int, field: str = "real") -> None:
+        self._take(field)
         self.shape = tuple(integer("a size", size, 1) for size in shape)
         if self.dim < 1:
             raise InvalidInputError(f"{self} has no directions to go; let vectors have two or more entries.")
 
     @property
     def dim(self) -> int:
-        return int(np.prod(self.shape)) - 1
+        return int(np.prod(self.shape)) * self._per_number - 1
 
     @property
     def typical_dist(self) -> float:
@@ -109,7 +120,9 @@ class Sphere(UnitLength):
         return self.typical_dist
 
     def products(self, a: Array, b: Array) -> Any:
-        return a.dot(b) if a.ndim == 1 else np.vdot(a, b)
+        if type(a) is np.ndarray and a.ndim == b.ndim == len(self.shape):
+            return ns.real_dot(a, b)
+        return ns.real_dots(a, b, len(self.shape))
 
     # Geodesics
 
@@ -117,20 +130,21 @@ class Sphere(UnitLength):
         """Return the initial velocity of the shortest great circle; between opposite points one of many."""
         angle, chord = self._angles(point_a, point_b), point_b - point_a
         # Opposite points alone would leave nothing but rounding.
-        aside = np.cos(np.arange(float(chord.size))).reshape(chord.shape) * (angle > 3.1415)
-        aside = matched(1e-15 * coarseness(chord) * aside, chord)
+        wave = np.cos(np.arange(float(np.prod(self.shape)))).reshape(self.shape)
+        opposite = matched(angle > 3.1415, ns.real(chord))
+        aside = matched(1e-15 * coarseness(chord) * wave, chord) * opposite
         velocity = self.projection(point_a, self.projection(point_a, chord) + aside)
         length = self.products(velocity, velocity) ** 0.5
-        return velocity * (angle / np.maximum(length, np.finfo(chord.dtype).tiny))
+        return velocity * (angle / ns.at_least(length, float(limits(chord).tiny)))
 
-    def dist(self, point_a: Array, point_b: Array) -> float:
+    def dist(self, point_a: Array, point_b: Array) -> Any:
         """Return the angle, exact to rounding also for close and for opposite points."""
-        return float(np.linalg.norm(self._angles(point_a, point_b)))
+        return root_of_sums(self._angles(point_a, point_b) ** 2, len(self.shape))
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the shortest great circle, in parallel."""
         middle = point_a + point_b
-        half = np.maximum(0.5 * self.products(middle, middle), np.finfo(middle.dtype).tiny)
+        half = ns.at_least(0.5 * self.products(middle, middle), float(limits(middle).tiny))
         return tangent_vector_a - middle * (self.products(point_b, tangent_vector_a) / half)
 
     def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
@@ -138,7 +152,8 @@ class Sphere(UnitLength):
 
     def _angles(self, point_a: Array, point_b: Array) -> Any:
         apart, middle = point_a - point_b, point_a + point_b
-        return 2.0 * np.arctan2(self.products(apart, apart) ** 0.5, self.products(middle, middle) ** 0.5)
+        lengths = self.products(apart, apart) ** 0.5, self.products(middle, middle) ** 0.5
+        return 2.0 * ns.namespace(lengths[0]).atan2(*lengths)
 
 
 class Oblique(Sphere):
@@ -150,6 +165,8 @@ class Oblique(Sphere):
     ----------
     n, m : int
         Numbers of rows and columns.
+    field : {"real", "complex"}
+        Complex numbers of length 1 are ``Oblique(1, m, field="complex")``.
 
     See Also
     --------
@@ -171,13 +188,13 @@ class Oblique(Sphere):
     (3, [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     """
 
-    def __init__(self, n: int, m: int) -> None:
-        super().__init__(integer("n", n, 1), integer("m", m, 1))
+    def __init__(self, n: int, m: int, *, field: str = "real") -> None:
+        super().__init__(integer("n", n, 1), integer("m", m, 1), field=field)
 
     @property
     def dim(self) -> int:
         n, m = self.shape
-        return (n - 1) * m
+        return (n * self._per_number - 1) * m
 
     @property
     def typical_dist(self) -> float:
@@ -185,4 +202,7 @@ class Oblique(Sphere):
 
     def products(self, a: Array, b: Array) -> Array:
         """Return the inner products of the columns."""
-        return np.einsum("ij,ij->j", a, b)
+        if type(a) is np.ndarray and a.dtype.kind == "f" and a.ndim == b.ndim == 2:
+            return np.einsum("ij,ij->j", a, b)
+        products = ns.real(ns.conj(a) * b)
+        return ns.namespace(products).sum(products, axis=-2, keepdims=True)

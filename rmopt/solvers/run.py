@@ -14,13 +14,23 @@ import numpy as np
 import rmopt
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, optional, shown
-from rmopt.core.points import arrays_of, coarseness_of, in_precision, is_finite, of_reals, packed, unpacked
+from rmopt.core.points import (
+    arrays_of,
+    coarseness_of,
+    in_precision,
+    is_finite,
+    of_reals,
+    packed,
+    plain,
+    unpacked,
+)
 from rmopt.core.problem import Problem
 from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value, written
 from rmopt.core.world import ONE_PROCESS
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
+from rmopt.namespaces import is_complex
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.save import Checkpoint, Saver, difference, witness
@@ -101,12 +111,12 @@ def finite_numbers(step: int) -> Iterator[None]:
     """Turn what linear algebra says of matrices that are singular or not finite into `DivergedError`."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         raise_diverged(error, step)
         raise
 
 
-def raise_diverged(error: ValueError, step: int) -> None:
+def raise_diverged(error: Exception, step: int) -> None:
     """Raise `DivergedError` for what linear algebra says of matrices that are singular or not finite."""
     if not isinstance(error, RmoptError) and broke_down(error):
         raise DivergedError(
@@ -116,9 +126,9 @@ def raise_diverged(error: ValueError, step: int) -> None:
         ) from error
 
 
-def broke_down(error: ValueError) -> bool:
-    """Return whether linear algebra says that a matrix is singular or not finite."""
-    return isinstance(error, np.linalg.LinAlgError) or "infs or NaNs" in str(error)
+def broke_down(error: Exception) -> bool:
+    """Return whether linear algebra, that of any library, says that a matrix is singular or not finite."""
+    return "LinAlgError" in type(error).__name__ or "infs or NaNs" in str(error)
 
 
 class Solver(Value, ABC):
@@ -137,6 +147,8 @@ class Solver(Value, ABC):
         Whether it looks at those of a `ConstrainedProblem`.
     keeps_single : bool
         Whether runs from a point of single precision stay in it; those of other solvers begin at it in double.
+    takes_all_arrays : bool
+        Whether points may be of other libraries than numpy, and complex; other solvers refuse them.
     not_identity : tuple of str
         The attributes that may differ between a run and its continuation from a checkpoint: those of the budget and
         of where it runs. All others, as `repr` shows them, must be as they were.
@@ -173,6 +185,7 @@ class Solver(Value, ABC):
     max_iter: int = 1000
     keeps_constraints: ClassVar[bool] = False
     keeps_single: ClassVar[bool] = False
+    takes_all_arrays: ClassVar[bool] = False
     not_identity: ClassVar[tuple[str, ...]] = ("max_iter", "n_epochs", "world", "_max_iter")
 
     def __repr__(self) -> str:
@@ -255,8 +268,12 @@ class Solver(Value, ABC):
         """Return the point where a run begins, in the precision of its steps."""
         start = self.start(problem, rng) if initial_point is None else initial_point
         start = in_precision(of_reals(start))
-        if any(map(np.iscomplexobj, arrays_of(start))):
-            raise InvalidInputError("the initial point is complex; points are real here.")
+        plain_reals = all(isinstance(one, np.ndarray) and not is_complex(one) for one in arrays_of(start))
+        if not (plain_reals or self.takes_all_arrays):
+            raise InvalidInputError(
+                f"the initial point is complex or of another library, and {type(self).__name__} takes real arrays of "
+                "numpy; bring it there, or take a solver of whole gradients, such as ConjugateGradient."
+            )
         reason = self.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
@@ -498,7 +515,7 @@ class _Run:
         begun = time.perf_counter()
         try:
             self.state = self.solver.advance(self.work, self.state, steps)
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:
             raise_diverged(error, step)
             raise
         elapsed = time.perf_counter() - begun
@@ -530,7 +547,7 @@ class _Run:
     def measure(self) -> bool:
         """Add a row where there is something to see, and return whether there is."""
         if self.measures:
-            self.recorder.measure(self._point() if self.recorder.metrics else None, self._row())
+            self.recorder.measure(plain(self._point()) if self.recorder.metrics else None, self._row())
         return self.measures
 
     def _is_planned(self, step: int) -> bool:

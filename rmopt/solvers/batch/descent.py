@@ -63,7 +63,7 @@ class GradientSolver(CheckedValue, Solver):
     """
 
     not_identity = (*Solver.not_identity, "tol", "gradient_norm")
-    keeps_single = True
+    keeps_single, takes_all_arrays = True, True
 
     max_iter: Annotated[int, integer] = 1000
     tol: Annotated[float | None, optional(number, least=0)] = None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import coarseness_of, in_precision, size_of
@@ -183,7 +184,7 @@ class Oracle:
     def metric(self, point: Any) -> Callable[[Any, Any], float]:
         """Return the inner product of tangent vectors at a point."""
         # `vdot` copies arrays that are stored by columns, and what it gives of single ones would be single.
-        dots = self._dots and self.coarseness == 1.0 and not point.flags.fnc
+        dots = self._dots and type(point) is np.ndarray and point.dtype == float and not point.flags.fnc
         return np.vdot if dots else partial(self.inner, point)
 
     def recall(self, point: Any) -> None:
@@ -220,7 +221,7 @@ class Oracle:
             self.counts[3] += 1
             there = self._retraction(point, tangent, t)
             return there, *self.look(there)
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:
             # A retraction may refuse a step; what a cost says in our own words is for the user.
             if not (there is None if isinstance(error, RmoptError) else broke_down(error)):
                 raise
@@ -310,7 +311,7 @@ class Oracle:
         manifold, length, size = self.manifold, 0.0, size_of(point)
         if self._around:
             entries = ambient.blocks if isinstance(ambient, BlockDiagonal) else {0: ambient}
-            length = size_of({i: block for i, block in entries.items() if isinstance(block, np.ndarray)})
+            length = size_of({i: block for i, block in entries.items() if ns.is_array(block)})
         # Costs of exact fits vanish faster than their gradients.
         share, least = norm * size, MINIMAL * self.coarseness**0.5
         if share <= least * abs(cost) or abs(cost) <= least * share:

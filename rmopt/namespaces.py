@@ -1,0 +1,196 @@
+"""Arrays of any library: whose functions compute with them, and the few words that libraries say differently.
+
+What an array is decides what computes with it; there is no flag. Numpy's arrays come first and take no detour. Those
+of PyTorch and CuPy speak the words of the array API standard through array-api-compat, those of JAX by themselves.
+"""
+
+import sys
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from rmopt.errors import InvalidInputError, MissingCapabilityError
+
+# The numbers that points are made of.
+TYPES = ("float32", "float64", "complex64", "complex128")
+_F8 = np.dtype(np.float64)
+# The namespaces of the classes that were met.
+_KNOWN: dict[type, Any] = {np.ndarray: np}
+
+
+def namespace(array: Any) -> Any:
+    """Return the functions for an array (see the array API standard); numpy for numbers, lists and sparse arrays."""
+    found = _KNOWN.get(type(array))
+    return _met(array) if found is None else found
+
+
+def _met(array: Any) -> Any:
+    kind, found = type(array), np
+    root = kind.__module__.partition(".")[0]
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(array, jax.Array):
+        found = jax.numpy
+    elif root in ("torch", "cupy") and hasattr(array, "data_ptr" if root == "torch" else "get"):
+        try:
+            found = import_module(f"array_api_compat.{root}")
+        except ModuleNotFoundError as error:
+            raise MissingCapabilityError(
+                f"arrays of {root} need array-api-compat; pip install array-api-compat."
+            ) from error
+    elif not isinstance(array, np.ndarray | np.generic) and hasattr(array, "__array_namespace__"):
+        found = array.__array_namespace__()
+    _KNOWN[kind] = found
+    return found
+
+
+def is_array(thing: Any) -> bool:
+    """Return whether a thing is a dense array of numpy or of another library."""
+    return isinstance(thing, np.ndarray) or namespace(thing) is not np
+
+
+def numbers_of(array: Any) -> np.dtype[Any]:
+    """Return what numpy calls the numbers of an array; those that it does not know are objects."""
+    return _in_numpy(array.dtype)
+
+
+@lru_cache(None, typed=True)
+def _in_numpy(dtype: Any) -> np.dtype[Any]:
+    try:
+        return dtype if isinstance(dtype, np.dtype) else np.dtype(str(dtype).rpartition(".")[2])
+    except TypeError:
+        return np.dtype(object)
+
+
+def is_complex(array: Any) -> bool:
+    """Return whether an array is of complex numbers."""
+    return array.dtype is not _F8 and numbers_of(array).kind == "c"
+
+
+def is_single(array: Any) -> bool:
+    """Return whether an array is of single precision, real or complex."""
+    return array.dtype is not _F8 and numbers_of(array).name in ("float32", "complex64")
+
+
+def conj(array: Any) -> Any:
+    """Return the complex conjugates; a real array as it is."""
+    return namespace(array).conj(array) if is_complex(array) else array
+
+
+def adjoint(matrix: Any) -> Any:
+    """Return the conjugate transposes of matrices: of real ones the transposes."""
+    return conj(matrix.mT)
+
+
+def real(array: Any) -> Any:
+    """Return the real parts; a real array as it is."""
+    return namespace(array).real(array) if is_complex(array) else array
+
+
+def real_dot(a: Any, b: Any) -> Any:
+    """Return the real inner product of two arrays, as a number or an array of no dimensions where they lie."""
+    if type(a) is np.ndarray:
+        if a.dtype.kind != "f":
+            return np.vdot(a, b).real
+        if a.ndim == 1:
+            # The same sum as that of `vdot`, which takes twice as long to begin.
+            return a.dot(b)
+        if a.flags.fnc:
+            # `vdot` copies arrays that are stored by columns.
+            a, b = a.T, b.T
+        return np.vdot(a, b).real
+    xp = namespace(a)
+    return real(xp.vecdot(xp.reshape(a, (-1,)), xp.reshape(b, (-1,))))
+
+
+def real_dots(a: Any, b: Any, axes: int) -> Any:
+    """Return the real inner products over the last axes, which stay as axes of length 1; of one or more points."""
+    xp = namespace(a)
+    a, b = (xp.reshape(one, (*one.shape[: one.ndim - axes], -1)) for one in (a, b))
+    found = real(xp.vecdot(a, b))
+    return xp.reshape(found, (*found.shape, *[1] * axes))
+
+
+def to_numpy(array: Any) -> Any:
+    """Return an array of any library as one of numpy: a copy where it lies elsewhere, and else a view."""
+    if hasattr(array, "detach"):
+        array = array.detach().cpu().resolve_conj().resolve_neg()
+    elif namespace(array) is not np and hasattr(array, "get"):
+        array = array.get()
+    return np.asarray(array)
+
+
+def device_of(array: Any) -> Any:
+    """Return where an array lies; None while JAX traces a function."""
+    return None if type(array).__name__.endswith("Tracer") else getattr(array, "device", None)
+
+
+def converted(array: Any, like: Any, dtype: Any) -> Any:
+    """Return an array in a type that numpy knows, in the library and on the device of another one.
+
+    Raises
+    ------
+    InvalidInputError
+        For an array that would go from one device to another, unasked.
+    """
+    xp, own = namespace(like), namespace(array)
+    if xp is np:
+        if own is not np:
+            array = to_numpy(array)
+        return array.astype(dtype, copy=False)
+    kind = getattr(xp, np.dtype(dtype).name)
+    if own is xp:
+        return xp.astype(array, kind, copy=False)
+    if "cpu" not in str(device_of(like)).lower() and device_of(like) is not None:
+        raise InvalidInputError(
+            f"an array of {own.__name__} meets a point on {device_of(like)}; give one that lies there, for copies in "
+            "each step would take longer than the steps."
+        )
+    return asarray(array, like, dtype)
+
+
+def asarray(numbers: Any, like: Any, dtype: Any = None) -> Any:
+    """Return numbers as an array of the library and the device of another one, in a type that numpy knows."""
+    xp, numbers = namespace(like), to_numpy(numbers) if is_array(numbers) else np.asarray(numbers)
+    if xp is np:
+        return np.asarray(numbers, dtype)
+    kind = getattr(xp, np.dtype(dtype or numbers.dtype).name)
+    # Tensors have no negative strides, and may not share memory that nothing may write to.
+    writable = numbers if numbers.flags.writeable and numbers.flags.c_contiguous else numbers.copy()
+    return xp.asarray(writable, dtype=kind, device=device_of(like))
+
+
+def copied(array: Any) -> Any:
+    """Return a copy of an array, or the array itself where nothing can write to it."""
+    if type(array) is np.ndarray:
+        return array.copy()
+    xp = namespace(array)
+    return array if xp.__name__.startswith("jax") else xp.asarray(array, copy=True)
+
+
+def at_least(array: Any, least: float) -> Any:
+    """Return an array with `least` in place of smaller numbers."""
+    xp = namespace(array)
+    return np.maximum(array, least) if xp is np else xp.clip(array, least, None)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Return whether all numbers of two arrays of one shape are equal."""
+    return a is b or bool(namespace(a).all(a == b))
+
+
+def eye(n: int, like: Any) -> Any:
+    """Return an identity matrix in the type and place of an array."""
+    xp = namespace(like)
+    if xp is np:
+        return np.eye(n, dtype=like.dtype)
+    return xp.eye(n, dtype=like.dtype, device=device_of(like))
+
+
+def zeros(shape: Any, like: Any) -> Any:
+    """Return zeros in the type and place of an array."""
+    xp = namespace(like)
+    if xp is np:
+        return np.zeros(shape, like.dtype if like.dtype.kind in "fc" else float)
+    return xp.zeros(tuple(shape), dtype=like.dtype, device=device_of(like))

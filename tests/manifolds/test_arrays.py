@@ -1,0 +1,85 @@
+"""Manifolds of arrays: the same numbers for arrays of each library, and for many points at once."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+from tabled import each_row
+
+from rmopt import namespaces as ns
+from rmopt.manifolds import Euclidean, Oblique, Sphere
+
+MANIFOLDS = [
+    kind(*sizes, field=field)
+    for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3))
+    for field in ("real", "complex")
+]  # fmt: skip
+
+
+@pytest.fixture(params=["numpy", "array_api_strict", "torch", "jax.numpy"])
+def like(request: pytest.FixtureRequest) -> Any:
+    """An array of a library."""
+    pytest.importorskip(request.param.partition(".")[0])
+    if request.param == "jax.numpy":
+        import_module("jax").config.update("jax_enable_x64", True)
+    return import_module(request.param).zeros(1)
+
+
+def what_it_does(M: Any, x: Any, y: Any, G: Any, H: Any) -> dict[str, Any]:
+    """Return what the methods of a manifold make of points and ambient arrays."""
+    v = M.projection(x, G)
+    found = {
+        "projection": v, "gradient": M.euclidean_to_riemannian_gradient(x, G), "zero": M.zero_vector(x),
+        "transport": M.transport(x, y, v), "inner products": M.inner_products(x, v, H),
+    }  # fmt: skip
+    for name, retraction in M.retractions.items():
+        found[name] = retraction(M, x, v, 0.3)
+    if M.knows_hessians:
+        found["hessian"] = M.euclidean_to_riemannian_hessian(x, G, H, v)
+    for name, arguments in {"exp": (x, 0.3 * v), "log": (x, y), "dist": (x, y)}.items():
+        if M.knows(name):
+            found[name] = getattr(M, name)(*arguments)
+    return found
+
+
+@each_row("manifold", MANIFOLDS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_many_points_of_any_library_are_as_single_ones_of_numpy(manifold: Any, dtype: Any, like: Any) -> None:
+    M, rng, width = manifold, np.random.default_rng(0), dtype().itemsize
+    kind = np.result_type(dtype, np.complex64) if M.field == "complex" else dtype
+    x = np.array([M.random_point(rng) for _ in range(4)]).astype(kind)
+    y = np.array([M.exp(one, 0.5 * M.random_tangent_vector(one, rng)) for one in x]).astype(kind)
+    G, H = (M.drawn(rng, x.shape).astype(kind) for _ in range(2))
+    singles = [what_it_does(M, *arrays) for arrays in zip(x, y, G, H, strict=True)]
+    many = what_it_does(M, *(ns.asarray(array, like) for array in (x, y, G, H)))
+    one = what_it_does(M, *(ns.asarray(array[0], like) for array in (x, y, G, H)))
+    limit = 1e-12 if width == 8 else 1e-4
+    for name, found in many.items():
+        wanted = np.array([single[name] for single in singles])
+        assert type(found) is type(ns.asarray(x, like)) and type(one[name]) in (
+            type(found),
+            float,
+            np.float64,
+        ), name
+        assert name in ("dist", "inner products") or ns.numbers_of(found) == kind, name
+        np.testing.assert_allclose(ns.to_numpy(found), wanted, rtol=limit, atol=limit, err_msg=name)
+        np.testing.assert_allclose(ns.to_numpy(one[name]), wanted[0], rtol=limit, atol=limit, err_msg=name)
+    first = ns.asarray(x[0], like)
+    assert M.check_point(first) is None
+    assert "NaN" in str(M.check_point(first * np.nan))
+    assert type(M.random_point(rng, like=first)) is type(first)
+    vector = M.random_tangent_vector(first, rng)
+    assert M.norm(first, vector) == pytest.approx(1.0, rel=1e-5)
+    assert ns.numbers_of(vector) == kind
+
+
+@each_row("manifold", MANIFOLDS)
+def test_points_of_the_other_field_and_other_shapes_are_refused(manifold: Any) -> None:
+    x = manifold.random_point(0)
+    other = x + 0j if manifold.field == "real" else x.real
+    assert "field=" in str(manifold.check_point(other))
+    with pytest.raises(ValueError, match="axes in front"):
+        manifold.dist(x, x[..., :1])
