@@ -148,7 +148,7 @@ class Manifold(ABC):
     def random_point(self, rng: np.random.Generator | None = None) -> Any:
         """Return a random point, in numpy's double precision.
 
-        Manifolds of rmopt take an array ``like=``, and give a point in its library, on its device and in its precision.
+        Those of rmopt take an array ``like=``, and give a point in its library, on its device, in its precision.
         """
 
     def random_tangent_vector(self, point: Any, rng: np.random.Generator | None = None) -> Any:
