@@ -95,7 +95,6 @@ class ArrayManifold(Manifold):
     def _per_number(self) -> int:
         """Dimension of the field over the reals."""
         return 1 + (self.field == "complex")
-        return 1 + (self.field == "complex")
 
     def drawn(self, rng: np.random.Generator | None, shape: tuple[int, ...] | None = None) -> Array:
         """Return independent standard normal numbers of the field."""
@@ -131,7 +130,8 @@ class ArrayManifold(Manifold):
             return f"a point of {self} is an array of shape {self.shape}, not {found}"
         own = FIELDS[ns.is_complex(point)]
         if own != self.field:
-            return f"its numbers are {own}, and those of {self} are {self.field}; give the manifold field={own!r}"
+            cure = f"give the manifold field={own!r}" if "field" in vars(self) else "take their real parts"
+            return f"its numbers are {own}, and those of {self} are {self.field}; {cure}"
         return self.refusal(point) if is_finite(point) else "the point holds NaN or infinity"
 
     def refusal(self, point: Array) -> str | None:

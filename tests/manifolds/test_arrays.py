@@ -84,6 +84,7 @@ def test_many_points_of_any_library_are_as_single_ones_of_numpy(manifold: Any, d
 def test_points_of_the_other_field_and_other_shapes_are_refused(manifold: Any) -> None:
     x = manifold.random_point(0)
     other = x + 0j if manifold.field == "real" else x.real
-    assert "field=" in str(manifold.check_point(other))
+    cure = "field=" if "field" in vars(manifold) else "take their real parts"
+    assert cure in str(manifold.check_point(other))
     with pytest.raises(ValueError, match="axes in front"):
         manifold.dist(x, x[..., :1])
