@@ -332,7 +332,8 @@ class OverField:
         own = FIELDS[ns.is_complex(array)]
         if own == self.field:
             return None
-        return f"its numbers are {own}, and those of {self} are {self.field}; give the manifold field={own!r}"
+        cure = f"give the manifold field={own!r}" if "field" in vars(self) else "take their real parts"
+        return f"its numbers are {own}, and those of {self} are {self.field}; {cure}"
 
 
 class FixedRankManifold(OverField, Manifold):
