@@ -219,6 +219,11 @@ def blocks(a: Array, b: Array, c: Array, d: Array) -> Array:
     return xp.concat([xp.concat([a, b], axis=-1), xp.concat([c, d], axis=-1)], axis=-2)
 
 
+def diagonal(values: Array, like: Array) -> Array:
+    """Return the matrix with these numbers on its diagonal, in the type of another array."""
+    return ns.eye(values.shape[-1], like) * values[..., None, :]
+
+
 def orthonormalised(U: Array) -> Array:
     """Return the nearest matrix with orthonormal columns to one that has them up to rounding."""
     return U @ (1.5 * ns.eye(U.shape[-1], U) - 0.5 * (ns.adjoint(U) @ U))
