@@ -203,6 +203,11 @@ def skew_form(X: Array, xi: Array) -> tuple[Array, Array]:
     return np.concatenate([X, Q], axis=-1), np.block([[turn, -R.mT], [R, zero]])
 
 
+def diagonal(values: Array, like: Array) -> Array:
+    """Return the matrix with these numbers on its diagonal, in the type of another array."""
+    return ns.eye(values.shape[-1], like) * values[..., None, :]
+
+
 def orthonormalised(U: Array) -> Array:
     """Return the nearest matrix with orthonormal columns to one that has them up to rounding."""
     return U @ (1.5 * np.eye(U.shape[-1], dtype=U.dtype) - 0.5 * (U.mT @ U))
