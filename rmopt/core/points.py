@@ -41,8 +41,8 @@ def plain_reals(point: Any, taker: str) -> Any:
     if all(isinstance(one, np.ndarray) and not ns.is_complex(one) for one in arrays_of(point)):
         return point
     raise InvalidInputError(
-        f"the point is complex or of another library, and {taker} takes real arrays of numpy; bring it there, or take "
-        "a solver of whole gradients, such as ConjugateGradient."
+        f"the point is complex or of another library, and {taker} takes real arrays of numpy; bring it there, or "
+        "take a solver of whole gradients, such as ConjugateGradient."
     )
 
 
