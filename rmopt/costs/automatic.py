@@ -242,6 +242,8 @@ class AutomaticCost(Cost):
         return AutomaticCost(total, self.backend)
 
     def _number(self, value: Any) -> float:
+        if isinstance(value, float):
+            return float(value)
         number = ns.to_numpy(value) if ns.is_array(value) else np.asarray(value)
         if number.ndim != 0 or number.dtype.kind not in "fiub":
             raise InvalidInputError(
