@@ -10,6 +10,7 @@ import numpy as np
 import pymanopt
 import pytest
 import scipy.sparse as sp
+from in_library import array_of
 from pymanopt import manifolds
 from pymanopt.manifolds import Sphere
 from pymanopt.optimizers import ConjugateGradient
@@ -225,6 +226,13 @@ def test_complex_problems_have_one_optimum_here_and_there(
         found = ConjugateGradient(verbosity=0, min_gradient_norm=1e-7).run(one, initial_point=start)
         assert found.point.dtype == complex
         assert found.cost == pytest.approx(least, rel=1e-10)
+
+
+def test_points_of_other_libraries_and_fields_are_told_how_to_come_to_pymanopt() -> None:
+    circle, x = from_pymanopt(manifolds.ComplexCircle(3)), array_of("array_api_strict") + 1.0
+    assert "add 0j to them" in str(circle.check_point(np.ones(3)))
+    assert "bring it there" in str(from_pymanopt(Sphere(1)).check_point(x))
+    assert not from_pymanopt(manifolds.SpecialHermitianPositiveDefinite(3)).knows_hessians
 
 
 def test_threads_draw_the_same_points_at_once() -> None:
