@@ -176,7 +176,7 @@ def test_a_number_of_threads_is_checked() -> None:
 # Checkpoints
 
 
-def dominant(size: int = 600) -> tuple[Problem, Any]:
+def dominant(size: int = 300) -> tuple[Problem, Any]:
     """Return a problem whose products are rounded by the number of threads."""
     rng = np.random.default_rng(0)
     A = rng.standard_normal((size, size))
@@ -196,7 +196,7 @@ MADE: dict[str, Callable[..., Solver]] = {
 def test_a_run_goes_on_with_another_number_of_threads_and_says_so(kind: str, tmp_path: Path) -> None:
     problem, start = dominant()
     if kind == "AugmentedLagrangian":
-        problem = ConstrainedProblem(problem.manifold, problem.cost, [Quadratic(np.eye(600))])
+        problem = ConstrainedProblem(problem.manifold, problem.cost, [Quadratic(np.eye(300))])
     ends = {}
     for first in (1, 2):
         whole = MADE[kind](4, first).run(problem, start, random_state=0)
