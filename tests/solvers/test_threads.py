@@ -176,11 +176,11 @@ def test_a_number_of_threads_is_checked() -> None:
 # Checkpoints
 
 
-def dominant(size: int = 300) -> tuple[Problem, Any]:
-    """Return a problem whose products are rounded by the number of threads."""
+def dominant() -> tuple[Problem, Any]:
+    """Return a problem large enough for OpenBLAS to round its products by the number of threads."""
     rng = np.random.default_rng(0)
-    A = rng.standard_normal((size, size))
-    problem = Problem(Grassmann(size, 20), Quadratic(A + A.T))
+    A = rng.standard_normal((300, 300))
+    problem = Problem(Grassmann(300, 50), Quadratic(A + A.T))
     return problem, problem.manifold.random_point(rng)
 
 
