@@ -29,14 +29,7 @@ from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value, written
 from rmopt.core.world import ONE_PROCESS, World
-from rmopt.errors import (
-    DivergedError,
-    InvalidInputError,
-    MissingCapabilityError,
-    RmoptError,
-    StorageError,
-    warn,
-)
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
 from rmopt.namespaces import is_complex
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
@@ -357,15 +350,24 @@ class Solver(Value, ABC):
         1 2.101
         2 0.0
         """
-        with running():
+        states = self._states(problem, initial_point, random_state, stop)
+        while True:
             # What the caller does with a state has the caller's threads.
-            with self._held_threads(problem) as threads:
-                run = _Run(self, problem, initial_point, random_state, stop, threads)
-            more = True
-            while more:
+            with self._held_threads(problem):
+                state = next(states, None)
+            if state is None:
+                return
+            yield state
+
+    def _states(
+        self, problem: Problem, initial_point: Any, random_state: Any, stop: StopRule | None = None
+    ) -> Iterator[Any]:
+        """Yield the states of a run within another one, whose threads it has."""
+        with running():
+            run = _Run(self, problem, initial_point, random_state, stop)
+            yield run.state
+            while run.reason(run.measure()) is None and run.next_piece():
                 yield run.state
-                with self._held_threads(problem):
-                    more = run.reason(run.measure()) is None and run.next_piece()
 
     def _held_threads(self, problem: Problem) -> AbstractContextManager[int | None]:
         return blas_threads(self.threads if _world(self, problem).size == 1 else 1)
@@ -416,9 +418,8 @@ class Solver(Value, ABC):
             When the checkpoint is damaged.
         """
         optional(instance, Recorder, "a Recorder, or None")("recorder", recorder)
-        with self._held_threads(problem) as threads:
-            run = _Run(self, problem, initial_point, random_state, stop, threads, recorder, checkpoint)
-            return run.whole()
+        with self._held_threads(problem) as held:
+            return _Run(self, problem, initial_point, random_state, stop, recorder, checkpoint, held).whole()
 
 
 def _world(solver: Solver, problem: Problem) -> World:
@@ -431,7 +432,8 @@ class _Run:
 
     def __init__(
         self, solver: Solver, problem: Problem, initial_point: Any, random_state: Any,
-        stop: StopRule | None, threads: int | None, recorder: Recorder | None = None, checkpoint: Any = None,
+        stop: StopRule | None, recorder: Recorder | None = None, checkpoint: Any = None,
+        threads: int | None = None,
     ) -> None:  # fmt: skip
         solver.check_problem(problem)
         self.stop = optional(callable_of)("stop", stop)
@@ -637,7 +639,7 @@ class _Run:
                 "larger budget or another path."
             )
         if (before := about.get("threads", self.threads)) != self.threads:
-            warn(
+            rmopt.errors.warn(
                 f"{where} was saved on {before} threads of BLAS, and the run goes on with {self.threads}: its last "
                 "bits may be others than without the interruption; `threads` of the solver holds the number.",
                 RuntimeWarning,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
-from itertools import count
 from math import ceil
 from operator import itemgetter
 from pathlib import Path
@@ -16,9 +15,8 @@ from typing import Any
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 _lock = threading.Lock()
-_numbers = count()
-# What the pools had when each context that is open began, of all threads, in the order of their numbers.
-_found: dict[int, list[int]] = {}
+# What the pools had when each context that is open began, of all threads.
+_found: list[list[int]] = []
 
 
 @cache
@@ -55,11 +53,11 @@ def _change(now: list[int], wanted: list[int]) -> None:
         return
     # Since 3.8 threadpoolctl heeds the first thread that changed something, and silently ignores all others.
     clear = getattr(OpenBLASController, "clear_controlling_thread", lambda force: None)
-    clear(force=True)
     for pool, old, new in zip(_pools()[0], now, wanted, strict=True):
         if old != new:
+            clear(force=True)
             pool.set_num_threads(new)
-    clear(force=True)
+            clear(force=True)
 
 
 @contextmanager
@@ -75,18 +73,18 @@ def blas_threads(most: int | None) -> Iterator[int | None]:
         found = [pool.get_num_threads() for pool in pools]
         held = [min(limit, threads) for threads in found[:numpys]] + [1] * (len(pools) - numpys)
         _change(found, held)
-        number = next(_numbers)
-        _found[number] = found
+        _found.append(found)
     try:
         yield max(held[:numpys], default=None)
     finally:
         with _lock:
-            found = _found.pop(number)
-            later = next((one for one in _found if one > number), None)
-            if later is None:
+            at = [one is found for one in _found].index(True)
+            if at + 1 == len(_found):
                 _change(held, found)
             else:
-                _found[later] = found
+                # The one that began next lifts what this one set.
+                _found[at + 1][:] = found
+            del _found[at]
 
 
 @contextmanager

@@ -175,7 +175,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
         enough = state.enough(max(self.tol, 0.1 ** (state.steps + 1)))
         inner = self.inner.with_gradient_norm(enough)
         try:
-            end = deque(inner.iterate(Problem(work.manifold, augmented), state.point), 1).pop()
+            end = deque(inner._states(Problem(work.manifold, augmented), state.point, None), 1).pop()
         except DivergedError:
             # Where the cost falls faster than the constraints push back a larger penalty may hold the run.
             if self.growth * state.penalty > LARGEST:
