@@ -410,6 +410,16 @@ def test_costs_written_for_numpy_are_right_at_other_arrays_or_told_in_a_sentence
         LBFGS().run(by_hand(lambda x: 1j * x[0], gradients[0]), ns.asarray(start, like))
 
 
+def test_functions_of_another_library_are_refused_where_no_host_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = ns.asarray(np.ones(3), array_of("torch"))
+    monkeypatch.setattr(ns, "device_of", lambda array: "cuda:0")
+    with pytest.raises(
+        InvalidInputError, match=r"of autograd meets a point on cuda:0; write it in the words"
+    ):
+        rmopt.autograd_cost(lambda x: x[0]).value(x)
+    assert rmopt.torch_cost(lambda x: x[0]).value(x) == 1.0
+
+
 def test_value_and_gradient_take_one_evaluation() -> None:
     calls = []
 
