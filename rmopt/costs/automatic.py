@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost
@@ -31,6 +32,9 @@ class AutomaticCost(Cost):
     The function takes what points are made of: an array X; the factors A (n, j) and B (m, j), for any j, of a matrix
     of one rank W = A Bᵀ, on which alone it may depend; on a product one argument for each part, which is a pair
     (A, B) where the part is such a matrix.
+
+    Arrays reach the function as they are where they are of its library, and else by way of numpy. Derivatives are of
+    the library of the point; by complex numbers they are ∂/∂Re + i ∂/∂Im, so that f changes by Re tr(Gᴴ dX).
 
     The derivative G by W is known by its actions: those of f([A 0 Y], [B X 0]) by the two factors end in G X and
     Gᵀ Y. Nothing is divided by singular values or their gaps, so tied
@@ -75,7 +79,7 @@ class AutomaticCost(Cost):
         self.__doc__ = function.__doc__
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_known"}
+        return {key: value for key, value in vars(self).items() if key not in ("_known", "weighted")}
 
     def __call__(self, *arguments: Any) -> float:
         """Return the function's value, checked to be a number."""
@@ -111,7 +115,8 @@ class AutomaticCost(Cost):
     def evaluated(self, point: Any) -> Any:
         """Return what the function makes of a point, unchecked."""
         given = map(self.backend.given, forms.flat_of(point))
-        return self.backend.plain(self._function_of(forms.form_of(point))(*given))
+        found = self._function_of(forms.form_of(point))(*given)
+        return ns.to_numpy(found) if ns.is_array(found) else found
 
     def gradient(self, point: Any) -> Any:
         return self.value_and_gradient(point)[1]
@@ -213,7 +218,7 @@ class AutomaticCost(Cost):
             known.made.clear()
             return
         compiled, found = self._kept("slopes", form)(arguments)
-        pairs = [(np.asarray(value), np.asarray(compiled)), *zip(plain, found, strict=True)]
+        pairs = [[*map(ns.to_numpy, pair)] for pair in zip([value, *plain], [compiled, *found], strict=True)]
         sizes = [float(np.max(abs(part), initial=0.0)) for part, _ in pairs]
         limit = slack(1e-9, *arguments)
         if not all(
@@ -224,14 +229,31 @@ class AutomaticCost(Cost):
             # Perhaps it is a function within that is compiled by the user.
             self.backend.forget()
 
+    @cached_property
+    def weighted(self) -> "AutomaticCost":
+        """The weighted sum of the numbers that the function returns for many points; weights are its second part."""
+
+        def total(points: Any, weights: Any) -> Any:
+            values = self.function(points)
+            if tuple(getattr(values, "shape", ())) != tuple(weights.shape):
+                raise InvalidInputError(
+                    f"{self._name} returned {shown(values)}, and of {weights.shape[0]} points it must return as many "
+                    "numbers: one for each."
+                )
+            return (weights * values).sum()
+
+        return AutomaticCost(total, self.backend)
+
     def _number(self, value: Any) -> float:
-        value = self.backend.plain(value)
-        if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "fiub":
+        if isinstance(value, float):
+            return float(value)
+        number = ns.to_numpy(value) if ns.is_array(value) else np.asarray(value)
+        if number.ndim != 0 or number.dtype.kind not in "fiub":
             raise InvalidInputError(
-                f"{self._name} returned {shown(value)}, and a cost is one real number; residuals, and constraints of "
-                f"several numbers, are made by {self.backend.name}_residuals."
+                f"{self._name} returned {shown(value)}, and a cost is one real number, such as the real part of a "
+                f"complex one; several, such as residuals and constraints, are made by {self.backend.name}_residuals."
             )
-        return float(value)
+        return float(number)
 
     def _function_of(self, form: forms.Form) -> Callable[..., Any]:
         """Return the function of a flat list of arrays: two for each matrix."""
@@ -256,8 +278,8 @@ class AutomaticCost(Cost):
         parts: list[Any] = []
         place = 0
         for i, leaf in enumerate(leaves):
-            if isinstance(leaf, np.ndarray):
-                parts.append(np.asarray(found[place]))
+            if ns.is_array(leaf):
+                parts.append(found[place])
                 place += 1
                 continue
             here = slice(place, place + 2)
@@ -373,8 +395,9 @@ def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
 def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
     """Turn a function of PyTorch's tensors into a cost, as `autograd_cost` does.
 
-    Tensors are of the point's precision, double unless it is single. PyTorch does not multiply matrices of two
-    precisions: convert data in the function, ``data.to(x.dtype)``.
+    The function gets a point that is a tensor itself, without a copy, where it lies. Others become tensors of the
+    point's precision, double unless it is single. PyTorch does not multiply matrices of two precisions: convert data
+    in the function, ``data.to(x.dtype)``.
 
     Parameters
     ----------
