@@ -332,7 +332,8 @@ class OverField:
         own = FIELDS[ns.is_complex(array)]
         if own == self.field:
             return None
-        cure = f"give the manifold field={own!r}" if "field" in vars(self) else "take their real parts"
+        cure = "take their real parts" if own == "complex" else "add 0j"
+        cure = f"give the manifold field={own!r}" if "field" in vars(self) else cure
         return f"its numbers are {own}, and those of {self} are {self.field}; {cure}"
 
 

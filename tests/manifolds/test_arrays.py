@@ -11,12 +11,17 @@ from tabled import each_row
 
 from rmopt import namespaces as ns
 from rmopt.checks import checks_of
-from rmopt.manifolds import Euclidean, Oblique, Sphere
+from rmopt.manifolds import Euclidean, Oblique, SpecialOrthogonal, Sphere, Stiefel, Unitary
 
 MANIFOLDS = [
     kind(*sizes, field=field)
     for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3))
     for field in ("real", "complex")
+]  # fmt: skip
+MANIFOLDS += [
+    Stiefel(5, 3), Stiefel(5, 3, field="complex"), Stiefel(5, 2, k=2, metric="canonical"),
+    Stiefel(4, 2, metric="canonical", field="complex"), SpecialOrthogonal(3), SpecialOrthogonal(4, k=2),
+    Unitary(3), Unitary(2, k=2),
 ]  # fmt: skip
 
 
@@ -84,7 +89,8 @@ def test_many_points_of_any_library_are_as_single_ones_of_numpy(manifold: Any, d
 def test_points_of_the_other_field_and_other_shapes_are_refused(manifold: Any) -> None:
     x = manifold.random_point(0)
     other = x + 0j if manifold.field == "real" else x.real
-    cure = "field=" if "field" in vars(manifold) else "take their real parts"
+    cure = "take their real parts" if manifold.field == "real" else "add 0j"
+    cure = "field=" if "field" in vars(manifold) else cure
     assert cure in str(manifold.check_point(other))
     with pytest.raises(ValueError, match="axes in front"):
         manifold.dist(x, x[..., :1])
