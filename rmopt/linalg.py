@@ -132,14 +132,21 @@ def small_eigh(matrix: Array) -> tuple[Array, Array]:
 
 
 def horizontal(Y: Array, xi: Array) -> Array:
-    """Return the part of ξ that moves YYᵀ: ξ − Y Ω, with Ω YᵀY + YᵀY Ω = Yᵀξ − ξᵀY (Absil et al. 2009)."""
-    skew = Y.T @ xi
-    values, vectors = np.linalg.eigh(Y.T @ Y)
-    turned = vectors.T @ (skew - skew.T) @ vectors
-    sums = values[:, None] + values
-    regular = sums > 4.5 * np.finfo(sums.dtype).eps * values[-1]
-    turned = np.divide(turned, sums, out=np.zeros_like(turned), where=regular)
-    return xi - Y @ (vectors @ turned @ vectors.T)
+    """Return the part of ξ that moves YYᴴ: ξ − Y Ω, with Ω YᴴY + YᴴY Ω = Yᴴξ − ξᴴY (Absil et al. 2009)."""
+    xp, back = ns.namespace(Y), ns.adjoint(Y)
+    skew = back @ xi
+    values, vectors = xp.linalg.eigh(back @ Y)
+    turned = ns.adjoint(vectors) @ (skew - ns.adjoint(skew)) @ vectors
+    sums = values[..., :, None] + values[..., None, :]
+    regular = sums > 4.5 * float(xp.finfo(sums.dtype).eps) * values[..., -1:, None]
+    turned = xp.where(regular, turned / xp.where(regular, sums, 1.0), 0.0)
+    return xi - Y @ (vectors @ turned @ ns.adjoint(vectors))
+
+
+def quotient(a: Any, b: Any, otherwise: float) -> Any:
+    """Return a/b, and another number where b is 0."""
+    xp, regular = ns.namespace(b), b != 0.0
+    return xp.where(regular, a / xp.where(regular, b, 1.0), otherwise)
 
 
 def sinc(angles: Any) -> Any:
@@ -147,8 +154,7 @@ def sinc(angles: Any) -> Any:
     xp = ns.namespace(angles)
     if xp is np:
         return np.sinc(angles / np.pi)
-    nonzero = xp.where(angles == 0.0, xp.ones_like(angles), angles)
-    return xp.where(angles == 0.0, xp.ones_like(angles), xp.sin(nonzero) / nonzero)
+    return quotient(xp.sin(angles), angles, 1.0)
 
 
 def cosine(squares: Array) -> Array:
@@ -282,7 +288,14 @@ def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array,
 
 
 def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Array, Array]:
-    """Return the k largest eigenvalues of a symmetric matrix, descending, and vectors (p, k), by a `metric`."""
+    """Return the k largest eigenvalues of a Hermitian matrix, descending, and vectors (p, k), by a `metric`.
+
+    Without a metric also of many matrices, and of any library.
+    """
+    if type(matrix) is not np.ndarray or matrix.ndim > 2:
+        xp = ns.namespace(matrix)
+        values, vectors = xp.linalg.eigh(matrix)
+        return xp.flip(values[..., -k:], axis=-1), xp.flip(vectors[..., -k:], axis=-1)
     p = len(matrix)
     try:
         values, vectors = scipy.linalg.eigh(matrix, metric, subset_by_index=(p - k, p - 1))

@@ -11,14 +11,14 @@ from tabled import each_row
 
 from rmopt import namespaces as ns
 from rmopt.checks import checks_of
-from rmopt.manifolds import Euclidean, Oblique, SpecialOrthogonal, Sphere, Stiefel, Unitary
+from rmopt.manifolds import Elliptope, Euclidean, Oblique, SpecialOrthogonal, Sphere, Stiefel, Unitary
 
 MANIFOLDS = [
     kind(*sizes, field=field)
     for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3))
     for field in ("real", "complex")
-]  # fmt: skip
-MANIFOLDS += [
+] + [
+    Elliptope(5, 3),
     Stiefel(5, 3), Stiefel(5, 3, field="complex"), Stiefel(5, 2, k=2, metric="canonical"),
     Stiefel(4, 2, metric="canonical", field="complex"), SpecialOrthogonal(3), SpecialOrthogonal(4, k=2),
     Unitary(3), Unitary(2, k=2),
@@ -93,4 +93,4 @@ def test_points_of_the_other_field_and_other_shapes_are_refused(manifold: Any) -
     cure = "field=" if "field" in vars(manifold) else cure
     assert cure in str(manifold.check_point(other))
     with pytest.raises(ValueError, match="axes in front"):
-        manifold.dist(x, x[..., :1])
+        manifold.exp(x, x[..., :1])
