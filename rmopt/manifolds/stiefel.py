@@ -15,7 +15,7 @@ from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.arrays import ArrayManifold, root_of_sums, weighted_sum
-from rmopt.precision import coarseness, limits, slack
+from rmopt.precision import coarseness, limits, matched, slack
 from rmopt.retractions.arrays import CANONICAL_RETRACTIONS, FRAME_RETRACTIONS, CanonicalCayley
 from rmopt.retractions.grassmann import Exponential, Polar
 
@@ -26,6 +26,8 @@ MAX_STEPS = 500
 MEMORY = 10
 # Where along a geodesic what a shot misses is carried back to its start, as parts of its length.
 STAGES = np.array([1.0, 2.0 / 3.0, 1.0 / 3.0])[:, None, None]
+# The skew-symmetric matrices of turns of ℝ³ around its axes, as rows.
+TURNS = np.cross(np.eye(3), np.eye(3)[:, None]).reshape(3, 9)
 
 Move = Callable[[Array, Array], Array]
 
@@ -132,9 +134,12 @@ class Stiefel(ArrayManifold):
         MissingCapabilityError
             Where none is found between points that are far apart, and of complex frames.
         """
-        return (
-            _each(self._log_of_one, point_a, point_b) if self.knows("log") else super().log(point_a, point_b)
-        )
+        if not self.knows("log"):
+            return super().log(point_a, point_b)
+        pair = np.broadcast_arrays(*map(ns.to_numpy, (point_a, point_b)))
+        pairs = zip(*(points.reshape(-1, self.n, self.p) for points in pair), strict=True)
+        found = np.array([self._log_of_one(*one) for one in pairs]).reshape(pair[0].shape)
+        return ns.asarray(found, point_a)
 
     def _log_of_one(self, point_a: Array, point_b: Array) -> Array:
         # Projections are the same for frames of any number of rows, without batches.
@@ -246,13 +251,15 @@ class Turns(Stiefel):
         quotients = _turning(ns.adjoint(point_a) @ point_b)
         if self.n == 3 and self.field == "real":
             return point_a @ _log_in_space(quotients)
-        return point_a @ _each(linalg.rotation_log, quotients)
+        return point_a @ linalg.rotation_log(quotients)
 
     def dist(self, point_a: Array, point_b: Array) -> Any:
         """Return the geodesic distance: the length of the vector of all angles, which of rotations count twice."""
-        quotients = ns.to_numpy(_turning(ns.adjoint(point_a) @ point_b))
-        found = root_of_sums(np.angle(np.linalg.eigvals(quotients)) ** 2, len(self.shape) - 1)
-        return found if isinstance(found, float) else ns.asarray(found, point_a)
+        quotients, axes = ns.to_numpy(_turning(ns.adjoint(point_a) @ point_b)), len(self.shape) - 1
+        angles = np.angle(np.linalg.eigvals(quotients))
+        if angles.ndim == axes:
+            return float(np.linalg.norm(angles))
+        return ns.asarray(root_of_sums(angles**2, axes), point_a)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the shortest geodesic, in parallel: half of the turn on both sides of Ω."""
@@ -294,8 +301,7 @@ class SpecialOrthogonal(Turns):
         if self.n > 3:
             return super().exp(point, tangent_vector)
         # Rodrigues: two of the three squared singular values are equal, the third is 0.
-        xp = ns.namespace(tangent_vector)
-        squares = 0.5 * xp.sum(tangent_vector * tangent_vector, axis=(-2, -1), keepdims=True)
+        squares = _half_square(tangent_vector)
         twice = tangent_vector @ (point.mT @ tangent_vector)
         return linalg.orthonormalised(
             point + tangent_vector * linalg.sine(squares) + twice * linalg.versine(squares)
@@ -473,36 +479,33 @@ def _too_far(tried: str) -> MissingCapabilityError:
     )
 
 
-def _each(function: Callable[..., Array], *arrays: Array) -> Array:
-    """Return what a function of matrices of numpy makes of each of many, in the library of the arrays."""
-    held = np.broadcast_arrays(*map(ns.to_numpy, arrays))
-    shape = held[0].shape
-    each = zip(*(array.reshape(-1, *shape[-2:]) for array in held), strict=True)
-    return ns.asarray(np.array([function(*one) for one in each]).reshape(shape), arrays[0])
-
-
 def _log_in_space(Q: Array) -> Array:
     """Return the skew-symmetric logarithms of rotations of ℝ³ by axes and angles, exact at all angles."""
-    xp = ns.namespace(Q)
-    x, y, z = (0.5 * (Q[..., j, i] - Q[..., i, j]) for i, j in ((1, 2), (2, 0), (0, 1)))
-    cosines = 0.5 * (Q[..., 0, 0] + Q[..., 1, 1] + Q[..., 2, 2] - 1.0)
-    sines = xp.sqrt(ns.at_least(x * x + y * y + z * z, float(limits(Q).tiny)))
-    angle = xp.atan2(sines, cosines)[..., None]
-    turn = xp.stack([x, y, z], axis=-1) * (angle / sines[..., None])
-    wide = (cosines < 0.0)[..., None]
-    if type(Q) is not np.ndarray or wide.any():
-        turn = xp.where(wide, angle * _wide_axes(Q, turn, cosines), turn)
-    x, y, z = (turn[..., i] for i in range(3))
-    zero = xp.zeros_like(x)
-    return xp.reshape(xp.stack([zero, -z, y, z, zero, -x, -y, x, zero], axis=-1), Q.shape)
+    xp, skew = ns.namespace(Q), 0.5 * (Q - Q.mT)
+    sines = xp.sqrt(ns.at_least(_half_square(skew), float(limits(Q).tiny)))
+    cosines = (0.5 * (Q[..., 0, 0] + Q[..., 1, 1] + Q[..., 2, 2] - 1.0))[..., None, None]
+    angle, wide = xp.atan2(sines, cosines), cosines < 0.0
+    found = skew * (angle / sines)
+    if type(Q) is np.ndarray and not wide.any():
+        return found
+    return xp.where(wide, angle * _wide_turns(Q, skew, cosines), found)
 
 
-def _wide_axes(Q: Array, turn: Array, cosines: Any) -> Array:
-    """Return the axes n of turns towards half turns, where sines vanish: the longest column of (1 − cos) n nᵀ."""
+def _wide_turns(Q: Array, skew: Array, cosines: Array) -> Array:
+    """Return the turns by an angle of 1 around axes n, where sines vanish: the longest columns of (1 − cos) n nᵀ."""
     xp, identity = ns.namespace(Q), ns.eye(3, Q)
-    square = linalg.symmetric(Q) - cosines[..., None, None] * identity
+    square = linalg.symmetric(Q) - cosines * identity
     longest = xp.argmax(xp.linalg.diagonal(square), axis=-1)
     chosen = xp.reshape(xp.take(identity, xp.reshape(longest, (-1,)), axis=0), (*Q.shape[:-1], 1))
-    column = (square @ chosen)[..., 0]
-    length = xp.sqrt(xp.sum(column * column, axis=-1, keepdims=True))
-    return column / xp.where(xp.sum(column * turn, axis=-1, keepdims=True) < 0.0, -length, length)
+    turns = xp.reshape((square @ chosen).mT @ matched(TURNS, Q), Q.shape)
+    length = xp.sqrt(_half_square(turns))
+    along = xp.sum(turns * skew, axis=(-2, -1), keepdims=True)
+    return turns / xp.where(along < 0.0, -length, length)
+
+
+def _half_square(skew: Array) -> Array:
+    """Return ½ ‖Ω‖², of the turns of ℝ³ the squared angles, with two axes of length 1."""
+    squares = skew * skew
+    if type(squares) is np.ndarray:
+        return 0.5 * squares.sum(axis=(-2, -1), keepdims=True)
+    return 0.5 * ns.namespace(squares).sum(squares, axis=(-2, -1), keepdims=True)
