@@ -227,8 +227,6 @@ class Turns(Stiefel):
 
     def __init__(self, n: int, k: int = 1) -> None:
         super().__init__(n, n, k, field=self.field)
-        # It is that of the class: there is none to give.
-        del self.field
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.n}{f', k={self.k}' if self.k > 1 else ''})"
