@@ -136,11 +136,12 @@ def horizontal(Y: Array, xi: Array) -> Array:
     xp, back = ns.namespace(Y), ns.adjoint(Y)
     skew = back @ xi
     values, vectors = xp.linalg.eigh(back @ Y)
-    turned = ns.adjoint(vectors) @ (skew - ns.adjoint(skew)) @ vectors
+    turn = ns.adjoint(vectors)
+    turned = turn @ (skew - ns.adjoint(skew)) @ vectors
     sums = values[..., :, None] + values[..., None, :]
-    regular = sums > 4.5 * float(xp.finfo(sums.dtype).eps) * values[..., -1:, None]
+    regular = sums > 4.5 * xp.finfo(sums.dtype).eps * values[..., -1:, None]
     turned = xp.where(regular, turned / xp.where(regular, sums, 1.0), 0.0)
-    return xi - Y @ (vectors @ turned @ ns.adjoint(vectors))
+    return xi - Y @ (vectors @ turned @ turn)
 
 
 def quotient(a: Any, b: Any, otherwise: float) -> Any:
