@@ -145,7 +145,7 @@ def ours(case: Case, xp: Any, **how: Any) -> Iterator[Row]:
     """Yield the times of our solver with arrays of numpy or PyTorch, and of the cost alone."""
     from batch_problems import Counted
 
-    from rmopt import Problem, namespaces
+    from rmopt import Problem
     from rmopt.core.points import as_like
     from rmopt.solvers import ConjugateGradient
 
@@ -153,10 +153,10 @@ def ours(case: Case, xp: Any, **how: Any) -> Iterator[Row]:
         real = xp.float32 if single else xp.float64
         like = xp.zeros(1, dtype=real, **how)
 
-        def moved(array: Any, like: Any = like) -> Any:
-            return xp.asarray(array, **how) if array.dtype == int else namespaces.asarray(array, like)
-
-        data = SimpleNamespace(**{name: moved(array) for name, array in case.data.items()})
+        data = SimpleNamespace(**{
+            name: xp.asarray(array, dtype=None if array.dtype == int else real, **how)
+            for name, array in case.data.items()
+        })  # fmt: skip
         start, both = as_like(case.start, like), partial(case.both, xp, data)
         problem = Problem(case.manifold, Counted(both, None))
 
@@ -287,7 +287,11 @@ def all_rows(names: list[str], small: bool) -> Iterator[Row]:
                 )
                 said, why = out.stdout, out.stderr[-200:]
             except subprocess.TimeoutExpired as ended:
-                said, why = (ended.stdout or b"").decode(), f"took more than {left:.0f} s"
+                found = ended.stdout or ""
+                said, why = (
+                    found.decode() if isinstance(found, bytes) else found,
+                    f"took more than {left:.0f} s",
+                )
             found = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
             yield from found or [{"problem": name, "way": way, "why not": why}]
 
