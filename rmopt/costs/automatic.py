@@ -118,6 +118,11 @@ class AutomaticCost(Cost):
 
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
         """Return cost and gradient by one evaluation: an array, an operator, or `Parts` of both."""
+        value, gradient = self.unread(point)
+        return self._number(value), gradient
+
+    def unread(self, point: Any) -> tuple[Any, Any]:
+        """Return `value_and_gradient`, but the value as the function gave it, where it lies."""
         form, leaves = self._taken(point), forms.leaves_of(point)
         arguments = [forms.widened(leaf) for leaf in leaves]
         slopes = self._ready("slopes", form, point)
@@ -127,7 +132,7 @@ class AutomaticCost(Cost):
             pair = forms.pair_of(leaves[i], right, left)
             return slopes(_flat([*arguments[:i], pair, *arguments[i + 1 :]]))[1]
 
-        return self._number(value), self._assembled(form, leaves, found, again)
+        return value, self._assembled(form, leaves, found, again)
 
     def hessian(self, point: Any, direction: Any) -> Any:
         """Return the derivative of the gradient along an ambient direction, in the gradient's form."""
