@@ -80,7 +80,7 @@ def conj(array: Any) -> Any:
 
 def adjoint(matrix: Any) -> Any:
     """Return the conjugate transposes of matrices: of real ones the transposes."""
-    return conj(matrix.mT)
+    return matrix.mT if matrix.dtype is _F8 else conj(matrix.mT)
 
 
 def real(array: Any) -> Any:
@@ -123,7 +123,12 @@ def to_numpy(array: Any) -> Any:
 
 def device_of(array: Any) -> Any:
     """Return where an array lies; None while JAX traces a function."""
-    return None if type(array).__name__.endswith("Tracer") else getattr(array, "device", None)
+    return None if is_traced(array) else getattr(array, "device", None)
+
+
+def is_traced(array: Any) -> bool:
+    """Return whether an array has no numbers yet, while JAX traces a function."""
+    return type(array).__name__.endswith("Tracer")
 
 
 def converted(array: Any, like: Any, dtype: Any) -> Any:

@@ -261,8 +261,8 @@ def _randomness(at: _Tangents) -> Any:
 @law(MANIFOLD, "an operation in place, such as `vector -= …`", 0.0)
 def _manifold_purity(at: _Tangents) -> float:
     """What its methods are given stays as it is."""
-    manifold, Z = at.manifold, at.drawn(at.shape)
-    y, vector = manifold.random_point(at.rng), manifold.random_tangent_vector(at.x, at.rng)
+    manifold, Z, y = at.manifold, at.drawn(at.shape), at.y
+    vector = manifold.random_tangent_vector(at.x, at.rng)
     calls = [
         (manifold.projection, at.x, Z), (manifold.euclidean_to_riemannian_gradient, at.x, Z),
         (manifold.to_tangent_space, at.x, vector), (manifold.transport, at.x, y, vector),

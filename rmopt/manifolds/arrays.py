@@ -8,15 +8,12 @@ import numpy as np
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import one_of
-from rmopt.core.manifold import Manifold
+from rmopt.core.manifold import Manifold, OverField
 from rmopt.core.points import is_finite
 from rmopt.errors import InvalidInputError
 
-FIELDS = ("real", "complex")
 
-
-class ArrayManifold(Manifold):
+class ArrayManifold(OverField, Manifold):
     """A manifold of arrays of one shape, with the inner product of the space around it.
 
     A subclass has `shape`, `dim`, `projection` and `random_point`, and says in `refusal` which arrays are no points.
@@ -70,7 +67,6 @@ class ArrayManifold(Manifold):
 
     point_type: ClassVar[type] = np.ndarray
     shape: tuple[int, ...]
-    field: str = "real"
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -82,25 +78,6 @@ class ArrayManifold(Manifold):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(str, self.shape))}{self._in_field})"
-
-    @property
-    def _in_field(self) -> str:
-        return "" if self.field == "real" else f", field={self.field!r}"
-
-    def _take(self, field: str) -> None:
-        """Keep a field, or refuse what is none."""
-        self.field = one_of("field", field, FIELDS)
-
-    @property
-    def _per_number(self) -> int:
-        """Dimension of the field over the reals."""
-        return 1 + (self.field == "complex")
-
-    def drawn(self, rng: np.random.Generator | None, shape: tuple[int, ...] | None = None) -> Array:
-        """Return independent standard normal numbers of the field."""
-        rng, shape = np.random.default_rng(rng), self.shape if shape is None else shape
-        found = rng.standard_normal(shape)
-        return found if self.field == "real" else found + 1j * rng.standard_normal(shape)
 
     @property
     def has_ambient_metric(self) -> bool:
@@ -132,10 +109,9 @@ class ArrayManifold(Manifold):
         if not ns.is_array(point) or tuple(point.shape) != self.shape:
             found = f"one of shape {tuple(point.shape)}" if ns.is_array(point) else type(point).__name__
             return f"a point of {self} is an array of shape {self.shape}, not {found}"
-        own = FIELDS[ns.is_complex(point)]
-        if own != self.field:
-            cure = f"give the manifold field={own!r}" if "field" in vars(self) else "take their real parts"
-            return f"its numbers are {own}, and those of {self} are {self.field}; {cure}"
+        reason = self._other_field(point)
+        if reason is not None:
+            return reason
         return self.refusal(point) if is_finite(point) else "the point holds NaN or infinity"
 
     def refusal(self, point: Array) -> str | None:

@@ -11,13 +11,13 @@ from tabled import each_row
 
 from rmopt import namespaces as ns
 from rmopt.checks import checks_of
-from rmopt.manifolds import Euclidean, Oblique, Sphere
+from rmopt.manifolds import Elliptope, Euclidean, Oblique, Sphere
 
 MANIFOLDS = [
     kind(*sizes, field=field)
     for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3))
     for field in ("real", "complex")
-]  # fmt: skip
+] + [Elliptope(5, 3)]  # fmt: skip
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -87,4 +87,4 @@ def test_points_of_the_other_field_and_other_shapes_are_refused(manifold: Any) -
     cure = "field=" if "field" in vars(manifold) else "take their real parts"
     assert cure in str(manifold.check_point(other))
     with pytest.raises(ValueError, match="axes in front"):
-        manifold.dist(x, x[..., :1])
+        manifold.exp(x, x[..., :1])
