@@ -18,6 +18,7 @@ from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDFactor, PSDPoint
 from rmopt.core.runs import current_run
+from rmopt.core.values import Value
 from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 from rmopt.errors import InvalidInputError
@@ -114,6 +115,25 @@ class AutomaticCost(Cost):
         given = map(self.backend.given, forms.flat_of(point))
         found = self._function_of(forms.form_of(point))(*given)
         return ns.to_numpy(found) if ns.is_array(found) else found
+
+    def as_one(self, function: Callable[..., Any], first: Sequence[Any], key: Sequence[Any]) -> Any:
+        """Return a function of points that asks this one, compiled; as it is where that cannot be done.
+
+        It is kept beside what else is compiled, the last one of each precision, for those whose parts `key` are equal.
+        """
+        leaf = forms.flat_of(first[0])[0]
+        if not self.backend.compiles or self.backend.name not in ns.namespace(leaf).__name__:
+            return function
+        name, kept = ("whole", str(leaf.dtype)), self._known.made
+        if name not in kept or not all(map(Value.__eq__, kept[name][0], key)):
+            made = self.backend.compiled(function)
+            try:
+                made(*first)
+            except Exception:
+                # Something asks for numbers on the way.
+                made = function
+            kept[name] = key, made
+        return kept[name][1]
 
     def gradient(self, point: Any) -> Any:
         return self.value_and_gradient(point)[1]

@@ -1,5 +1,6 @@
 """A problem as solvers of whole gradients ask it, and where they stand."""
 
+import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -152,7 +153,8 @@ class Oracle:
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
         manifold, cost = problem.manifold, problem.cost
         self.problem, self.manifold, self.cost, self.seed = problem, manifold, cost, seed
-        self._retraction: Callable[..., Any] = partial(manifold.fitting(retraction), manifold)
+        self.retraction = manifold.fitting(retraction)
+        self._retraction: Callable[..., Any] = partial(self.retraction, manifold)
         overrides = type(cost).preconditioner_at is not Cost.preconditioner_at
         self.preconditions = overrides or hasattr(cost, "precondition")
         chosen = manifold.default_transport if transport is None else transport
@@ -259,7 +261,9 @@ class Oracle:
                 self.last_cost, *products = ns.to_numpy(numbers).tolist()
                 ids = ((id(a), id(b)) for a, b in _pairs(start.gradient, direction, *new))
                 seen = Seen(there, self.last_cost, *new, dict(zip(ids, products, strict=True)))
-                self._ambient, self._tried = (there, ambient), (direction, t, seen)
+                self._tried = direction, t, seen
+                if ambient is not None:
+                    self._ambient = there, ambient
                 self.counts[:] = map(add, self.counts, (1, 1, 0, 1))
         return self._tried[2]
 
@@ -274,7 +278,7 @@ class Oracle:
         dots = [self.dot(there, *pair) for pair in _pairs(old, direction, new, change)]
         if getattr(value, "shape", None) != () or ns.namespace(value) is not ns.namespace(dots[0]):
             value = ns.asarray(self.problem.real(value), dots[0])
-        return there, ambient, new, change, _stacked([value, *dots])
+        return there, ambient if ns.is_array(ambient) else None, new, change, _stacked([value, *dots])
 
     def preconditioner(self, point: Any) -> Callable[[Any], Any] | None:
         """Return the cost's preconditioner at a point as a function of tangent vectors, or None."""
@@ -340,8 +344,11 @@ class Oracle:
         cost, ambient, gradient = self.problem.probe(point)
         self.counts[0] += 1
         self.counts[1] += 1
-        self._ambient = point, ambient
         self._shape = getattr(ambient, "shape", None)
+        if self.at_once and self.is_extrinsic and hasattr(self.cost, "as_one"):
+            first = point, gradient, 0.0, gradient
+            self.whole = self.cost.as_one(copy.copy(self).whole, first, (self.manifold, self.retraction))
+        self._ambient = point, ambient
         norm = self.manifold.norm(point, gradient)
         self.rounding = self.rounding_at(point, cost, ambient, norm)
         promised = MINIMAL * self.coarseness**0.5 * abs(cost)
