@@ -119,7 +119,7 @@ class AutomaticCost(Cost):
     def as_one(self, function: Callable[..., Any], first: Sequence[Any], key: Sequence[Any]) -> Any:
         """Return a function of points that asks this one, compiled; as it is where that cannot be done.
 
-        It is kept beside what else is compiled, the last one of each precision, for those whose parts `key` are equal.
+        The last one of each precision is kept beside what else is compiled, for those whose parts `key` are equal.
         """
         leaf = forms.flat_of(first[0])[0]
         if not self.backend.compiles or self.backend.name not in ns.namespace(leaf).__name__:

@@ -83,6 +83,10 @@ class Backend(ABC):
         """Return the library as it is without compiling."""
         return self
 
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function compiled, where the library compiles."""
+        return function
+
     def forget(self) -> None:  # noqa: B027
         """Throw away what was compiled anywhere in the process."""
 
@@ -210,11 +214,11 @@ class Jax(Backend):
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function compiled; arrays that it finds outside are its arguments, not part of the program."""
-        jax, made, tree = self.module(), dict[Any, Any](), self.module(".tree_util")
+        jax, tree, core = (self.module(part) for part in ("", ".tree_util", ".extend.core"))
+        made: dict[Any, Any] = {}
         with suppress(ValueError):
             # Parts are known already where another function was compiled before.
             tree.register_pytree_node(Parts, lambda point: (point.parts, None), lambda _, parts: Parts(parts))
-        from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
         def call(*arguments: Any) -> Any:
             flat, form = tree.tree_flatten(arguments)
@@ -224,10 +228,13 @@ class Jax(Backend):
             key = form, *((np.shape(one), getattr(one, "dtype", None)) for one in flat)
             if key not in made:
                 closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
-                program = jax.jit(lambda held, *given: jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, held))(*given))
-                made[key] = program, jax.device_put(closed.consts), tree.tree_structure(shapes)
-            program, held, wanted = made[key]
-            return tree.tree_unflatten(wanted, program(held, *flat))
+
+                def program(held: list[Any], *given: Any) -> Any:
+                    return core.jaxpr_as_fun(core.ClosedJaxpr(closed.jaxpr, held))(*given)
+
+                made[key] = jax.jit(program), jax.device_put(closed.consts), tree.tree_structure(shapes)
+            run, held, wanted = made[key]
+            return tree.tree_unflatten(wanted, run(held, *flat))
 
         return call
 

@@ -257,10 +257,11 @@ class Oracle:
         if self._tried[0] is not direction or self._tried[1] != t:
             self._tried = direction, t, None
             with suppress(ValueError, RuntimeError):
-                there, ambient, *new, numbers = self.whole(start.point, direction, t, start.gradient)
+                old = start.gradient
+                there, ambient, new, change, numbers = self.whole(start.point, direction, t, old)
                 self.last_cost, *products = ns.to_numpy(numbers).tolist()
-                ids = ((id(a), id(b)) for a, b in _pairs(start.gradient, direction, *new))
-                seen = Seen(there, self.last_cost, *new, dict(zip(ids, products, strict=True)))
+                ids = ((id(a), id(b)) for a, b in _pairs(old, direction, new, change))
+                seen = Seen(there, self.last_cost, new, change, dict(zip(ids, products, strict=True)))
                 self._tried = direction, t, seen
                 if ambient is not None:
                     self._ambient = there, ambient
@@ -347,7 +348,8 @@ class Oracle:
         self._shape = getattr(ambient, "shape", None)
         if self.at_once and self.is_extrinsic and hasattr(self.cost, "as_one"):
             first = point, gradient, 0.0, gradient
-            self.whole = self.cost.as_one(copy.copy(self).whole, first, (self.manifold, self.retraction))
+            whole, key = copy.copy(self).whole, (self.manifold, self.retraction)
+            self.whole = self.cost.as_one(whole, first, key)  # type: ignore[method-assign]
         self._ambient = point, ambient
         norm = self.manifold.norm(point, gradient)
         self.rounding = self.rounding_at(point, cost, ambient, norm)

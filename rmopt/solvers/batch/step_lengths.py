@@ -44,12 +44,12 @@ class Trial:
 
     def __init__(self, curve: "Curve", t: float) -> None:
         self.curve, self.t, work = curve, t, curve.work
+        self._gradient: Any = None
         self.seen = work.trial(curve.start, curve.direction, t) if work.at_once else None
         if self.seen is not None:
             self.point, self.cost, self._gradient = self.seen[:3]
-            return
-        self.point, self.cost, self._ambient = work.reached(curve.start.point, curve.direction, t)
-        self._gradient: Any = None
+        else:
+            self.point, self.cost, self._ambient = work.reached(curve.start.point, curve.direction, t)
 
     @property
     def gradient(self) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 
+from rmopt import namespaces as ns
 from rmopt.core.arguments import bounded, integer, number, optional
 from rmopt.core.points import size_of
 from rmopt.core.problem import Problem
@@ -198,7 +199,7 @@ class TrustRegions(ModelSolver):
         for _ in range(self.max_inner):
             Hp, ahead = product(p), None
             curvature = inner(p, Hp)
-            if at_once:
+            if at_once and ns.is_array(curvature):
                 # As it is inside the region, so that one transfer is enough.
                 ahead = residual + Hp * (rz / curvature)
                 z = ahead if precondition is None else precondition(ahead)
@@ -450,7 +451,7 @@ def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tup
         for q in basis * 2:
             Hq = Hq - q * inner(point, q, Hq)
         square = inner(point, Hq, Hq)
-        if work.at_once:
+        if ns.is_array(square):
             curvature, square = brought(curvature, square)
         diagonal.append(curvature)
         rest = max(square, 0.0) ** 0.5
