@@ -36,6 +36,16 @@ def plain(point: Any) -> Any:
     )
 
 
+def plain_reals(point: Any, taker: str) -> Any:
+    """Return a point of real arrays of numpy; others are refused in the name of what takes them alone."""
+    if all(isinstance(one, np.ndarray) and not ns.is_complex(one) for one in arrays_of(point)):
+        return point
+    raise InvalidInputError(
+        f"the point is complex or of another library, and {taker} takes real arrays of numpy; bring it there, or "
+        "take a solver of whole gradients, such as ConjugateGradient."
+    )
+
+
 def as_like(point: Any, like: Any) -> Any:
     """Return a point with its arrays in the library, on the device and in the precision of an array or a point."""
     if like is None:

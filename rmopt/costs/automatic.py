@@ -77,7 +77,7 @@ class AutomaticCost(Cost):
         self.__doc__ = function.__doc__
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_known"}
+        return {key: value for key, value in vars(self).items() if key not in ("_known", "weighted")}
 
     def __call__(self, *arguments: Any) -> float:
         """Return the function's value, checked to be a number."""
@@ -250,6 +250,21 @@ class AutomaticCost(Cost):
             known.made.clear()
             # Perhaps it is a function within that is compiled by the user.
             self.backend.forget()
+
+    @cached_property
+    def weighted(self) -> "AutomaticCost":
+        """The weighted sum of the numbers that the function returns for many points; weights are its second part."""
+
+        def total(points: Any, weights: Any) -> Any:
+            values = self.function(points)
+            if tuple(getattr(values, "shape", ())) != tuple(weights.shape):
+                raise InvalidInputError(
+                    f"{self._name} returned {shown(values)}, and of {weights.shape[0]} points it must return as many "
+                    "numbers: one for each."
+                )
+            return (weights * values).sum()
+
+        return AutomaticCost(total, self.backend)
 
     def _number(self, value: Any) -> float:
         number = ns.to_numpy(value) if ns.is_array(value) else np.asarray(value)

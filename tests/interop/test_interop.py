@@ -7,14 +7,17 @@ from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
+import pymanopt
 import pytest
 import scipy.sparse as sp
 from pymanopt import manifolds
 from pymanopt.manifolds import Sphere
 from pymanopt.optimizers import ConjugateGradient
+from tabled import each_row
 
 import rmopt
 from rmopt import InvalidInputError, Problem
+from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, FiniteSum, LowRankPoint, MissingCapabilityError
 from rmopt.interop import PymanoptSolver, from_pymanopt, to_pymanopt
 from rmopt.manifolds import FixedRankEmbedded
@@ -165,6 +168,58 @@ def test_starts_off_a_pymanopt_manifold_are_refused() -> None:
         assert manifold.check_point(manifold.random_point(np.random.default_rng(0))) is None
         with pytest.raises(InvalidInputError, match=told):
             LBFGS().run(Problem(manifold, cost), start)
+
+
+def hermitian(n: int, seed: int) -> Any:
+    X = np.random.default_rng(seed).standard_normal((n, n, 2)) @ [1.0, 1.0j]
+    return X @ X.conj().T / n + np.eye(n)
+
+
+def re_dot(A: Any, B: Any) -> Any:
+    return anp.sum(anp.real(anp.conj(A) * B))
+
+
+H, C = hermitian(4, 0), hermitian(4, 1) @ hermitian(4, 2)
+VALUES = np.linalg.eigvalsh(H)
+# A manifold, a function of its points, and the least value.
+COMPLEX = [
+    (manifolds.ComplexCircle(4), lambda z: re_dot(C[0], z), -np.sum(abs(C[0]))),
+    (manifolds.ComplexEuclidean(4, 4), lambda Z: re_dot(Z, H @ Z) - 2.0 * re_dot(C, Z),
+     -np.sum((C.conj() * np.linalg.solve(H, C)).real)),
+    (manifolds.ComplexGrassmann(4, 2), lambda X: re_dot(X, H @ X), np.sum(VALUES[:2])),
+    (manifolds.PSDFixedRankComplex(4, 2), lambda Y: anp.sum(anp.abs(Y @ anp.conj(Y).T - H) ** 2),
+     np.sum(VALUES[:2] ** 2)),
+    (manifolds.HermitianPositiveDefinite(4), lambda X: re_dot(H, X) + re_dot(np.eye(4), anp.linalg.inv(X)),
+     2.0 * np.sum(VALUES**0.5)),
+    (manifolds.SpecialHermitianPositiveDefinite(4), lambda X: re_dot(H, X), 4.0 * np.prod(VALUES) ** 0.25),
+    (manifolds.UnitaryGroup(4), lambda X: re_dot(C, X), -np.sum(np.linalg.svd(C, compute_uv=False))),
+    (rmopt.manifolds.Sphere(4, field="complex"), lambda x: re_dot(x, H @ x), VALUES[0]),
+]  # fmt: skip
+
+
+@each_row("manifold, function, least", COMPLEX)
+def test_complex_problems_have_one_optimum_here_and_there(manifold: Any, function: Any, least: float) -> None:
+    is_ours = isinstance(manifold, rmopt.manifolds.Sphere)
+    problem = Problem(manifold if is_ours else from_pymanopt(manifold), rmopt.autograd_cost(function))
+    assert check_gradient(problem)
+    assert not problem.manifold.knows_hessians or all(check_hessian(problem))
+    start = problem.manifold.random_point(np.random.default_rng(0))
+    for solver in (
+        LBFGS(tol=1e-9),
+        rmopt.solvers.ConjugateGradient(tol=1e-9),
+        PymanoptSolver(min_gradient_norm=1e-9),
+    ):
+        point = solver.run(problem, start).point
+        assert problem.manifold.check_point(point) is None
+        assert problem.value(point) == pytest.approx(least, rel=1e-10)
+    there = [to_pymanopt(problem)]
+    # The gradients of pymanopt's own unitary group are not tangent.
+    if not (is_ours or isinstance(manifold, manifolds.UnitaryGroup)):
+        there.append(pymanopt.Problem(manifold, pymanopt.function.autograd(manifold)(function)))
+    for one in there:
+        found = ConjugateGradient(verbosity=0, min_gradient_norm=1e-7).run(one, initial_point=start)
+        assert found.point.dtype == complex
+        assert found.cost == pytest.approx(least, rel=1e-10)
 
 
 def test_threads_draw_the_same_points_at_once() -> None:
