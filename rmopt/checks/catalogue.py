@@ -157,6 +157,7 @@ def array_instances() -> list[Instance]:
     }
     made = [kind(*size) for kind, several in sizes.items() for size in several]
     made += [manifolds.Sphere(4, field="complex"), manifolds.Oblique(1, 3, field="complex")]
+    made.append(manifolds.Grassmann(5, 2, field="complex"))
     return list(map(_unnamed, made))
 
 
