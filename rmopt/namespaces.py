@@ -123,7 +123,12 @@ def to_numpy(array: Any) -> Any:
 
 def device_of(array: Any) -> Any:
     """Return where an array lies; None while JAX traces a function."""
-    return None if type(array).__name__.endswith("Tracer") else getattr(array, "device", None)
+    return None if is_traced(array) else getattr(array, "device", None)
+
+
+def is_traced(array: Any) -> bool:
+    """Return whether an array has no numbers yet, while JAX traces a function."""
+    return type(array).__name__.endswith("Tracer")
 
 
 def converted(array: Any, like: Any, dtype: Any) -> Any:

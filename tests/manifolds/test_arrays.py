@@ -10,11 +10,13 @@ import pytest
 from tabled import each_row
 
 from rmopt import namespaces as ns
-from rmopt.manifolds import Euclidean, Oblique, Sphere
+from rmopt.manifolds import Euclidean, Oblique, Sphere, SymmetricPositiveDefinite
 
 MANIFOLDS = [
     kind(*sizes, field=field)
-    for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3))
+    for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3),
+        (SymmetricPositiveDefinite, 4), (SymmetricPositiveDefinite, 4, 1, "log-euclidean"),
+        (SymmetricPositiveDefinite, 2, 3, "bures-wasserstein"))
     for field in ("real", "complex")
 ]  # fmt: skip
 
