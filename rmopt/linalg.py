@@ -20,23 +20,25 @@ TRTRS = {"f": strtrs, "d": dtrtrs, "F": ctrtrs, "D": ztrtrs}
 
 
 def factor_product(A: Array, core: Array, B: Array) -> tuple[Array, Array, Array]:
-    """Return U (n, k), S (k, k), V (m, k) with A core Bᵀ = U S Vᵀ, U and V orthonormal; S need not be diagonal."""
+    """Return U (n, k), S (k, k), V (m, k) with A core Bᴴ = U S Vᴴ, U and V orthonormal; S need not be diagonal."""
     U, R_A = tall_qr(A)
     V, R_B = tall_qr(B)
-    return U, R_A @ core @ R_B.T, V
+    return U, R_A @ core @ ns.adjoint(R_B), V
 
 
 def tall_qr(A: Array) -> tuple[Array, Array]:
     """Return Q and R of A = Q R, of a large matrix by its Gram matrix, where that is as exact as Householder's."""
-    found = _qr_by_gram(A) if A.size >= LARGE and A.shape[1] > 1 and A.dtype.kind == "f" else None
-    return np.linalg.qr(A) if found is None else found
+    large = A.ndim == 2 and A.shape[0] * A.shape[1] >= LARGE and A.shape[1] > 1
+    found = _qr_by_gram(A) if large and ns.numbers_of(A).kind in "fc" and not ns.is_traced(A) else None
+    return tuple(ns.namespace(A).linalg.qr(A)) if found is None else found
 
 
 def _qr_by_gram(A: Array) -> tuple[Array, Array] | None:
     """Return Q and R of A = Q R by the Gram matrix of A, or None where Q would lose digits."""
     with np.errstate(all="ignore"):
-        gram = A.T @ A
-        squares, limits = np.diag(gram), np.finfo(A.dtype)
+        # It comes to the host, from wherever A lies.
+        gram = ns.to_numpy(ns.adjoint(A) @ A)
+        squares, limits = np.diag(gram).real, np.finfo(gram.dtype)
         lengths = np.sqrt(squares)
         cosines = gram / np.outer(lengths, lengths)
     # Of smaller squares digits are lost.
@@ -46,25 +48,27 @@ def _qr_by_gram(A: Array) -> tuple[Array, Array] | None:
     # QᵀQ is off by as many roundings as the condition number of the cosines.
     if not values[0] > 0.25 * values[-1]:
         return None
-    R = np.linalg.cholesky(cosines).T * lengths
-    return A @ np.linalg.inv(R), R
+    R = ns.adjoint(np.linalg.cholesky(cosines)) * lengths
+    return A @ ns.asarray(np.linalg.inv(R), A), ns.asarray(R, A)
 
 
 def truncated_svd_of_product(A: Array, core: Array, B: Array, k: int) -> tuple[Array, Array, Array]:
-    """Return the k leading singular triples U, σ, V of A core Bᵀ, whose inner dimension is small.
+    """Return the k leading singular triples U, σ, V of A core Bᴴ, whose inner dimension is small.
 
     Both sides are orthonormalised by Householder QR first, so the singular vectors are orthonormal
     to machine precision however ill-conditioned A and B are.
     """
     Q_A, middle, Q_B = factor_product(A, core, B)
-    P, sigma, Qt = np.linalg.svd(middle, full_matrices=False)
-    return Q_A @ P[:, :k], sigma[:k], Q_B @ Qt[:k].T
+    P, sigma, Qh = ns.namespace(middle).linalg.svd(middle, full_matrices=False)
+    return Q_A @ P[..., :k], sigma[..., :k], Q_B @ ns.adjoint(Qh[..., :k, :])
 
 
 def leave_span(U: Array, X: Array) -> Array:
     """Return X (n, j) minus its orthogonal projection on the span of the orthonormal columns of U (n, k)."""
-    # On small matrices `dot` takes half of the time of `@`.
-    return X - U.dot(U.T.dot(X))
+    if type(U) is np.ndarray and U.ndim == X.ndim == 2 and U.dtype.kind == "f":
+        # On small matrices `dot` takes half of the time of `@`.
+        return X - U.dot(U.T.dot(X))
+    return X - U @ (ns.adjoint(U) @ X)
 
 
 def symmetric(matrix: Array) -> Array:
@@ -74,7 +78,7 @@ def symmetric(matrix: Array) -> Array:
 
 def lyapunov(W: Array, right: Array) -> Array:
     """Return the Hermitian L with L W + W L = R, for a positive definite W and a Hermitian R."""
-    values, basis = ns.namespace(W).linalg.eigh(W)
+    values, basis = eigh(W)
     back = ns.adjoint(basis)
     inner = (back @ right @ basis) / (values[..., :, None] + values[..., None, :])
     return symmetric(basis @ inner @ back)
@@ -88,12 +92,10 @@ def exp_differences(x: Array, order: int = 1) -> Array:
     """
     if order == 1:
         return _exp_difference(x[..., :, None], x[..., None, :])
-    xp, one, (less, more) = (
-        ns.namespace(x),
-        x[..., :, None, None],
-        _ordered(x[..., None, :, None], x[..., None, None, :]),
-    )
-    low, (middle, high) = xp.minimum(one, less), _ordered(xp.maximum(one, less), more)
+    xp = ns.namespace(x)
+    low, high = _ordered(x[..., :, None, None], x[..., None, :, None])
+    middle, high = _ordered(high, x[..., None, None, :])
+    low, middle = _ordered(low, middle)
     mean, wide = (low + middle + high) / 3.0, high - low > 1.0
     parts = [xp.where(wide, 0.0, one - mean) for one in (low, middle, high)]
     # Close ones: the series, whose terms are complete homogeneous polynomials of the deviations from the mean.
@@ -111,8 +113,9 @@ def exp_differences(x: Array, order: int = 1) -> Array:
 
 def _exp_difference(a: Array, b: Array) -> Array:
     xp, half = ns.namespace(a), 0.5 * (a - b)
-    safe = xp.where(half == 0.0, 1.0, half)
-    return xp.exp(0.5 * (a + b)) * xp.where(half == 0.0, 1.0, xp.sinh(safe) / safe)
+    # By a tiny number the hyperbolic sine is divisible, and the quotient is exactly 1.
+    half = xp.where(half == 0.0, 1e-30, half)
+    return xp.exp(0.5 * (a + b)) * (xp.sinh(half) / half)
 
 
 def _ordered(a: Array, b: Array) -> tuple[Array, Array]:
@@ -121,32 +124,47 @@ def _ordered(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def gram_functions(X: Array, *functions: Callable[[Array], Array]) -> list[Array]:
-    """Return the k × k matrices f(XᵀX) for functions of the squared singular values of a tall X.
+    """Return the k × k matrices f(XᴴX) for functions of the squared singular values of a tall X.
 
     For functions that are smooth at 0 this is as exact as a singular value decomposition of X, and cheaper.
     """
-    squares, V = np.linalg.eigh(X.mT @ X)
-    squares = np.maximum(squares, 0.0)
-    return [(V * function(squares)[..., None, :]) @ V.mT for function in functions]
+    squares, V = ns.namespace(X).linalg.eigh(ns.adjoint(X) @ X)
+    squares, back = ns.at_least(squares, 0.0), ns.adjoint(V)
+    return [(V * function(squares)[..., None, :]) @ back for function in functions]
 
 
 def small_eigh(matrix: Array) -> tuple[Array, Array]:
-    """Return what `numpy.linalg.eigh` does of one matrix, of a small one in half of the time."""
+    """Return eigenvalues and vectors of Hermitian matrices; of a small one of numpy in half of its time."""
+    if type(matrix) is not np.ndarray or matrix.ndim > 2 or matrix.dtype.kind == "c":
+        return tuple(ns.namespace(matrix).linalg.eigh(matrix))
     values, vectors, flaw = (ssyevd if matrix.dtype == np.float32 else dsyevd)(matrix, lower=1)
     if flaw or not values[-1] < np.inf:
         raise np.linalg.LinAlgError("the eigenvalues did not converge")
     return values, vectors
 
 
+def eigh(matrix: Array) -> tuple[Array, Array]:
+    """Return what `numpy.linalg.eigh` does, to the bit, by `small_eigh`: products with vectors by rows differ."""
+    values, vectors = small_eigh(matrix)
+    return values, np.ascontiguousarray(vectors) if type(vectors) is np.ndarray else vectors
+
+
 def horizontal(Y: Array, xi: Array) -> Array:
-    """Return the part of ξ that moves YYᵀ: ξ − Y Ω, with Ω YᵀY + YᵀY Ω = Yᵀξ − ξᵀY (Absil et al. 2009)."""
-    skew = Y.T @ xi
-    values, vectors = np.linalg.eigh(Y.T @ Y)
-    turned = vectors.T @ (skew - skew.T) @ vectors
-    sums = values[:, None] + values
-    regular = sums > 4.5 * np.finfo(sums.dtype).eps * values[-1]
-    turned = np.divide(turned, sums, out=np.zeros_like(turned), where=regular)
-    return xi - Y @ (vectors @ turned @ vectors.T)
+    """Return the part of ξ that moves YYᴴ: ξ − Y Ω, with Ω YᴴY + YᴴY Ω = Yᴴξ − ξᴴY (Absil et al. 2009)."""
+    xp, back = ns.namespace(Y), ns.adjoint(Y)
+    skew = back @ xi
+    values, vectors = xp.linalg.eigh(back @ Y)
+    turned = ns.adjoint(vectors) @ (skew - ns.adjoint(skew)) @ vectors
+    sums = values[..., :, None] + values[..., None, :]
+    regular = sums > 4.5 * float(xp.finfo(sums.dtype).eps) * values[..., -1:, None]
+    turned = xp.where(regular, turned / xp.where(regular, sums, 1.0), 0.0)
+    return xi - Y @ (vectors @ turned @ ns.adjoint(vectors))
+
+
+def quotient(a: Any, b: Any, otherwise: float) -> Any:
+    """Return a/b, and another number where b is 0."""
+    xp, regular = ns.namespace(b), b != 0.0
+    return xp.where(regular, a / xp.where(regular, b, 1.0), otherwise)
 
 
 def sinc(angles: Any) -> Any:
@@ -154,34 +172,41 @@ def sinc(angles: Any) -> Any:
     xp = ns.namespace(angles)
     if xp is np:
         return np.sinc(angles / np.pi)
-    nonzero = xp.where(angles == 0.0, xp.ones_like(angles), angles)
-    return xp.where(angles == 0.0, xp.ones_like(angles), xp.sin(nonzero) / nonzero)
+    return quotient(xp.sin(angles), angles, 1.0)
 
 
 def cosine(squares: Array) -> Array:
     """Return cos σ for σ²."""
-    return np.cos(np.sqrt(squares))
+    xp = ns.namespace(squares)
+    return xp.cos(xp.sqrt(squares))
 
 
 def sine(squares: Array) -> Array:
     """Return sin(σ)/σ for σ²."""
-    angles = np.sqrt(np.maximum(squares, 1e-30))
-    return np.sin(angles) / angles
+    xp = ns.namespace(squares)
+    angles = xp.sqrt(ns.at_least(squares, 1e-30))
+    return xp.sin(angles) / angles
 
 
 def versine(squares: Array) -> Array:
     """Return (1 − cos σ)/σ² for σ²."""
-    return 0.5 * np.sinc(0.5 * np.sqrt(squares) / np.pi) ** 2
+    return 0.5 * sinc(0.5 * ns.namespace(squares).sqrt(squares)) ** 2
 
 
 def rotation(skew: Array) -> Array:
-    """Return the exponential of a skew-symmetric matrix."""
+    """Return the exponential of a skew-symmetric or skew-Hermitian matrix."""
     even, odd = gram_functions(skew, cosine, sine)
     return even + skew @ odd
 
 
 def rotation_log(Q: Array) -> Array:
-    """Return the skew-symmetric logarithm of a rotation, from planes that it turns; exact at all angles."""
+    """Return the skew-symmetric logarithm of a rotation, from planes that it turns; exact at all angles.
+
+    Of a unitary matrix it is skew-Hermitian.
+    """
+    if ns.is_complex(Q):
+        turned, lines = scipy.linalg.schur(Q)
+        return (lines * (1j * np.angle(np.diagonal(turned))).astype(Q.dtype)) @ ns.adjoint(lines)
     turned, planes = scipy.linalg.schur(Q)
     below, cosines = np.diagonal(turned, -1), np.diagonal(turned)
     angles = np.diag(np.where(below != 0.0, np.arctan2(below, cosines[:-1]), 0.0), -1)
@@ -194,8 +219,8 @@ def rotation_log(Q: Array) -> Array:
 
 def cayley(skew: Array) -> Array:
     """Return the rotation (I − K/2)⁻¹ (I + K/2), which is the exponential to second order."""
-    identity, half = np.eye(skew.shape[-1], dtype=skew.dtype), 0.5 * skew
-    return np.linalg.solve(identity - half, identity + half)
+    identity, half = ns.eye(skew.shape[-1], skew), 0.5 * skew
+    return ns.namespace(skew).linalg.solve(identity - half, identity + half)
 
 
 def skew_form(X: Array, xi: Array) -> tuple[Array, Array]:
@@ -204,22 +229,36 @@ def skew_form(X: Array, xi: Array) -> tuple[Array, Array]:
     What of ξ is orthogonal to X is Q R; where it has not full rank, rows of R are rounding, and their columns of Q
     arbitrary.
     """
-    turn = X.mT @ xi
-    Q, R = np.linalg.qr(xi - X @ turn)
-    zero = np.zeros((*R.shape[:-2], R.shape[-2], R.shape[-2]), R.dtype)
-    return np.concatenate([X, Q], axis=-1), np.block([[turn, -R.mT], [R, zero]])
+    xp, turn = ns.namespace(X), ns.adjoint(X) @ xi
+    Q, R = xp.linalg.qr(xi - X @ turn)
+    zero = ns.zeros((*R.shape[:-2], R.shape[-2], R.shape[-2]), R)
+    if X.ndim < Q.ndim:
+        X = xp.broadcast_to(X, Q.shape[:-2] + X.shape[-2:])
+    return xp.concat([X, Q], axis=-1), blocks(turn, -ns.adjoint(R), R, zero)
+
+
+def blocks(a: Array, b: Array, c: Array, d: Array) -> Array:
+    """Return the matrices [[a, b], [c, d]]."""
+    xp = ns.namespace(a)
+    return xp.concat([xp.concat([a, b], axis=-1), xp.concat([c, d], axis=-1)], axis=-2)
+
+
+def diagonal(values: Array, like: Array) -> Array:
+    """Return the matrix with these numbers on its diagonal, in the type of another array."""
+    return ns.eye(values.shape[-1], like) * values[..., None, :]
 
 
 def orthonormalised(U: Array) -> Array:
     """Return the nearest matrix with orthonormal columns to one that has them up to rounding."""
-    return U @ (1.5 * np.eye(U.shape[-1], dtype=U.dtype) - 0.5 * (U.mT @ U))
+    return U @ (1.5 * ns.eye(U.shape[-1], U) - 0.5 * (ns.adjoint(U) @ U))
 
 
 def positive_qr(A: Array) -> Array:
     """Return the orthonormal factor of A = Q R, where R has a positive diagonal."""
-    Q, R = np.linalg.qr(A)
-    turned = np.diagonal(R, axis1=-2, axis2=-1) < 0.0
-    return Q * np.where(turned, -1.0, 1.0).astype(Q.dtype)[..., None, :]
+    xp = ns.namespace(A)
+    Q, R = xp.linalg.qr(A)
+    phases = xp.sign(xp.linalg.diagonal(R))
+    return Q * xp.where(phases == 0.0, xp.ones_like(phases), phases)[..., None, :]
 
 
 def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
@@ -267,7 +306,14 @@ def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array,
 
 
 def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Array, Array]:
-    """Return the k largest eigenvalues of a symmetric matrix, descending, and vectors (p, k), by a `metric`."""
+    """Return the k largest eigenvalues of a Hermitian matrix, descending, and vectors (p, k), by a `metric`.
+
+    Without a metric also of many matrices, and of any library.
+    """
+    if type(matrix) is not np.ndarray or matrix.ndim > 2:
+        xp = ns.namespace(matrix)
+        values, vectors = xp.linalg.eigh(matrix)
+        return xp.flip(values[..., -k:], axis=-1), xp.flip(vectors[..., -k:], axis=-1)
     p = len(matrix)
     try:
         values, vectors = scipy.linalg.eigh(matrix, metric, subset_by_index=(p - k, p - 1))

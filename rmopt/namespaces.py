@@ -80,7 +80,7 @@ def conj(array: Any) -> Any:
 
 def adjoint(matrix: Any) -> Any:
     """Return the conjugate transposes of matrices: of real ones the transposes."""
-    return conj(matrix.mT)
+    return matrix.mT if matrix.dtype is _F8 else conj(matrix.mT)
 
 
 def real(array: Any) -> Any:

@@ -21,21 +21,21 @@ TESTS = Path(__file__).parent
 FAMILIES = ("similarity", "ranking", "metric", "subspace", "coembedding")
 ROOMS = {
     "rmopt/kernels, engines": 2_800,
-    "rmopt/manifolds, retractions": 1_920,
-    "rmopt/costs": 1_630,
-    "rmopt/solvers": 3_220,
-    "rmopt/checks, testing, interop": 1_500,
+    "rmopt/manifolds, retractions": 3_400,
+    "rmopt/costs": 1_700,
+    "rmopt/solvers": 4_000,
+    "rmopt/checks, testing, interop": 1_700,
     "rmopt/cli": 400,
-    "rmopt": 13_350,
+    "rmopt": 16_100,
     "problems/" + ", ".join(FAMILIES): 5_300,
     "problems/data": 1_500,
     "problems": 9_000,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 40_500
+ALL_LINES = 47_000
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.095
-PUBLIC_NAMES = 290
+PUBLIC_NAMES = 340
 LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER
 }  # fmt: skip

@@ -150,7 +150,9 @@ def array_instances() -> list[Instance]:
         manifolds.Stiefel: [(9, 3, 1), (5, 4, 1), (3, 3, 1), (6, 1, 1), (5, 2, 3)],
         partial(manifolds.Stiefel, metric="canonical"): [(9, 3), (5, 4), (3, 3), (6, 1), (5, 2, 3)],
     }
-    return [_unnamed(kind(*size)) for kind, several in sizes.items() for size in several]
+    made = [kind(*size) for kind, several in sizes.items() for size in several]
+    made += [manifolds.Sphere(4, field="complex"), manifolds.Oblique(1, 3, field="complex")]
+    return list(map(_unnamed, made))
 
 
 def _unnamed(manifold: Manifold) -> Instance:

@@ -18,6 +18,7 @@ from rmopt.core.psd import PSDPoint
 from rmopt.costs import ConvexCost, Loss, ResidualSum
 from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds import Elliptope, Grassmann, PSDFactors
+from rmopt.namespaces import adjoint, is_complex
 
 # Sums over data in different orders.
 SUMS = 1e-10
@@ -409,14 +410,14 @@ def _preconditioner(at: _Cost) -> Any:
 def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
     """Return the same point in another basis or other factors; None where it has one form."""
     if isinstance(x, LowRankPoint):
-        P, Q = (_turn(x.rank, rng) for _ in range(2))
-        return LowRankPoint(x.U @ P, P.T @ x.S @ Q, x.V @ Q)
+        P, Q = (_turn(x.rank, rng, x.U) for _ in range(2))
+        return LowRankPoint(x.U @ P, adjoint(P) @ x.S @ Q, x.V @ Q)
     if isinstance(x, PSDPoint):
-        P = _turn(x.rank, rng)
-        core = P.T @ x.S @ P
-        return PSDPoint(x.Q @ P, 0.5 * (core + core.T))
+        P = _turn(x.rank, rng, x.Q)
+        core = adjoint(P) @ x.S @ P
+        return PSDPoint(x.Q @ P, 0.5 * (core + adjoint(core)))
     if isinstance(manifold, Grassmann | Elliptope | PSDFactors):
-        return x @ _turn(x.shape[1], rng)
+        return x @ _turn(x.shape[1], rng, x)
     if manifold.knows("exp"):
         # There and back again: a quotient ends in another form of the point, other manifolds in the same.
         y = manifold.random_point(rng)
@@ -424,8 +425,10 @@ def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
     return None
 
 
-def _turn(k: int, rng: np.random.Generator) -> Array:
-    """Return a random orthogonal matrix; −1 for one dimension."""
+def _turn(k: int, rng: np.random.Generator, like: Array) -> Array:
+    """Return a random orthogonal or unitary matrix of the field of an array; −1 for one real dimension."""
+    if is_complex(like):
+        return np.linalg.qr(rng.standard_normal((k, k)) + 1j * rng.standard_normal((k, k)))[0]
     return np.linalg.qr(rng.standard_normal((k, k)))[0] if k > 1 else -np.eye(1)
 
 

@@ -17,6 +17,7 @@ from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
+from rmopt.namespaces import adjoint, is_complex, real_dot
 from rmopt.precision import real_type
 
 # Logarithms and roots of matrices lose digits with the condition of the point.
@@ -162,7 +163,8 @@ class _Tangents:
         self.y = self.another()
         self.a, self.b = (manifold.random_tangent_vector(self.x, rng) for _ in range(2))
         self.shape = tuple(manifold.embed_point(self.x).shape)
-        self.Z, self.Y = rng.standard_normal(self.shape), rng.standard_normal(self.shape)
+        self.is_complex = any(map(is_complex, arrays_of(self.x)))
+        self.Z, self.Y = self.drawn(self.shape), self.drawn(self.shape)
         self.z = self.another()
         # Well inside of what `exp` covers once; of many probabilities one is so small that it vanishes before.
         self.short = 0.3 * min(1.0, manifold.typical_dist)
@@ -175,6 +177,11 @@ class _Tangents:
     def another(self) -> Any:
         """Return a random point of the precision of the first one."""
         return in_precision(self.manifold.random_point(self.rng), real_type(*arrays_of(self.x)))
+
+    def drawn(self, shape: Any) -> Array:
+        """Return standard normal numbers of the field of the point."""
+        found = self.rng.standard_normal(shape)
+        return found + 1j * self.rng.standard_normal(shape) if self.is_complex else found
 
     def project(self, ambient: Any) -> Any:
         return self.manifold.projection(self.x, ambient)
@@ -202,12 +209,12 @@ def _points(at: _Tangents) -> Any:
     arrays = arrays_of(at.x)
     if at.manifold.check_point(rebuilt(at.x, [np.full_like(array, np.nan) for array in arrays])) is None:
         return "it takes a point of NaN"
-    if at.manifold.dim >= sum(array.size for array in arrays):
+    if at.manifold.dim >= sum(_reals(array).size for array in arrays):
         # Open in the space around it: what is near to a point is a point.
         return 0.0
 
     def taken() -> bool:
-        moved = [array + 0.05 * np.abs(array).max() * at.rng.standard_normal(array.shape) for array in arrays]
+        moved = [array + 0.05 * np.abs(array).max() * at.drawn(array.shape) for array in arrays]
         point = in_precision(rebuilt(at.x, moved), real_type(*arrays))
         if at.manifold.check_point(point) is not None:
             return False
@@ -254,8 +261,8 @@ def _randomness(at: _Tangents) -> Any:
 @law(MANIFOLD, "an operation in place, such as `vector -= …`", 0.0)
 def _manifold_purity(at: _Tangents) -> float:
     """What its methods are given stays as it is."""
-    manifold, Z = at.manifold, at.rng.standard_normal(at.shape)
-    y, vector = manifold.random_point(at.rng), manifold.random_tangent_vector(at.x, at.rng)
+    manifold, Z, y = at.manifold, at.drawn(at.shape), at.y
+    vector = manifold.random_tangent_vector(at.x, at.rng)
     calls = [
         (manifold.projection, at.x, Z), (manifold.euclidean_to_riemannian_gradient, at.x, Z),
         (manifold.to_tangent_space, at.x, vector), (manifold.transport, at.x, y, vector),
@@ -275,12 +282,10 @@ def written(calls: Sequence[tuple[Any, ...]]) -> float:
 @law(MANIFOLD, "`dim`, or a projection that keeps too much or too little", 0.0)
 def _dimension(at: _Tangents) -> float | None:
     """`dim` is the rank of the projection."""
-    size, dim = int(np.prod(at.shape)), at.manifold.dim
+    size, dim = _reals(at.Z).size, at.manifold.dim
     if size * dim > LARGE:
         return None
-    images = [
-        at.embed(at.project(at.rng.standard_normal(at.shape))).ravel() for _ in range(min(size, dim + 3))
-    ]
+    images = [_reals(at.embed(at.project(at.drawn(at.shape)))).ravel() for _ in range(min(size, dim + 3))]
     # Of two images in a line the one is rounding beside the other, more than numpy allows for.
     rank = float(np.linalg.matrix_rank(np.array(images), rtol=max(1e-12, 2.2e-14 * at.coarseness)))
     return abs(rank - min(dim, len(images)))
@@ -297,7 +302,7 @@ def _projection(at: _Tangents) -> float:
 def _orthogonality(at: _Tangents) -> float | None:
     """⟨PZ, Y⟩ = ⟨Z, PY⟩ in the ambient space, or by an inner_product that takes ambient arrays."""
     Z, Y, PZ, PY = at.Z, at.Y, at.embed(at.project(at.Z)), at.embed(at.project(at.Y))
-    error = abs(np.vdot(PZ, Y) - np.vdot(Z, PY)) / (np.linalg.norm(Z) * np.linalg.norm(Y))
+    error = abs(real_dot(PZ, Y) - real_dot(Z, PY)) / (np.linalg.norm(Z) * np.linalg.norm(Y))
     if isinstance(at.a, Parts) and error > ROUNDING * at.coarseness:
         # Each part may have its own way.
         return None
@@ -313,7 +318,7 @@ def _orthogonality(at: _Tangents) -> float | None:
 def _duality(at: _Tangents) -> float:
     """⟨a, gradient for Z⟩ = ⟨a, Z⟩ in the ambient space."""
     gradient = at.manifold.euclidean_to_riemannian_gradient(at.x, at.Z)
-    error = abs(at.inner(at.x, at.a, gradient) - float(np.vdot(at.embed(at.a), at.Z)))
+    error = abs(at.inner(at.x, at.a, gradient) - float(real_dot(at.embed(at.a), at.Z)))
     # Where points are large, ambient vectors of length 1 are long.
     return error / max(1.0, float(np.linalg.norm(at.embed(at.a))))
 
@@ -371,21 +376,21 @@ def _transport_nearby(at: _Tangents) -> float:
 
 @law(MANIFOLD, "a term of `euclidean_to_riemannian_hessian` is missing, or has a wrong sign", 1e-3)
 def _curvature(at: _Tangents) -> float | None:
-    """½ tr(XᵀAX), A = VVᵀ − WWᵀ, has a symmetric Hessian, and bends by it along a retraction of second order."""
+    """½ tr(XᴴAX), A = VVᴴ − WWᴴ, has a symmetric Hessian, and bends by it along a retraction of second order."""
     manifold: Any = at.manifold
     x, a, b = at.x, at.a, at.b
     if not manifold.knows_hessians:
         return None
     rows = at.shape[-2:][0]
     # A whole A of a long column would not fit into memory.
-    V, W = at.rng.standard_normal((2, rows, min(rows, 20))) / rows**0.5
+    V, W = at.drawn((2, rows, min(rows, 20))) / rows**0.5
 
     def gradient(X: Any) -> Array:
-        return V @ (V.T @ (X := dense(X))) - W @ (W.T @ X)
+        return V @ (adjoint(V) @ (X := dense(X))) - W @ (adjoint(W) @ X)
 
     def value(t: float) -> float:
         X = dense(manifold.embed_point(manifold.retraction(x, a * t)))
-        return 0.5 * float(np.vdot(X, gradient(X)))
+        return 0.5 * float(real_dot(X, gradient(X)))
 
     G = gradient(manifold.embed_point(x))
     of_a, of_b = (manifold.euclidean_to_riemannian_hessian(x, G, gradient(at.embed(v)), v) for v in (a, b))
@@ -478,7 +483,7 @@ def _blocks(at: _Tangents) -> float | None:
         of_A, of_B = (at.embed(manifold.block_of(part, block)) for part in (A, B))
         again, tangent = at.embed(manifold.block_of(of_A, block)), at.embed(at.project(of_A))
         error = max(error, float(np.abs(again - of_A).max()), float(np.abs(tangent - of_A).max()))
-        error = max(error, abs(float(np.vdot(of_A, B) - np.vdot(A, of_B))))
+        error = max(error, abs(float(real_dot(of_A, B) - real_dot(A, of_B))))
     # Blocks may overlap, so what none of them sees is found by taking off one after the other, again and again.
     for _ in range(20):
         for block in range(manifold.n_blocks):
@@ -589,11 +594,18 @@ def difference_step(coarseness: float) -> float:
     return max(1e-4, float(coarseness * np.finfo(float).eps) ** (1.0 / 3.0))
 
 
+def _reals(array: Array) -> Array:
+    """Return real and imaginary parts beside each other; a real array as it is."""
+    return np.stack([array.real, array.imag]) if is_complex(array) else array
+
+
 def _other_types(x: Any, made: dict[str, Any]) -> str | None:
     """Return in a sentence what was made in another precision than that of a point, or None."""
-    wanted = real_type(*arrays_of(x))
+    wanted = np.result_type(
+        real_type(*arrays_of(x)), *(np.complex64 for one in arrays_of(x) if is_complex(one))
+    )
     for name, thing in made.items():
-        kinds = {array.dtype for array in arrays_of(thing) if array.dtype.kind == "f"}
+        kinds = {array.dtype for array in arrays_of(thing) if array.dtype.kind in "fc"}
         if not kinds <= {wanted}:
             return f"{name} is of {', '.join(sorted(map(str, kinds)))} at a point of {wanted}"
     return None

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.errors import InvalidInputError
 
 # More than an array could hold: named only to who goes beyond it.
@@ -56,12 +57,12 @@ def integer(name: str, value: Any, least: int = 0, most: float = LARGEST) -> int
     return int(value)
 
 
-def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Return an array of finite real numbers, as floats, and of a shape where one is given."""
-    found = array(name, value)
-    real = found.dtype.kind in "biuf"
+def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None, field: str = "real") -> np.ndarray:
+    """Return an array of numpy of finite numbers of a field, as floats, and of a shape where one is given."""
+    found = array(name, ns.to_numpy(value) if ns.is_array(value) else value)
+    real = found.dtype.kind in ("biuf" if field == "real" else "biufc")
     with np.errstate(over="ignore"):
-        found = found.astype(float) if real else found
+        found = found.astype(float if field == "real" else complex) if real else found
     if not real or not np.isfinite(found).all() or found.shape != (found.shape if shape is None else shape):
         wanted = "finite numbers" if shape is None else f"finite numbers and shape {shape}"
         flaw = shown(value)

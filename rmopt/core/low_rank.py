@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array, Factored, Vector
+from rmopt.core.matrices import row_dots
 
 
 @dataclass(frozen=True, eq=False)
 class LowRankPoint:
-    """The matrix W = U S Vᵀ.
+    """The matrix W = U S Vᴴ, of real numbers or complex ones; for real ones Vᴴ is Vᵀ.
 
     Attributes
     ----------
@@ -37,38 +37,38 @@ class LowRankPoint:
 
     def as_ambient(self) -> Factored:
         """Return W as an operator."""
-        return Factored(self.U @ self.S, self.V)
+        return Factored(self.U @ self.S, ns.conj(self.V))
 
     def singular_values(self) -> Array:
         """Return the k singular values of W, largest first."""
-        return np.linalg.svd(self.S, compute_uv=False)
+        return ns.namespace(self.S).linalg.svdvals(self.S)
 
     def balanced_factors(self) -> tuple[Array, Array]:
-        """Return A (n, k) and B (m, k) with W = A Bᵀ and AᵀA = BᵀB diagonal, by the SVD of S."""
-        P, sigma, Qt = np.linalg.svd(self.S)
-        root = np.sqrt(sigma)
-        return self.U @ (P * root), self.V @ (Qt.T * root)
+        """Return A (n, k) and B (m, k) with W = A Bᴴ and AᴴA = BᴴB diagonal, by the SVD of S."""
+        P, sigma, Qh = ns.namespace(self.S).linalg.svd(self.S)
+        root = sigma**0.5
+        return self.U @ (P * root), self.V @ (ns.adjoint(Qh) * root)
 
     def bilinear(self, left: Array, right: Array) -> Array:
         """Return lᵢᵀ W rᵢ for the paired rows of two (N, n) and (N, m) dense or sparse arrays."""
-        return np.einsum("ik,ik->i", (left @ self.U) @ self.S, right @ self.V)
+        return row_dots((left @ self.U) @ self.S, right @ ns.conj(self.V))
 
 
 @dataclass(frozen=True, eq=False)
 class LowRankTangent(Vector):
-    """The tangent vector ξ = U M Vᵀ + U_p Vᵀ + U V_pᵀ at W = U S Vᵀ.
+    """The tangent vector ξ = U M Vᴴ + U_p Vᴴ + U V_pᴴ at W = U S Vᴴ.
 
     The three parts are orthogonal, so the inner product is the sum of three small ones.
     With A = U S and B = V these are the parts of Shalit et al. (2012), Lemma 2:
-    ξ^AB = U M Vᵀ, ξ^A⊥B = U_p Vᵀ and ξ^AB⊥ = U V_pᵀ.
+    ξ^AB = U M Vᴴ, ξ^A⊥B = U_p Vᴴ and ξ^AB⊥ = U V_pᴴ.
 
     Attributes
     ----------
     M : array, shape (k, k)
     Up : array, shape (n, k)
-        Uᵀ U_p = 0.
+        Uᴴ U_p = 0.
     Vp : array, shape (m, k)
-        Vᵀ V_p = 0.
+        Vᴴ V_p = 0.
     """
 
     M: Array
@@ -77,5 +77,6 @@ class LowRankTangent(Vector):
 
     def as_ambient(self, point: LowRankPoint) -> Factored:
         """Return ξ as an operator of rank at most 2k."""
-        left = np.hstack([point.U @ self.M + self.Up, point.U])
-        return Factored(left, np.hstack([point.V, self.Vp]))
+        xp = ns.namespace(point.U)
+        left = xp.concat([point.U @ self.M + self.Up, point.U], axis=1)
+        return Factored(left, ns.conj(xp.concat([point.V, self.Vp], axis=1)))

@@ -8,13 +8,25 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, dense
-from rmopt.core.arguments import integer, named
-from rmopt.core.points import coarseness_of, in_precision, normal_like, size_of
+from rmopt.core.arguments import integer, named, one_of
+from rmopt.core.points import (
+    arrays_of,
+    as_like,
+    coarseness_of,
+    in_precision,
+    is_finite,
+    normal_like,
+    rebuilt,
+    size_of,
+)
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
-from rmopt.precision import slack
+from rmopt.precision import real_type, slack
+
+FIELDS = ("real", "complex")
 
 
 class Manifold(ABC):
@@ -285,7 +297,46 @@ class Manifold(ABC):
         return MissingCapabilityError(f"{self} has no closed form of {what}; {cure}.")
 
 
-class FixedRankManifold(Manifold):
+class OverField:
+    """What manifolds share whose points are of real or of complex numbers.
+
+    Attributes
+    ----------
+    field : {"real", "complex"}
+    """
+
+    shape: tuple[int, ...]
+    field: str = "real"
+
+    @property
+    def _in_field(self) -> str:
+        return "" if self.field == "real" else f", field={self.field!r}"
+
+    def _take(self, field: str) -> None:
+        """Keep a field, or refuse what is none."""
+        self.field = one_of("field", field, FIELDS)
+
+    @property
+    def _per_number(self) -> int:
+        """Dimension of the field over the reals."""
+        return 1 + (self.field == "complex")
+
+    def drawn(self, rng: np.random.Generator | None, shape: tuple[int, ...] | None = None) -> np.ndarray:
+        """Return independent standard normal numbers of the field."""
+        rng, shape = np.random.default_rng(rng), self.shape if shape is None else shape
+        found = rng.standard_normal(shape)
+        return found if self.field == "real" else found + 1j * rng.standard_normal(shape)
+
+    def _other_field(self, array: Any) -> str | None:
+        """Return in a sentence that an array is of numbers of the other field, or None."""
+        own = FIELDS[ns.is_complex(array)]
+        if own == self.field:
+            return None
+        cure = f"give the manifold field={own!r}" if "field" in vars(self) else "take their real parts"
+        return f"its numbers are {own}, and those of {self} are {self.field}; {cure}"
+
+
+class FixedRankManifold(OverField, Manifold):
     """A manifold of matrices of one rank, whose points and tangent vectors say by `as_ambient` what they are.
 
     Attributes
@@ -304,12 +355,18 @@ class FixedRankManifold(Manifold):
         twin.rank = checked_rank(k, self.shape)
         return twin
 
-    def _checked(self, point: Any, what: str, dtype: Any) -> Any:
-        """Return a point in a precision, or refuse one of a lower rank."""
-        point = in_precision(point, dtype)
+    def _of_field(self, point: Any) -> Any:
+        """Return a point in double precision with complex numbers, where those of the manifold are."""
+        if self.field == "real":
+            return point
+        return rebuilt(point, [ns.converted(one, one, np.complex128) for one in arrays_of(point)])
+
+    def _checked(self, point: Any, what: str, *given: Any) -> Any:
+        """Return a point in precision and library of what it was made of, or refuse one of a lower rank."""
+        point = in_precision(self._of_field(point), real_type(*given))
         if (reason := self.refusal(point)) is not None:
             raise InvalidInputError(f"{what} is no point of {self}: {reason}.")
-        return point
+        return point if ns.namespace(given[0]) is np else as_like(point, given[0])
 
     def embedding(self, point: Any, tangent_vector: Any) -> Ambient:
         return tangent_vector.as_ambient(point)
@@ -321,15 +378,23 @@ class FixedRankManifold(Manifold):
         if not isinstance(point, self.point_type):
             return f"a point of {self} is a {self.point_type.__name__}, not {type(point).__name__}"
         k, sizes, parts = self.rank, iter(self.shape), vars(point)
-        names, shapes = ", ".join(parts), [part.shape for part in parts.values()]
+        names, shapes = ", ".join(parts), [tuple(part.shape) for part in parts.values()]
         wanted = [(k, k) if name == "S" else (next(sizes), k) for name in parts]
         if shapes != wanted:
             return f"{names} have shapes {shapes}, not {wanted}"
-        if not all(np.isfinite(part).all() for part in parts.values()):
+        if len({ns.namespace(part) for part in parts.values()}) > 1:
+            return f"{names} are of several libraries"
+        for part in parts.values():
+            if (reason := self._other_field(part)) is not None:
+                return reason
+        if not is_finite(point):
             return f"one of {names} holds NaN or infinity"
         for name, factor in parts.items():
-            if name != "S" and (error := np.abs(factor.T @ factor - np.eye(k)).max()) > slack(1e-10, factor):
-                return f"{name} is not orthonormal: |{name}ᵀ{name} − I| reaches {error:.1e}"
+            if name == "S":
+                continue
+            error = np.abs(ns.to_numpy(ns.adjoint(factor) @ factor) - np.eye(k)).max()
+            if error > slack(1e-10, factor):
+                return f"{name} is not orthonormal: |{name}ᴴ{name} − I| reaches {error:.1e}"
         return self.refusal(point)
 
     def refusal(self, point: Any) -> str | None:

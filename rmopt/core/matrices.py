@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from rmopt import namespaces as ns
 from rmopt.core.arguments import array, numbers
 from rmopt.errors import InvalidInputError
 
@@ -40,10 +41,10 @@ def sound(name: str, matrix: Any) -> Any:
     return matrix
 
 
-def real_matrix(name: str, matrix: Any, shape: tuple[int, int]) -> Any:
-    """Return a dense or sparse matrix of finite real numbers and of a shape, as floats; sparse ones as CSR."""
+def real_matrix(name: str, matrix: Any, shape: tuple[int, int], field: str = "real") -> Any:
+    """Return a matrix of finite numbers and of a shape, as floats; a sparse one, which is always real, as CSR."""
     if not sp.issparse(matrix):
-        return numbers(name, matrix, shape)
+        return numbers(name, matrix, shape, field)
     rows = as_rows(matrix, name)
     if rows.shape != shape:
         raise InvalidInputError(f"{name} must be a matrix of shape {shape}, got shape {rows.shape}.")
@@ -87,7 +88,7 @@ def row_dots(rows: Any, others: Any) -> Any:
     """Return the inner products of rows, of an array or sparse, with as many others."""
     if sp.issparse(rows):
         return np.asarray(rows.multiply(others).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", rows, others)
+    return ns.namespace(rows).einsum("ij,ij->i", rows, others)
 
 
 def _in_csr(matrix: Any, name: str) -> sp.csr_array:

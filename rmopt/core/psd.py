@@ -2,21 +2,22 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array, Factored, Vector
+from rmopt.core.matrices import row_dots
+from rmopt.linalg import symmetric
 
 
 @dataclass(frozen=True, eq=False)
 class PSDPoint:
-    """The matrix W = Q S Qᵀ.
+    """The matrix W = Q S Qᴴ, of real numbers or complex ones; for real ones Qᴴ is Qᵀ.
 
     Attributes
     ----------
     Q : array, shape (n, k)
         Orthonormal columns.
     S : array, shape (k, k)
-        Symmetric and positive definite, not necessarily diagonal.
+        Symmetric or Hermitian, and positive definite; not necessarily diagonal.
     """
 
     Q: Array
@@ -34,35 +35,36 @@ class PSDPoint:
 
     def as_ambient(self) -> Factored:
         """Return W as an operator."""
-        return Factored(self.Q @ self.S, self.Q)
+        return Factored(self.Q @ self.S, ns.conj(self.Q))
 
     def eigenvalues(self) -> Array:
         """Return the k positive eigenvalues of W, largest first."""
-        return np.linalg.eigvalsh(self.S)[::-1]
+        xp = ns.namespace(self.S)
+        return xp.flip(xp.linalg.eigvalsh(self.S), axis=0)
 
     def factor(self) -> Array:
-        """Return Y (n, k) with W = Y Yᵀ and YᵀY diagonal, largest column first."""
-        values, vectors = np.linalg.eigh(self.S)
-        return self.Q @ (vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0)))
+        """Return Y (n, k) with W = Y Yᴴ and YᴴY diagonal, largest column first."""
+        xp = ns.namespace(self.S)
+        values, vectors = xp.linalg.eigh(self.S)
+        return self.Q @ xp.flip(vectors * ns.at_least(values, 0.0) ** 0.5, axis=1)
 
     def balanced_factors(self) -> tuple[Array, Array]:
-        """Return Y twice: A = B = Y with W = A Bᵀ."""
+        """Return Y twice: A = B = Y with W = A Bᴴ."""
         return (self.factor(),) * 2
 
     def bilinear(self, left: Array, right: Array) -> Array:
         """Return lᵢᵀ W rᵢ for the paired rows of two (N, n) dense or sparse arrays."""
-        return np.einsum("ik,ik->i", (left @ self.Q) @ self.S, right @ self.Q)
+        return row_dots((left @ self.Q) @ self.S, right @ ns.conj(self.Q))
 
 
 def point_of(Y: Array) -> PSDPoint:
-    """Return YYᵀ as a point, for any factor; its rank may be smaller than the number of columns."""
-    Q, triangle = np.linalg.qr(Y)
-    S = triangle @ triangle.T
-    return PSDPoint(Q, 0.5 * (S + S.T))
+    """Return YYᴴ as a point, for any factor; its rank may be smaller than the number of columns."""
+    Q, triangle = ns.namespace(Y).linalg.qr(Y)
+    return PSDPoint(Q, symmetric(triangle @ ns.adjoint(triangle)))
 
 
 class PSDFactor:
-    """An n × k array Y that stands for W = YYᵀ: a name for what costs are functions of. Any array is taken.
+    """An n × k array Y that stands for W = YYᴴ: a name for what costs are functions of. Any array is taken.
 
     It is no class of arrays, since a cost of matrices W is no function of Y.
     """
@@ -70,16 +72,16 @@ class PSDFactor:
 
 @dataclass(frozen=True, eq=False)
 class PSDTangent(Vector):
-    """The tangent vector ξ = Q M Qᵀ + Q_p Qᵀ + Q Q_pᵀ at W = Q S Qᵀ.
+    """The tangent vector ξ = Q M Qᴴ + Q_p Qᴴ + Q Q_pᴴ at W = Q S Qᴴ.
 
-    With Y = Q S^½ these are ξˢ and ξᴾ of Shalit et al. (2012), Lemma 5: ξˢ = Q M Qᵀ.
+    With Y = Q S^½ these are ξˢ and ξᴾ of Shalit et al. (2012), Lemma 5: ξˢ = Q M Qᴴ.
 
     Attributes
     ----------
     M : array, shape (k, k)
-        Symmetric.
+        Symmetric or Hermitian.
     Qp : array, shape (n, k)
-        Qᵀ Q_p = 0.
+        Qᴴ Q_p = 0.
     """
 
     M: Array
@@ -87,5 +89,6 @@ class PSDTangent(Vector):
 
     def as_ambient(self, point: PSDPoint) -> Factored:
         """Return ξ as an operator of rank at most 2k."""
-        left = np.hstack([point.Q @ self.M + self.Qp, point.Q])
-        return Factored(left, np.hstack([point.Q, self.Qp]))
+        xp = ns.namespace(point.Q)
+        left = xp.concat([point.Q @ self.M + self.Qp, point.Q], axis=1)
+        return Factored(left, ns.conj(xp.concat([point.Q, self.Qp], axis=1)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost
@@ -111,7 +112,8 @@ class AutomaticCost(Cost):
     def evaluated(self, point: Any) -> Any:
         """Return what the function makes of a point, unchecked."""
         given = map(self.backend.given, forms.flat_of(point))
-        return self.backend.plain(self._function_of(forms.form_of(point))(*given))
+        found = self._function_of(forms.form_of(point))(*given)
+        return ns.to_numpy(found) if ns.is_array(found) else found
 
     def gradient(self, point: Any) -> Any:
         return self.value_and_gradient(point)[1]
@@ -213,7 +215,7 @@ class AutomaticCost(Cost):
             known.made.clear()
             return
         compiled, found = self._kept("slopes", form)(arguments)
-        pairs = [(np.asarray(value), np.asarray(compiled)), *zip(plain, found, strict=True)]
+        pairs = [[*map(ns.to_numpy, pair)] for pair in zip([value, *plain], [compiled, *found], strict=True)]
         sizes = [float(np.max(abs(part), initial=0.0)) for part, _ in pairs]
         limit = slack(1e-9, *arguments)
         if not all(
@@ -225,13 +227,13 @@ class AutomaticCost(Cost):
             self.backend.forget()
 
     def _number(self, value: Any) -> float:
-        value = self.backend.plain(value)
-        if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "fiub":
+        number = ns.to_numpy(value) if ns.is_array(value) else np.asarray(value)
+        if number.ndim != 0 or number.dtype.kind not in "fiub":
             raise InvalidInputError(
-                f"{self._name} returned {shown(value)}, and a cost is one real number; residuals, and constraints of "
-                f"several numbers, are made by {self.backend.name}_residuals."
+                f"{self._name} returned {shown(value)}, and a cost is one real number, such as the real part of a "
+                f"complex one; several, such as residuals and constraints, are made by {self.backend.name}_residuals."
             )
-        return float(value)
+        return float(number)
 
     def _function_of(self, form: forms.Form) -> Callable[..., Any]:
         """Return the function of a flat list of arrays: two for each matrix."""
@@ -256,8 +258,8 @@ class AutomaticCost(Cost):
         parts: list[Any] = []
         place = 0
         for i, leaf in enumerate(leaves):
-            if isinstance(leaf, np.ndarray):
-                parts.append(np.asarray(found[place]))
+            if ns.is_array(leaf):
+                parts.append(found[place])
                 place += 1
                 continue
             here = slice(place, place + 2)

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
+from rmopt.precision import matched
 
 __all__ = ["AUTOGRAD", "JAX", "TORCH", "Autograd", "Backend", "Jax", "Torch"]
 
@@ -20,10 +22,17 @@ Bent = Callable[[Sequence[Array]], Product]
 class Backend(ABC):
     """A library that differentiates functions of arrays.
 
+    Its own arrays it is given as they are, those of other libraries by way of numpy. Derivatives are arrays of the
+    library of what they are taken by, and by complex numbers ∂/∂Re + i ∂/∂Im.
+
     Attributes
     ----------
     name : str
         Of its package.
+    compiles : bool
+        Whether functions are compiled before they are called.
+    conjugates : bool
+        Whether its own derivatives by complex numbers are ∂/∂Re − i ∂/∂Im.
 
     References
     ----------
@@ -33,6 +42,7 @@ class Backend(ABC):
 
     name: str
     compiles: bool = False
+    conjugates: bool = True
 
     def module(self, part: str = "") -> Any:
         """Return the library, or a part of it such as ``".numpy"``; say how to install it where it is missing."""
@@ -44,11 +54,28 @@ class Backend(ABC):
                 f"install it: pip install {self.name}"
             ) from error
 
+    def taken(self, array: Array) -> Array:
+        """Return an array of the library or of numpy as it is, and one of another library as one of numpy."""
+        xp = ns.namespace(array)
+        if xp is np or self.name in xp.__name__:
+            return array
+        if "cpu" not in str(ns.device_of(array)).lower():
+            raise InvalidInputError(
+                f"a function of {self.name} meets a point on {ns.device_of(array)}; write it in the words of the "
+                "library of the point, or begin with an array of numpy."
+            )
+        return ns.to_numpy(array)
+
     def given(self, array: Array) -> Any:
         """Return an array as the library takes it; functions must not write into points."""
-        view = array.view()
+        view = self.taken(array).view()
         view.flags.writeable = False
         return view
+
+    def back(self, slopes: Sequence[Any], arrays: Sequence[Array]) -> list[Array]:
+        """Return derivatives by some arrays as these are: in their library, place and precision."""
+        found = [matched(slope, array) for slope, array in zip(slopes, arrays, strict=True)]
+        return [ns.conj(slope) for slope in found] if self.conjugates else found
 
     def uncompiled(self) -> "Backend":
         """Return the library as it is without compiling."""
@@ -57,13 +84,9 @@ class Backend(ABC):
     def forget(self) -> None:  # noqa: B027
         """Throw away what was compiled anywhere in the process."""
 
-    def plain(self, value: Any) -> Any:
-        """Return a number of the library as one of numpy; anything else as it is."""
-        return value
-
     def value(self, function: Callable[..., Any]) -> Callable[[Sequence[Array]], Any]:
         """Return a function of the list of arguments that returns the value."""
-        return lambda arrays: self.plain(function(*map(self.given, arrays)))
+        return lambda arrays: function(*map(self.given, arrays))
 
     @abstractmethod
     def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
@@ -94,8 +117,8 @@ class Autograd(Backend):
         differentiated = self.module().value_and_grad(_tied(function), 0 if alone else tuple(range(count)))
 
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
-            value, found = differentiated(*arrays)
-            return value, [found] if alone else found
+            value, found = differentiated(*map(self.taken, arrays))
+            return value, self.back([found] if alone else found, arrays)
 
         return call
 
@@ -115,12 +138,12 @@ class Autograd(Backend):
             return tied[0] if alone else pack(tied)
 
         def at(arrays: Sequence[Array]) -> Product:
-            back, _ = make_vjp(gradient, places)(*arrays)
+            back, _ = make_vjp(gradient, places)(*map(self.taken, arrays))
 
             def product(along: Sequence[Any]) -> list[Array]:
-                found = [back(along[0])] if alone else back(tuple(along))
+                along = [*map(self.taken, along)]
                 # Some versions of autograd return double precision for single.
-                return [part.astype(one.dtype, copy=False) for one, part in zip(arrays, found, strict=True)]
+                return self.back([back(along[0])] if alone else back(tuple(along)), arrays)
 
             return product
 
@@ -132,6 +155,7 @@ def _tied(function: Callable[..., Any]) -> Callable[..., Any]:
 
     A number of Python's is meant to be constant: the flat part of a hinge, say. One of numpy's was cut off.
     """
+    from autograd.numpy import real
     from autograd.tracer import isbox
 
     def tied(*arguments: Any) -> Any:
@@ -144,7 +168,7 @@ def _tied(function: Callable[..., Any]) -> Callable[..., Any]:
                 "compute with autograd.numpy throughout, without copies into arrays of numpy.",
                 RuntimeWarning,
             )
-        return value + 0.0 * sum(argument.sum() for argument in arguments)
+        return value + 0.0 * sum(real(argument).sum() for argument in arguments)
 
     return tied
 
@@ -170,7 +194,7 @@ class Jax(Backend):
         return found
 
     def given(self, array: Array) -> Any:
-        return self.module(".numpy").asarray(array)
+        return self.module(".numpy").asarray(self.taken(array))
 
     def uncompiled(self) -> Backend:
         return Jax(compiles=False)
@@ -186,15 +210,12 @@ class Jax(Backend):
     def value(self, function: Callable[..., Any]) -> Callable[[Sequence[Array]], Any]:
         return super().value(self._ready(function))
 
-    def plain(self, value: Any) -> Any:
-        return np.asarray(value) if isinstance(value, self.module().Array) else value
-
     def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
         ready = self._ready(self.module().value_and_grad(function, tuple(range(count))))
 
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
-            value, slopes = ready(*arrays)
-            return value, [np.asarray(slope) for slope in slopes]
+            value, slopes = ready(*map(self.taken, arrays))
+            return value, self.back(slopes, arrays)
 
         return call
 
@@ -202,7 +223,12 @@ class Jax(Backend):
         jax = self.module()
         gradient = jax.grad(function, tuple(range(count)))
         ready = self._ready(lambda arrays, along: jax.jvp(gradient, arrays, along)[1])
-        return lambda arrays: lambda along: [np.asarray(part) for part in ready(list(arrays), list(along))]
+
+        def at(arrays: Sequence[Array]) -> Product:
+            place = [*map(self.taken, arrays)]
+            return lambda along: self.back(ready(place, [*map(self.taken, along)]), arrays)
+
+        return at
 
 
 class Torch(Backend):
@@ -215,18 +241,20 @@ class Torch(Backend):
     """
 
     name = "torch"
+    conjugates = False
 
     def given(self, array: Array) -> Any:
+        array = self.taken(array)
+        if isinstance(array, self.module().Tensor):
+            # Nothing is recorded of tensors that were made in inference mode.
+            return array.clone() if array.is_inference() else array.detach()
         # A copy: tensors have no negative strides, and must not write into points.
         return self.module().tensor(np.ascontiguousarray(array))
-
-    def plain(self, value: Any) -> Any:
-        return value.numpy(force=True) if isinstance(value, self.module().Tensor) else value
 
     def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
         def call(arrays: Sequence[Array]) -> tuple[Any, list[Array]]:
             value, wanted = self._followed(function, arrays)
-            return value, [self.plain(slope) for slope in self._of(value, wanted)]
+            return value, self.back(self._of(value, wanted), arrays)
 
         return call
 
@@ -239,8 +267,9 @@ class Torch(Backend):
             slopes = self._of(value, wanted, create_graph=True)
 
             def product(along: Sequence[Array]) -> list[Array]:
-                slope = sum((part * self.given(one)).sum() for part, one in zip(slopes, along, strict=True))
-                return [self.plain(bent) for bent in self._of(slope, wanted, retain_graph=True)]
+                pairs = zip(slopes, map(self.given, along), strict=True)
+                slope = sum((part.conj() * one).real.sum() for part, one in pairs)
+                return self.back(self._of(slope, wanted, retain_graph=True), arrays)
 
             return recorded(product)
 

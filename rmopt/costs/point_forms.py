@@ -1,7 +1,8 @@
 """What points are made of, as automatic derivatives see them: arrays, and matrices by pairs of factors.
 
 A matrix W = A Bᵀ is written with more columns, [A 0 Y] [B X 0]ᵀ. The derivatives by the two factors are G and Gᵀ
-times the other one, so that their last columns are G X and Gᵀ Y.
+times the other one, so that their last columns are G X and Gᵀ Y. With complex numbers, where G is the derivative by
+the real part plus i times that by the imaginary part, they are G X̄ and Gᵀ Ȳ.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Actions, Array, Factored, dense
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.product import Parts, diagonal_blocks, matrix_shape
-from rmopt.precision import real_type
+from rmopt.precision import matched
 
 # What a point is made of: an array, a matrix by factors, or parts.
 ARRAY, MATRIX = "array", "matrix"
@@ -23,7 +25,7 @@ def form_of(point: Any) -> Form:
     """Return what a point is made of."""
     if isinstance(point, Parts):
         return tuple(form_of(part) for part in point)
-    return ARRAY if isinstance(point, np.ndarray) else MATRIX
+    return ARRAY if ns.is_array(point) else MATRIX
 
 
 def kinds_in(form: Form) -> list[str]:
@@ -38,7 +40,7 @@ def leaves_of(point: Any) -> list[Any]:
 
 def arrays_of(leaf: Any) -> list[Array]:
     """Return an array, or the factors A and B of a matrix."""
-    if isinstance(leaf, np.ndarray):
+    if ns.is_array(leaf):
         return [leaf]
     W = leaf.as_ambient()
     return [W.left, W.right]
@@ -50,40 +52,46 @@ def flat_of(point: Any) -> list[Array]:
 
 
 def bases_of(leaf: Any) -> tuple[Array, Array]:
-    """Return what spans the row space and the column space of a matrix; of an array itself."""
-    if isinstance(leaf, np.ndarray):
+    """Return what spans the columns of Wᵀ and of W; of an array itself."""
+    if ns.is_array(leaf):
         return leaf, leaf
-    return (leaf.V, leaf.U) if isinstance(leaf, LowRankPoint) else (leaf.Q, leaf.Q)
+    right, left = (leaf.V, leaf.U) if isinstance(leaf, LowRankPoint) else (leaf.Q, leaf.Q)
+    return ns.conj(right), left
 
 
 def widened(leaf: Any) -> list[Array]:
     """Return the arrays by which is differentiated: of a matrix wide factors."""
-    return [leaf] if isinstance(leaf, np.ndarray) else pair_of(leaf, *bases_of(leaf))
+    return [leaf] if ns.is_array(leaf) else pair_of(leaf, *bases_of(leaf))
 
 
 def pair_of(leaf: Any, right: Array, left: Array, more: Array | None = None) -> list[Array]:
     """Return wide factors of a matrix that end in X and Y; and with columns of B that a direction moves."""
     A, B = arrays_of(leaf)
+    concat = ns.namespace(A).concat
     hidden = [] if more is None else [more]
-    zeros = [np.zeros((len(A), block.shape[1]), A.dtype) for block in (*hidden, right)]
+    zeros = [ns.zeros((A.shape[0], block.shape[1]), A) for block in (*hidden, right)]
     return [
-        np.hstack([A, *zeros, left]),
-        np.hstack([B, *hidden, right, np.zeros((len(B), left.shape[1]), B.dtype)]),
+        concat([A, *zeros, left], axis=1),
+        concat([B, *hidden, right, ns.zeros((B.shape[0], left.shape[1]), B)], axis=1),
     ]
 
 
 def turned(leaf: Any) -> list[Array]:
     """Return an array, or a wider pair of factors of the same matrix."""
-    if isinstance(leaf, np.ndarray):
+    if ns.is_array(leaf):
         return [leaf]
     (A, B), k = arrays_of(leaf), leaf.rank
-    M = (np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k).astype(A.dtype)
-    ones = np.ones((len(B), 1), B.dtype)
-    return [np.hstack([A @ M, 0.0 * A[:, :1]]), np.hstack([np.linalg.solve(M, B.T).T, ones])]
+    xp, M = ns.namespace(A), np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k
+    M = ns.asarray(M, A, ns.numbers_of(A))
+    ones = ns.zeros((B.shape[0], 1), B) + 1.0
+    return [
+        xp.concat([A @ M, 0.0 * A[:, :1]], axis=1),
+        xp.concat([xp.linalg.solve(M, B.T).T, ones], axis=1),
+    ]
 
 
 def images_of(slopes: Sequence[Array], right: Array, left: Array) -> tuple[Array, Array]:
-    """Return G X and Gᵀ Y from the derivatives by wide factors."""
+    """Return G X̄ and Gᵀ Ȳ from the derivatives by wide factors."""
     end = slopes[0].shape[1] - left.shape[1]
     return slopes[0][:, end - right.shape[1] : end], slopes[1][:, end:]
 
@@ -91,13 +99,16 @@ def images_of(slopes: Sequence[Array], right: Array, left: Array) -> tuple[Array
 def derivative(leaf: Any, act: Callable[..., Any], images: tuple[Array, Array]) -> Actions:
     """Return the derivative G by a matrix: its images of the bases are known, others are found when asked for."""
     bases = bases_of(leaf)
+    known = leaf.V if isinstance(leaf, LowRankPoint) else leaf.Q, ns.conj(bases[1])
 
     def action(side: int) -> Callable[[Array], Array]:
         def apply(block: Array) -> Array:
-            if block is bases[side]:
+            base = known[side]
+            # Conjugates are new arrays each time.
+            if block is base or (ns.is_complex(block) and block.shape == base.shape and ns.same(block, base)):
                 return images[side]
             blocks = [base[:, :0] for base in bases]
-            blocks[side] = np.asarray(block, real_type(*images))
+            blocks[side] = ns.conj(matched(block, images[side]))
             return act(*blocks)[side]
 
         return apply
@@ -110,34 +121,45 @@ def moved(leaf: Any, block: Any, right: Array, left: Array) -> tuple[list[Array]
 
     Of L Rᵀ the right factor stands in the second one.
     """
-    dtype = real_type(*arrays_of(leaf))
-    if isinstance(leaf, np.ndarray):
-        move = np.zeros(leaf.shape) if block is None else dense(block).reshape(leaf.shape)
-        return [leaf], [move.astype(dtype, copy=False)]
+    if ns.is_array(leaf):
+        if block is None:
+            return [leaf], [ns.zeros(leaf.shape, leaf)]
+        move = dense(block, leaf)
+        return [leaf], [ns.namespace(move).reshape(move, leaf.shape)]
+    A, B = arrays_of(leaf)
     if block is None:
-        block = Factored(*(side[:, :0] for side in arrays_of(leaf)))
+        block = Factored(A[:, :0], B[:, :0])
     known = hasattr(block, "left")
-    L, R = (dense(block.left), dense(block.right)) if known else (dense(block), np.eye(leaf.shape[1]))
-    wide = pair_of(leaf, right, left, R.astype(dtype, copy=False))
-    moves = [np.zeros_like(side) for side in wide]
-    moves[0][:, leaf.rank : leaf.rank + L.shape[1]] = L
-    return wide, moves
+    L, R = (
+        (dense(block.left, A), dense(block.right, A))
+        if known
+        else (dense(block, A), ns.eye(leaf.shape[1], A))
+    )
+    wide = pair_of(leaf, right, left, R)
+    return wide, [_amid(L, leaf.rank, wide[0].shape[1]), ns.zeros(wide[1].shape, B)]
 
 
 def tangent_move(leaf: Any, block: Any) -> list[Array] | None:
     """Return how a direction moves the arrays of `widened`, where it is tangent, [E U] [V F]ᵀ; None elsewhere."""
-    if isinstance(leaf, np.ndarray):
+    if ns.is_array(leaf):
         return moved(leaf, block, leaf, leaf)[1]
-    k, (V, U), moves = leaf.rank, bases_of(leaf), [np.zeros_like(side) for side in widened(leaf)]
+    k, (V, U) = leaf.rank, bases_of(leaf)
     if block is None:
-        return moves
+        return [ns.zeros((base.shape[0], 3 * k), base) for base in (U, V)]
     if not hasattr(block, "left") or block.left.shape[1] != 2 * k:
         return None
-    left, right = dense(block.left), dense(block.right)
-    if not (np.array_equal(left[:, k:], U) and np.array_equal(right[:, :k], V)):
+    left, right = dense(block.left, U), dense(block.right, V)
+    if not (ns.same(left[:, k:], U) and ns.same(right[:, :k], V)):
         return None
-    moves[0][:, k : 2 * k], moves[1][:, 2 * k :] = left[:, :k], right[:, k:]
-    return moves
+    return [_amid(left[:, :k], k, 3 * k), _amid(right[:, k:], 2 * k, 3 * k)]
+
+
+def _amid(block: Array, start: int, width: int) -> Array:
+    """Return a block with columns of zeros around it."""
+    before, after = (
+        ns.zeros((block.shape[0], count), block) for count in (start, width - start - block.shape[1])
+    )
+    return ns.namespace(block).concat([before, block, after], axis=1)
 
 
 def with_blocks(point: Any, direction: Any) -> list[Any]:

@@ -8,15 +8,12 @@ import numpy as np
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import one_of
-from rmopt.core.manifold import Manifold
+from rmopt.core.manifold import Manifold, OverField
 from rmopt.core.points import is_finite
 from rmopt.errors import InvalidInputError
 
-FIELDS = ("real", "complex")
 
-
-class ArrayManifold(Manifold):
+class ArrayManifold(OverField, Manifold):
     """A manifold of arrays of one shape, with the inner product of the space around it.
 
     A subclass has `shape`, `dim`, `projection` and `random_point`, and says in `refusal` which arrays are no points.
@@ -70,7 +67,6 @@ class ArrayManifold(Manifold):
 
     point_type: ClassVar[type] = np.ndarray
     shape: tuple[int, ...]
-    field: str = "real"
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -82,26 +78,6 @@ class ArrayManifold(Manifold):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(str, self.shape))}{self._in_field})"
-
-    @property
-    def _in_field(self) -> str:
-        return "" if self.field == "real" else f", field={self.field!r}"
-
-    def _take(self, field: str) -> None:
-        """Keep a field, or refuse what is none."""
-        self.field = one_of("field", field, FIELDS)
-
-    @property
-    def _per_number(self) -> int:
-        """Dimension of the field over the reals."""
-        return 1 + (self.field == "complex")
-        return 1 + (self.field == "complex")
-
-    def drawn(self, rng: np.random.Generator | None, shape: tuple[int, ...] | None = None) -> Array:
-        """Return independent standard normal numbers of the field."""
-        rng, shape = np.random.default_rng(rng), self.shape if shape is None else shape
-        found = rng.standard_normal(shape)
-        return found if self.field == "real" else found + 1j * rng.standard_normal(shape)
 
     @property
     def has_ambient_metric(self) -> bool:
@@ -129,9 +105,9 @@ class ArrayManifold(Manifold):
         if not ns.is_array(point) or tuple(point.shape) != self.shape:
             found = f"one of shape {tuple(point.shape)}" if ns.is_array(point) else type(point).__name__
             return f"a point of {self} is an array of shape {self.shape}, not {found}"
-        own = FIELDS[ns.is_complex(point)]
-        if own != self.field:
-            return f"its numbers are {own}, and those of {self} are {self.field}; give the manifold field={own!r}"
+        reason = self._other_field(point)
+        if reason is not None:
+            return reason
         return self.refusal(point) if is_finite(point) else "the point holds NaN or infinity"
 
     def refusal(self, point: Array) -> str | None:
@@ -141,8 +117,10 @@ class ArrayManifold(Manifold):
 
 def weighted_sum(points: Sequence[Array], weights: Array) -> Array:
     """Return the sum in the order of the points, so that bits do not depend on how a library sums."""
-    total = weights[0] * points[0]
-    for weight, point in zip(weights[1:], points[1:], strict=True):
+    # Of the scalars of numpy each library makes what it likes.
+    shares = weights if type(points[0]) is np.ndarray else weights.tolist()
+    total = shares[0] * points[0]
+    for weight, point in zip(shares[1:], points[1:], strict=True):
         total = total + weight * point
     return np.ascontiguousarray(total) if type(total) is np.ndarray else total
 

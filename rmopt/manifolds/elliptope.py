@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import integer
 from rmopt.errors import InvalidInputError
@@ -63,16 +64,18 @@ class Elliptope(UnitLength):
         return n * (k - 1) - k * (k - 1) // 2
 
     def products(self, a: Array, b: Array) -> Any:
-        return np.einsum("ij,ij->i", a, b)[:, None]
+        if type(a) is np.ndarray and a.ndim == b.ndim == 2:
+            return np.einsum("ij,ij->i", a, b)[:, None]
+        return ns.real_dots(a, b, 1)
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
         return horizontal(point, super().projection(point, ambient))
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector by projection, turned as the end is turned against the start."""
-        left, _, right = np.linalg.svd(point_a.T @ point_b)
+        left, _, right = ns.namespace(point_a).linalg.svd(point_a.mT @ point_b)
         return self.projection(point_b, tangent_vector_a @ (left @ right))
 
     def to_dense(self, point: Array) -> Array:
         """Return W as an n × n array; for small matrices and tests."""
-        return point @ point.T
+        return point @ point.mT

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.linalg
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.manifold import Manifold, checked_rank
@@ -17,10 +18,10 @@ from rmopt.precision import rank_of
 
 
 class PSDFactors(Euclidean):
-    """Factors Y of positive semidefinite n × n matrices W = YYᵀ of rank k or less (Burer and Monteiro 2003).
+    """Factors Y of positive semidefinite n × n matrices W = YYᴴ of rank k or less (Burer and Monteiro 2003).
 
     A point is an n × k array, and stands for the same W as Y O for every orthogonal O; the metric is tr(ξᵀη). The
-    gradient of a function of YYᵀ is horizontal by itself. Unlike on `PSDFixedRank` the rank may fall on the way:
+    gradient of a function of YYᴴ is horizontal by itself. Unlike on `PSDFixedRank` the rank may fall on the way:
     take it where the cost, a penalty or a constraint drives eigenvalues to zero. For a loss of W itself, such as a
     distance of matrices, `PSDFixedRank` needs fewer steps, also where k is larger than the rank of the solution.
     A `ConvexCost` is a function of factors as it is, other costs by `rmopt.costs.OnFactors`.
@@ -29,6 +30,7 @@ class PSDFactors(Euclidean):
     ----------
     n, rank : int
         Numbers of rows and columns of the factors.
+    field : {"real", "complex"}
 
     See Also
     --------
@@ -56,13 +58,13 @@ class PSDFactors(Euclidean):
 
     point_type: ClassVar[type] = PSDFactor
 
-    def __init__(self, n: int, rank: int) -> None:
-        super().__init__(n, rank)
+    def __init__(self, n: int, rank: int, *, field: str = "real") -> None:
+        super().__init__(n, rank, field=field)
         self.rank, self.sizes = self.shape[1], (self.shape[0],) * 2
 
     def with_rank(self, k: int) -> Self:
         """Return the manifold of factors with as many rows and k columns."""
-        return type(self)(self.shape[0], k)
+        return type(self)(self.shape[0], k, field=self.field)
 
     horizontal = staticmethod(horizontal)
     # Straight lines are those of the factors, and one W has many: no distance of matrices is known here.
@@ -75,11 +77,11 @@ class PSDFactors(Euclidean):
 
     def to_dense(self, point: Array) -> Array:
         """Return W as an n × n array; for small matrices and tests."""
-        return point @ point.T
+        return point @ ns.adjoint(point)
 
 
 class BoundedRank(Product):
-    """Factors A, B of n × m matrices W = ABᵀ of rank k or less, with the metric of flat space.
+    """Factors A, B of n × m matrices W = ABᴴ of rank k or less, with the metric of flat space.
 
     A point is `Parts` of A and B. Where the rank falls on the way, solvers on manifolds of one rank may end at points
     that are not stationary among the matrices of bounded rank. Here every point that is stationary to second order
@@ -93,6 +95,7 @@ class BoundedRank(Product):
         Numbers of rows and columns of the matrices.
     rank : int
         The largest rank.
+    field : {"real", "complex"}
 
     See Also
     --------
@@ -121,25 +124,27 @@ class BoundedRank(Product):
     # One matrix has many factors.
     projected_mean = Manifold.projected_mean
 
-    def __init__(self, n: int, m: int, rank: int) -> None:
-        super().__init__([Euclidean(n, rank), Euclidean(m, rank)])
+    def __init__(self, n: int, m: int, rank: int, *, field: str = "real") -> None:
+        super().__init__([Euclidean(n, rank, field=field), Euclidean(m, rank, field=field)])
         self.sizes = self.factors[0].shape[0], self.factors[1].shape[0]
         self.rank = checked_rank(rank, self.sizes)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.sizes[0]}, {self.sizes[1]}, {self.rank})"
+        return (
+            f"{type(self).__name__}({self.sizes[0]}, {self.sizes[1]}, {self.rank}{self.factors[0]._in_field})"
+        )
 
     def point_of(self, point: Parts) -> LowRankPoint:
-        """Return ABᵀ as a point of `FixedRankEmbedded`."""
+        """Return ABᴴ as a point of `FixedRankEmbedded`."""
         A, B = point
-        return LowRankPoint(*factor_product(A, np.eye(self.rank, dtype=A.dtype), B))
+        return LowRankPoint(*factor_product(A, ns.eye(self.rank, A), B))
 
 
 class FixedRankFactors(BoundedRank):
-    """Factors A, B of n × m matrices W = ABᵀ of rank k, with a metric that no change of scale between them alters.
+    """Factors A, B of n × m matrices W = ABᴴ of rank k, with a metric that no change of scale between them alters.
 
-    A point is `Parts` of A and B. The metric is tr(ξ_Aᵀη_A BᵀB) + tr(ξ_Bᵀη_B AᵀA) (Mishra, Apuroop and Sepulchre
-    2012), so that the gradient is (∇f B (BᵀB)⁻¹, ∇fᵀ A (AᵀA)⁻¹): the direction of scaled gradient descent (Tong, Ma
+    A point is `Parts` of A and B. The metric is tr(ξ_Aᴴη_A BᴴB) + tr(ξ_Bᴴη_B AᴴA) (Mishra, Apuroop and Sepulchre
+    2012), so that the gradient is (∇f B (BᴴB)⁻¹, ∇fᴴ A (AᴴA)⁻¹): the direction of scaled gradient descent (Tong, Ma
     and Chi 2021), which to first order is LORETA's step. Costs of matrices are functions of factors by
     `rmopt.costs.OnFactors`. The dimension is that of the factors, k² more than that of the matrices.
 
@@ -149,6 +154,7 @@ class FixedRankFactors(BoundedRank):
         Numbers of rows and columns of the matrices.
     rank : int
         The rank.
+    field : {"real", "complex"}
 
     See Also
     --------
@@ -179,12 +185,12 @@ class FixedRankFactors(BoundedRank):
     """
 
     def inner_product(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> float:
-        """Return tr(ξ_Aᵀη_A BᵀB) + tr(ξ_Bᵀη_B AᵀA)."""
-        (A, B), (a, b), (c, d) = point, tangent_vector_a, tangent_vector_b
-        return float(np.vdot(a.T @ c, B.T @ B) + np.vdot(b.T @ d, A.T @ A))
+        """Return tr(ξ_Aᴴη_A BᴴB) + tr(ξ_Bᴴη_B AᴴA)."""
+        (A, B), (a, b), (c, d), H = point, tangent_vector_a, tangent_vector_b, ns.adjoint
+        return float(ns.real_dot(H(a) @ c, H(B) @ B) + ns.real_dot(H(b) @ d, H(A) @ A))
 
     def euclidean_to_riemannian_gradient(self, point: Parts, euclidean_gradient: Ambient) -> Parts:
-        """Return the derivatives by A and B, times (BᵀB)⁻¹ and (AᵀA)⁻¹."""
+        """Return the derivatives by A and B, times (BᴴB)⁻¹ and (AᴴA)⁻¹."""
         A, B = point
         G, H = self._derivatives(point, euclidean_gradient)
         return Parts([_divided(G, B), _divided(H, A)])
@@ -192,7 +198,7 @@ class FixedRankFactors(BoundedRank):
     def _derivatives(self, point: Parts, ambient: Ambient) -> list[Array]:
         """Return both blocks; those that are not given are zero."""
         blocks = self._blocks_of(point, ambient)
-        return [dense(blocks[i], X) if i in blocks else np.zeros_like(X) for i, X in enumerate(point)]
+        return [dense(blocks[i], X) if i in blocks else ns.zeros(X.shape, X) for i, X in enumerate(point)]
 
     def euclidean_to_riemannian_hessian(
         self, point: Parts, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Parts
@@ -203,7 +209,8 @@ class FixedRankFactors(BoundedRank):
         G, H = self._derivatives(point, euclidean_hessian)
 
         def part(Z: Array, X: Array, Y: Array, x: Array, y: Array, g: Array, h: Array) -> Array:
-            bent = Z - g @ symmetric(Y.T @ y) + x @ symmetric(Y.T @ h) - X @ symmetric(y.T @ h)
+            Yh = ns.adjoint(Y)
+            bent = Z - g @ symmetric(Yh @ y) + x @ symmetric(Yh @ h) - X @ symmetric(ns.adjoint(y) @ h)
             return _divided(bent, Y)
 
         g, h = gradient
@@ -217,7 +224,7 @@ class FixedRankFactors(BoundedRank):
         if reason is not None:
             return reason
         for name, factor in zip("AB", point, strict=True):
-            values = np.linalg.svd(factor, compute_uv=False)
+            values = np.linalg.svdvals(ns.to_numpy(factor))
             if rank_of(values) < self.rank:
                 spread = f"singular values run from {values[0]:.1e} to {values[-1]:.1e}"
                 return f"{name} has a rank below {self.rank}, for {spread}; BoundedRank takes lower ranks"
@@ -225,5 +232,8 @@ class FixedRankFactors(BoundedRank):
 
 
 def _divided(vectors: Array, factor: Array) -> Array:
-    """Return X (FᵀF)⁻¹."""
-    return scipy.linalg.cho_solve(scipy.linalg.cho_factor(factor.T @ factor), vectors.T).T
+    """Return X (FᴴF)⁻¹."""
+    gram, H = ns.adjoint(factor) @ factor, ns.adjoint
+    if type(gram) is np.ndarray:
+        return H(scipy.linalg.cho_solve(scipy.linalg.cho_factor(gram), H(vectors)))
+    return H(ns.namespace(gram).linalg.solve(gram, H(vectors)))

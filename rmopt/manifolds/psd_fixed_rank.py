@@ -4,24 +4,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse as sp
 
-from rmopt.core.ambient import Ambient, Array, applied, dense
+from rmopt import namespaces as ns
+from rmopt.core.ambient import Ambient, Array, applied, dense, images
 from rmopt.core.arguments import integer, number, numbers
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
+from rmopt.core.points import as_like
 from rmopt.core.psd import PSDPoint, PSDTangent, point_of
 from rmopt.core.retraction import Retraction
-from rmopt.linalg import lanczos_eigh, leading_eigh, leave_span, symmetric
-from rmopt.precision import rank_of, real_type, slack
+from rmopt.linalg import diagonal, lanczos_eigh, leading_eigh, leave_span, symmetric
+from rmopt.precision import rank_of, slack
 from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
 
 
 class PSDMatrices(FixedRankManifold):
     """Positive semidefinite n × n matrices of rank k, without a metric.
 
-    Points are `PSDPoint` (W = Q S Qᵀ), tangent vectors `PSDTangent`. The tangent space is that of Shalit et
+    Points are `PSDPoint` (W = Q S Qᴴ), tangent vectors `PSDTangent`. The tangent space is that of Shalit et
     al. (2012), Lemma 5 (Vandereycken and Vandewalle 2010, Proposition 5.2). Every operation needs O(n k)
     memory; nothing of size n × n is formed.
     """
@@ -30,16 +31,18 @@ class PSDMatrices(FixedRankManifold):
     retractions = PSD_RETRACTIONS | {"polar": PolarFactors()}
     default_retraction: Retraction = SecondOrderPSD()
 
-    def __init__(self, n: int, rank: int) -> None:
+    def __init__(self, n: int, rank: int, *, field: str = "real") -> None:
+        self._take(field)
         self.shape = (integer("n", n, 1),) * 2
         self.rank = checked_rank(rank, self.shape)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.shape[0]}, {self.rank})"
+        return f"{type(self).__name__}({self.shape[0]}, {self.rank}{self._in_field})"
 
     @property
     def dim(self) -> int:
-        return self.shape[0] * self.rank - self.rank * (self.rank - 1) // 2
+        n, k = self.shape[0], self.rank
+        return n * k - k * (k - 1) // 2 if self.field == "real" else 2 * n * k - k * k
 
     # The tangent space
 
@@ -47,35 +50,35 @@ class PSDMatrices(FixedRankManifold):
         self, point: PSDPoint, tangent_vector_a: PSDTangent, tangent_vector_b: PSDTangent
     ) -> float:
         a, b = tangent_vector_a, tangent_vector_b
-        return float(np.vdot(a.M, b.M) + 2.0 * np.vdot(a.Qp, b.Qp))
+        return float(ns.real_dot(a.M, b.M) + 2.0 * ns.real_dot(a.Qp, b.Qp))
 
     def projection(self, point: PSDPoint, ambient: Ambient) -> PSDTangent:
-        """Return the projection of the symmetric part of Z, from the actions Z Q and Zᵀ Q alone."""
+        """Return the projection of the symmetric or Hermitian part of Z, from the actions Z Q and Zᴴ Q alone."""
         return self._of_action(point, _symmetric_action(ambient, point.Q))
 
     def transport(self, point_a: PSDPoint, point_b: PSDPoint, tangent_vector_a: PSDTangent) -> PSDTangent:
         """Project the embedded vector; without forming its factors this takes half of the time."""
         Q, M, Qp = point_a.Q, tangent_vector_a.M, tangent_vector_a.Qp
-        inside = Q.T @ point_b.Q
-        return self._of_action(point_b, Q @ (M @ inside + Qp.T @ point_b.Q) + Qp @ inside)
+        inside = ns.adjoint(Q) @ point_b.Q
+        return self._of_action(point_b, Q @ (M @ inside + ns.adjoint(Qp) @ point_b.Q) + Qp @ inside)
 
     @staticmethod
     def _of_action(point: PSDPoint, ZQ: Array) -> PSDTangent:
-        M = point.Q.T @ ZQ
+        M = ns.adjoint(point.Q) @ ZQ
         return PSDTangent(symmetric(M), ZQ - point.Q @ M)
 
     def to_tangent_space(self, point: PSDPoint, vector: PSDTangent) -> PSDTangent:
         return PSDTangent(symmetric(vector.M), leave_span(point.Q, vector.Qp))
 
     def zero_vector(self, point: PSDPoint) -> PSDTangent:
-        return PSDTangent(np.zeros_like(point.S), np.zeros_like(point.Q))
+        return PSDTangent(ns.zeros(point.S.shape, point.S), ns.zeros(point.Q.shape, point.Q))
 
     # Points
 
     def refusal(self, point: PSDPoint) -> str | None:
-        if np.abs(point.S - point.S.T).max() > slack(1e-12, point.S) * np.abs(point.S).max():
-            return "S is not symmetric"
-        values = point.eigenvalues()
+        S, values = ns.to_numpy(point.S), ns.to_numpy(point.eigenvalues())
+        if np.abs(S - ns.adjoint(S)).max() > slack(1e-12, S) * np.abs(S).max():
+            return f"S is not {'symmetric' if self.field == 'real' else 'Hermitian'}"
         if rank_of(values) < self.rank:
             spread = f"they run from {values[0]:.1e} to {values[-1]:.1e}"
             return (
@@ -83,26 +86,26 @@ class PSDMatrices(FixedRankManifold):
             )
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> PSDPoint:
+    def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> PSDPoint:
         """Return a point with uniformly distributed column space and eigenvalues in [½, 1½]."""
         rng = np.random.default_rng(rng)
-        Q, _ = np.linalg.qr(rng.standard_normal((self.shape[0], self.rank)))
-        return PSDPoint(Q, np.diag(np.sort(rng.uniform(0.5, 1.5, self.rank))[::-1]))
+        Q, _ = np.linalg.qr(self.drawn(rng, (self.shape[0], self.rank)))
+        return as_like(PSDPoint(Q, diagonal(np.sort(rng.uniform(0.5, 1.5, self.rank))[::-1], Q)), like)
 
     def identity(self) -> PSDPoint:
         """Return the zero-padded identity: ones at the first k places of the diagonal, zeros elsewhere."""
-        return PSDPoint(np.eye(self.shape[0], self.rank), np.eye(self.rank))
+        return self._of_field(PSDPoint(np.eye(self.shape[0], self.rank), np.eye(self.rank)))
 
     def from_factor(self, Y: Array) -> PSDPoint:
-        """Return the point Y Yᵀ for Y of shape (n, k) and full column rank.
+        """Return the point Y Yᴴ for Y of shape (n, k) and full column rank.
 
         Raises
         ------
         InvalidInputError
             For a wrong shape, values that are not finite, or a product of smaller rank.
         """
-        point = point_of(numbers("Y", Y, (self.shape[0], self.rank)))
-        return self._checked(point, "the product Y Yᵀ", real_type(Y))
+        point = point_of(numbers("Y", Y, (self.shape[0], self.rank), self.field))
+        return self._checked(point, "the product Y Yᴴ", Y)
 
     def from_matrix(self, matrix: Any) -> PSDPoint:
         """Return the point closest to a dense or sparse n × n matrix: the k leading eigenpairs of its symmetric part.
@@ -112,7 +115,7 @@ class PSDMatrices(FixedRankManifold):
         InvalidInputError
             For a wrong shape, values that are not finite, or fewer than k positive eigenvalues.
         """
-        dtype, matrix = real_type(matrix), real_matrix("matrix", matrix, self.shape)
+        given, matrix = matrix, real_matrix("matrix", matrix, self.shape, self.field)
         n, k = self.shape[0], self.rank
         if sp.issparse(matrix) and matrix.data.any() and k < n // 2:
             eigenvalues, vectors = lanczos_eigh(0.5 * (matrix + matrix.T), k)
@@ -120,13 +123,13 @@ class PSDMatrices(FixedRankManifold):
             eigenvalues, vectors = np.linalg.eigh(symmetric(dense(matrix)))
         order = np.argsort(-eigenvalues)[:k]
         point = PSDPoint(np.ascontiguousarray(vectors[:, order]), np.diag(eigenvalues[order]))
-        return self._checked(point, "the matrix", dtype)
+        return self._checked(point, "the matrix", given)
 
 
 class PSDFixedRank(PSDMatrices):
-    """Positive semidefinite matrices of rank k as a submanifold of ℝⁿˣⁿ with the Frobenius inner product.
+    """Positive semidefinite matrices of rank k as a submanifold of ℝⁿˣⁿ or ℂⁿˣⁿ with the Frobenius inner product.
 
-    Points are `PSDPoint` (W = Q S Qᵀ), tangent vectors `PSDTangent`.
+    Points are `PSDPoint` (W = Q S Qᴴ), tangent vectors `PSDTangent`.
 
     Parameters
     ----------
@@ -134,6 +137,8 @@ class PSDFixedRank(PSDMatrices):
         Number of rows and columns.
     rank : int
         The rank, from 1 to n.
+    field : {"real", "complex"}
+        Complex matrices are Hermitian.
 
     See Also
     --------
@@ -173,22 +178,25 @@ class PSDFixedRank(PSDMatrices):
         flat = self.projection(point, euclidean_hessian)
         bend = leave_span(point.Q, _symmetric_action(euclidean_gradient, tangent_vector.Qp))
         # X S⁻¹ as a solve.
-        return PSDTangent(flat.M, flat.Qp + np.linalg.solve(point.S, bend.T).T)
+        H = ns.adjoint
+        return PSDTangent(flat.M, flat.Qp + H(ns.namespace(bend).linalg.solve(point.S, H(bend))))
 
     def projected_mean(self, points: Sequence[PSDPoint], weights: Array) -> PSDPoint:
-        cores = scipy.linalg.block_diag(
-            *(weight * point.S for weight, point in zip(weights, points, strict=True))
-        )
-        Q, triangle = np.linalg.qr(np.hstack([point.Q for point in points]))
-        values, vectors = leading_eigh(symmetric(triangle @ cores @ triangle.T), self.rank)
-        return PSDPoint(np.ascontiguousarray(Q @ vectors), np.diag(values))
+        xp = ns.namespace(points[0].Q)
+        Q, R = xp.linalg.qr(xp.concat([point.Q for point in points], axis=1))
+        # The block of R that belongs to a point, with its core between.
+        columns = [R[:, i * self.rank : (i + 1) * self.rank] for i in range(len(points))]
+        parts = zip(weights, columns, points, strict=True)
+        core = sum(float(weight) * (C @ point.S @ ns.adjoint(C)) for weight, C, point in parts)
+        values, vectors = leading_eigh(symmetric(core), self.rank)
+        return PSDPoint(Q @ vectors, diagonal(values, Q))
 
 
 class PolarPSD(PSDMatrices):
     """The same matrices as `PSDFixedRank`, seen as (Stiefel × positive definite) / O(k) (Meyer et al. 2011).
 
-    W = Q S Qᵀ is a column space with a positive definite matrix on it. A tangent vector moves Q by Δ = Q_p S⁻¹
-    and S by M; its squared norm is tr(ΔᵀΔ)/λ + tr((S⁻¹M)²)/(1 − λ), so that the metric does not change under
+    W = Q S Qᴴ is a column space with a positive definite matrix on it. A tangent vector moves Q by Δ = Q_p S⁻¹
+    and S by M; its squared norm is tr(ΔᴴΔ)/λ + tr((S⁻¹M)²)/(1 − λ), so that the metric does not change under
     rotations and scalings of W. Points and tangent vectors are stored as on `PSDFixedRank`. The numbers of a
     tangent vector are the same in both; its length is not.
 
@@ -200,6 +208,7 @@ class PolarPSD(PSDMatrices):
         The rank, from 1 to n.
     weight : float
         λ, between 0 and 1: large values move mainly the column space.
+    field : {"real", "complex"}
 
     See Also
     --------
@@ -223,34 +232,37 @@ class PolarPSD(PSDMatrices):
 
     default_retraction = PolarFactors()
 
-    def __init__(self, n: int, rank: int, weight: float = 0.5) -> None:
+    def __init__(self, n: int, rank: int, weight: float = 0.5, *, field: str = "real") -> None:
         self.weight = number("weight", weight, above=0, below=1)
-        super().__init__(n, rank)
+        super().__init__(n, rank, field=field)
 
     def __repr__(self) -> str:
-        return f"PolarPSD({self.shape[0]}, {self.rank}, weight={self.weight})"
+        return f"PolarPSD({self.shape[0]}, {self.rank}, weight={self.weight}{self._in_field})"
 
     def inner_product(
         self, point: PSDPoint, tangent_vector_a: PSDTangent, tangent_vector_b: PSDTangent
     ) -> float:
-        """Return tr(ΔₐᵀΔ_b)/λ + tr(S⁻¹Mₐ S⁻¹M_b)/(1 − λ)."""
+        """Return tr(ΔₐᴴΔ_b)/λ + tr(S⁻¹Mₐ S⁻¹M_b)/(1 − λ)."""
         both = (tangent_vector_a, tangent_vector_b)
-        scaled_a, scaled_b = (np.linalg.solve(point.S, part.M) for part in both)
-        move_a, move_b = (np.linalg.solve(point.S, part.Qp.T) for part in both)
-        move, scaled = np.vdot(move_a, move_b), np.vdot(scaled_a.T, scaled_b)
+        solve = ns.namespace(point.S).linalg.solve
+        scaled_a, scaled_b = (solve(point.S, part.M) for part in both)
+        move_a, move_b = (solve(point.S, ns.adjoint(part.Qp)) for part in both)
+        move, scaled = ns.real_dot(move_a, move_b), ns.real_dot(scaled_b, ns.adjoint(scaled_a))
         return float(move / self.weight + scaled / (1.0 - self.weight))
 
     def euclidean_to_riemannian_gradient(self, point: PSDPoint, euclidean_gradient: Ambient) -> PSDTangent:
-        """Return the gradient in the polar metric: M = (1 − λ) S QᵀG Q S and Q_p = 2λ (I − QQᵀ) G Q S²."""
+        """Return the gradient in the polar metric: M = (1 − λ) S QᴴG Q S and Q_p = 2λ (I − QQᴴ) G Q S²."""
         Q, S = point.Q, point.S
         GQ = _symmetric_action(euclidean_gradient, Q)
         return PSDTangent(
-            (1.0 - self.weight) * symmetric(S @ (Q.T @ GQ) @ S),
+            (1.0 - self.weight) * symmetric(S @ (ns.adjoint(Q) @ GQ) @ S),
             2.0 * self.weight * leave_span(Q, GQ) @ (S @ S),
         )
 
 
 def _symmetric_action(ambient: Ambient, X: Array) -> Array:
-    """Return what the symmetric part of an ambient operator makes of X."""
-    turned, image = ambient.T, applied(ambient, X)
-    return image if turned is ambient else 0.5 * (image + applied(turned, X))
+    """Return what the symmetric or Hermitian part of an ambient operator makes of X."""
+    if ambient.T is ambient and not ns.is_complex(X):
+        return applied(ambient, X)
+    image, turned = images(ambient, X, X)
+    return 0.5 * (image + turned)

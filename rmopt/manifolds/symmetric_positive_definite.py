@@ -14,7 +14,7 @@ from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError, broke_down
-from rmopt.linalg import exp_differences, lyapunov, solve_lower, symmetric, whitened
+from rmopt.linalg import eigh, exp_differences, lyapunov, solve_lower, symmetric, whitened
 from rmopt.manifolds.arrays import ArrayManifold, root_of_sums, weighted_sum
 from rmopt.precision import coarseness, matched, slack
 from rmopt.retractions.grassmann import Exponential
@@ -200,6 +200,8 @@ class SymmetricPositiveDefinite(ArrayManifold):
     def dist(self, point_a: Array, point_b: Array) -> Any:
         _hold(point_a, point_b)
         apart, axes = self._metric.apart(point_a, point_b), len(self.shape)
+        if apart.ndim == axes:
+            return float(ns.real_dot(apart, apart)) ** 0.5
         return root_of_sums(ns.real_dots(apart, apart, axes), axes)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Ambient) -> Array:
@@ -259,7 +261,7 @@ class AffineInvariant(Metric):
     def exp(self, W: Array, xi: Array) -> Array:
         """Return W exp(W⁻¹ξ)."""
         factor, xp = cholesky(W), ns.namespace(xi)
-        values, vectors = xp.linalg.eigh(whitened(factor, xi))
+        values, vectors = eigh(whitened(factor, xi))
         return _squared((factor @ vectors) * xp.exp(0.5 * values)[..., None, :])
 
     def log(self, A: Array, B: Array) -> Array:
@@ -274,7 +276,7 @@ class AffineInvariant(Metric):
         """Return the logarithms of the eigenvalues of A⁻¹B."""
         xp, inner = ns.namespace(B), whitened(cholesky(A), B)
         values = xp.linalg.eigvalsh(inner)
-        return xp.log(self._relative(A, B)[1] if xp.any(_are_wide(values)) else values)[..., None]
+        return xp.log(values if _all(_are_narrow(values)) else self._relative(A, B)[1])[..., None]
 
     def transport(self, A: Array, B: Array, xi: Array) -> Array:
         """Carry a tangent vector along the geodesic, in parallel: E ξ Eᴴ with E = (B A⁻¹)^½."""
@@ -285,14 +287,14 @@ class AffineInvariant(Metric):
     @staticmethod
     def _relative(A: Array, B: Array) -> tuple[Array, Array, Array]:
         """Return L, Λ, U with A = L Lᴴ and B = L U Λ Uᴴ Lᴴ."""
-        factor, xp = cholesky(A), ns.namespace(B)
-        values, vectors = xp.linalg.eigh(whitened(factor, B))
-        wide = _are_wide(values)
-        if xp.any(wide):
+        factor = cholesky(A)
+        values, vectors = eigh(whitened(factor, B))
+        if not _all(narrow := _are_narrow(values)):
             # Singular values of L⁻¹ times the factor of B keep the digits that small eigenvalues lose.
+            xp = ns.namespace(B)
             others, singular, _ = xp.linalg.svd(solve_lower(factor, cholesky(B)))
-            vectors = xp.where(wide[..., None, None], others, vectors)
-            values = xp.where(wide[..., None], singular**2, values)
+            vectors = xp.where(narrow[..., None, None], vectors, others)
+            values = xp.where(narrow[..., None], values, singular**2)
         return factor, values, vectors
 
 
@@ -324,7 +326,7 @@ class LogEuclidean(Metric):
     def exp(self, W: Array, xi: Array) -> Array:
         """Return exp(log W + D log[ξ])."""
         xp = ns.namespace(W)
-        values, vectors = xp.linalg.eigh(self._log(W) + self.flat(W, xi)[0])
+        values, vectors = eigh(self._log(W) + self.flat(W, xi)[0])
         # From wider a spectrum no logarithm finds its way back.
         values = _held(values, values[..., -1] - values[..., 0] <= -log(8.0 * _rounding(values)))
         return _squared(vectors * xp.exp(0.5 * values)[..., None, :])
@@ -391,7 +393,7 @@ class BuresWasserstein(Metric):
         """Return T A + A T − 2 A for the optimal transport map T, with T A T = B."""
         factor, xp = cholesky(A), ns.namespace(B)
         back = ns.adjoint(factor)
-        values, vectors = xp.linalg.eigh(symmetric(back @ B @ factor))
+        values, vectors = eigh(symmetric(back @ B @ factor))
         root = _composed(vectors, xp.sqrt(ns.at_least(values, 0.0)))
         # T = F⁻ᴴ (FᴴBF)^½ F⁻¹, so that T A is F⁻ᴴ (FᴴBF)^½ Fᴴ.
         moved = xp.linalg.solve(back, root - back @ factor) @ back
@@ -421,10 +423,9 @@ def _definite(values: Array) -> Any:
 
 def _held(values: Array, inside: Any) -> Array:
     """Return spectra that are all inside, or say that they are not; while JAX traces, NaN stands for others."""
-    xp = ns.namespace(values)
     if ns.is_traced(values):
-        return xp.where(inside[..., None], values, xp.nan)
-    if not xp.all(inside):
+        return ns.namespace(values).where(inside[..., None], values, np.nan)
+    if not _all(inside):
         raise outside()
     return values
 
@@ -435,9 +436,15 @@ def _hold(*matrices: Array) -> None:
         _held(values, _definite(values))
 
 
-def _are_wide(values: Array) -> Any:
-    """Return which spectra are so wide that their small ends lose digits."""
-    return ~(values[..., 0] > LEAST_RATIO * values[..., -1])
+def _are_narrow(values: Array) -> Any:
+    """Return which spectra are not so wide that their small ends lose digits."""
+    return values[..., 0] > LEAST_RATIO * values[..., -1]
+
+
+def _all(conditions: Any) -> bool:
+    # Of numpy the method takes half of the time of the function.
+    xp = ns.namespace(conditions)
+    return bool(conditions.all() if xp is np else xp.all(conditions))
 
 
 def cholesky(W: Array) -> Array:
@@ -480,7 +487,7 @@ def _entrywise(basis: Array, matrix: Array, weights: Array) -> Array:
 
 def _spectrum(W: Array) -> tuple[Array, Array]:
     """Return eigenvalues and eigenvectors, or say that a point is not positive definite."""
-    values, basis = ns.namespace(W).linalg.eigh(W)
+    values, basis = eigh(W)
     return _held(values, _definite(values)), basis
 
 

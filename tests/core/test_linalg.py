@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 from tabled import each_row
 
+from rmopt import linalg
+from rmopt import namespaces as ns
 from rmopt.linalg import (
     factor_product,
     lanczos_eigh,
@@ -97,3 +103,57 @@ def test_all_singular_values() -> None:
     for one in (matrix, matrix.T, matrix[:1]):
         U, values, Vt = lanczos_svd(one, min(one.shape))
         np.testing.assert_allclose(U * values @ Vt, one.toarray(), atol=1e-12)
+
+
+@pytest.mark.parametrize("library", ["numpy", "array_api_strict", "torch", "jax.numpy"])
+@each_row("leading, field", [((), "real"), ((), "complex"), ((4,), "real"), ((4,), "complex")])
+def test_functions_of_small_matrices_take_arrays_of_any_library(
+    library: str, leading: Any, field: str
+) -> None:
+    pytest.importorskip(library.partition(".")[0])
+    like, rng = import_module(library).zeros(1), np.random.default_rng(0)
+
+    def drawn(*shape: int) -> Any:
+        found = rng.standard_normal((*leading, *shape)) + 1j * rng.standard_normal((*leading, *shape))
+        return found if field == "complex" else found.real.copy()
+
+    A, B, C = drawn(6, 3), drawn(7, 3), drawn(3, 3)
+    K, Q = C - ns.adjoint(C), np.linalg.qr(A)[0]
+    a, b, c, k, q, xi = (ns.asarray(one, like) for one in (A, B, C, K, Q, drawn(6, 3)))
+    U, S, V = linalg.factor_product(a, c, b)
+    P, sigma, W = linalg.truncated_svd_of_product(a, c, b, 2)
+    frame, core = linalg.skew_form(q, xi)
+    signed, turned = linalg.positive_qr(a), scipy.linalg.expm(K)
+    upper = ns.adjoint(signed) @ a
+    cosines = linalg.gram_functions(k, linalg.cosine)[0]
+    found = {
+        "product": (U @ S @ ns.adjoint(V), A @ C @ ns.adjoint(B)),
+        "values": (sigma, np.linalg.svd(A @ C @ ns.adjoint(B))[1][..., :2]),
+        "triples": (ns.adjoint(P) @ (a @ c @ ns.adjoint(b)) @ W, ns.to_numpy(sigma)[..., None] * np.eye(2)),
+        "signed": (upper, np.triu(abs(ns.to_numpy(upper)) * np.eye(3)) + np.triu(ns.to_numpy(upper), 1)),
+        "cosines": (cosines, 0.5 * (turned + scipy.linalg.expm(-K))),
+        "rotation": (linalg.rotation(k), turned),
+        "cayley": (linalg.cayley(k), np.linalg.solve(np.eye(3) - K / 2, np.eye(3) + K / 2)),
+        "tangent": (frame @ core[..., :3], ns.to_numpy(xi)),
+        "symmetric": (linalg.symmetric(c), (C + ns.adjoint(C)) / 2),
+        "eigenvalues": (linalg.small_eigh(linalg.symmetric(c))[0], np.linalg.eigvalsh((C + ns.adjoint(C)) / 2)),
+        "outside": (linalg.leave_span(q, xi), (np.eye(6) - Q @ ns.adjoint(Q)) @ ns.to_numpy(xi)),
+        "near": (linalg.orthonormalised(q * (1.0 + 1e-9)), Q),
+    }  # fmt: skip
+    for name, (value, expected) in found.items():
+        assert type(value) is type(like), name
+        np.testing.assert_allclose(ns.to_numpy(value), expected, atol=1e-12, err_msg=name)
+    for one, log in zip(turned.reshape(-1, 3, 3), K.reshape(-1, 3, 3), strict=True):
+        if abs(np.linalg.eigvals(log)).max() < np.pi:
+            np.testing.assert_allclose(linalg.rotation_log(one), log, atol=1e-12)
+
+
+def test_a_tall_qr_by_the_gram_matrix_is_that_of_any_library() -> None:
+    A = np.random.default_rng(0).standard_normal((2, 50_000, 6))
+    for library in ("numpy", "array_api_strict", "torch", "jax.numpy"):
+        pytest.importorskip(library.partition(".")[0])
+        like = import_module(library).zeros(1)
+        a = ns.asarray(A[0] + 1j * A[1], like)
+        q, r = linalg.tall_qr(a)
+        assert abs(ns.to_numpy(ns.adjoint(q) @ q) - np.eye(6)).max() < 3e-14
+        np.testing.assert_allclose(ns.to_numpy(q @ r), ns.to_numpy(a), atol=1e-13)

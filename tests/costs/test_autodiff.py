@@ -7,6 +7,8 @@ import importlib
 import itertools
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,12 +16,15 @@ import autograd.numpy as anp
 import numpy as np
 import pymanopt
 import pytest
+from in_library import array_of, in_library
 from tabled import each_row
 
 import rmopt
 from rmopt import InvalidInputError, Problem
+from rmopt import namespaces as ns
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, LowRankPoint, Parts
+from rmopt.core.psd import PSDPoint
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power, Product, PSDFixedRank, Sphere
 from rmopt.solvers import LBFGS, GradientDescent, TrustRegions
@@ -276,6 +281,96 @@ def test_every_library_on_every_form_of_points(library: str, place: str) -> None
         for one in (cost, oracle)
     )
     assert manifold.norm(point, bent - expected) <= 1e-12 * manifold.norm(point, expected)
+
+
+def given(library: str) -> tuple[Any, Callable[..., Any], Callable[..., Any]]:
+    """Return the words of a library, or skip the test where it is missing."""
+    if library not in LIBRARIES:
+        pytest.skip(f"{library} is not installed.")
+    return LIBRARIES[library]
+
+
+def a_point(kind: str, drawn: Callable[..., Any]) -> tuple[Any, Any, Any]:
+    """Return a point, its matrix W, and a tangent direction L Rᵀ by L and R."""
+    if kind == "array":
+        return (W := drawn(6, 6)), W, (drawn(6, 6), np.eye(6))
+    U, S, V = np.linalg.qr(drawn(6, 2))[0], drawn(2, 2), np.linalg.qr(drawn(6, 2))[0]
+    point = PSDPoint(U, S @ S.conj().T) if kind == "psd" else LowRankPoint(U, S, V)
+    W = point.as_ambient()
+    right = U if kind == "psd" else V
+    tangent = np.hstack([drawn(6, 2), U]), np.hstack([right, drawn(6, 2)]).conj()
+    return point, W.left @ W.right.T, tangent
+
+
+@pytest.mark.parametrize("library", ["autograd", "jax", "torch"])
+@pytest.mark.parametrize("place", ["numpy", "torch", "jax.numpy"])
+@each_row("kind, field", itertools.product(["array", "matrix", "psd"], ["real", "complex"]))
+def test_derivatives_have_their_closed_form_in_the_library_of_the_point(
+    library: str, place: str, kind: str, field: str
+) -> None:
+    xp, arrays, decorated = given(library)
+    like, rng = array_of(place), np.random.default_rng(8)
+
+    def drawn(*shape: int) -> Any:
+        found = rng.standard_normal(shape)
+        return found + 1j * rng.standard_normal(shape) if field == "complex" else found
+
+    point, W, tangent = a_point(kind, drawn)
+    n, m = W.shape
+    T = drawn(n, m)
+    target, there = arrays(T), in_library(point, like)
+
+    @decorated
+    def cost(X: Any, B: Any = None) -> Any:
+        X = X if B is None else X @ B.T
+        return xp.sum(xp.abs(X - target) ** 2) + 0.5 * xp.sum(xp.abs(X) ** 4)
+
+    def holds(found: Any, wanted: Any) -> None:
+        """Hold a derivative, of matrices its images of blocks, against an array G with df = Re tr(Gᴴ dW)."""
+        pairs = [(found, wanted)]
+        if kind != "array":
+            known = (point.Q, point.Q.conj()) if kind == "psd" else (point.V, point.U.conj())
+            pairs = [(found @ ns.asarray(X, like), wanted @ X) for X in (drawn(m, 2), known[0])]
+            pairs += [(found.T @ ns.asarray(Y, like), wanted.T @ Y) for Y in (drawn(n, 2), known[1])]
+        for one, other in pairs:
+            assert type(one) is type(ns.asarray(T, like))
+            np.testing.assert_allclose(ns.to_numpy(one), other, rtol=1e-12, atol=1e-12)
+
+    value, gradient = cost.value_and_gradient(there)
+    assert value == pytest.approx(np.sum(abs(W - T) ** 2) + 0.5 * np.sum(abs(W) ** 4), rel=1e-13)
+    holds(gradient, 2.0 * (W - T) + 2.0 * abs(W) ** 2 * W)
+    for L, R in (tangent, (drawn(n, 2), drawn(m, 2))):
+        D = L @ R.T
+        bent = 2.0 * D + 2.0 * abs(W) ** 2 * D + 4.0 * (W.conj() * D).real * W
+        moves = [ns.asarray(D, like), Factored(ns.asarray(L, like), ns.asarray(R, like))]
+        for move in moves[: 1 + (kind != "array")]:
+            holds(cost.hessian(there, move), bent)
+
+
+@pytest.mark.parametrize("library", ["autograd", "jax", "torch"])
+def test_the_function_is_given_the_points_own_memory(library: str) -> None:
+    xp, _, decorated = given(library)
+    point = array_of({"autograd": "numpy", "jax": "jax.numpy"}.get(library, library))
+    x, seen = ns.asarray(np.ones((300, 200)), point), []
+
+    def where(array: Any) -> int:
+        data = {"autograd": "ctypes.data", "jax": "unsafe_buffer_pointer", "torch": "data_ptr"}[library]
+        found = attrgetter(data)(getattr(array, "_value", array) if library == "autograd" else array)
+        return found if library == "autograd" else found()
+
+    @decorated
+    def cost(X: Any) -> Any:
+        with suppress(Exception):
+            seen.append(where(X))
+        return xp.sum(X**2)
+
+    cost.value(x)
+    gradient = cost.gradient(x)
+    assert type(gradient) is type(x)
+    assert seen
+    assert set(seen) == {where(x)}
+    assert not getattr(x, "requires_grad", False)
+    assert not getattr(gradient, "requires_grad", False)
 
 
 def test_value_and_gradient_take_one_evaluation() -> None:

@@ -1,0 +1,95 @@
+"""A manifold whose methods compute with arrays of another library, and take and give those of numpy: for the laws."""
+
+from __future__ import annotations
+
+import copy
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rmopt import namespaces as ns
+from rmopt.core import Manifold, Retraction
+from rmopt.core.ambient import dense
+from rmopt.core.points import arrays_of, plain, rebuilt
+
+METHODS = (
+    "inner_product", "norm", "projection", "to_tangent_space", "euclidean_to_riemannian_gradient", "transport",
+    "euclidean_to_riemannian_hessian", "random_tangent_vector", "zero_vector", "check_point", "exp", "log", "dist",
+    "pair_mean",
+)  # fmt: skip
+LIBRARIES = ("numpy", "array_api_strict", "torch", "jax.numpy")
+
+
+def array_of(library: str) -> Any:
+    """Return an array of a library, or skip the test where it is missing."""
+    pytest.importorskip(library.partition(".")[0])
+    if library == "jax.numpy":
+        import_module("jax").config.update("jax_enable_x64", True)
+    return import_module(library).zeros(1)
+
+
+def in_library(thing: Any, like: Any) -> Any:
+    """Return a point or vector with its arrays in the library of another one, and anything else as it is."""
+    if isinstance(thing, float | int | np.random.Generator):
+        return thing
+    return rebuilt(thing, [ns.asarray(array, like) for array in arrays_of(thing)])
+
+
+class Through(Retraction):
+    """A retraction that computes with arrays of the manifold's library."""
+
+    def __init__(self, inner: Retraction) -> None:
+        self.inner, self.order, self.name = inner, inner.order, inner.name
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        there = self.inner(manifold.inner, *(in_library(one, manifold.like) for one in (point, tangent)), t)
+        return brought(there, manifold.like)
+
+    def reach(self, manifold: Any, point: Any, tangent: Any) -> float:
+        return self.inner.reach(manifold.inner, point, tangent)
+
+
+def brought(found: Any, like: Any) -> Any:
+    """Return what a method gave as it is in numpy; its arrays must be of the library."""
+    if found is None or isinstance(found, str | float | int):
+        return found
+    assert all(isinstance(array, type(like)) for array in arrays_of(found)), [
+        type(one) for one in arrays_of(found)
+    ]
+    return plain(found)
+
+
+def through(manifold: Manifold, library: str) -> Any:
+    """Return a manifold that computes in a library."""
+    like = array_of(library)
+
+    def delegating(name: str) -> Any:
+        def method(self: Any, *arguments: Any) -> Any:
+            return brought(getattr(manifold, name)(*(in_library(one, like) for one in arguments)), like)
+
+        return method
+
+    def seen(name: str) -> Any:
+        def method(self: Any, *arguments: Any) -> Any:
+            found = getattr(manifold, name)(*(in_library(one, like) for one in arguments))
+            return ns.to_numpy(dense(found))
+
+        return method
+
+    geodesics = ("exp", "log", "dist")
+    known = [
+        name
+        for name in METHODS
+        if hasattr(manifold, name) and (name not in geodesics or manifold.knows(name))
+    ]
+    methods = {name: delegating(name) for name in known}
+    methods |= {name: seen(name) for name in ("embedding", "embed_point")}
+    methods["has_ambient_metric"] = getattr(manifold, "has_ambient_metric", False)
+    twin: Any = copy.copy(manifold)
+    twin.__class__ = type(f"{type(manifold).__name__}In", (type(manifold),), methods)
+    twin.inner, twin.like = manifold, like
+    twin.default_retraction = Through(manifold.default_retraction)
+    twin.retractions = {name: Through(one) for name, one in manifold.retractions.items()}
+    return twin
