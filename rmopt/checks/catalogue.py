@@ -84,6 +84,7 @@ def fixed_rank_instances() -> list[Instance]:
         problems = {loss: _bilinear_problem(spread, loss) for loss in LOSSES if name == "steep"}
         point = partial(with_spectrum, spread, sigma)
         made.append(Instance(f"fixed-rank-{name}", spread, every, problems, point))
+    made.append(_unnamed(manifolds.FixedRankEmbedded(7, 5, 2, field="complex")))
     return made
 
 
@@ -102,6 +103,10 @@ def psd_instances() -> list[Instance]:
         point = partial(with_spectrum, embedded, values)
         made.append(Instance(f"psd-{name}", embedded, every, point=point))
         made.append(Instance(f"polar-{name}", polar, [retractions.PolarFactors()], logistic, point))
+    made.append(_unnamed(manifolds.PSDFixedRank(6, 2, field="complex")))
+    made.append(
+        Instance("polar-complex", manifolds.PolarPSD(6, 2, field="complex"), [polar.default_retraction])
+    )
     return made
 
 
@@ -152,6 +157,7 @@ def array_instances() -> list[Instance]:
     }
     made = [kind(*size) for kind, several in sizes.items() for size in several]
     made += [manifolds.Sphere(4, field="complex"), manifolds.Oblique(1, 3, field="complex")]
+    made.append(manifolds.Grassmann(5, 2, field="complex"))
     return list(map(_unnamed, made))
 
 

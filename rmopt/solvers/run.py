@@ -22,6 +22,7 @@ from rmopt.core.points import (
     of_reals,
     packed,
     plain,
+    plain_reals,
     unpacked,
 )
 from rmopt.core.problem import Problem
@@ -29,6 +30,7 @@ from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value, written
 from rmopt.core.world import ONE_PROCESS
+<<<<<<< HEAD
 from rmopt.errors import (
     DivergedError,
     InvalidInputError,
@@ -38,6 +40,9 @@ from rmopt.errors import (
     broke_down,
 )
 from rmopt.namespaces import is_complex
+=======
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
+>>>>>>> main
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.save import Checkpoint, Saver, difference, witness
@@ -252,6 +257,11 @@ class Solver(Value, ABC):
     def check_problem(self, problem: Problem) -> None:
         """Refuse what is no problem, or has constraints that the solver would not look at."""
         instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)")
+        if not self.takes_all_arrays and getattr(problem.manifold, "field", "real") != "real":
+            raise MissingCapabilityError(
+                f"{type(self).__name__} takes real numbers alone, and points of {problem.manifold} are complex; take "
+                "a solver of whole gradients, such as ConjugateGradient."
+            )
         if problem.constraints and not self.keeps_constraints:
             raise MissingCapabilityError(
                 f"{type(self).__name__} knows no constraints; take AugmentedLagrangian, with a solver of whole "
@@ -270,12 +280,8 @@ class Solver(Value, ABC):
         """Return the point where a run begins, in the precision of its steps."""
         start = self.start(problem, rng) if initial_point is None else initial_point
         start = in_precision(of_reals(start))
-        plain_reals = all(isinstance(one, np.ndarray) and not is_complex(one) for one in arrays_of(start))
-        if not (plain_reals or self.takes_all_arrays):
-            raise InvalidInputError(
-                f"the initial point is complex or of another library, and {type(self).__name__} takes real arrays of "
-                "numpy; bring it there, or take a solver of whole gradients, such as ConjugateGradient."
-            )
+        if not self.takes_all_arrays:
+            plain_reals(start, type(self).__name__)
         reason = self.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
