@@ -155,9 +155,10 @@ class SymmetricPositiveDefinite(ArrayManifold):
         return float(ns.real_dot(flat[0], flat[-1]))
 
     def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
-        pair = [dense(vectors, point) for vectors in (tangent_vectors_a, tangent_vectors_b)]
-        found = ns.real_dots(*self._metric.flat(point, *pair), len(self.shape))
-        return ns.namespace(found).reshape(found, found.shape[: found.ndim - len(self.shape)])
+        pair, axes = (tangent_vectors_a, tangent_vectors_b), len(self.shape)
+        flat = self._metric.flat(point, *(dense(vectors, point) for vectors in pair))
+        found = ns.real_dots(flat[0], flat[1], axes)
+        return ns.namespace(found).reshape(found, found.shape[: found.ndim - axes])
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
         return symmetric(dense(ambient, point))

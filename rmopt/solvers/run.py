@@ -30,7 +30,6 @@ from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value, written
 from rmopt.core.world import ONE_PROCESS
-<<<<<<< HEAD
 from rmopt.errors import (
     DivergedError,
     InvalidInputError,
@@ -39,10 +38,6 @@ from rmopt.errors import (
     StorageError,
     broke_down,
 )
-from rmopt.namespaces import is_complex
-=======
-from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
->>>>>>> main
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.save import Checkpoint, Saver, difference, witness
