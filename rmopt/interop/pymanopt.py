@@ -231,7 +231,7 @@ class PymanoptSolver(Solver):
         point, why = found.point, str(found.stopping_criterion)
         converged = isinstance(watch.reason, Converged) if watch.reason else "grad norm" in why
         rows = watch.recorder.rows
-        result = Result(point, steps, steps, watch.seconds, why, seed, rows, converged, watch.counts)
+        result = Result(point, steps, steps, watch.seconds, why, seed, rows, converged, watch.counts, 1)
         gradient = problem.riemannian_gradient(point)
         norm = problem.manifold.norm(point, gradient)
         return held(result, Oracle(problem, None, None, seed), found.cost, gradient, norm, norm, np.inf)

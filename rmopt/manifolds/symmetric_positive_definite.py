@@ -15,7 +15,7 @@ from rmopt.core.retraction import Retraction, by_name
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError, broke_down
 from rmopt.linalg import eigh, exp_differences, lyapunov, solve_lower, symmetric, whitened
-from rmopt.manifolds.arrays import ArrayManifold, root_of_sums, weighted_sum
+from rmopt.manifolds.arrays import ArrayManifold, weighted_sum
 from rmopt.precision import coarseness, matched, slack
 from rmopt.retractions.grassmann import Exponential
 from rmopt.retractions.positive_definite import Congruence, SchurExponential, SecondOrderPD
@@ -155,10 +155,8 @@ class SymmetricPositiveDefinite(ArrayManifold):
         return float(ns.real_dot(flat[0], flat[-1]))
 
     def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
-        pair, axes = (tangent_vectors_a, tangent_vectors_b), len(self.shape)
-        flat = self._metric.flat(point, *(dense(vectors, point) for vectors in pair))
-        found = ns.real_dots(flat[0], flat[1], axes)
-        return ns.namespace(found).reshape(found, found.shape[: found.ndim - axes])
+        pair = [dense(vectors, point) for vectors in (tangent_vectors_a, tangent_vectors_b)]
+        return self._products(*self._metric.flat(point, *pair))
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
         return symmetric(dense(ambient, point))
@@ -200,10 +198,10 @@ class SymmetricPositiveDefinite(ArrayManifold):
 
     def dist(self, point_a: Array, point_b: Array) -> Any:
         _hold(point_a, point_b)
-        apart, axes = self._metric.apart(point_a, point_b), len(self.shape)
-        if apart.ndim == axes:
+        apart = self._metric.apart(point_a, point_b)
+        if apart.ndim == len(self.shape):
             return float(ns.real_dot(apart, apart)) ** 0.5
-        return root_of_sums(ns.real_dots(apart, apart, axes), axes)
+        return self._products(apart, apart) ** 0.5
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Ambient) -> Array:
         return self._metric.transport(point_a, point_b, dense(tangent_vector_a, point_a))
