@@ -121,8 +121,10 @@ class ArrayManifold(OverField, Manifold):
 
 def weighted_sum(points: Sequence[Array], weights: Array) -> Array:
     """Return the sum in the order of the points, so that bits do not depend on how a library sums."""
-    total = weights[0] * points[0]
-    for weight, point in zip(weights[1:], points[1:], strict=True):
+    # Of the scalars of numpy each library makes what it likes.
+    shares = weights if type(points[0]) is np.ndarray else weights.tolist()
+    total = shares[0] * points[0]
+    for weight, point in zip(shares[1:], points[1:], strict=True):
         total = total + weight * point
     return np.ascontiguousarray(total) if type(total) is np.ndarray else total
 
