@@ -135,6 +135,7 @@ def positive_definite_instances() -> list[Instance]:
     made.append(Instance("positive-definite-spread", manifolds.PositiveDefinite(8), every, point=steep))
     for metric in METRICS:
         made += [_unnamed(whole(d, k, metric)) for d, k in ((1, 1), (4, 1), (3, 4))]
+        made.append(_unnamed(whole(3, 2, metric, field="complex")))
         eight, point = whole(8, metric=metric), beyond if metric == "bures-wasserstein" else steep
         made.append(Instance(f"{metric}-spread", eight, list(eight.retractions.values()), point=point))
     return made
@@ -154,6 +155,9 @@ def array_instances() -> list[Instance]:
         manifolds.Simplex: [(2,), (5,), (4, 3)],
         manifolds.Stiefel: [(9, 3, 1), (5, 4, 1), (3, 3, 1), (6, 1, 1), (5, 2, 3)],
         partial(manifolds.Stiefel, metric="canonical"): [(9, 3), (5, 4), (3, 3), (6, 1), (5, 2, 3)],
+        partial(manifolds.Stiefel, field="complex"): [(5, 2)],
+        partial(manifolds.Stiefel, metric="canonical", field="complex"): [(4, 3, 2)],
+        manifolds.Unitary: [(1,), (3,), (2, 3)],
     }
     made = [kind(*size) for kind, several in sizes.items() for size in several]
     made += [manifolds.Sphere(4, field="complex"), manifolds.Oblique(1, 3, field="complex")]

@@ -93,14 +93,18 @@ class ArrayManifold(OverField, Manifold):
 
     def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
         """Return the inner product at each of many points; an array of the axes before those of a point."""
-        axes = len(self.shape)
         if self.has_ambient_metric:
-            found = ns.real_dots(tangent_vectors_a, tangent_vectors_b, axes)
-            return ns.namespace(found).reshape(found, found.shape[: found.ndim - axes])
+            return self._products(tangent_vectors_a, tangent_vectors_b)
+        axes = len(self.shape)
         trio = np.broadcast_arrays(*map(ns.to_numpy, (point, tangent_vectors_a, tangent_vectors_b)))
         leading = trio[0].shape[: trio[0].ndim - axes]
         single = zip(*(one.reshape(-1, *self.shape) for one in trio), strict=True)
         return ns.asarray(np.reshape([self.inner_product(*vectors) for vectors in single], leading), point)
+
+    def _products(self, a: Array, b: Array) -> Array:
+        """Return the inner product in the space around of each of many."""
+        found = ns.real_dots(a, b, len(self.shape))
+        return ns.namespace(found).reshape(found, found.shape[: -len(self.shape)])
 
     def zero_vector(self, point: Array) -> Array:
         return ns.zeros(point.shape, point)
@@ -121,8 +125,10 @@ class ArrayManifold(OverField, Manifold):
 
 def weighted_sum(points: Sequence[Array], weights: Array) -> Array:
     """Return the sum in the order of the points, so that bits do not depend on how a library sums."""
-    total = weights[0] * points[0]
-    for weight, point in zip(weights[1:], points[1:], strict=True):
+    # Of the scalars of numpy each library makes what it likes.
+    shares = weights if type(points[0]) is np.ndarray else weights.tolist()
+    total = shares[0] * points[0]
+    for weight, point in zip(shares[1:], points[1:], strict=True):
         total = total + weight * point
     return np.ascontiguousarray(total) if type(total) is np.ndarray else total
 

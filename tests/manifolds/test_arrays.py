@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,32 @@ from tabled import each_row
 
 from rmopt import namespaces as ns
 from rmopt.checks import checks_of
-from rmopt.manifolds import Elliptope, Euclidean, Grassmann, Hyperbolic, Oblique, Simplex, Sphere
+from rmopt.manifolds import (
+    Elliptope,
+    Euclidean,
+    Grassmann,
+    Hyperbolic,
+    Oblique,
+    Simplex,
+    SpecialOrthogonal,
+    Sphere,
+    Stiefel,
+    SymmetricPositiveDefinite,
+    Unitary,
+)
 
 MANIFOLDS = [
     kind(*sizes, field=field)
-    for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3), (Grassmann, 6, 2))
+    for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3), (Grassmann, 6, 2),
+        (SymmetricPositiveDefinite, 4), (SymmetricPositiveDefinite, 4, 1, "log-euclidean"),
+        (SymmetricPositiveDefinite, 2, 3, "bures-wasserstein"))
     for field in ("real", "complex")
-] + [Elliptope(5, 3), Hyperbolic(3), Hyperbolic(2, 4), Simplex(4), Simplex(3, 2)]  # fmt: skip
+] + [
+    Elliptope(5, 3), Hyperbolic(3), Hyperbolic(2, 4), Simplex(4), Simplex(3, 2),
+    Stiefel(5, 3), Stiefel(5, 3, field="complex"), Stiefel(5, 2, k=2, metric="canonical"),
+    Stiefel(4, 2, metric="canonical", field="complex"), SpecialOrthogonal(3), SpecialOrthogonal(4, k=2),
+    Unitary(3), Unitary(2, k=2),
+]  # fmt: skip
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -97,7 +117,8 @@ def test_one_point_goes_with_many(manifold: Any) -> None:
 def test_points_of_the_other_field_and_other_shapes_are_refused(manifold: Any) -> None:
     x = manifold.random_point(0)
     other = x + 0j if manifold.field == "real" else x.real
-    cure = "field=" if "field" in vars(manifold) else "take their real parts"
+    cure = "take their real parts" if manifold.field == "real" else "add 0j"
+    cure = "field=" if "field" in signature(type(manifold)).parameters else cure
     assert cure in str(manifold.check_point(other))
     with pytest.raises(ValueError, match="axes in front"):
         manifold.exp(x, x[..., :1])

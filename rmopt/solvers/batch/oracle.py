@@ -18,10 +18,9 @@ from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import BlockDiagonal
 from rmopt.core.streams import Stream, generator
 from rmopt.core.transport import ByManifold, ByProjection, Transport
-from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
+from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError, broke_down
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Product
-from rmopt.solvers.run import broke_down
 
 # What needs no look before it is taken for a number.
 _FLOATS = (float, np.float64, np.float32)

@@ -137,7 +137,7 @@ class TrustRegions(ModelSolver):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads : optional
         As in `GradientSolver`; vectors are carried for differences of gradients alone.
     max_inner : int
         Products with the Hessian in one step.
@@ -240,7 +240,7 @@ class LevenbergMarquardt(TrustRegions):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport, max_inner, first_radius : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads, max_inner, first_radius : optional
         As in `TrustRegions`.
 
     See Also
@@ -299,7 +299,7 @@ class AdaptiveCubics(ModelSolver):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads : optional
         As in `TrustRegions`.
     max_inner : int
         Products with the Hessian in one step.
@@ -364,7 +364,7 @@ class Hybrid(TrustRegions):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport, max_inner, first_radius : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads, max_inner, first_radius : optional
         As in `TrustRegions`.
 
     See Also
