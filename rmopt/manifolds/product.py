@@ -86,8 +86,11 @@ class Product(Manifold):
     # The tangent space
 
     def inner_product(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> float:
+        return float(self.inner(point, tangent_vector_a, tangent_vector_b))
+
+    def inner(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> Any:
         parts = zip(self.factors, point, tangent_vector_a, tangent_vector_b, strict=True)
-        return float(sum(factor.inner_product(*vectors) for factor, *vectors in parts))
+        return sum(factor.inner(*vectors) for factor, *vectors in parts)
 
     def projection(self, point: Parts, ambient: Ambient) -> Parts:
         return self._of_blocks("projection", point, ambient)
