@@ -202,7 +202,7 @@ class RankIncremental(CheckedValue, Solver):
         """Do one round; the local optimiser has a seed of its own in each."""
         if steps == 0:
             return state
-        new, added = (self._climbed if isinstance(work, Stairs) else self._grown)(work, state)  # type: ignore[operator]
+        new, added = self._climbed(work, state) if isinstance(work, Stairs) else self._grown(work, state)
         before = state.certificate
         fall, rounding = before.objective - new.certificate.objective, ROUNDING * abs(before.objective)
         # By rounding alone the objective may rise, where the gap falls.
