@@ -66,7 +66,7 @@ class Move:
         found = None if self._seen is None else self._seen.products.get((id(a), id(b)))
         return self.work.inner(self.point, a, b) if found is None else found
 
-    @cached_property
+    @property
     def change(self) -> Any:
         """Return the change of the gradient."""
         return self.gradient - self.old_gradient if self._seen is None else self._seen.change
@@ -279,9 +279,10 @@ class QuasiNewton(Direction):
                 sy = move.inner(s, y)
             if sy > 0.0:
                 kept.append((s, y, sy))
-        s, y = move.old_direction * move.t, move.change
+        d, y = move.old_direction, move.change
+        s = d * move.t
         sy = move.t * (move.slope_after - move.slope_carried)
-        if sy > CAUTION * min(1.0, move.start.norm) * move.t**2 * move.old_squared > 0.0:
+        if sy > CAUTION * min(1.0, move.start.norm) * move.t**2 * move.inner(d, d) > 0.0:
             precondition = work.preconditioner(move.point) if work.preconditions else None
             yz = move.inner(y, y if precondition is None else precondition(y))
             if yz > 0.0:

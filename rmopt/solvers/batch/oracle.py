@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from math import inf, isfinite
+from math import inf, isfinite, sqrt
 from operator import add
 from typing import Any, NamedTuple
 
@@ -34,12 +34,18 @@ COUNTED = ("costs", "gradients", "hessians", "retractions")
 
 
 class Seen(NamedTuple):
-    """A step as a whole: its end, with the products of tangent vectors that a search asks for, by their `id`."""
+    """A step as a whole: its end, the gradient there and its change, slopes at both ends and the direction's length.
+
+    `products` holds the inner products that a search asks for, by the `id` of the vectors.
+    """
 
     point: Any
     cost: float
     gradient: Any
     change: Any
+    slope: float
+    slope_after: float
+    length: float
     products: dict[tuple[int, int], float]
 
 
@@ -260,7 +266,8 @@ class Oracle:
                 there, ambient, new, change, numbers = self.whole(start.point, direction, t, old)
                 self.last_cost, *products = ns.to_numpy(numbers).tolist()
                 ids = ((id(a), id(b)) for a, b in _pairs(old, direction, new, change))
-                seen = Seen(there, self.last_cost, new, change, dict(zip(ids, products, strict=True)))
+                known, (_, after, _, _, square, slope) = dict(zip(ids, products, strict=True)), products
+                seen = Seen(there, self.last_cost, new, change, slope, after, sqrt(square), known)
                 self._tried = direction, t, seen
                 if ambient is not None:
                     self._ambient = there, ambient
