@@ -172,7 +172,7 @@ class Oracle:
         self.carry = _stay if self.is_extrinsic else carry
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
         self.inner = self.dot = manifold.inner_product
-        self.at_once = False
+        self.at_once = self.compiles = False
         self._tried: tuple[Any, float, Seen | None] = (None, 0.0, None)
         # Whether the metric is that of an array around the manifold.
         self.flat = bool(getattr(manifold, "has_ambient_metric", False))
@@ -287,6 +287,11 @@ class Oracle:
             value = ns.asarray(self.problem.real(value), dots[0])
         return there, ambient if ns.is_array(ambient) else None, new, change, _stacked([value, *dots])
 
+    def together(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function of `dot` and arrays gives, compiled as the cost is."""
+        made = partial(function, self.dot)
+        return self.cost.as_one(function.__name__, made, arguments, (self.manifold,))(*arguments)  # type: ignore[attr-defined]
+
     def preconditioner(self, point: Any) -> Callable[[Any], Any] | None:
         """Return the cost's preconditioner at a point as a function of tangent vectors, or None."""
         if not self.preconditions:
@@ -355,7 +360,8 @@ class Oracle:
         if self.at_once and self.is_extrinsic and hasattr(self.cost, "as_one"):
             first = point, gradient, 0.0, gradient
             whole, key = copy.copy(self).whole, (self.manifold, self.retraction)
-            self.whole = self.cost.as_one(whole, first, key)  # type: ignore[method-assign]
+            self.whole = self.cost.as_one("whole", whole, first, key)  # type: ignore[method-assign]
+            self.compiles = self.whole != whole
         self._ambient = point, ambient
         norm = self.manifold.norm(point, gradient)
         self.rounding = self.rounding_at(point, cost, ambient, norm)
