@@ -126,7 +126,7 @@ def weighted_sum(points: Sequence[Array], weights: Array) -> Array:
 def root_of_sums(squares: Any, axes: int) -> Any:
     """Return the roots of the sums over the last axes: a number for one point, an array for many."""
     if np.ndim(squares) <= axes and ns.namespace(squares) is np:
-        return float(np.sum(squares)) ** 0.5
+        return float(np.add.reduce(squares, None)) ** 0.5
     found = ns.namespace(squares).sum(squares, axis=tuple(range(-axes, 0))) ** 0.5
     return found if found.ndim else float(found)
 
