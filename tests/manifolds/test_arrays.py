@@ -11,13 +11,16 @@ from tabled import each_row
 
 from rmopt import namespaces as ns
 from rmopt.checks import checks_of
-from rmopt.manifolds import Elliptope, Euclidean, Grassmann, Hyperbolic, Oblique, Simplex, Sphere
+from rmopt.manifolds import Elliptope, Euclidean, Grassmann, Hyperbolic, Oblique, Power, Simplex, Sphere
 
 MANIFOLDS = [
     kind(*sizes, field=field)
     for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3), (Grassmann, 6, 2))
     for field in ("real", "complex")
-] + [Elliptope(5, 3), Hyperbolic(3), Hyperbolic(2, 4), Simplex(4), Simplex(3, 2)]  # fmt: skip
+] + [
+    Elliptope(5, 3), Hyperbolic(3), Hyperbolic(2, 4), Simplex(4), Simplex(3, 2),
+    Power(Power(Sphere(3, field="complex"), 2), 3),
+]  # fmt: skip
 
 
 @pytest.fixture(params=LIBRARIES)
