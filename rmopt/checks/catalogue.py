@@ -154,9 +154,13 @@ def array_instances() -> list[Instance]:
         manifolds.Simplex: [(2,), (5,), (4, 3)],
         manifolds.Stiefel: [(9, 3, 1), (5, 4, 1), (3, 3, 1), (6, 1, 1), (5, 2, 3)],
         partial(manifolds.Stiefel, metric="canonical"): [(9, 3), (5, 4), (3, 3), (6, 1), (5, 2, 3)],
+        partial(manifolds.Stiefel, field="complex"): [(5, 2)],
+        partial(manifolds.Stiefel, metric="canonical", field="complex"): [(4, 3, 2)],
+        manifolds.Unitary: [(1,), (3,), (2, 3)],
     }
     made = [kind(*size) for kind, several in sizes.items() for size in several]
     made += [manifolds.Sphere(4, field="complex"), manifolds.Oblique(1, 3, field="complex")]
+    made.append(manifolds.Grassmann(5, 2, field="complex"))
     return list(map(_unnamed, made))
 
 
@@ -173,10 +177,13 @@ def product_instances() -> list[Instance]:
         manifolds.Euclidean(2, 3),
         manifolds.SpecialOrthogonal(3, 4),
     )
-    power = manifolds.Power(manifolds.Grassmann(6, 2), 3)
+    power, agents = (
+        manifolds.Power(manifolds.Grassmann(6, 2), 3),
+        manifolds.Product([manifolds.Grassmann(6, 2)] * 3),
+    )
     mixed = manifolds.Product([cone, manifolds.Power(flat, 2), manifolds.FixedRankEmbedded(5, 4, 2)])
     arrays = manifolds.Product([turns, manifolds.Sphere(5), manifolds.Power(manifolds.Oblique(3, 2), 2)])
-    nested = manifolds.Product([manifolds.Grassmann(7, 2), manifolds.Product([cone, power]), flat])
+    nested = manifolds.Product([manifolds.Grassmann(7, 2), manifolds.Product([cone, agents]), flat])
     moves = [power.fitting(move) for move in retractions.GRASSMANN_RETRACTIONS.values()]
     return [
         Instance("power-grassmann", power, moves),

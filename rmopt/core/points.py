@@ -134,6 +134,9 @@ def of_reals(point: Any) -> Any:
             raise InvalidInputError(f"the point holds {kind}; give a plain array of {', '.join(ns.TYPES)}.")
         if isinstance(point, np.ndarray):
             return np.asarray(point, dtype=np.float64 if whole else None)
+        if getattr(point, "requires_grad", False):
+            # PyTorch would record all steps of a run.
+            point = point.detach()
         return ns.converted(point, point, np.float64) if whole else point
     # What other points hold in whole numbers is meant so.
     return Parts([of_reals(part) for part in point]) if isinstance(point, Parts) else point

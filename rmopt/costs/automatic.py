@@ -33,6 +33,9 @@ class AutomaticCost(Cost):
     of one rank W = A Bᵀ, on which alone it may depend; on a product one argument for each part, which is a pair
     (A, B) where the part is such a matrix.
 
+    Arrays reach the function as they are where they are of its library, and else by way of numpy. Derivatives are of
+    the library of the point; by complex numbers they are ∂/∂Re + i ∂/∂Im, so that f changes by Re tr(Gᴴ dX).
+
     The derivative G by W is known by its actions: those of f([A 0 Y], [B X 0]) by the two factors end in G X and
     Gᵀ Y. Nothing is divided by singular values or their gaps, so tied
     singular values are no special case, and no n × m array is formed unless the function does.
@@ -242,6 +245,8 @@ class AutomaticCost(Cost):
         return AutomaticCost(total, self.backend)
 
     def _number(self, value: Any) -> float:
+        if isinstance(value, float):
+            return float(value)
         number = ns.to_numpy(value) if ns.is_array(value) else np.asarray(value)
         if number.ndim != 0 or number.dtype.kind not in "fiub":
             raise InvalidInputError(
@@ -390,8 +395,9 @@ def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
 def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
     """Turn a function of PyTorch's tensors into a cost, as `autograd_cost` does.
 
-    Tensors are of the point's precision, double unless it is single. PyTorch does not multiply matrices of two
-    precisions: convert data in the function, ``data.to(x.dtype)``.
+    The function gets a point that is a tensor itself, without a copy, where it lies. Others become tensors of the
+    point's precision, double unless it is single. PyTorch does not multiply matrices of two precisions: convert data
+    in the function, ``data.to(x.dtype)``.
 
     Parameters
     ----------

@@ -32,7 +32,8 @@ class _Columns(ArrayManifold):
         """Return the inner products of the columns of two tangent vectors."""
 
     def sums(self, array: Array) -> Any:
-        """Return the sums of the columns, as rows of many points; of one point of numpy they are numbers."""
+        """Return the sums of the columns as something that broadcasts with them."""
+        # One axis less begins sooner.
         if type(array) is np.ndarray and array.ndim == len(self.shape):
             return np.add.reduce(array, 0)
         return ns.namespace(array).sum(array, axis=-len(self.shape), keepdims=True)
@@ -135,15 +136,15 @@ class Hyperbolic(_Columns):
         return self.to_tangent_space(point, self.normal(H) + tangent_vector * self.sums(point * G))
 
     def to_tangent_space(self, point: Array, vector: Array) -> Array:
-        (height, _, radius, unit), (first, rest) = self._polar(point), self._rows(vector)
+        polar, (first, rest) = self._polar(point), self._rows(vector)
+        height, _, radius, unit = polar
         radial = self.sums(unit * rest)
-        return self._together(
-            (height, _, radius, unit), height * radial - radius * first, rest - unit * radial
-        )
+        return self._together(polar, height * radial - radius * first, rest - unit * radial)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         xp, polar = ns.namespace(point), self._polar(point)
-        (height, _, radius, unit), (along, across) = polar, self._parts(polar, tangent_vector)
+        height, _, radius, unit = polar
+        along, across = self._parts(polar, tangent_vector)
         aside = self.sums(across * across)
         length = xp.sqrt(along * along + aside)
         ratio = quotient(xp.sinh(length), length, 1.0)
@@ -185,6 +186,7 @@ class Hyperbolic(_Columns):
         return self._above(self._rows(array)[1])
 
     def _above(self, rest: Array) -> Array:
+        """Return the points above columns of n numbers, as `lifted` does."""
         first = self._sheet(rest)
         if (word := self._too_far(first)) is not None:
             raise InvalidInputError(f"a step on {self} leads to where {word}; take shorter ones.")
@@ -193,8 +195,7 @@ class Hyperbolic(_Columns):
     def _sheet(self, rest: Array) -> Array:
         """Return the first row of the points above some others."""
         xp = ns.namespace(rest)
-        radius = xp.sqrt(self.sums(rest * rest))
-        return xp.hypot(radius, 1.0)
+        return xp.hypot(xp.sqrt(self.sums(rest * rest)), 1.0)
 
     def _too_far(self, first: Array) -> str | None:
         farthest, limit = float(ns.namespace(first).max(first)), 1e-3 / float(limits(first).eps)
@@ -225,6 +226,7 @@ class Hyperbolic(_Columns):
         return array[..., :1, :], array[..., 1:, :]
 
     def _joined(self, first: Any, rest: Array) -> Array:
+        """Return the array of a first row and others."""
         if type(rest) is not np.ndarray or rest.ndim > len(self.shape):
             return ns.namespace(rest).concat([first, rest], axis=-len(self.shape))
         array = np.empty((self.n + 1, *rest.shape[1:]), rest.dtype)
@@ -399,6 +401,7 @@ def _half_chords(rise: Any, bent: Any) -> Any:
 
 
 def _arc(half: Any) -> Any:
+    """Return d for sinh²(d/2)."""
     xp = ns.namespace(half)
     return 2.0 * xp.asinh(xp.sqrt(half))
 

@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,13 +29,13 @@ from rmopt.core.problem import Problem
 from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value, written
-from rmopt.core.world import ONE_PROCESS
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.save import Checkpoint, Saver, difference, witness
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
-from rmopt.solvers.threads import one_blas_thread
+from rmopt.solvers.threads import blas_threads
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
@@ -66,6 +66,8 @@ class Result:
         gradients hold the last one against values of the cost; where these differ they warn, and this is False.
     counts : mapping from str to int
         What the run evaluated: ``costs``, ``gradients``, ``hessians`` and ``retractions``, where the solver counts.
+    threads : int or None
+        How many threads numpy's BLAS had in the run; None where it does not tell.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class Result:
     history: list[dict[str, Any]] = field(repr=False)
     converged: bool = False
     counts: dict[str, int] = field(default_factory=dict)
+    threads: int | None = None
 
     @property
     def cost(self) -> float:
@@ -149,6 +152,9 @@ class Solver(Value, ABC):
         Whether runs from a point of single precision stay in it; those of other solvers begin at it in double.
     takes_all_arrays : bool
         Whether points may be of other libraries than numpy, and complex; other solvers refuse them.
+    threads : int or None
+        How many threads numpy's BLAS may have in a run, None: as many as it has. That of scipy has one. Where several
+        processes share a run each has one, whatever this says, so that all have the same bits.
     not_identity : tuple of str
         The attributes that may differ between a run and its continuation from a checkpoint: those of the budget and
         of where it runs. All others, as `repr` shows them, must be as they were.
@@ -186,7 +192,8 @@ class Solver(Value, ABC):
     keeps_constraints: ClassVar[bool] = False
     keeps_single: ClassVar[bool] = False
     takes_all_arrays: ClassVar[bool] = False
-    not_identity: ClassVar[tuple[str, ...]] = ("max_iter", "n_epochs", "world", "_max_iter")
+    threads: int | None = 1
+    not_identity: ClassVar[tuple[str, ...]] = ("max_iter", "n_epochs", "world", "threads", "_max_iter")
 
     def __repr__(self) -> str:
         held = ((name.lstrip("_"), value) for name, value in vars(self).items() if value is not None)
@@ -345,14 +352,29 @@ class Solver(Value, ABC):
         1 2.101
         2 0.0
         """
+        states = self._states(problem, initial_point, random_state, stop)
+        while True:
+            # What the caller does with a state has the caller's threads.
+            with self._held_threads(problem):
+                state = next(states, None)
+            if state is None:
+                return
+            yield state
+
+    def _states(
+        self, problem: Problem, initial_point: Any, random_state: Any, stop: StopRule | None = None
+    ) -> Iterator[Any]:
+        """Yield the states of a run within another one, whose threads it has."""
         with running():
             run = _Run(self, problem, initial_point, random_state, stop)
             yield run.state
             while run.reason(run.measure()) is None and run.next_piece():
                 yield run.state
 
+    def _held_threads(self, problem: Problem) -> AbstractContextManager[int | None]:
+        return blas_threads(self.threads if _world(self, problem).size == 1 else 1)
+
     @running()
-    @one_blas_thread()
     def run(
         self,
         problem: Problem,
@@ -371,7 +393,7 @@ class Solver(Value, ABC):
         initial_point : point or Result, optional
             Also the result of another run. A random point of the manifold unless given.
         random_state : int, Generator or None
-            Equal integers give equal bits.
+            Equal integers give equal bits, where `Result.threads` is equal too.
         recorder : Recorder, optional
             What to measure on the way, and whether to draw a progress bar.
         checkpoint : path or Checkpoint, optional
@@ -398,7 +420,13 @@ class Solver(Value, ABC):
             When the checkpoint is damaged.
         """
         optional(instance, Recorder, "a Recorder, or None")("recorder", recorder)
-        return _Run(self, problem, initial_point, random_state, stop, recorder, checkpoint).whole()
+        with self._held_threads(problem) as held:
+            return _Run(self, problem, initial_point, random_state, stop, recorder, checkpoint, held).whole()
+
+
+def _world(solver: Solver, problem: Problem) -> World:
+    """Return the processes that share a run."""
+    return getattr(solver, "world", getattr(getattr(problem, "cost", None), "world", None)) or ONE_PROCESS
 
 
 class _Run:
@@ -407,13 +435,14 @@ class _Run:
     def __init__(
         self, solver: Solver, problem: Problem, initial_point: Any, random_state: Any,
         stop: StopRule | None, recorder: Recorder | None = None, checkpoint: Any = None,
+        threads: int | None = None,
     ) -> None:  # fmt: skip
         solver.check_problem(problem)
         self.stop = optional(callable_of)("stop", stop)
         self.solver = solver = solver.beside(stop)
-        self.problem = problem
+        self.problem, self.threads = problem, threads
         self.recorder = Recorder() if recorder is None else recorder
-        world = getattr(solver, "world", getattr(problem.cost, "world", None)) or ONE_PROCESS
+        world = _world(solver, problem)
         self.saver = None if checkpoint is None else Saver("checkpoint", checkpoint, world)
         seed = None if random_state is None else seed_of(random_state)
         start = initial_point.point if isinstance(initial_point, Result) else initial_point
@@ -498,6 +527,7 @@ class _Run:
             seed=self.seed,
             history=recorder.rows,
             converged=isinstance(early, Converged),
+            threads=self.threads,
         )
         return solver.conclude(result, self.work, self.state)
 
@@ -575,7 +605,7 @@ class _Run:
         """Save the state, and by what its problem is known again."""
         saver.save(
             self.solver.pack(self.work, self.state), self.identity, self.step, seconds=self.seconds,
-            rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
+            rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)], threads=self.threads,
         )  # fmt: skip
 
     def _resume(self, saver: Saver, coarseness: float) -> None:
@@ -609,5 +639,11 @@ class _Run:
             raise InvalidInputError(
                 f"{where} has done {state.steps} steps, more than the budget of {self.last}; choose a "
                 "larger budget or another path."
+            )
+        if (before := about.get("threads", self.threads)) != self.threads:
+            rmopt.errors.warn(
+                f"{where} was saved on {before} threads of BLAS, and the run goes on with {self.threads}: its last "
+                "bits may be others than without the interruption; `threads` of the solver holds the number.",
+                RuntimeWarning,
             )
         self.state, self.step, self.seconds, self.rows = state, step, seconds, rows

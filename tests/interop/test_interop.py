@@ -10,12 +10,14 @@ import numpy as np
 import pymanopt
 import pytest
 import scipy.sparse as sp
+from in_library import array_of
 from pymanopt import manifolds
 from pymanopt.manifolds import Sphere
 from pymanopt.optimizers import ConjugateGradient
 from tabled import each_row
 
 import rmopt
+import rmopt.manifolds as ours
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, FiniteSum, LowRankPoint, MissingCapabilityError
@@ -181,45 +183,56 @@ def re_dot(A: Any, B: Any) -> Any:
 
 H, C = hermitian(4, 0), hermitian(4, 1) @ hermitian(4, 2)
 VALUES = np.linalg.eigvalsh(H)
-# A manifold, a function of its points, and the least value.
+# A manifold of pymanopt, ours, a function of their points, and the least value.
 COMPLEX = [
-    (manifolds.ComplexCircle(4), lambda z: re_dot(C[0], z), -np.sum(abs(C[0]))),
-    (manifolds.ComplexEuclidean(4, 4), lambda Z: re_dot(Z, H @ Z) - 2.0 * re_dot(C, Z),
-     -np.sum((C.conj() * np.linalg.solve(H, C)).real)),
-    (manifolds.ComplexGrassmann(4, 2), lambda X: re_dot(X, H @ X), np.sum(VALUES[:2])),
-    (manifolds.PSDFixedRankComplex(4, 2), lambda Y: anp.sum(anp.abs(Y @ anp.conj(Y).T - H) ** 2),
-     np.sum(VALUES[:2] ** 2)),
-    (manifolds.HermitianPositiveDefinite(4), lambda X: re_dot(H, X) + re_dot(np.eye(4), anp.linalg.inv(X)),
-     2.0 * np.sum(VALUES**0.5)),
-    (manifolds.SpecialHermitianPositiveDefinite(4), lambda X: re_dot(H, X), 4.0 * np.prod(VALUES) ** 0.25),
-    (manifolds.UnitaryGroup(4), lambda X: re_dot(C, X), -np.sum(np.linalg.svd(C, compute_uv=False))),
-    (rmopt.manifolds.Sphere(4, field="complex"), lambda x: re_dot(x, H @ x), VALUES[0]),
+    (manifolds.ComplexCircle(4), None, lambda z: re_dot(C[0], z), -np.sum(abs(C[0]))),
+    (manifolds.ComplexEuclidean(4, 4), ours.Euclidean(4, 4, field="complex"),
+     lambda Z: re_dot(Z, H @ Z) - 2.0 * re_dot(C, Z), -np.sum((C.conj() * np.linalg.solve(H, C)).real)),
+    (manifolds.ComplexGrassmann(4, 2), ours.Grassmann(4, 2, field="complex"), lambda X: re_dot(X, H @ X),
+     np.sum(VALUES[:2])),
+    (manifolds.PSDFixedRankComplex(4, 2), ours.PSDFactors(4, 2, field="complex"),
+     lambda Y: anp.sum(anp.abs(Y @ anp.conj(Y).T - H) ** 2), np.sum(VALUES[:2] ** 2)),
+    (manifolds.HermitianPositiveDefinite(4), None,
+     lambda X: re_dot(H, X) + re_dot(np.eye(4), anp.linalg.inv(X)), 2.0 * np.sum(VALUES**0.5)),
+    (manifolds.SpecialHermitianPositiveDefinite(4), None, lambda X: re_dot(H, X), 4.0 * np.prod(VALUES) ** 0.25),
+    (manifolds.UnitaryGroup(4), None, lambda X: re_dot(C, X), -np.sum(np.linalg.svd(C, compute_uv=False))),
 ]  # fmt: skip
 
 
-@each_row("manifold, function, least", COMPLEX)
-def test_complex_problems_have_one_optimum_here_and_there(manifold: Any, function: Any, least: float) -> None:
-    is_ours = isinstance(manifold, rmopt.manifolds.Sphere)
-    problem = Problem(manifold if is_ours else from_pymanopt(manifold), rmopt.autograd_cost(function))
-    assert check_gradient(problem)
-    assert not problem.manifold.knows_hessians or all(check_hessian(problem))
+@each_row("theirs, own, function, least", COMPLEX)
+def test_complex_problems_have_one_optimum_here_and_there(
+    theirs: Any, own: Any, function: Any, least: float
+) -> None:
+    cost = rmopt.autograd_cost(function)
+    problem = Problem(from_pymanopt(theirs), cost)
     start = problem.manifold.random_point(np.random.default_rng(0))
-    for solver in (
-        LBFGS(tol=1e-9),
-        rmopt.solvers.ConjugateGradient(tol=1e-9),
-        PymanoptSolver(min_gradient_norm=1e-9),
-    ):
-        point = solver.run(problem, start).point
-        assert problem.manifold.check_point(point) is None
-        assert problem.value(point) == pytest.approx(least, rel=1e-10)
-    there = [to_pymanopt(problem)]
+    sides, there = [problem], []
     # The gradients of pymanopt's own unitary group are not tangent.
-    if not (is_ours or isinstance(manifold, manifolds.UnitaryGroup)):
-        there.append(pymanopt.Problem(manifold, pymanopt.function.autograd(manifold)(function)))
-    for one in there:
+    if not isinstance(theirs, manifolds.UnitaryGroup):
+        there = [pymanopt.Problem(theirs, pymanopt.function.autograd(theirs)(function))]
+        gradient = there[0].riemannian_gradient(start)
+    if own is not None:
+        sides.append(Problem(own, cost))
+        np.testing.assert_allclose(sides[1].riemannian_gradient(start), gradient, atol=1e-12)
+    for side in sides:
+        assert check_gradient(side)
+        assert not side.manifold.knows_hessians or all(check_hessian(side))
+        by_theirs = PymanoptSolver(min_gradient_norm=1e-7)
+        for solver in (LBFGS(tol=1e-9), rmopt.solvers.ConjugateGradient(tol=1e-9), by_theirs):
+            point = solver.run(side, start).point
+            assert side.manifold.check_point(point) is None
+            assert side.value(point) == pytest.approx(least, rel=1e-10)
+    for one in (*map(to_pymanopt, sides), *there):
         found = ConjugateGradient(verbosity=0, min_gradient_norm=1e-7).run(one, initial_point=start)
         assert found.point.dtype == complex
         assert found.cost == pytest.approx(least, rel=1e-10)
+
+
+def test_points_of_other_libraries_and_fields_are_told_how_to_come_to_pymanopt() -> None:
+    circle, x = from_pymanopt(manifolds.ComplexCircle(3)), array_of("array_api_strict") + 1.0
+    assert "add 0j to them" in str(circle.check_point(np.ones(3)))
+    assert "bring it there" in str(from_pymanopt(Sphere(1)).check_point(x))
+    assert not from_pymanopt(manifolds.SpecialHermitianPositiveDefinite(3)).knows_hessians
 
 
 def test_threads_draw_the_same_points_at_once() -> None:
