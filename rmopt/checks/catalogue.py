@@ -135,6 +135,7 @@ def positive_definite_instances() -> list[Instance]:
     made.append(Instance("positive-definite-spread", manifolds.PositiveDefinite(8), every, point=steep))
     for metric in METRICS:
         made += [_unnamed(whole(d, k, metric)) for d, k in ((1, 1), (4, 1), (3, 4))]
+        made.append(_unnamed(whole(3, 2, metric, field="complex")))
         eight, point = whole(8, metric=metric), beyond if metric == "bures-wasserstein" else steep
         made.append(Instance(f"{metric}-spread", eight, list(eight.retractions.values()), point=point))
     return made

@@ -99,8 +99,11 @@ class Product(Manifold):
     # The tangent space
 
     def inner_product(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> float:
+        return float(self.inner(point, tangent_vector_a, tangent_vector_b))
+
+    def inner(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> Any:
         parts = zip(self.factors, point, tangent_vector_a, tangent_vector_b, strict=True)
-        return float(sum(factor.inner_product(*vectors) for factor, *vectors in parts))
+        return sum(factor.inner(*vectors) for factor, *vectors in parts)
 
     def projection(self, point: Parts, ambient: Ambient) -> Parts:
         return self._of_blocks("projection", point, ambient)
@@ -318,6 +321,7 @@ class Power(ArrayManifold):
         return self.base.knows(method)
 
     inner_product = _of_base("inner_product")
+    inner = _of_base("inner")
     projection = _of_base("projection")
     to_tangent_space = _of_base("to_tangent_space")
     euclidean_to_riemannian_gradient = _of_base("euclidean_to_riemannian_gradient")

@@ -23,12 +23,15 @@ from rmopt.manifolds import (
     SpecialOrthogonal,
     Sphere,
     Stiefel,
+    SymmetricPositiveDefinite,
     Unitary,
 )
 
 MANIFOLDS = [
     kind(*sizes, field=field)
-    for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3), (Grassmann, 6, 2))
+    for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3), (Grassmann, 6, 2),
+        (SymmetricPositiveDefinite, 4), (SymmetricPositiveDefinite, 4, 1, "log-euclidean"),
+        (SymmetricPositiveDefinite, 2, 3, "bures-wasserstein"))
     for field in ("real", "complex")
 ] + [
     Elliptope(5, 3), Hyperbolic(3), Hyperbolic(2, 4), Simplex(4), Simplex(3, 2),
