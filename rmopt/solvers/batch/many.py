@@ -20,7 +20,7 @@ from rmopt.core.product import Parts
 from rmopt.core.runs import running
 from rmopt.costs.automatic import AutomaticCost
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
-from rmopt.errors import InvalidInputError, MissingCapabilityError
+from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError, broke_down
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.precision import coarseness, limits, matched, real_type, slack
 from rmopt.solvers.batch.oracle import ROUNDED_AWAY, is_extrinsic
@@ -162,8 +162,13 @@ class Work:
         return product
 
     def moved(self, point: Array, tangent: Array) -> Array:
-        """Return the points at the ends of steps."""
-        return self.manifold.default_retraction(self.manifold, point, tangent)
+        """Return the points at the ends of steps; where one is so long that it fails, none is taken."""
+        try:
+            return self.manifold.default_retraction(self.manifold, point, tangent)
+        except (ValueError, RuntimeError) as error:
+            if not (isinstance(error, RmoptError) or broke_down(error)):
+                raise
+            return point
 
     def carried(self, start: Array, end: Array, vector: Array) -> Array:
         """Return tangent vectors as others at the ends of steps, or in the space around."""
