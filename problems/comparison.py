@@ -47,6 +47,7 @@ from rmopt.core.ambient import Array
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.files import set_aside
 from rmopt.solvers import Recorder, Solver
+from rmopt.solvers.threads import one_blas_thread
 
 # The share of differences of the mean by chance alone that pass for a difference.
 CHANCE = 0.05
@@ -68,6 +69,7 @@ class Learner(BaseEstimator):
     def parts(self, X: Any, y: Any) -> tuple[Solver, Problem, Any]:
         """Return the solver, the problem and the start for some training rows."""
 
+    @one_blas_thread()
     def fit(self, X: Any, y: Any, **how: Any) -> Self:
         """Learn from rows; `how` goes to `Solver.run`."""
         solver, problem, start = self.parts(X, y)
@@ -224,7 +226,8 @@ class Comparison:
         names, cells = [f"{label(one)}, seed {one['seed']}" for one in settings], []
         call = joblib.delayed(partial(self._cached, train=train))
         parallel = joblib.Parallel(self.n_jobs, prefer="threads", return_as="generator")
-        with self.run.ticks(what, len(settings), *names[:1]) as tick:
+        # Solvers of whole gradients would take all cores for each.
+        with one_blas_thread(), self.run.ticks(what, len(settings), *names[:1]) as tick:
             for number, cell in enumerate(parallel(call(self.about | one) for one in settings), 1):
                 cells.append(cell)
                 tick(*names[number : number + 1])

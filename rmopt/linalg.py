@@ -116,7 +116,7 @@ def gram_functions(X: Array, *functions: Callable[[Array], Array]) -> list[Array
 
     For functions that are smooth at 0 this is as exact as a singular value decomposition of X, and cheaper.
     """
-    squares, V = ns.namespace(X).linalg.eigh(ns.adjoint(X) @ X)
+    squares, V = small_eigh(ns.adjoint(X) @ X)
     squares, back = ns.at_least(squares, 0.0), ns.adjoint(V)
     return [(V * function(squares)[..., None, :]) @ back for function in functions]
 
@@ -136,11 +136,12 @@ def horizontal(Y: Array, xi: Array) -> Array:
     xp, back = ns.namespace(Y), ns.adjoint(Y)
     skew = back @ xi
     values, vectors = xp.linalg.eigh(back @ Y)
-    turned = ns.adjoint(vectors) @ (skew - ns.adjoint(skew)) @ vectors
+    turn = ns.adjoint(vectors)
+    turned = turn @ (skew - ns.adjoint(skew)) @ vectors
     sums = values[..., :, None] + values[..., None, :]
-    regular = sums > 4.5 * float(xp.finfo(sums.dtype).eps) * values[..., -1:, None]
+    regular = sums > 4.5 * xp.finfo(sums.dtype).eps * values[..., -1:, None]
     turned = xp.where(regular, turned / xp.where(regular, sums, 1.0), 0.0)
-    return xi - Y @ (vectors @ turned @ ns.adjoint(vectors))
+    return xi - Y @ (vectors @ turned @ turn)
 
 
 def quotient(a: Any, b: Any, otherwise: float) -> Any:
@@ -184,9 +185,12 @@ def rotation(skew: Array) -> Array:
 def rotation_log(Q: Array) -> Array:
     """Return the skew-symmetric logarithm of a rotation, from planes that it turns; exact at all angles.
 
-    Of a unitary matrix it is skew-Hermitian.
+    Of a unitary matrix it is skew-Hermitian. Of many it is found on the host, one after the other.
     """
-    if ns.is_complex(Q):
+    if type(Q) is not np.ndarray or Q.ndim > 2:
+        each = ns.to_numpy(Q).reshape(-1, *Q.shape[-2:])
+        return ns.asarray(np.array(list(map(rotation_log, each))).reshape(Q.shape), Q)
+    if Q.dtype.kind == "c":
         turned, lines = scipy.linalg.schur(Q)
         return (lines * (1j * np.angle(np.diagonal(turned))).astype(Q.dtype)) @ ns.adjoint(lines)
     turned, planes = scipy.linalg.schur(Q)
@@ -239,6 +243,8 @@ def positive_qr(A: Array) -> Array:
     """Return the orthonormal factor of A = Q R, where R has a positive diagonal."""
     xp = ns.namespace(A)
     Q, R = xp.linalg.qr(A)
+    if type(A) is np.ndarray and A.dtype.kind == "f":
+        return Q * np.copysign(1.0, R.diagonal(0, -2, -1))[..., None, :]
     phases = xp.sign(xp.linalg.diagonal(R))
     return Q * xp.where(phases == 0.0, xp.ones_like(phases), phases)[..., None, :]
 

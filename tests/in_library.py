@@ -86,6 +86,8 @@ def through(manifold: Manifold, library: str) -> Any:
     ]
     methods = {name: delegating(name) for name in known}
     methods |= {name: seen(name) for name in ("embedding", "embed_point")}
+    if hasattr(manifold, "with_rank"):
+        methods["with_rank"] = lambda self, k: through(manifold.with_rank(k), library)
     methods["has_ambient_metric"] = getattr(manifold, "has_ambient_metric", False)
     twin: Any = copy.copy(manifold)
     twin.__class__ = type(f"{type(manifold).__name__}In", (type(manifold),), methods)

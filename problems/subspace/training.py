@@ -26,6 +26,7 @@ from rmopt.solvers import (
     TreeSum,
     World,
 )
+from rmopt.solvers.threads import one_blas_thread
 
 VARIANTS = "stochastic", "parallel", "precon-stochastic", "precon-parallel"
 # The agreement's weight relative to the agents' curvatures, where none is given.
@@ -210,6 +211,7 @@ def gossip(
     return Gossiped(points, mean, cost.rho, float(cost.gaps(points).max()), *world.traffic, result)
 
 
+@one_blas_thread()
 def agree(
     tasks: AgentSum,
     rank: int,

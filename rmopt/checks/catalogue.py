@@ -84,6 +84,7 @@ def fixed_rank_instances() -> list[Instance]:
         problems = {loss: _bilinear_problem(spread, loss) for loss in LOSSES if name == "steep"}
         point = partial(with_spectrum, spread, sigma)
         made.append(Instance(f"fixed-rank-{name}", spread, every, problems, point))
+    made.append(_unnamed(manifolds.FixedRankEmbedded(7, 5, 2, field="complex")))
     return made
 
 
@@ -102,6 +103,10 @@ def psd_instances() -> list[Instance]:
         point = partial(with_spectrum, embedded, values)
         made.append(Instance(f"psd-{name}", embedded, every, point=point))
         made.append(Instance(f"polar-{name}", polar, [retractions.PolarFactors()], logistic, point))
+    made.append(_unnamed(manifolds.PSDFixedRank(6, 2, field="complex")))
+    made.append(
+        Instance("polar-complex", manifolds.PolarPSD(6, 2, field="complex"), [polar.default_retraction])
+    )
     return made
 
 
@@ -149,9 +154,13 @@ def array_instances() -> list[Instance]:
         manifolds.Simplex: [(2,), (5,), (4, 3)],
         manifolds.Stiefel: [(9, 3, 1), (5, 4, 1), (3, 3, 1), (6, 1, 1), (5, 2, 3)],
         partial(manifolds.Stiefel, metric="canonical"): [(9, 3), (5, 4), (3, 3), (6, 1), (5, 2, 3)],
+        partial(manifolds.Stiefel, field="complex"): [(5, 2)],
+        partial(manifolds.Stiefel, metric="canonical", field="complex"): [(4, 3, 2)],
+        manifolds.Unitary: [(1,), (3,), (2, 3)],
     }
     made = [kind(*size) for kind, several in sizes.items() for size in several]
     made += [manifolds.Sphere(4, field="complex"), manifolds.Oblique(1, 3, field="complex")]
+    made.append(manifolds.Grassmann(5, 2, field="complex"))
     return list(map(_unnamed, made))
 
 

@@ -342,7 +342,7 @@ def _tangency(at: _Tangents) -> float:
 @law(MANIFOLD, "the arithmetic of tangent vectors, numpy's without `__array_ufunc__ = None`; or zero_vector")
 def _linearity(at: _Tangents) -> float:
     """Tangent vectors and their embedding add and scale, and zero_vector adds nothing."""
-    two = np.float64(2.0)
+    two = real_type(*arrays_of(at.x)).type(2.0)
     back = at.gap((at.a + two * at.b) - at.b * 2.0, at.a)
     back += at.gap(-at.a, at.a * -2.0 + at.a)
     back += at.gap(at.a / two, at.a * 0.5)

@@ -314,4 +314,7 @@ def _array(thing: Any) -> Array:
 
 def applied(ambient: Any, block: Array) -> Array:
     """Return what an ambient matrix makes of an array, in the precision of the array."""
+    if type(block) is not np.ndarray and is_array(ambient):
+        # Other libraries multiply no arrays of two types.
+        ambient = matched(ambient, block)
     return matched(_array(ambient @ block), block)

@@ -12,6 +12,7 @@ from rmopt.core.ambient import Ambient, Linear, Sum
 from rmopt.core.arguments import number
 from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError
+from rmopt.namespaces import is_array
 
 
 class Cost(Linear, ABC):
@@ -371,6 +372,6 @@ def total(parts: Sequence[tuple[float, Any]]) -> Any:
         weights = [weight for weight, _ in parts]
         return Parts([total([*zip(weights, column, strict=True)]) for column in columns])
     scaled = [gradient if weight == 1.0 else gradient * weight for weight, gradient in parts]
-    if all(isinstance(gradient, np.ndarray) for gradient in scaled):
+    if all(map(is_array, scaled)):
         return sum(scaled[1:], start=scaled[0])
     return Sum(*scaled)

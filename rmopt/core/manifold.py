@@ -3,6 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from math import sqrt
 from typing import Any, ClassVar, Self
 
@@ -332,7 +333,9 @@ class OverField:
         own = FIELDS[ns.is_complex(array)]
         if own == self.field:
             return None
-        cure = f"give the manifold field={own!r}" if "field" in vars(self) else "take their real parts"
+        cure = "take their real parts" if own == "complex" else "add 0j to them"
+        if "field" in signature(type(self)).parameters:
+            cure = f"give the manifold field={own!r}"
         return f"its numbers are {own}, and those of {self} are {self.field}; {cure}"
 
 

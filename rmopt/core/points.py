@@ -36,6 +36,16 @@ def plain(point: Any) -> Any:
     )
 
 
+def plain_reals(point: Any, taker: str) -> Any:
+    """Return a point of real arrays of numpy; others are refused in the name of what takes them alone."""
+    if all(isinstance(one, np.ndarray) and not ns.is_complex(one) for one in arrays_of(point)):
+        return point
+    raise InvalidInputError(
+        f"the point is complex or of another library, and {taker} takes real arrays of numpy; bring it there, or "
+        "take a solver of whole gradients, such as ConjugateGradient."
+    )
+
+
 def as_like(point: Any, like: Any) -> Any:
     """Return a point with its arrays in the library, on the device and in the precision of an array or a point."""
     if like is None:
@@ -124,6 +134,9 @@ def of_reals(point: Any) -> Any:
             raise InvalidInputError(f"the point holds {kind}; give a plain array of {', '.join(ns.TYPES)}.")
         if isinstance(point, np.ndarray):
             return np.asarray(point, dtype=np.float64 if whole else None)
+        if getattr(point, "requires_grad", False):
+            # PyTorch would record all steps of a run.
+            point = point.detach()
         return ns.converted(point, point, np.float64) if whole else point
     # What other points hold in whole numbers is meant so.
     return Parts([of_reals(part) for part in point]) if isinstance(point, Parts) else point

@@ -171,7 +171,16 @@ def unchanged(cost: Cost, given: Any, call: Callable[[], Any], what: str) -> Any
     """Return what a cost makes of a point or a tangent vector, or refuse one that writes into it."""
     parts = arrays_of(given)
     before = [ns.copied(part) for part in parts]
-    found = call()
+    try:
+        found = call()
+    except (AttributeError, TypeError) as error:
+        library = ns.namespace(parts[0]).__name__.removeprefix("array_api_compat.")
+        if library == "numpy":
+            raise
+        raise InvalidInputError(
+            f"the {what} of {cost._name} failed at an array of {library} ({error}); where it is written for numpy, "
+            f"write it in the words of {library}, or begin with an array of numpy."
+        ) from error
     if not all(map(ns.same, parts, before)):
         for part, was in zip(parts, before, strict=True):
             part[...] = was

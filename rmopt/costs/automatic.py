@@ -33,6 +33,9 @@ class AutomaticCost(Cost):
     of one rank W = A Bᵀ, on which alone it may depend; on a product one argument for each part, which is a pair
     (A, B) where the part is such a matrix.
 
+    Arrays reach the function as they are where they are of its library, and else by way of numpy. Derivatives are of
+    the library of the point; by complex numbers they are ∂/∂Re + i ∂/∂Im, so that f changes by Re tr(Gᴴ dX).
+
     The derivative G by W is known by its actions: those of f([A 0 Y], [B X 0]) by the two factors end in G X and
     Gᵀ Y. Nothing is divided by singular values or their gaps, so tied
     singular values are no special case, and no n × m array is formed unless the function does.
@@ -76,7 +79,7 @@ class AutomaticCost(Cost):
         self.__doc__ = function.__doc__
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_known"}
+        return {key: value for key, value in vars(self).items() if key not in ("_known", "weighted")}
 
     def __call__(self, *arguments: Any) -> float:
         """Return the function's value, checked to be a number."""
@@ -226,7 +229,24 @@ class AutomaticCost(Cost):
             # Perhaps it is a function within that is compiled by the user.
             self.backend.forget()
 
+    @cached_property
+    def weighted(self) -> "AutomaticCost":
+        """The weighted sum of the numbers that the function returns for many points; weights are its second part."""
+
+        def total(points: Any, weights: Any) -> Any:
+            values = self.function(points)
+            if tuple(getattr(values, "shape", ())) != tuple(weights.shape):
+                raise InvalidInputError(
+                    f"{self._name} returned {shown(values)}, and of {weights.shape[0]} points it must return as many "
+                    "numbers: one for each."
+                )
+            return (weights * values).sum()
+
+        return AutomaticCost(total, self.backend)
+
     def _number(self, value: Any) -> float:
+        if isinstance(value, float):
+            return float(value)
         number = ns.to_numpy(value) if ns.is_array(value) else np.asarray(value)
         if number.ndim != 0 or number.dtype.kind not in "fiub":
             raise InvalidInputError(
@@ -375,8 +395,9 @@ def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
 def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
     """Turn a function of PyTorch's tensors into a cost, as `autograd_cost` does.
 
-    Tensors are of the point's precision, double unless it is single. PyTorch does not multiply matrices of two
-    precisions: convert data in the function, ``data.to(x.dtype)``.
+    The function gets a point that is a tensor itself, without a copy, where it lies. Others become tensors of the
+    point's precision, double unless it is single. PyTorch does not multiply matrices of two precisions: convert data
+    in the function, ``data.to(x.dtype)``.
 
     Parameters
     ----------

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost
+from rmopt.core.points import arrays_of
 from rmopt.core.product import BlockDiagonal, Parts, matrix_shape
 from rmopt.costs.automatic import AutomaticCost
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
@@ -127,16 +129,17 @@ class AutomaticResiduals(ResidualSum):
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
         """Return the cost and its gradient Jᵀr."""
         residuals = self.residuals(point)
-        _, (gradient, _) = self._weighted.value_and_gradient(Parts([point, residuals]))
+        weights = ns.asarray(residuals, arrays_of(point)[0])
+        _, (gradient, _) = self._weighted.value_and_gradient(Parts([point, weights]))
         return 0.5 * float(residuals @ residuals), gradient
 
     def linearised(self, point: Any) -> Linear:
-        size = len(self.residuals(point))
-        along = self._weighted.hessian_along(Parts([point, np.zeros(size)]))
+        size, like = len(self.residuals(point)), arrays_of(point)[0]
+        along = self._weighted.hessian_along(Parts([point, ns.asarray(np.zeros(size), like)]))
         shapes = [matrix_shape(ambient_shape(point)), (size, 1)]
         return (
-            lambda direction: along(BlockDiagonal(shapes, {0: direction}))[1],
-            lambda weights: along(BlockDiagonal(shapes, {1: weights}))[0],
+            lambda direction: ns.to_numpy(along(BlockDiagonal(shapes, {0: direction}))[1]),
+            lambda weights: along(BlockDiagonal(shapes, {1: ns.asarray(weights, like)}))[0],
         )
 
 

@@ -2,13 +2,14 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.points import packed, unpacked
+from rmopt.core.points import packed, plain_reals, unpacked
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 
 Supports = Mapping[str, tuple[type, ...]]
@@ -29,6 +30,11 @@ class Engine(ABC):
     """
 
     supports: ClassVar[Supports] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "load" in vars(cls):
+            cls.load = _of_plain_points(vars(cls)["load"])  # type: ignore[method-assign]
 
     @classmethod
     def refuses(cls, reference: Any) -> str | None:
@@ -84,6 +90,16 @@ class Engine(ABC):
 
     # A state's arrays to the last bit, and back: pack(state), and unpack(arrays, template) with any state of the run.
     pack, unpack = staticmethod(packed), staticmethod(unpacked)
+
+
+def _of_plain_points(load: Callable[[Any, Any], Any]) -> Any:
+    """Return a method `load` that refuses what engines do not compute with."""
+
+    @wraps(load)
+    def guarded(self: Any, point: Any) -> Any:
+        return load(self, plain_reals(point, type(self).__name__))
+
+    return guarded
 
 
 def diverged(step: int, eta: float) -> DivergedError:

@@ -10,13 +10,21 @@ from typing import Any
 import numpy as np
 import pymanopt
 from pymanopt import optimizers
-from pymanopt.manifolds import Positive, SkewSymmetric, Symmetric
+from pymanopt.manifolds import (
+    ComplexCircle,
+    HermitianPositiveDefinite,
+    Positive,
+    SkewSymmetric,
+    SpecialHermitianPositiveDefinite,
+    Symmetric,
+    UnitaryGroup,
+)  # fmt: skip
 from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
-from pymanopt.manifolds.manifold import RetrAsExpMixin
+from pymanopt.manifolds.manifold import RetrAsExpMixin, raise_not_implemented_error
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, one_of, shown
-from rmopt.core.manifold import Manifold
+from rmopt.core.manifold import FIELDS, Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.runs import running
@@ -24,6 +32,7 @@ from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.transport import ByProjection
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.namespaces import adjoint, is_complex
 from rmopt.solvers.batch.oracle import Oracle
 from rmopt.solvers.batch.premise import held
 from rmopt.solvers.recorder import Recorder
@@ -146,6 +155,8 @@ class PymanoptSolver(Solver):
     True
     """
 
+    takes_all_arrays = True
+
     def __init__(self, optimizer: str = "ConjugateGradient", **options: Any) -> None:
         self.optimizer = one_of("optimizer", optimizer, ("ConjugateGradient", "TrustRegions"))
         self.options = {"verbosity": 0} | options
@@ -220,7 +231,7 @@ class PymanoptSolver(Solver):
         point, why = found.point, str(found.stopping_criterion)
         converged = isinstance(watch.reason, Converged) if watch.reason else "grad norm" in why
         rows = watch.recorder.rows
-        result = Result(point, steps, steps, watch.seconds, why, seed, rows, converged, watch.counts)
+        result = Result(point, steps, steps, watch.seconds, why, seed, rows, converged, watch.counts, 1)
         gradient = problem.riemannian_gradient(point)
         norm = problem.manifold.norm(point, gradient)
         return held(result, Oracle(problem, None, None, seed), found.cost, gradient, norm, norm, np.inf)
@@ -238,8 +249,20 @@ class ForeignRetraction(Retraction):
 
 def _has(foreign: Any, method: str) -> bool:
     """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""
-    without = [getattr(base, method, None) for base in (PymanoptManifold, RetrAsExpMixin)]
-    return getattr(type(foreign), method, None) not in without
+    without = raise_not_implemented_error(len).__code__, RetrAsExpMixin.exp.__code__
+    return getattr(type(foreign), method).__code__ not in without
+
+
+def _skew(foreign: Any, point: Array, ambient: Array) -> Array:
+    return foreign.to_tangent_space(point, adjoint(point) @ ambient)
+
+
+# What pymanopt 2.2.1 does as if all numbers were real.
+_MENDED: dict[tuple[type, str], Any] = {
+    (ComplexCircle, "exp"): lambda _, point, vector: point * np.exp(1j * (point.conj() * vector).imag),
+    (UnitaryGroup, "projection"): _skew,
+    (UnitaryGroup, "euclidean_to_riemannian_gradient"): _skew,
+}
 
 
 def _as_there(method: str) -> Any:
@@ -250,6 +273,8 @@ def _as_there(method: str) -> Any:
             raise MissingCapabilityError(
                 f"{self} has no `{method}`; choose a manifold or a solver that needs none."
             )
+        if (mended := _MENDED.get((type(self.foreign), method))) is not None:
+            return mended(self.foreign, *arguments)
         return getattr(self.foreign, method)(*arguments)
 
     asked.__doc__ = getattr(Manifold, method, asked).__doc__
@@ -272,12 +297,13 @@ class FromPymanopt(ArrayManifold):
         For anything else.
     """
 
-    inner_product = _as_there("inner_product")
+    _inner_product = _as_there("inner_product")
     transport = _as_there("transport")
     exp = _as_there("exp")
     log = _as_there("log")
     dist = _as_there("dist")
     pair_mean = _as_there("pair_mean")
+    _project = _as_there("projection")
     _convert_gradient = _as_there("euclidean_to_riemannian_gradient")
     _convert_hessian = _as_there("euclidean_to_riemannian_hessian")
     default_retraction: Retraction = ForeignRetraction()
@@ -291,7 +317,9 @@ class FromPymanopt(ArrayManifold):
                 f"pymanopt.manifolds.Sphere(5), got {shown(foreign)}."
             )
         self.foreign = foreign
-        self.shape = self.random_point(np.random.default_rng(0)).shape
+        point = self.random_point(np.random.default_rng(0))
+        self.shape = point.shape
+        self._take(FIELDS[is_complex(point)])
         if not _has(foreign, "transport"):
             self.default_transport = ByProjection()
 
@@ -300,10 +328,17 @@ class FromPymanopt(ArrayManifold):
 
     @property
     def dim(self) -> int:
-        return int(self.foreign.dim)
+        dim = int(self.foreign.dim)
+        if isinstance(self.foreign, HermitianPositiveDefinite | SpecialHermitianPositiveDefinite):
+            # There the diagonals count as complex.
+            dim -= self.foreign._k * self.foreign._n
+        return dim
+
+    def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
+        return float(np.real(self._inner_product(point, tangent_vector_a, tangent_vector_b)))
 
     def projection(self, point: Array, ambient: Any) -> Array:
-        return self.foreign.projection(point, dense(ambient))
+        return self._project(point, dense(ambient))
 
     def embedding(self, point: Array, tangent_vector: Array) -> Array:
         return self.foreign.embedding(point, tangent_vector)

@@ -12,12 +12,12 @@ from rmopt.manifolds.positive_definite import PositiveDefinite
 from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PolarPSD, PSDFixedRank
 from rmopt.manifolds.sphere import Oblique, Sphere
-from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel
+from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel, Unitary
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 
 __all__ = [
     "ArrayManifold", "BoundedRank", "Elliptope", "Euclidean", "FixedRankEmbedded", "FixedRankFactors",
     "Grassmann", "Hyperbolic", "Oblique", "PSDFactors", "PSDFixedRank", "PolarPSD", "PositiveDefinite",
     "Power", "Product", "Simplex", "SpecialOrthogonal", "Sphere", "Stiefel", "SymmetricPositiveDefinite",
-    "frechet_mean", "projected_mean",
+    "Unitary", "frechet_mean", "projected_mean",
 ]  # fmt: skip

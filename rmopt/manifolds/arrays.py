@@ -89,14 +89,18 @@ class ArrayManifold(OverField, Manifold):
 
     def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
         """Return the inner product at each of many points; an array of the axes before those of a point."""
-        axes = len(self.shape)
         if self.has_ambient_metric:
-            found = ns.real_dots(tangent_vectors_a, tangent_vectors_b, axes)
-            return ns.namespace(found).reshape(found, found.shape[: found.ndim - axes])
+            return self._products(tangent_vectors_a, tangent_vectors_b)
+        axes = len(self.shape)
         trio = np.broadcast_arrays(*map(ns.to_numpy, (point, tangent_vectors_a, tangent_vectors_b)))
         leading = trio[0].shape[: trio[0].ndim - axes]
         single = zip(*(one.reshape(-1, *self.shape) for one in trio), strict=True)
         return ns.asarray(np.reshape([self.inner_product(*vectors) for vectors in single], leading), point)
+
+    def _products(self, a: Array, b: Array) -> Array:
+        """Return the inner product in the space around of each of many."""
+        found = ns.real_dots(a, b, len(self.shape))
+        return ns.namespace(found).reshape(found, found.shape[: -len(self.shape)])
 
     def zero_vector(self, point: Array) -> Array:
         return ns.zeros(point.shape, point)
@@ -126,7 +130,7 @@ def weighted_sum(points: Sequence[Array], weights: Array) -> Array:
 def root_of_sums(squares: Any, axes: int) -> Any:
     """Return the roots of the sums over the last axes: a number for one point, an array for many."""
     if np.ndim(squares) <= axes and ns.namespace(squares) is np:
-        return float(np.sum(squares)) ** 0.5
+        return float(np.add.reduce(squares, None)) ** 0.5
     found = ns.namespace(squares).sum(squares, axis=tuple(range(-axes, 0))) ** 0.5
     return found if found.ndim else float(found)
 

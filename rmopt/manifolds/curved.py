@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
+from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
-from rmopt.manifolds.arrays import ArrayManifold
-from rmopt.precision import real_type, slack
+from rmopt.linalg import quotient, sinc
+from rmopt.manifolds.arrays import ArrayManifold, root_of_sums
+from rmopt.precision import limits, slack
 from rmopt.retractions.arrays import HYPERBOLIC_RETRACTIONS, SIMPLEX_RETRACTIONS, MultiplicativeWeights
 from rmopt.retractions.grassmann import Exponential
 
@@ -28,8 +31,24 @@ class _Columns(ArrayManifold):
     def products(self, point: Array, a: Array, b: Array) -> Any:
         """Return the inner products of the columns of two tangent vectors."""
 
+    def sums(self, array: Array) -> Any:
+        """Return the sums of the columns as something that broadcasts with them."""
+        # One axis less begins sooner.
+        if type(array) is np.ndarray and array.ndim == len(self.shape):
+            return np.add.reduce(array, 0)
+        return ns.namespace(array).sum(array, axis=-len(self.shape), keepdims=True)
+
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        return float(np.sum(self.products(point, tangent_vector_a, tangent_vector_b)))
+        products = self.products(point, tangent_vector_a, tangent_vector_b)
+        if isinstance(products, np.ndarray | np.generic):
+            # `np.sum` takes three times as long to begin.
+            return float(np.add.reduce(products, None))
+        return float(ns.namespace(products).sum(products))
+
+    def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
+        products = self.products(point, tangent_vectors_a, tangent_vectors_b)
+        axes = tuple(range(-min(products.ndim, len(self.shape)), 0))
+        return ns.namespace(products).sum(products, axis=axes)
 
     @abstractmethod
     def normal(self, point: Array) -> Array:
@@ -37,18 +56,22 @@ class _Columns(ArrayManifold):
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
         Z, normal = dense(ambient, point), self.normal(point)
-        return Z - normal * ((normal * Z).sum(0) / (normal * normal).sum(0))
+        return Z - normal * (self.sums(normal * Z) / self.sums(normal * normal))
 
     @abstractmethod
     def _distances(self, point_a: Array, point_b: Array) -> Any:
         """Return the geodesic distances of the columns."""
 
-    def dist(self, point_a: Array, point_b: Array) -> float:
+    def dist(self, point_a: Array, point_b: Array) -> Any:
         """Return the length of the vector of all columns' distances."""
-        return float(np.linalg.norm(self._distances(point_a, point_b)))
+        return root_of_sums(self._distances(point_a, point_b) ** 2, len(self.shape))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.n}{f', {self.m}' if self.m > 1 else ''})"
+
+
+# Of points of a hyperboloid: the first row, the others, their length and their direction.
+Polar = tuple[Any, Array, Any, Array]
 
 
 class Hyperbolic(_Columns):
@@ -93,89 +116,157 @@ class Hyperbolic(_Columns):
         return self.n * self.m
 
     def products(self, point: Array, a: Array, b: Array) -> Any:
-        (along_a, across_a), (along_b, across_b) = _parts(point, a), _parts(point, b)
-        return along_a * along_b + (across_a * across_b).sum(0)
+        polar = self._polar(point)
+        (along_a, across_a), (along_b, across_b) = self._parts(polar, a), self._parts(polar, b)
+        return along_a * along_b + self.sums(across_a * across_b)
 
     def normal(self, point: Array) -> Array:
-        return _mirrored(point)
+        first, rest = self._rows(point)
+        return self._joined(-first, rest)
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
         """Return J G + x (xᵀG), where J turns the first sign: what is tangent of J G."""
-        return self.to_tangent_space(point, _mirrored(dense(euclidean_gradient, point)))
+        return self.to_tangent_space(point, self.normal(dense(euclidean_gradient, point)))
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return what is tangent of J H + ξ (xᵀG)."""
         G, H = dense(euclidean_gradient, point), dense(euclidean_hessian, point)
-        return self.to_tangent_space(point, _mirrored(H) + tangent_vector * (point * G).sum(0))
+        return self.to_tangent_space(point, self.normal(H) + tangent_vector * self.sums(point * G))
 
     def to_tangent_space(self, point: Array, vector: Array) -> Array:
-        radius, unit = _polar(point)
-        radial = (unit * vector[1:]).sum(0)
-        return _together(point, point[0] * radial - radius * vector[0], vector[1:] - unit * radial)
+        polar, (first, rest) = self._polar(point), self._rows(vector)
+        height, _, radius, unit = polar
+        radial = self.sums(unit * rest)
+        return self._together(polar, height * radial - radius * first, rest - unit * radial)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
-        (radius, unit), (along, across) = _polar(point), _parts(point, tangent_vector)
-        aside = (across * across).sum(0)
-        length = np.sqrt(along * along + aside)
-        ratio = np.divide(np.sinh(length), length, out=np.ones_like(length), where=length > 0.0)
+        xp, polar = ns.namespace(point), self._polar(point)
+        height, _, radius, unit = polar
+        along, across = self._parts(polar, tangent_vector)
+        aside = self.sums(across * across)
+        length = xp.sqrt(along * along + aside)
+        ratio = quotient(xp.sinh(length), length, 1.0)
         # Inwards, sinh(r − length) in place of a difference of large numbers.
-        inwards = length + np.abs(along)
-        rest = np.divide(aside, inwards, out=np.zeros_like(length), where=inwards > 0.0)
-        end = np.where(
+        rest = aside / _positive(length + abs(along))
+        end = xp.where(
             along < 0.0,
-            np.sinh(np.arcsinh(radius) - length) + point[0] * ratio * rest,
-            radius * np.cosh(length) + point[0] * along * ratio,
+            xp.sinh(xp.asinh(radius) - length) + height * ratio * rest,
+            radius * xp.cosh(length) + height * along * ratio,
         )
-        there = np.empty_like(point)
-        there[1:] = unit * end + across * ratio
-        return self.lifted(there)
+        return self._above(unit * end + across * ratio)
 
     def log(self, point_a: Array, point_b: Array) -> Array:
-        along, across = _towards(point_a, point_b)
-        length = np.sqrt(along * along + (across * across).sum(0))
-        scale = self._distances(point_a, point_b) / np.maximum(length, np.finfo(point_a.dtype).tiny)
-        return _together(point_a, along * scale, across * scale)
+        polar = self._polar(point_a)
+        half, along, across = self._towards(polar, self._polar(point_b))
+        length = ns.namespace(point_a).sqrt(along * along + self.sums(across * across))
+        scale = _arc(half) / _positive(length)
+        return self._together(polar, along * scale, across * scale)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the geodesic, in parallel."""
-        (along, across), (near, aside) = _parts(point_a, tangent_vector_a), _towards(point_a, point_b)
-        share = (along * near + (across * aside).sum(0)) / (2.0 + 2.0 * _half_chords(point_a, point_b))
+        polar = self._polar(point_a)
+        half, near, aside = self._towards(polar, self._polar(point_b))
+        along, across = self._parts(polar, tangent_vector_a)
+        share = (along * near + self.sums(across * aside)) / (2.0 + 2.0 * half)
         return tangent_vector_a + (point_a + point_b) * share
 
     def _distances(self, point_a: Array, point_b: Array) -> Any:
-        return 2.0 * np.arcsinh(np.sqrt(_half_chords(point_a, point_b)))
+        return _arc(_half_chords(*self._apart(self._polar(point_a), self._polar(point_b))[:2]))
 
     def lifted(self, array: Array) -> Array:
-        """Return the points above the last n numbers of each column; the array itself, with another first row.
+        """Return the points above the last n numbers of each column.
 
         Raises
         ------
         InvalidInputError
             Where they are so far out that tangent vectors have no digits.
         """
-        array[0] = np.hypot(1.0, _polar(array)[0])
-        if (word := self._too_far(array)) is not None:
-            raise InvalidInputError(f"a step on {self} leads to where {word}; take shorter ones.")
-        return array
+        return self._above(self._rows(array)[1])
 
-    def _too_far(self, point: Array) -> str | None:
-        farthest, limit = float(point[0].max()), 1e-3 / float(np.finfo(point.dtype).eps)
+    def _above(self, rest: Array) -> Array:
+        """Return the points above columns of n numbers, as `lifted` does."""
+        first = self._sheet(rest)
+        if (word := self._too_far(first)) is not None:
+            raise InvalidInputError(f"a step on {self} leads to where {word}; take shorter ones.")
+        return self._joined(first, rest)
+
+    def _sheet(self, rest: Array) -> Array:
+        """Return the first row of the points above some others."""
+        xp = ns.namespace(rest)
+        return xp.hypot(xp.sqrt(self.sums(rest * rest)), 1.0)
+
+    def _too_far(self, first: Array) -> str | None:
+        farthest, limit = float(ns.namespace(first).max(first)), 1e-3 / float(limits(first).eps)
         if farthest <= limit:
             return None
         return f"x₀ = {farthest:.1e}, and above {limit:.1e} tangent vectors have no digits"
 
     def refusal(self, point: Array) -> str | None:
-        sheet = np.hypot(1.0, _polar(point)[0])
-        error = float((np.abs(point[0] - sheet) / sheet).max())
+        first, rest = self._rows(point)
+        sheet = self._sheet(rest)
+        error = float(ns.namespace(point).max(abs(first - sheet) / sheet))
         if not error <= slack(1e-10, point):
             return f"it is not on the upper sheet: x₀ differs from √(1 + x₁² + …) by {error:.1e} of it"
-        return self._too_far(point)
+        return self._too_far(first)
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
         """Return a point above normally distributed numbers."""
-        return self.lifted(np.random.default_rng(rng).standard_normal(self.shape))
+        return as_like(self.lifted(self.drawn(rng)), like)
+
+    # Radial and transverse parts
+
+    def _rows(self, array: Array) -> tuple[Any, Array]:
+        """Return the first row of an array of columns, and the others."""
+        if type(array) is np.ndarray and array.ndim == len(self.shape):
+            return array[0], array[1:]
+        if len(self.shape) == 1:
+            return array[..., :1], array[..., 1:]
+        return array[..., :1, :], array[..., 1:, :]
+
+    def _joined(self, first: Any, rest: Array) -> Array:
+        """Return the array of a first row and others."""
+        if type(rest) is not np.ndarray or rest.ndim > len(self.shape):
+            return ns.namespace(rest).concat([first, rest], axis=-len(self.shape))
+        array = np.empty((self.n + 1, *rest.shape[1:]), rest.dtype)
+        array[0], array[1:] = first, rest
+        return array
+
+    def _polar(self, point: Array) -> Polar:
+        """Return the first row, the others, their length, which is 0 at the origin, and their direction."""
+        height, rest = self._rows(point)
+        radius = ns.namespace(point).sqrt(self.sums(rest * rest))
+        return height, rest, radius, rest / _positive(radius)
+
+    def _parts(self, polar: Polar, tangent_vector: Array) -> tuple[Any, Array]:
+        """Return a tangent vector's length along the geodesic from the origin, and what is across."""
+        height, _, _, unit = polar
+        rest = self._rows(tangent_vector)[1]
+        radial = self.sums(unit * rest)
+        return radial / height, rest - unit * radial
+
+    def _together(self, polar: Polar, along: Any, across: Array) -> Array:
+        """Return the tangent vector with these parts."""
+        height, _, radius, unit = polar
+        return self._joined(radius * along, unit * (height * along) + across)
+
+    def _apart(self, a: Polar, b: Polar) -> tuple[Any, Any, Array]:
+        """Return sinh(rᵦ − rₐ) of the distances to the origin, |a| |b| (1 − cos) of the angle, and the difference."""
+        xp, (height_a, rest_a, one, unit_a), (height_b, rest_b, two, unit_b) = ns.namespace(a[1]), a, b
+        difference = rest_b - rest_a
+        squares = self.sums(difference * (rest_a + rest_b))
+        # |a| (b/|b| − a/|a|), if b is the nearer one; it may be the origin, which has no direction.
+        turned = difference - xp.where(one < two, unit_a, unit_b) * (squares / _positive(one + two))
+        share = xp.minimum(one, two) / _positive(xp.maximum(one, two))
+        rise = squares / _positive(two * height_a + one * height_b)
+        return rise, 0.5 * share * self.sums(turned * turned), difference
+
+    def _towards(self, a: Polar, b: Polar) -> tuple[Any, Any, Array]:
+        """Return sinh²(d/2), and the parts of the tangent vector at a towards b that is as long as sinh d."""
+        (height, _, radius, unit), (rise, bent, difference) = a, self._apart(a, b)
+        along = ns.namespace(unit).where(radius > 0.0, rise - height * bent / _positive(radius), 0.0)
+        return _half_chords(rise, bent), along, difference - unit * self.sums(unit * difference)
 
 
 class Simplex(_Columns):
@@ -230,24 +321,24 @@ class Simplex(_Columns):
         return self.typical_dist
 
     def products(self, point: Array, a: Array, b: Array) -> Any:
-        return (a * b / point).sum(0)
+        return self.sums(a * b / point)
 
     def normal(self, point: Array) -> Array:
-        return np.ones(self.shape, real_type(point))
+        return ns.namespace(point).ones_like(point)
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
         """Return x ∘ (G − xᵀG)."""
         G = dense(euclidean_gradient, point)
-        return point * (G - (point * G).sum(0))
+        return point * (G - self.sums(point * G))
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return the derivative of the gradient along ξ, less ½ grad ∘ ξ / x, without what is not tangent."""
         G = dense(euclidean_gradient, point)
-        mean = (point * G).sum(0)
+        mean = self.sums(point * G)
         change = point * dense(euclidean_hessian, point) + 0.5 * tangent_vector * (G - mean)
-        return change - point * change.sum(0)
+        return change - point * self.sums(change)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Follow the geodesic, by a great circle.
@@ -257,101 +348,64 @@ class Simplex(_Columns):
         InvalidInputError
             Where it leaves the simplex.
         """
-        root = np.sqrt(point)
+        xp = ns.namespace(point)
+        root = xp.sqrt(point)
         velocity = 0.5 * tangent_vector / root
-        angle = np.sqrt((velocity * velocity).sum(0))
-        end = root * np.cos(angle) + velocity * np.sinc(angle / np.pi)
-        if not (end > 0.0).all() and np.isfinite(end).all():
+        angle = xp.sqrt(self.sums(velocity * velocity))
+        end = root * xp.cos(angle) + velocity * sinc(angle)
+        if bool(xp.any(end <= 0.0)):
             raise InvalidInputError(
-                f"the geodesic leaves {self} after less than {float(angle.max()) * 2.0:.2g}; take a shorter step, "
+                f"the geodesic leaves {self} after less than {float(xp.max(angle)) * 2.0:.2g}; take a shorter step, "
                 "or the retraction 'multiplicative'."
             )
-        return end**2 / (end**2).sum(0)
+        return end**2 / self.sums(end**2)
 
     def log(self, point_a: Array, point_b: Array) -> Array:
-        root, other = np.sqrt(point_a), np.sqrt(point_b)
-        aside = other - root * (root * other).sum(0)
-        length = np.sqrt(np.maximum((aside * aside).sum(0), np.finfo(aside.dtype).tiny))
+        root, other = point_a**0.5, point_b**0.5
+        aside = other - root * self.sums(root * other)
+        length = _positive(self.sums(aside * aside)) ** 0.5
         return 2.0 * root * aside * (0.5 * self._distances(point_a, point_b) / length)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the geodesic, in parallel."""
-        root, other = np.sqrt(point_a), np.sqrt(point_b)
+        root, other = point_a**0.5, point_b**0.5
         middle, vector = root + other, tangent_vector_a / root
-        carried = vector - middle * ((other * vector).sum(0) / (0.5 * (middle * middle).sum(0)))
+        carried = vector - middle * (self.sums(other * vector) / (0.5 * self.sums(middle * middle)))
         return other * carried
 
     def _distances(self, point_a: Array, point_b: Array) -> Any:
-        root, other = np.sqrt(point_a), np.sqrt(point_b)
-        apart, middle = (np.sqrt((one * one).sum(0)) for one in (root - other, root + other))
-        return 4.0 * np.arctan2(apart, middle)
+        root, other = point_a**0.5, point_b**0.5
+        apart, middle = (self.sums(one * one) ** 0.5 for one in (root - other, root + other))
+        return 4.0 * ns.namespace(apart).atan2(apart, middle)
 
     def to_tangent_space(self, point: Array, vector: Array) -> Array:
-        return vector - point * vector.sum(0)
+        return vector - point * self.sums(vector)
 
     def refusal(self, point: Array) -> str | None:
-        if not (point > 0.0).all():
-            return f"its least number is {point.min():.1e}; all of them must be positive"
-        error = float(np.abs(point.sum(0) - 1.0).max())
+        xp = ns.namespace(point)
+        least, error = float(xp.min(point)), float(xp.max(abs(self.sums(point) - 1.0)))
+        if not least > 0.0:
+            return f"its least number is {least:.1e}; all of them must be positive"
         return f"its sum differs from 1 by {error:.1e}; divide by it" if error > slack(1e-10, point) else None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
         """Return a point away from the boundary, of Dirichlet's distribution with the parameters 5."""
         point = np.random.default_rng(rng).standard_gamma(5.0, self.shape)
-        return point / point.sum(0)
+        return as_like(point / self.sums(point), like)
 
 
-def _mirrored(array: Array) -> Array:
-    """Return the array with the other sign in its first row."""
-    mirrored = array.copy()
-    mirrored[0] *= -1.0
-    return mirrored
-
-
-def _polar(point: Array) -> tuple[Any, Array]:
-    """Return how far points lie from the axis of their hyperboloid, and the directions; 0 at the origin."""
-    radius = np.sqrt((point[1:] ** 2).sum(0))
-    return radius, point[1:] / np.maximum(radius, np.finfo(point.dtype).tiny)
-
-
-def _parts(point: Array, tangent_vector: Array) -> tuple[Any, Array]:
-    """Return a tangent vector's length along the geodesic from the origin, and what is across."""
-    unit = _polar(point)[1]
-    radial = (unit * tangent_vector[1:]).sum(0)
-    return radial / point[0], tangent_vector[1:] - unit * radial
-
-
-def _together(point: Array, along: Any, across: Array) -> Array:
-    """Return the tangent vector with these parts."""
-    radius, unit = _polar(point)
-    vector = np.empty_like(point)
-    vector[0], vector[1:] = radius * along, unit * (point[0] * along) + across
-    return vector
-
-
-def _apart(point_a: Array, point_b: Array) -> tuple[Any, Any]:
-    """Return sinh(rᵦ − rₐ) of the distances to the origin, and |a| |b| (1 − cos) of the angle between a and b."""
-    (one, unit_a), (two, unit_b) = _polar(point_a), _polar(point_b)
-    difference, tiny = point_b[1:] - point_a[1:], np.finfo(point_a.dtype).tiny
-    squares = (difference * (point_a[1:] + point_b[1:])).sum(0)
-    # |a| (b/|b| − a/|a|), if b is the nearer one; it may be the origin, which has no direction.
-    turned = difference - np.where(one < two, unit_a, unit_b) * (squares / np.maximum(one + two, tiny))
-    share = np.minimum(one, two) / np.maximum(np.maximum(one, two), tiny)
-    rise = squares / np.maximum(two * point_a[0] + one * point_b[0], tiny)
-    return rise, 0.5 * share * (turned * turned).sum(0)
-
-
-def _half_chords(point_a: Array, point_b: Array) -> Any:
+def _half_chords(rise: Any, bent: Any) -> Any:
     """Return sinh²(d/2), in which nothing is subtracted: (cosh(rₐ − rᵦ) − 1 + |a| |b| (1 − cos)) / 2."""
-    rise, bent = _apart(point_a, point_b)
-    return np.sinh(0.5 * np.arcsinh(rise)) ** 2 + 0.5 * bent
+    xp = ns.namespace(rise)
+    return xp.sinh(0.5 * xp.asinh(rise)) ** 2 + 0.5 * bent
 
 
-def _towards(point_a: Array, point_b: Array) -> tuple[Any, Array]:
-    """Return the parts of the tangent vector at a towards b that is as long as sinh of the distance."""
-    (radius, unit), (rise, bent) = _polar(point_a), _apart(point_a, point_b)
-    difference = point_b[1:] - point_a[1:]
-    along = np.where(
-        radius > 0.0, rise - point_a[0] * bent / np.maximum(radius, np.finfo(point_a.dtype).tiny), 0.0
-    )
-    return along, difference - unit * (unit * difference).sum(0)
+def _arc(half: Any) -> Any:
+    """Return d for sinh²(d/2)."""
+    xp = ns.namespace(half)
+    return 2.0 * xp.asinh(xp.sqrt(half))
+
+
+def _positive(lengths: Any) -> Any:
+    """Return lengths by which can be divided."""
+    return ns.at_least(lengths, 1e-37 if ns.is_single(lengths) else 1e-300)

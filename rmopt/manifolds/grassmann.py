@@ -1,30 +1,44 @@
 """The Grassmann manifold: subspaces, held by orthonormal bases."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
+from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError
-from rmopt.linalg import gram_functions, leading_eigh, leave_span, sine, small_eigh, symmetric, versine
-from rmopt.manifolds.arrays import ArrayManifold
-from rmopt.precision import slack
+from rmopt.linalg import (
+    cosine,
+    gram_functions,
+    leading_eigh,
+    leave_span,
+    orthonormalised,
+    sine,
+    small_eigh,
+    symmetric,
+    versine,
+)
+from rmopt.manifolds.arrays import ArrayManifold, root_of_sums
+from rmopt.precision import real_type, slack
 from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, Exponential
 
 
 class Grassmann(ArrayManifold):
-    """The r-dimensional subspaces of ℝᵐ (Edelman, Arias and Smith 1998; Absil, Mahony and Sepulchre 2008).
+    """The r-dimensional subspaces of ℝᵐ or ℂᵐ (Edelman, Arias and Smith 1998; Absil, Mahony and Sepulchre 2008).
 
-    A point is an orthonormal basis U (m × r), and so is U O for every orthogonal O. A tangent vector is the
-    horizontal matrix ξ with Uᵀξ = 0, with the metric ⟨ξ, η⟩ = tr(ξᵀη); it belongs to the basis U.
+    A point is an orthonormal basis U (m × r), and so is U O for every orthogonal or unitary O. A tangent vector is
+    the horizontal matrix ξ with Uᴴξ = 0, with the metric ⟨ξ, η⟩ = Re tr(ξᴴη); it belongs to the basis U.
 
     Parameters
     ----------
     m, r : int
         Dimensions of the space and of the subspaces, 1 ≤ r < m.
+    field : {"real", "complex"}
 
     See Also
     --------
@@ -53,7 +67,8 @@ class Grassmann(ArrayManifold):
     default_transport: Transport = ByProjection()
     retractions = GRASSMANN_RETRACTIONS
 
-    def __init__(self, m: int, r: int) -> None:
+    def __init__(self, m: int, r: int, *, field: str = "real") -> None:
+        self._take(field)
         self.shape = (integer("m", m, 2), integer("r", r, 1))
         if r >= m:
             raise InvalidInputError(f"Grassmann needs 1 ≤ r < m, got m = {m}, r = {r}; choose a smaller r.")
@@ -61,7 +76,7 @@ class Grassmann(ArrayManifold):
     @property
     def dim(self) -> int:
         m, r = self.shape
-        return r * (m - r)
+        return r * (m - r) * self._per_number
 
     @property
     def typical_dist(self) -> float:
@@ -80,17 +95,21 @@ class Grassmann(ArrayManifold):
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
-        """Return (I − U Uᵀ) H − ξ UᵀG for the Euclidean gradient G and its derivative H along ξ."""
-        turn = point.T @ dense(euclidean_gradient, point)
+        """Return (I − U Uᴴ) H − ξ UᴴG for the Euclidean gradient G and its derivative H along ξ."""
+        turn = ns.adjoint(point) @ dense(euclidean_gradient, point)
         return leave_span(point, dense(euclidean_hessian, point) - tangent_vector @ turn)
 
     # Geodesics
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
-        """Follow the geodesic: U V cos(Σ) Vᵀ + W sin(Σ) Vᵀ for ξ = W Σ Vᵀ (Mishra et al. 2019, equation 6).
+        """Follow the geodesic: U V cos(Σ) Vᴴ + W sin(Σ) Vᴴ for ξ = W Σ Vᴴ (Mishra et al. 2019, equation 6).
 
-        cos Σ and sin Σ / Σ are smooth functions of ξᵀξ, so no singular vectors of ξ are needed.
+        cos Σ and sin Σ / Σ are smooth functions of ξᴴξ, so no singular vectors of ξ are needed.
         """
+        single = point.ndim == tangent_vector.ndim == 2
+        if not single or type(point) is not np.ndarray or point.dtype.kind != "f":
+            even, odd = gram_functions(tangent_vector, cosine, sine)
+            return orthonormalised(point @ even + tangent_vector @ odd)
         # `dot` takes half of the time that `@` takes to begin.
         squares, V = small_eigh(tangent_vector.T.dot(tangent_vector))
         if squares[-1] == 0.0:
@@ -104,73 +123,70 @@ class Grassmann(ArrayManifold):
     def log(self, point_a: Array, point_b: Array) -> Array:
         """Return the initial velocity of the shortest geodesic from one subspace to another.
 
-        Where an angle between them is π/2 there are several shortest geodesics; this is one of them. The printed
-        form (Mishra et al. 2019, equation 7) inverts AᵀB, which is singular there.
+        It is twice that to the subspace half of the way, to which no angle is wide. Where an angle is π/2 there are
+        several shortest geodesics; this is one of them. The printed form (Mishra et al. 2019, equation 7) inverts
+        AᴴB, which is singular there.
         """
-        P, cosines, beyond = _principal(point_a, point_b)
-        wide = _wide(cosines)
-        large, small = beyond[:, wide], beyond[:, ~wide]
-        sines = np.linalg.norm(large, axis=0)
-        velocity = (large * (np.arctan2(sines, cosines[wide]) / sines)) @ P[:, wide].T
-        if small.shape[1]:
-            # Small angles may share a cosine to rounding: they are told apart by their sines.
-            (stretch,) = gram_functions(small, _arc_over_sine)
-            velocity += small @ (stretch @ P[:, ~wide].T)
-        return velocity
+        P, half, beyond = _halfway(point_a, point_b)
+        squares, V = _squares(half, beyond)
+        sines = ns.at_least(squares, 1e-30) ** 0.5
+        stretch = 2.0 * ns.namespace(sines).asin(sines) / sines
+        return beyond @ (half @ (V * stretch[..., None, :]) @ ns.adjoint(P @ V))
 
     def principal_angles(self, point_a: Array, point_b: Array) -> Array:
         """Return the angles between two subspaces, ascending, each to rounding (Björck and Golub 1973)."""
-        _, cosines, beyond = _principal(point_a, point_b)
-        wide = _wide(cosines)
-        large = np.arctan2(np.linalg.norm(beyond[:, wide], axis=0), cosines[wide])
-        sines = np.linalg.svd(beyond[:, ~wide], compute_uv=False)
-        return np.sort(np.concatenate([np.arcsin(np.minimum(sines, 1.0)), large]))
+        _, half, beyond = _halfway(point_a, point_b)
+        xp = ns.namespace(beyond)
+        return 2.0 * xp.flip(xp.asin(xp.linalg.svdvals(beyond @ half)), axis=-1)
 
-    def dist(self, point_a: Array, point_b: Array) -> float:
+    def dist(self, point_a: Array, point_b: Array) -> Any:
         """Return the geodesic distance, the length of the vector of principal angles."""
-        return float(np.linalg.norm(self.principal_angles(point_a, point_b)))
+        squares, _ = _squares(*_halfway(point_a, point_b)[1:])
+        return 2.0 * root_of_sums(ns.namespace(squares).asin(ns.at_least(squares, 0.0) ** 0.5) ** 2, 1)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the shortest geodesic, in parallel, to the basis of the end."""
         velocity = self.log(point_a, point_b)
         turn, bend = gram_functions(velocity, sine, versine)
-        along = velocity.T @ tangent_vector_a
+        along = ns.adjoint(velocity) @ tangent_vector_a
         carried = tangent_vector_a - velocity @ (bend @ along) - point_a @ (turn @ along)
-        return carried @ (self.exp(point_a, velocity).T @ point_b)
+        return carried @ (ns.adjoint(self.exp(point_a, velocity)) @ point_b)
 
     def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
         """Return the subspace of the leading eigenvectors of the weighted sum of projectors."""
-        Q, triangle = np.linalg.qr(np.hstack(points))
-        gram = (triangle * np.repeat(weights, self.shape[1])) @ triangle.T
-        return np.ascontiguousarray(Q @ leading_eigh(symmetric(gram), self.shape[1])[1])
+        xp = ns.namespace(points[0])
+        Q, triangle = xp.linalg.qr(xp.concat(list(points), axis=-1))
+        shares = ns.asarray(np.repeat(weights, self.shape[1]), triangle, real_type(triangle))
+        gram = (triangle * shares) @ ns.adjoint(triangle)
+        mean = Q @ leading_eigh(symmetric(gram), self.shape[1])[1]
+        return np.ascontiguousarray(mean) if xp is np else mean
 
     # Points
 
     def refusal(self, point: Array) -> str | None:
-        error = float(np.abs(point.T @ point - np.eye(self.shape[1])).max())
+        error = np.abs(ns.to_numpy(ns.adjoint(point) @ point) - np.eye(self.shape[1])).max()
         if error > slack(1e-10, point):
-            return f"its columns are not orthonormal: UᵀU − I reaches {error:.1e}; take np.linalg.qr(U)[0]"
+            return f"its columns are not orthonormal: UᴴU − I reaches {error:.1e}; take np.linalg.qr(U)[0]"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
         """Return a uniformly distributed subspace."""
-        return np.linalg.qr(np.random.default_rng(rng).standard_normal(self.shape))[0]
+        return as_like(np.linalg.qr(self.drawn(rng))[0], like)
 
 
-def _principal(A: Array, B: Array) -> tuple[Array, Array, Array]:
-    """Return P, c and H: the principal directions of A, the cosines, and what of those of B lies outside of A."""
-    P, cosines, Qt = np.linalg.svd(A.T @ B)
-    beyond = B @ Qt.T - A @ (P * cosines)
+def _halfway(A: Array, B: Array) -> tuple[Array, Array, Array]:
+    """Return P, D and H: H D are the principal directions of half of the way, less what lies in the span of A.
+
+    They lie across the directions A P, by sines that are at most √½.
+    """
+    xp, inner = ns.namespace(A), ns.adjoint(A) @ B
+    P, cosines, back = xp.linalg.svd(inner)
     # Twice: once leaves the rounding errors of A's orthonormality.
-    return P, cosines, leave_span(A, beyond)
+    beyond = leave_span(A, B - A @ inner)
+    # The sum of the directions of A and of B is as long as this root.
+    return P, ns.adjoint(back) / xp.sqrt(2.0 + 2.0 * cosines)[..., None, :], beyond
 
 
-def _wide(cosines: Array) -> Array:
-    """Return which angles are above π/4: these are known by their cosines, the others by their sines."""
-    return cosines * cosines < 0.5
-
-
-def _arc_over_sine(squares: Array) -> Array:
-    """Return arcsin(s)/s."""
-    sines = np.sqrt(np.minimum(squares, 1.0))
-    return np.divide(np.arcsin(sines), sines, out=np.ones_like(sines), where=sines > 0.0)
+def _squares(half: Array, beyond: Array) -> tuple[Array, Array]:
+    """Return the squared sines of `_halfway`, the eigenvalues of (H D)ᴴ H D, with eigenvectors."""
+    return small_eigh(ns.adjoint(half) @ (ns.adjoint(beyond) @ beyond) @ half)

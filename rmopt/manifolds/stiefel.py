@@ -1,4 +1,4 @@
-"""Frames, matrices with orthonormal columns, and rotations; both also in batches."""
+"""Frames, matrices with orthonormal columns, rotations and unitary matrices; all also in batches."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -7,13 +7,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rmopt import linalg
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer, one_of
+from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError
-from rmopt.manifolds.arrays import ArrayManifold, weighted_sum
-from rmopt.precision import coarseness, slack
+from rmopt.manifolds.arrays import ArrayManifold, root_of_sums, weighted_sum
+from rmopt.precision import coarseness, limits, matched, slack
 from rmopt.retractions.arrays import CANONICAL_RETRACTIONS, FRAME_RETRACTIONS, CanonicalCayley
 from rmopt.retractions.grassmann import Exponential, Polar
 
@@ -24,6 +26,8 @@ MAX_STEPS = 500
 MEMORY = 10
 # Where along a geodesic what a shot misses is carried back to its start, as parts of its length.
 STAGES = np.array([1.0, 2.0 / 3.0, 1.0 / 3.0])[:, None, None]
+# The skew-symmetric matrices of turns of ℝ³ around its axes, as rows.
+TURNS = np.cross(np.eye(3), np.eye(3)[:, None]).reshape(3, 9)
 
 Move = Callable[[Array, Array], Array]
 
@@ -31,12 +35,12 @@ Move = Callable[[Array, Array], Array]
 class Stiefel(ArrayManifold):
     """The n × p matrices X with orthonormal columns, or batches of them.
 
-    A tangent vector at X is an array ξ of the same shape with Xᵀξ + ξᵀX = 0. Its square is ‖ξ‖² with the Euclidean
-    metric, that of the space around, and ‖ξ‖² − ½ ‖Xᵀξ‖² with the canonical one (Edelman, Arias and Smith 1998).
+    A tangent vector at X is an array ξ of the same shape with Xᴴξ + ξᴴX = 0. Its square is ‖ξ‖² with the Euclidean
+    metric, that of the space around, and ‖ξ‖² − ½ ‖Xᴴξ‖² with the canonical one (Edelman, Arias and Smith 1998).
 
-    Logarithms and distances are found step by step (Zimmermann and Hüper 2022). Within π, with the canonical metric
-    0.89 π, they are those of the one shortest geodesic; beyond those of one that need not be the shortest. Where none
-    is found, which begins at 0.95 π, a `MissingCapabilityError` tells.
+    Logarithms and distances of real frames are found step by step (Zimmermann and Hüper 2022). Within π, with the
+    canonical metric 0.89 π, they are those of the one shortest geodesic; beyond those of one that need not be the
+    shortest. Where none is found, which begins at 0.95 π, a `MissingCapabilityError` tells.
 
     Parameters
     ----------
@@ -45,11 +49,13 @@ class Stiefel(ArrayManifold):
     k : int
         With more than 1, a point is a k × n × p array of as many matrices.
     metric : "euclidean" or "canonical"
+    field : {"real", "complex"}
 
     See Also
     --------
     Grassmann : where only the span counts.
     SpecialOrthogonal : as many columns as rows, and no reflections.
+    Unitary : as many columns as rows, complex, with logarithms.
 
     References
     ----------
@@ -73,7 +79,8 @@ class Stiefel(ArrayManifold):
     default_retraction: Retraction = Polar()
     retractions = FRAME_RETRACTIONS
 
-    def __init__(self, n: int, p: int, k: int = 1, *, metric: str = "euclidean") -> None:
+    def __init__(self, n: int, p: int, k: int = 1, *, metric: str = "euclidean", field: str = "real") -> None:
+        self._take(field)
         if type(self) is Stiefel and metric == "canonical":
             # The methods of each metric are those of a class.
             self.__class__ = CanonicalStiefel
@@ -89,11 +96,15 @@ class Stiefel(ArrayManifold):
             )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.n}, {self.p}{f', k={self.k}' if self.k > 1 else ''})"
+        named = "" if self.metric == Stiefel.metric else f", metric={self.metric!r}"
+        kind = type(self).__name__.removeprefix("Canonical")
+        return f"{kind}({self.n}, {self.p}{f', k={self.k}' if self.k > 1 else ''}{named}{self._in_field})"
 
     @property
     def dim(self) -> int:
-        return self.k * (self.n * self.p - self.p * (self.p + 1) // 2)
+        # As many numbers as XᴴX, which is Hermitian, are bound.
+        bound = self.p + self._per_number * self.p * (self.p - 1) // 2
+        return self.k * (self._per_number * self.n * self.p - bound)
 
     @property
     def typical_dist(self) -> float:
@@ -101,14 +112,14 @@ class Stiefel(ArrayManifold):
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
         Z = dense(ambient, point)
-        normal = point @ linalg.symmetric(point.mT @ Z)
-        return np.subtract(Z, normal, out=normal)
+        normal = point @ linalg.symmetric(ns.adjoint(point) @ Z)
+        return np.subtract(Z, normal, out=normal) if type(normal) is np.ndarray else Z - normal
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
-        """Return P(H − ξ sym(XᵀG)) for the Euclidean gradient G and its derivative H along ξ."""
-        bend = linalg.symmetric(point.mT @ dense(euclidean_gradient, point))
+        """Return P(H − ξ sym(XᴴG)) for the Euclidean gradient G and its derivative H along ξ."""
+        bend = linalg.symmetric(ns.adjoint(point) @ dense(euclidean_gradient, point))
         return self.projection(point, dense(euclidean_hessian, point) - tangent_vector @ bend)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
@@ -121,34 +132,48 @@ class Stiefel(ArrayManifold):
         Raises
         ------
         MissingCapabilityError
-            Where none is found between points that are far apart.
+            Where none is found between points that are far apart, and of complex frames.
         """
-        pairs = zip(*(point.reshape(-1, self.n, self.p) for point in (point_a, point_b)), strict=True)
-        return np.array([self._log_of_one(*pair) for pair in pairs]).reshape(self.shape)
+        if not self.knows("log"):
+            return super().log(point_a, point_b)
+        pair = np.broadcast_arrays(*map(ns.to_numpy, (point_a, point_b)))
+        pairs = zip(*(points.reshape(-1, self.n, self.p) for points in pair), strict=True)
+        found = np.array([self._log_of_one(*one) for one in pairs]).reshape(pair[0].shape)
+        return ns.asarray(found, point_a)
 
     def _log_of_one(self, point_a: Array, point_b: Array) -> Array:
         # Projections are the same for frames of any number of rows, without batches.
         return _euclidean_log(point_a, point_b, partial(Stiefel.projection, self))
 
-    def dist(self, point_a: Array, point_b: Array) -> float:
+    def dist(self, point_a: Array, point_b: Array) -> Any:
         """Return the length of that geodesic; errors are those of `log`."""
-        return self.norm(point_a, self.log(point_a, point_b))
+        velocity = self.log(point_a, point_b)
+        if velocity.ndim == len(self.shape):
+            return self.norm(point_a, velocity)
+        return self.inner_products(point_a, velocity, velocity) ** 0.5
+
+    def knows(self, method: str) -> bool:
+        # The steps towards a logarithm are those of real frames.
+        found_by_steps = getattr(type(self), method) in (Stiefel.log, Stiefel.dist)
+        return super().knows(method) and not (found_by_steps and self.field == "complex")
 
     def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
-        P, _, Qt = np.linalg.svd(weighted_sum(points, weights), full_matrices=False)
-        return P @ Qt
+        total = weighted_sum(points, weights)
+        P, _, Qh = ns.namespace(total).linalg.svd(total, full_matrices=False)
+        return P @ Qh
 
     # Points
 
     def refusal(self, point: Array) -> str | None:
-        error = float(np.abs(point.mT @ point - np.eye(self.p)).max())
+        xp = ns.namespace(point)
+        error = float(xp.max(xp.abs(ns.adjoint(point) @ point - ns.eye(self.p, point))))
         if error > slack(1e-10, point):
-            return f"its columns are not orthonormal: XᵀX − I reaches {error:.1e}; take np.linalg.qr(X)[0]"
+            return f"its columns are not orthonormal: XᴴX − I reaches {error:.1e}; take np.linalg.qr(X)[0]"
         return None
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
         """Return a uniformly distributed point."""
-        return linalg.positive_qr(np.random.default_rng(rng).standard_normal(self.shape))
+        return as_like(linalg.positive_qr(self.drawn(rng)), like)
 
 
 class CanonicalStiefel(Stiefel):
@@ -158,17 +183,18 @@ class CanonicalStiefel(Stiefel):
     default_retraction: Retraction = CanonicalCayley()
     retractions = CANONICAL_RETRACTIONS
 
-    def __repr__(self) -> str:
-        return f"Stiefel({self.n}, {self.p}{f', k={self.k}' if self.k > 1 else ''}, metric='canonical')"
-
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
-        whole = super().inner_product(point, tangent_vector_a, tangent_vector_b)
-        return whole - 0.5 * float(np.vdot(point.mT @ tangent_vector_a, point.mT @ tangent_vector_b))
+        whole, back = super().inner_product(point, tangent_vector_a, tangent_vector_b), ns.adjoint(point)
+        return whole - 0.5 * float(ns.real_dot(back @ tangent_vector_a, back @ tangent_vector_b))
+
+    def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
+        turned = point @ (ns.adjoint(point) @ tangent_vectors_a)
+        return super()._products(tangent_vectors_a - 0.5 * turned, tangent_vectors_b)
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
-        """Return G − X GᵀX for the Euclidean gradient G."""
+        """Return G − X GᴴX for the Euclidean gradient G."""
         G = dense(euclidean_gradient, point)
-        return G - point @ (G.mT @ point)
+        return G - point @ (ns.adjoint(G) @ point)
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
@@ -176,9 +202,9 @@ class CanonicalStiefel(Stiefel):
         """Return the Hessian of Edelman, Arias and Smith (1998, section 2.4.5)."""
         X, xi = point, tangent_vector
         G, H = dense(euclidean_gradient, X), dense(euclidean_hessian, X)
-        bent = linalg.symmetric(X.mT @ G)
-        outside = xi - X @ (X.mT @ xi)
-        change = H + 0.5 * (X @ (xi.mT @ G) + G @ (xi.mT @ X)) - outside @ bent
+        bent, back = linalg.symmetric(ns.adjoint(X) @ G), ns.adjoint(xi)
+        outside = xi - X @ (ns.adjoint(X) @ xi)
+        change = H + 0.5 * (X @ (back @ G) + G @ (back @ X)) - outside @ bent
         return self.euclidean_to_riemannian_gradient(X, change)
 
     # Geodesics
@@ -192,7 +218,54 @@ class CanonicalStiefel(Stiefel):
         return _canonical_log(point_a, point_b)
 
 
-class SpecialOrthogonal(Stiefel):
+class Turns(Stiefel):
+    """The groups of square frames that have logarithms: rotations, and unitary matrices."""
+
+    default_retraction: Retraction = Exponential()
+    # Parallel transport takes longer, and saves no iterations.
+    default_transport: Transport = ByProjection()
+
+    def __init__(self, n: int, k: int = 1) -> None:
+        super().__init__(n, n, k, field=self.field)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n}{f', k={self.k}' if self.k > 1 else ''})"
+
+    # Geodesics
+
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
+        """Follow the geodesic X exp(Ω), with even and odd powers of Ω as functions of ξᴴξ."""
+        even, odd = linalg.gram_functions(tangent_vector, linalg.cosine, linalg.sine)
+        return linalg.orthonormalised(point @ even + tangent_vector @ odd)
+
+    def log(self, point_a: Array, point_b: Array) -> Array:
+        """Return the initial velocity of the shortest geodesic; where an angle is π, of one of many.
+
+        Raises
+        ------
+        MissingCapabilityError
+            Where one of two real matrices is no rotation.
+        """
+        quotients = _turning(ns.adjoint(point_a) @ point_b)
+        if self.n == 3 and self.field == "real":
+            return point_a @ _log_in_space(quotients)
+        return point_a @ linalg.rotation_log(quotients)
+
+    def dist(self, point_a: Array, point_b: Array) -> Any:
+        """Return the geodesic distance: the length of the vector of all angles, which of rotations count twice."""
+        quotients, axes = ns.to_numpy(_turning(ns.adjoint(point_a) @ point_b)), len(self.shape) - 1
+        angles = np.angle(np.linalg.eigvals(quotients))
+        if angles.ndim == axes:
+            return float(np.linalg.norm(angles))
+        return ns.asarray(root_of_sums(angles**2, axes), point_a)
+
+    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
+        """Carry a tangent vector along the shortest geodesic, in parallel: half of the turn on both sides of Ω."""
+        middle, back = self.pair_mean(point_a, point_b), ns.adjoint(point_a)
+        return middle @ (back @ tangent_vector_a) @ (back @ middle)
+
+
+class SpecialOrthogonal(Turns):
     """The rotations of ℝⁿ, orthogonal n × n matrices of determinant 1, or batches of them.
 
     A tangent vector at X is an array ξ = XΩ of the same shape, with a skew-symmetric Ω. That of pymanopt's
@@ -208,6 +281,7 @@ class SpecialOrthogonal(Stiefel):
     See Also
     --------
     Stiefel : fewer columns than rows, and reflections.
+    Unitary : of complex numbers.
 
     Examples
     --------
@@ -221,70 +295,70 @@ class SpecialOrthogonal(Stiefel):
     True
     """
 
-    default_retraction: Retraction = Exponential()
-    # Parallel transport takes longer, and saves no iterations.
-    default_transport: Transport = ByProjection()
-
-    def __init__(self, n: int, k: int = 1) -> None:
-        super().__init__(n, n, k)
-
-    def __repr__(self) -> str:
-        return f"SpecialOrthogonal({self.n}{f', k={self.k}' if self.k > 1 else ''})"
-
-    # Geodesics
-
     def exp(self, point: Array, tangent_vector: Array) -> Array:
-        """Follow the geodesic X exp(Ω), with even and odd powers of Ω as functions of ξᵀξ."""
         if self.n > 3:
-            even, odd = linalg.gram_functions(tangent_vector, linalg.cosine, linalg.sine)
-            return linalg.orthonormalised(point @ even + tangent_vector @ odd)
+            return super().exp(point, tangent_vector)
         # Rodrigues: two of the three squared singular values are equal, the third is 0.
-        squares = 0.5 * (tangent_vector * tangent_vector).sum(axis=(-2, -1), keepdims=True)
+        squares = _half_square(tangent_vector)
         twice = tangent_vector @ (point.mT @ tangent_vector)
         return linalg.orthonormalised(
             point + tangent_vector * linalg.sine(squares) + twice * linalg.versine(squares)
         )
 
-    def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the initial velocity of the shortest geodesic; where an angle is π, of one of many.
-
-        Raises
-        ------
-        MissingCapabilityError
-            Where one of the matrices is no rotation.
-        """
-        quotients = _turning(point_a.mT @ point_b)
-        if self.n == 3:
-            return point_a @ _log_in_space(quotients)
-        each = [linalg.rotation_log(one) for one in quotients.reshape(-1, self.n, self.n)]
-        return point_a @ np.array(each).reshape(self.shape)
-
-    def dist(self, point_a: Array, point_b: Array) -> float:
-        """Return the geodesic distance: the length of the vector of all angles, where each counts twice."""
-        return float(np.linalg.norm(np.angle(np.linalg.eigvals(_turning(point_a.mT @ point_b)))))
-
-    def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        """Carry a tangent vector along the shortest geodesic, in parallel: half of the turn on both sides of Ω."""
-        middle = self.pair_mean(point_a, point_b)
-        return middle @ (point_a.mT @ tangent_vector_a) @ (point_a.mT @ middle)
-
     def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
-        P, _, Qt = np.linalg.svd(weighted_sum(points, weights))
-        P[..., :, -1] *= np.linalg.det(P @ Qt)[..., None]
-        return P @ Qt
+        total = weighted_sum(points, weights)
+        xp = ns.namespace(total)
+        P, _, Qt = xp.linalg.svd(total)
+        last = P[..., -1:] * xp.linalg.det(P @ Qt)[..., None, None]
+        return xp.concat([P[..., :-1], last], axis=-1) @ Qt
 
     # Points
 
     def refusal(self, point: Array) -> str | None:
         if (reason := super().refusal(point)) is not None:
             return reason
-        return None if (np.linalg.det(point) > 0.0).all() else "its determinant is −1; turn a column around"
+        xp = ns.namespace(point)
+        regular = bool(xp.all(xp.linalg.det(point) > 0.0))
+        return None if regular else "its determinant is −1; turn a column around"
 
-    def random_point(self, rng: np.random.Generator | None = None) -> Array:
+    def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
         """Return a uniformly distributed point."""
         point = super().random_point(rng)
         point[..., 0] *= np.linalg.det(point)[..., None]
-        return linalg.orthonormalised(point)
+        return as_like(linalg.orthonormalised(point), like)
+
+
+class Unitary(Turns):
+    """The unitary n × n matrices, of complex numbers, or batches of them.
+
+    A tangent vector at X is an array ξ = XΩ of the same shape, with a skew-Hermitian Ω. That of pymanopt's
+    UnitaryGroup is Ω itself; both have the same length.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows and columns.
+    k : int
+        With more than 1, a point is a k × n × n array of as many matrices.
+
+    See Also
+    --------
+    Stiefel : fewer columns than rows.
+    SpecialOrthogonal : of real numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Unitary
+    >>> manifold = Unitary(3)
+    >>> X = manifold.random_point(np.random.default_rng(0))
+    >>> manifold.dim, bool(np.allclose(X.conj().T @ X, np.eye(3)))
+    (9, True)
+    >>> bool(np.allclose(manifold.exp(X, manifold.log(X, np.eye(3) + 0j)), np.eye(3)))
+    True
+    """
+
+    field = "complex"
 
 
 class _Memory:
@@ -307,8 +381,8 @@ class _Memory:
 def _euclidean_exp(X: Array, xi: Array) -> Array:
     frame, core = linalg.skew_form(X, xi)
     p = X.shape[-1]
-    turn = core[..., :p, :p].copy()
-    core[..., :p, :p] *= 2.0
+    turn = core[..., :p, :p]
+    core = linalg.blocks(2.0 * turn, core[..., :p, p:], core[..., p:, :p], core[..., p:, p:])
     return linalg.orthonormalised(frame @ (linalg.rotation(core)[..., :p] @ linalg.rotation(-turn)))
 
 
@@ -387,8 +461,9 @@ def _canonical_log(X: Array, Y: Array) -> Array:
 
 
 def _turning(Q: Array) -> Array:
-    """Return quotients XᵀY of square frames, or say that some are no rotations."""
-    if (np.linalg.det(Q) > 0.0).all():
+    """Return quotients XᴴY of square frames, or say that some of real numbers are no rotations."""
+    xp = ns.namespace(Q)
+    if ns.is_complex(Q) or bool(xp.all(xp.linalg.det(Q) > 0.0)):
         return Q
     raise MissingCapabilityError(
         "there is no geodesic between square matrices with determinants of different signs; turn one column around."
@@ -404,24 +479,31 @@ def _too_far(tried: str) -> MissingCapabilityError:
 
 def _log_in_space(Q: Array) -> Array:
     """Return the skew-symmetric logarithms of rotations of ℝ³ by axes and angles, exact at all angles."""
-    # Entries [j, i] of all matrices at once: numbers of a single one.
-    entries = Q.T
-    x, y, z = (0.5 * (entries[i, j] - entries[j, i]) for i, j in ((1, 2), (2, 0), (0, 1)))
-    cosines = 0.5 * (entries[0, 0] + entries[1, 1] + entries[2, 2] - 1.0)
-    sines = np.sqrt(np.maximum(x * x + y * y + z * z, np.finfo(Q.dtype).tiny))
-    angle = np.arctan2(sines, cosines)
-    turn = np.array([x, y, z]) * (angle / sines)
-    if np.any(cosines < 0.0):
-        turn = np.where(cosines < 0.0, angle * _wide_axes(Q, turn, cosines), turn)
-    x, y, z = turn
-    zero = np.zeros_like(x)
-    return np.ascontiguousarray(np.array([[zero, z, -y], [-z, zero, x], [y, -x, zero]]).T)
+    xp, skew = ns.namespace(Q), 0.5 * (Q - Q.mT)
+    sines = xp.sqrt(ns.at_least(_half_square(skew), float(limits(Q).tiny)))
+    cosines = (0.5 * (Q[..., 0, 0] + Q[..., 1, 1] + Q[..., 2, 2] - 1.0))[..., None, None]
+    angle, wide = xp.atan2(sines, cosines), cosines < 0.0
+    found = skew * (angle / sines)
+    if type(Q) is np.ndarray and not wide.any():
+        return found
+    return xp.where(wide, angle * _wide_turns(Q, skew, cosines), found)
 
 
-def _wide_axes(Q: Array, turn: Array, cosines: Any) -> Array:
-    """Return the axes n of turns towards half turns, where sines vanish: the longest column of (1 − cos) n nᵀ."""
-    square = linalg.symmetric(Q) - cosines[..., None, None] * np.eye(3, dtype=Q.dtype)
-    longest = np.argmax(np.diagonal(square, axis1=-2, axis2=-1), axis=-1)
-    column = np.take_along_axis(square, longest[..., None, None], axis=-1)[..., 0].T
-    length = np.linalg.norm(column, axis=0)
-    return column / np.where((column * turn).sum(0) < 0.0, -length, length)
+def _wide_turns(Q: Array, skew: Array, cosines: Array) -> Array:
+    """Return the turns by an angle of 1 around axes n, where sines vanish: the longest columns of (1 − cos) n nᵀ."""
+    xp, identity = ns.namespace(Q), ns.eye(3, Q)
+    square = linalg.symmetric(Q) - cosines * identity
+    longest = xp.argmax(xp.linalg.diagonal(square), axis=-1)
+    chosen = xp.reshape(xp.take(identity, xp.reshape(longest, (-1,)), axis=0), (*Q.shape[:-1], 1))
+    turns = xp.reshape((square @ chosen).mT @ matched(TURNS, Q), Q.shape)
+    length = xp.sqrt(_half_square(turns))
+    along = xp.sum(turns * skew, axis=(-2, -1), keepdims=True)
+    return turns / xp.where(along < 0.0, -length, length)
+
+
+def _half_square(skew: Array) -> Array:
+    """Return ½ ‖Ω‖², of the turns of ℝ³ the squared angles, with two axes of length 1."""
+    squares = skew * skew
+    if type(squares) is np.ndarray:
+        return 0.5 * squares.sum(axis=(-2, -1), keepdims=True)
+    return 0.5 * ns.namespace(squares).sum(squares, axis=(-2, -1), keepdims=True)

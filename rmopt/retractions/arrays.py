@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.linalg import cayley, orthonormalised, skew_form
@@ -72,10 +73,13 @@ class MultiplicativeWeights(Retraction):
     name = "multiplicative"
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
-        exponents = t * (tangent / point)
-        weights = point * np.exp(exponents - exponents.max(0))
+        xp, exponents, axis = ns.namespace(point), t * (tangent / point), -len(manifold.shape)
+        # Of numpy's ways to a maximum the one that begins soonest.
+        most = np.maximum.reduce if xp is np else xp.max
+        weights = point * xp.exp(exponents - most(exponents, axis=axis, keepdims=True))
         # However long the step: in place of zero a number by whose square can be divided.
-        return np.maximum(weights / weights.sum(0), np.finfo(point.dtype).tiny ** (1.0 / 3.0))
+        least = xp.finfo(point.dtype).smallest_normal ** (1.0 / 3.0)
+        return ns.at_least(weights / manifold.sums(weights), least)
 
 
 class OrthographicHyperbolic(Retraction):
@@ -91,8 +95,8 @@ class OrthographicHyperbolic(Retraction):
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
         moved = t * tangent
         # Rounding may leave less than 0.
-        squares = np.maximum(manifold.products(point, moved, moved), 0.0)
-        return manifold.lifted(point * np.sqrt(1.0 + squares) + moved)
+        squares = ns.at_least(manifold.products(point, moved, moved), 0.0)
+        return manifold.lifted(point * (1.0 + squares) ** 0.5 + moved)
 
 
 SPHERE_RETRACTIONS = by_name(Normalisation(), Exponential())

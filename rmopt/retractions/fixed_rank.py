@@ -1,20 +1,18 @@
 """Retractions on the manifolds of rank-k matrices, general or positive semidefinite.
 
-Points are W = U S Vᵀ with tangent vectors U M Vᵀ + U_p Vᵀ + U V_pᵀ, or W = Q S Qᵀ with Q M Qᵀ + Q_p Qᵀ + Q Q_pᵀ. The
+Points are W = U S Vᴴ with tangent vectors U M Vᴴ + U_p Vᴴ + U V_pᴴ, or W = Q S Qᴴ with Q M Qᴴ + Q_p Qᴴ + Q Q_pᴴ. The
 three retractions of general matrices are of second order; they differ in cost and in how far a step may go.
 """
 
 from typing import Any
 
-import numpy as np
-
+from rmopt import namespaces as ns
 from rmopt.core.low_rank import LowRankPoint, LowRankTangent
 from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import lifted
-from rmopt.linalg import factor_product, symmetric, truncated_svd_of_product
-from rmopt.precision import real_type
+from rmopt.linalg import blocks, diagonal, factor_product, symmetric, truncated_svd_of_product
 
 
 class SecondOrder(Retraction):
@@ -30,13 +28,13 @@ class SecondOrder(Retraction):
     def __call__(
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
     ) -> LowRankPoint:
-        # Lemma 4 with A = U S and B = V: its M is S⁻¹M (here R), A⊥N₂ is U_p and B⊥N₁ is V_p S⁻ᵀ.
+        # Lemma 4 with A = U S and B = V: its M is S⁻¹M (here R), A⊥N₂ is U_p and B⊥N₁ is V_p S⁻ᴴ.
         S, M = point.S, t * tangent.M
-        identity = np.eye(point.rank, dtype=S.dtype)
+        identity, H = ns.eye(point.rank, S), ns.adjoint
         R = _solve(S, M, self)
         tail = identity - 0.5 * R
         Z1 = point.U @ (S + 0.5 * M - 0.125 * M @ R) + (t * tangent.Up) @ tail
-        Z2 = point.V @ (identity + 0.5 * R - 0.125 * R @ R).T + (t * tangent.Vp) @ _solve(S.T, tail.T, self)
+        Z2 = point.V @ H(identity + 0.5 * R - 0.125 * R @ R) + (t * tangent.Vp) @ _solve(H(S), H(tail), self)
         return LowRankPoint(*factor_product(Z1, identity, Z2))
 
 
@@ -54,15 +52,12 @@ class MetricProjection(Retraction):
     def __call__(
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
     ) -> LowRankPoint:
-        k = point.rank
-        core = np.zeros((2 * k, 2 * k), real_type(point.S, tangent.M))
-        core[:k, :k] = point.S + t * tangent.M
-        core[:k, k:] = core[k:, :k] = t * np.eye(k)
-        left, right = np.hstack([point.U, tangent.Up]), np.hstack([point.V, tangent.Vp])
+        k, core, concat = point.rank, _core(point, tangent, t), ns.namespace(point.U).concat
+        left, right = concat([point.U, tangent.Up], axis=1), concat([point.V, tangent.Vp], axis=1)
         U, sigma, V = truncated_svd_of_product(left, core, right, k)
         if not sigma[-1] > 0.0:
             raise _left_the_manifold(self, k, "a singular core")
-        return LowRankPoint(U, np.diag(sigma), V)
+        return LowRankPoint(U, diagonal(sigma, U), V)
 
 
 class Orthographic(Retraction):
@@ -78,11 +73,11 @@ class Orthographic(Retraction):
     def __call__(
         self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
     ) -> LowRankPoint:
-        # [U, U_p] [[K, I], [I, K⁻¹]] [V, V_p]ᵀ with K = S + M: rank k, since the Schur complement of K is 0.
+        # [U, U_p] [[K, I], [I, K⁻¹]] [V, V_p]ᴴ with K = S + M: rank k, since the Schur complement of K is 0.
         K = point.S + t * tangent.M
         left = point.U @ K + t * tangent.Up
-        identity = np.eye(point.rank, dtype=K.dtype)
-        right = point.V + (t * tangent.Vp) @ _solve(K.T, identity, self)
+        identity = ns.eye(point.rank, K)
+        right = point.V + (t * tangent.Vp) @ _solve(ns.adjoint(K), identity, self)
         return LowRankPoint(*factor_product(left, identity, right))
 
 
@@ -101,11 +96,9 @@ class SecondOrderPSD(Retraction):
         S, M = point.S, t * tangent.M
         R = _solve(S, M, self)
         # V Q, so that V W† Vᵀ = (V Q) S⁻¹ (V Q)ᵀ.
-        VQ = point.Q @ (S + 0.5 * M - 0.125 * M @ R) + (t * tangent.Qp) @ (
-            np.eye(point.rank, dtype=S.dtype) - 0.5 * R
-        )
-        Q, triangle = np.linalg.qr(VQ)
-        return PSDPoint(Q, symmetric(triangle @ np.linalg.solve(S, triangle.T)))
+        VQ = point.Q @ (S + 0.5 * M - 0.125 * M @ R) + (t * tangent.Qp) @ (ns.eye(point.rank, S) - 0.5 * R)
+        Q, triangle = ns.namespace(VQ).linalg.qr(VQ)
+        return PSDPoint(Q, symmetric(triangle @ _solve(S, ns.adjoint(triangle), self)))
 
 
 class MetricProjectionPSD(Retraction):
@@ -118,15 +111,13 @@ class MetricProjectionPSD(Retraction):
     name = "metric-projection"
 
     def __call__(self, manifold: Any, point: PSDPoint, tangent: PSDTangent, t: float = 1.0) -> PSDPoint:
-        k = point.rank
-        core = np.zeros((2 * k, 2 * k), real_type(point.S, tangent.M))
-        core[:k, :k] = point.S + t * tangent.M
-        core[:k, k:] = core[k:, :k] = t * np.eye(k)
-        basis, triangle = np.linalg.qr(np.hstack([point.Q, tangent.Qp]))
-        values, vectors = np.linalg.eigh(symmetric(triangle @ core @ triangle.T))
+        k, core, xp = point.rank, _core(point, tangent, t), ns.namespace(point.Q)
+        basis, triangle = xp.linalg.qr(xp.concat([point.Q, tangent.Qp], axis=1))
+        values, vectors = xp.linalg.eigh(symmetric(triangle @ core @ ns.adjoint(triangle)))
         if not values[-k] > 0.0:
             raise _left_the_manifold(self, k, f"a matrix with fewer than {k} positive eigenvalues")
-        return PSDPoint(basis @ vectors[:, : -k - 1 : -1], np.diag(values[: -k - 1 : -1]))
+        values, vectors = xp.flip(values[-k:], axis=0), xp.flip(vectors[:, -k:], axis=1)
+        return PSDPoint(basis @ vectors, diagonal(values, basis))
 
 
 class PolarFactors(Retraction):
@@ -141,20 +132,30 @@ class PolarFactors(Retraction):
     name = "polar"
 
     def __call__(self, manifold: Any, point: PSDPoint, tangent: PSDTangent, t: float = 1.0) -> PSDPoint:
-        values, vectors = np.linalg.eigh(point.S)
-        root = (vectors * np.sqrt(values)) @ vectors.T
-        inverse_root = (vectors / np.sqrt(values)) @ vectors.T
-        growth, directions = np.linalg.eigh(symmetric(inverse_root @ (t * tangent.M) @ inverse_root))
+        xp, H = ns.namespace(point.S), ns.adjoint
+        values, vectors = xp.linalg.eigh(point.S)
+        root = (vectors * values**0.5) @ H(vectors)
+        inverse_root = (vectors / values**0.5) @ H(vectors)
+        growth, directions = xp.linalg.eigh(symmetric(inverse_root @ (t * tangent.M) @ inverse_root))
         middle = root @ directions
-        delta = t * (inverse_root @ inverse_root @ tangent.Qp.T).T
-        left, _, right = np.linalg.svd(point.Q + delta, full_matrices=False)
-        return PSDPoint(left @ right, symmetric((middle * np.exp(growth)) @ middle.T))
+        delta = t * H(inverse_root @ inverse_root @ H(tangent.Qp))
+        left, _, right = xp.linalg.svd(point.Q + delta, full_matrices=False)
+        return PSDPoint(left @ right, symmetric((middle * xp.exp(growth)) @ H(middle)))
 
 
-def _solve(S: np.ndarray, right_hand_side: np.ndarray, retraction: Retraction) -> np.ndarray:
+def _core(point: Any, tangent: Any, t: float) -> Any:
+    """Return [[S + tM, tI], [tI, 0]], which stands between the bases of a point and of a tangent vector."""
+    aside = t * ns.eye(point.rank, point.S)
+    return blocks(point.S + t * tangent.M, aside, aside, 0.0 * aside)
+
+
+def _solve(S: Any, right_hand_side: Any, retraction: Retraction) -> Any:
     try:
-        return np.linalg.solve(S, right_hand_side)
-    except np.linalg.LinAlgError:
+        return ns.namespace(S).linalg.solve(S, right_hand_side)
+    except (ValueError, RuntimeError) as error:
+        # PyTorch has an error of its own.
+        if "LinAlgError" not in type(error).__name__:
+            raise
         raise _left_the_manifold(retraction, len(S), "a singular core") from None
 
 

@@ -9,6 +9,7 @@ from rmopt.solvers.batch.augmented_lagrangian import AugmentedLagrangian
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.batch.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
+from rmopt.solvers.batch.many import ManyResult, solve_many
 from rmopt.solvers.batch.step_lengths import Backtracking, BarzilaiBorwein, Exact, StepLength, StrongWolfe
 from rmopt.solvers.batch.trust_regions import AdaptiveCubics, Hybrid, LevenbergMarquardt, TrustRegions
 from rmopt.solvers.certified.certificate import Certificate, certify
@@ -54,10 +55,10 @@ __all__ = [
     "Conjugate", "ConjugateGradient", "Constant", "Converged", "CoordinateDescent", "Cosine", "Cyclic",
     "Direction", "Exact", "ExactLineSearch", "FractionOfBound", "FromDraw", "FromFunction", "Gossip",
     "GradientDescent", "GradientNorm", "GradientSolver", "Hybrid", "InverseSqrt", "InverseTime",
-    "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "Matchings",
+    "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "ManyResult", "Matchings",
     "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "Parallel",
     "QuasiNewton", "RankIncremental", "Recorder", "Result", "Sampler", "ScaledSGD", "ScheduledSolver",
     "Shards", "ShuffledEpochs", "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent",
     "StepLength", "StepRule", "StepSize", "Stop", "StrongWolfe", "TreeSum", "TrustRegions", "Uniform",
-    "World", "certify",
+    "World", "certify", "solve_many",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,20 +22,20 @@ from rmopt.core.points import (
     of_reals,
     packed,
     plain,
+    plain_reals,
     unpacked,
 )
 from rmopt.core.problem import Problem
 from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value, written
-from rmopt.core.world import ONE_PROCESS
+from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
-from rmopt.namespaces import is_complex
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.save import Checkpoint, Saver, difference, witness
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
-from rmopt.solvers.threads import one_blas_thread
+from rmopt.solvers.threads import blas_threads
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
@@ -66,6 +66,8 @@ class Result:
         gradients hold the last one against values of the cost; where these differ they warn, and this is False.
     counts : mapping from str to int
         What the run evaluated: ``costs``, ``gradients``, ``hessians`` and ``retractions``, where the solver counts.
+    threads : int or None
+        How many threads numpy's BLAS had in the run; None where it does not tell.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class Result:
     history: list[dict[str, Any]] = field(repr=False)
     converged: bool = False
     counts: dict[str, int] = field(default_factory=dict)
+    threads: int | None = None
 
     @property
     def cost(self) -> float:
@@ -149,6 +152,9 @@ class Solver(Value, ABC):
         Whether runs from a point of single precision stay in it; those of other solvers begin at it in double.
     takes_all_arrays : bool
         Whether points may be of other libraries than numpy, and complex; other solvers refuse them.
+    threads : int or None
+        How many threads numpy's BLAS may have in a run, None: as many as it has. That of scipy has one. Where several
+        processes share a run each has one, whatever this says, so that all have the same bits.
     not_identity : tuple of str
         The attributes that may differ between a run and its continuation from a checkpoint: those of the budget and
         of where it runs. All others, as `repr` shows them, must be as they were.
@@ -186,7 +192,8 @@ class Solver(Value, ABC):
     keeps_constraints: ClassVar[bool] = False
     keeps_single: ClassVar[bool] = False
     takes_all_arrays: ClassVar[bool] = False
-    not_identity: ClassVar[tuple[str, ...]] = ("max_iter", "n_epochs", "world", "_max_iter")
+    threads: int | None = 1
+    not_identity: ClassVar[tuple[str, ...]] = ("max_iter", "n_epochs", "world", "threads", "_max_iter")
 
     def __repr__(self) -> str:
         held = ((name.lstrip("_"), value) for name, value in vars(self).items() if value is not None)
@@ -250,6 +257,11 @@ class Solver(Value, ABC):
     def check_problem(self, problem: Problem) -> None:
         """Refuse what is no problem, or has constraints that the solver would not look at."""
         instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)")
+        if not self.takes_all_arrays and getattr(problem.manifold, "field", "real") != "real":
+            raise MissingCapabilityError(
+                f"{type(self).__name__} takes real numbers alone, and points of {problem.manifold} are complex; take "
+                "a solver of whole gradients, such as ConjugateGradient."
+            )
         if problem.constraints and not self.keeps_constraints:
             raise MissingCapabilityError(
                 f"{type(self).__name__} knows no constraints; take AugmentedLagrangian, with a solver of whole "
@@ -268,12 +280,8 @@ class Solver(Value, ABC):
         """Return the point where a run begins, in the precision of its steps."""
         start = self.start(problem, rng) if initial_point is None else initial_point
         start = in_precision(of_reals(start))
-        plain_reals = all(isinstance(one, np.ndarray) and not is_complex(one) for one in arrays_of(start))
-        if not (plain_reals or self.takes_all_arrays):
-            raise InvalidInputError(
-                f"the initial point is complex or of another library, and {type(self).__name__} takes real arrays of "
-                "numpy; bring it there, or take a solver of whole gradients, such as ConjugateGradient."
-            )
+        if not self.takes_all_arrays:
+            plain_reals(start, type(self).__name__)
         reason = self.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
@@ -343,14 +351,29 @@ class Solver(Value, ABC):
         1 2.101
         2 0.0
         """
+        states = self._states(problem, initial_point, random_state, stop)
+        while True:
+            # What the caller does with a state has the caller's threads.
+            with self._held_threads(problem):
+                state = next(states, None)
+            if state is None:
+                return
+            yield state
+
+    def _states(
+        self, problem: Problem, initial_point: Any, random_state: Any, stop: StopRule | None = None
+    ) -> Iterator[Any]:
+        """Yield the states of a run within another one, whose threads it has."""
         with running():
             run = _Run(self, problem, initial_point, random_state, stop)
             yield run.state
             while run.reason(run.measure()) is None and run.next_piece():
                 yield run.state
 
+    def _held_threads(self, problem: Problem) -> AbstractContextManager[int | None]:
+        return blas_threads(self.threads if _world(self, problem).size == 1 else 1)
+
     @running()
-    @one_blas_thread()
     def run(
         self,
         problem: Problem,
@@ -369,7 +392,7 @@ class Solver(Value, ABC):
         initial_point : point or Result, optional
             Also the result of another run. A random point of the manifold unless given.
         random_state : int, Generator or None
-            Equal integers give equal bits.
+            Equal integers give equal bits, where `Result.threads` is equal too.
         recorder : Recorder, optional
             What to measure on the way, and whether to draw a progress bar.
         checkpoint : path or Checkpoint, optional
@@ -396,7 +419,13 @@ class Solver(Value, ABC):
             When the checkpoint is damaged.
         """
         optional(instance, Recorder, "a Recorder, or None")("recorder", recorder)
-        return _Run(self, problem, initial_point, random_state, stop, recorder, checkpoint).whole()
+        with self._held_threads(problem) as held:
+            return _Run(self, problem, initial_point, random_state, stop, recorder, checkpoint, held).whole()
+
+
+def _world(solver: Solver, problem: Problem) -> World:
+    """Return the processes that share a run."""
+    return getattr(solver, "world", getattr(getattr(problem, "cost", None), "world", None)) or ONE_PROCESS
 
 
 class _Run:
@@ -405,13 +434,14 @@ class _Run:
     def __init__(
         self, solver: Solver, problem: Problem, initial_point: Any, random_state: Any,
         stop: StopRule | None, recorder: Recorder | None = None, checkpoint: Any = None,
+        threads: int | None = None,
     ) -> None:  # fmt: skip
         solver.check_problem(problem)
         self.stop = optional(callable_of)("stop", stop)
         self.solver = solver = solver.beside(stop)
-        self.problem = problem
+        self.problem, self.threads = problem, threads
         self.recorder = Recorder() if recorder is None else recorder
-        world = getattr(solver, "world", getattr(problem.cost, "world", None)) or ONE_PROCESS
+        world = _world(solver, problem)
         self.saver = None if checkpoint is None else Saver("checkpoint", checkpoint, world)
         seed = None if random_state is None else seed_of(random_state)
         start = initial_point.point if isinstance(initial_point, Result) else initial_point
@@ -496,6 +526,7 @@ class _Run:
             seed=self.seed,
             history=recorder.rows,
             converged=isinstance(early, Converged),
+            threads=self.threads,
         )
         return solver.conclude(result, self.work, self.state)
 
@@ -573,7 +604,7 @@ class _Run:
         """Save the state, and by what its problem is known again."""
         saver.save(
             self.solver.pack(self.work, self.state), self.identity, self.step, seconds=self.seconds,
-            rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)],
+            rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)], threads=self.threads,
         )  # fmt: skip
 
     def _resume(self, saver: Saver, coarseness: float) -> None:
@@ -607,5 +638,11 @@ class _Run:
             raise InvalidInputError(
                 f"{where} has done {state.steps} steps, more than the budget of {self.last}; choose a "
                 "larger budget or another path."
+            )
+        if (before := about.get("threads", self.threads)) != self.threads:
+            rmopt.errors.warn(
+                f"{where} was saved on {before} threads of BLAS, and the run goes on with {self.threads}: its last "
+                "bits may be others than without the interruption; `threads` of the solver holds the number.",
+                RuntimeWarning,
             )
         self.state, self.step, self.seconds, self.rows = state, step, seconds, rows

@@ -1,54 +1,97 @@
-"""How many threads share a sum decides how it is rounded: BLAS has one; and functions that run in threads."""
+"""Threads of BLAS are held, for their number decides how sums are rounded; and functions that run in threads."""
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from math import ceil
+from operator import itemgetter
+from pathlib import Path
+from sys import maxsize
 from typing import Any
 
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 _lock = threading.Lock()
-# The limits in force, and how many contexts of all threads are open.
-_limits: Any = None
-_open = 0
+# What the pools had when each context that is open began, of all threads.
+_found: list[list[int]] = []
 
 
 @cache
-def _pools() -> ThreadpoolController:
+def _pools() -> tuple[list[Any], int]:
+    """Return the pools of BLAS, and how many of them are numpy's, which come first; scipy's wheels bring another."""
     # Looking for them takes milliseconds; numpy and scipy.linalg are imported by then.
-    return ThreadpoolController()
+    pools = ThreadpoolController().select(user_api="blas").lib_controllers
+    names = [_package(pool.filepath) for pool in pools]
+    # A library of neither is that of both.
+    others = [name != "numpy" if "numpy" in names else name == "scipy" for name in names]
+    ordered = sorted(zip(others, pools, strict=True), key=itemgetter(0))
+    return [pool for _, pool in ordered], others.count(False)
 
 
-def _change(how: Callable[[], Any]) -> Any:
+def _package(library: str) -> str:
+    """Return the package whose wheel brought a library, which lies in numpy.libs, say, or in numpy/.dylibs."""
+    folder = Path(library).parent
+    return folder.parent.name if folder.name.startswith(".") else folder.name.removesuffix(".libs")
+
+
+@cache
+def _cores() -> int:
+    """Return how many cores this process may use, by its affinity and by the quota of its container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):
+        # Where there is no quota the file has a word for it, or is not there.
+        quota, period = map(int, Path("/sys/fs/cgroup/cpu.max").read_text(encoding="utf-8").split())
+        cores = min(cores, ceil(quota / period))
+    return cores
+
+
+def _change(now: list[int], wanted: list[int]) -> None:
+    if now == wanted:
+        return
     # Since 3.8 threadpoolctl heeds the first thread that changed something, and silently ignores all others.
     clear = getattr(OpenBLASController, "clear_controlling_thread", lambda force: None)
-    clear(force=True)
+    for pool, old, new in zip(_pools()[0], now, wanted, strict=True):
+        if old != new:
+            clear(force=True)
+            pool.set_num_threads(new)
+            clear(force=True)
+
+
+@contextmanager
+def blas_threads(most: int | None) -> Iterator[int | None]:
+    """Hold the threads of BLAS in a context: numpy's at what they are or at most so many, those of others at one.
+
+    The pools of numpy and scipy hinder each other. No number is raised above what was found, which others may have
+    limited, nor above the cores of the process. It holds for the whole process: where contexts of several threads
+    overlap, the last one to close lifts it. Yields the number of numpy's threads; None where its BLAS has none.
+    """
+    (pools, numpys), limit = _pools(), min(_cores(), most or maxsize)
+    with _lock:
+        found = [pool.get_num_threads() for pool in pools]
+        held = [min(limit, threads) for threads in found[:numpys]] + [1] * (len(pools) - numpys)
+        _change(found, held)
+        _found.append(found)
     try:
-        return how()
+        yield max(held[:numpys], default=None)
     finally:
-        clear(force=True)
+        with _lock:
+            at = [one is found for one in _found].index(True)
+            if at + 1 == len(_found):
+                _change(held, found)
+            else:
+                # The one that began next lifts what this one set.
+                _found[at + 1][:] = found
+            del _found[at]
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let BLAS use one thread in a context, or in a function that this decorates.
-
-    The limit holds for the whole process: where contexts of several threads overlap, the last one to close lifts it.
-    """
-    global _limits, _open
-    with _lock:
-        if _open == 0:
-            _limits = _change(lambda: _pools().limit(limits=1, user_api="blas"))
-        _open += 1
-    try:
+    """Let BLAS use one thread in a context, or in a function that this decorates."""
+    with blas_threads(1):
         yield
-    finally:
-        with _lock:
-            _open -= 1
-            if _open == 0:
-                _change(_limits.restore_original_limits)
 
 
 def in_threads(function: Callable[..., Any], *many: Iterable[Any]) -> list[Any]:

@@ -31,7 +31,7 @@ from rmopt.checks.catalogue import array_instances
 from rmopt.retractions import Stereographic
 spheres = [one.manifold for one in array_instances() if Stereographic() in one.retractions]
 found = [check for manifold in spheres for check in check_retraction(Stereographic(), manifold)]
-assert sum(check.name == "order 2" for check in found) == len(spheres) == 10
+assert sum(check.name == "order 2" for check in found) == len(spheres) >= 10
 assert all(found), found
 """
 

@@ -6,6 +6,7 @@ import copy
 import importlib
 import itertools
 import os
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from operator import attrgetter
@@ -371,6 +372,52 @@ def test_the_function_is_given_the_points_own_memory(library: str) -> None:
     assert set(seen) == {where(x)}
     assert not getattr(x, "requires_grad", False)
     assert not getattr(gradient, "requires_grad", False)
+
+
+def test_steps_from_a_tensor_that_is_recorded_are_not_recorded() -> None:
+    torch = pytest.importorskip("torch")
+    start = torch.nn.Parameter(torch.full((4,), 0.5, dtype=torch.float64))
+    with warnings.catch_warnings(action="error"):
+        result = LBFGS().run(Problem(Sphere(4), rmopt.torch_cost(lambda x: (x**4).sum() + x[0])), start)
+    assert type(result.point) is torch.Tensor
+    assert not result.point.requires_grad
+    assert start.requires_grad
+    assert start.grad is None
+
+
+def by_hand(value: Callable[[Any], Any], gradient: Callable[[Any], Any]) -> Problem:
+    methods = {"value": lambda _, x: value(x), "gradient": lambda _, x: gradient(x)}
+    return Problem(Euclidean(4), type("ByHand", (rmopt.core.Cost,), methods)())
+
+
+@pytest.mark.parametrize("place", ["torch", "jax.numpy"])
+def test_costs_written_for_numpy_are_right_at_other_arrays_or_told_in_a_sentence(place: str) -> None:
+    like, start = array_of(place), np.full((4,), 2.0)
+    gradients = [lambda x: 1.0 * x, lambda x: np.asarray(x), lambda x: np.asarray(x, np.float32)]
+    values = [
+        lambda x: 0.5 * np.vdot(np.asarray(x), np.asarray(x)),
+        lambda x: 0.5 * x @ x,
+        lambda x: sum(x * x) / 2,
+    ]
+    for value, gradient in itertools.product(values, gradients):
+        result = LBFGS().run(by_hand(value, gradient), ns.asarray(start, like))
+        assert type(result.point) is type(ns.asarray(start, like))
+        np.testing.assert_allclose(ns.to_numpy(result.point), 0.0, atol=1e-6)
+    sentence = rf"failed at an array of {place} .*in the words of {place}"
+    with pytest.raises(InvalidInputError, match=sentence):
+        LBFGS().run(by_hand(lambda x: x.astype("no type"), gradients[0]), ns.asarray(start, like))
+    with pytest.raises(InvalidInputError, match="not a real number"):
+        LBFGS().run(by_hand(lambda x: 1j * x[0], gradients[0]), ns.asarray(start, like))
+
+
+def test_functions_of_another_library_are_refused_where_no_host_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = ns.asarray(np.ones(3), array_of("torch"))
+    monkeypatch.setattr(ns, "device_of", lambda array: "cuda:0")
+    with pytest.raises(
+        InvalidInputError, match=r"of autograd meets a point on cuda:0; write it in the words"
+    ):
+        rmopt.autograd_cost(lambda x: x[0]).value(x)
+    assert rmopt.torch_cost(lambda x: x[0]).value(x) == 1.0
 
 
 def test_value_and_gradient_take_one_evaluation() -> None:

@@ -7,14 +7,18 @@ from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
+import pymanopt
 import pytest
 import scipy.sparse as sp
 from pymanopt import manifolds
 from pymanopt.manifolds import Sphere
 from pymanopt.optimizers import ConjugateGradient
+from tabled import each_row
 
 import rmopt
+import rmopt.manifolds as ours
 from rmopt import InvalidInputError, Problem
+from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, FiniteSum, LowRankPoint, MissingCapabilityError
 from rmopt.interop import PymanoptSolver, from_pymanopt, to_pymanopt
 from rmopt.manifolds import FixedRankEmbedded
@@ -165,6 +169,62 @@ def test_starts_off_a_pymanopt_manifold_are_refused() -> None:
         assert manifold.check_point(manifold.random_point(np.random.default_rng(0))) is None
         with pytest.raises(InvalidInputError, match=told):
             LBFGS().run(Problem(manifold, cost), start)
+
+
+def hermitian(n: int, seed: int) -> Any:
+    X = np.random.default_rng(seed).standard_normal((n, n, 2)) @ [1.0, 1.0j]
+    return X @ X.conj().T / n + np.eye(n)
+
+
+def re_dot(A: Any, B: Any) -> Any:
+    return anp.sum(anp.real(anp.conj(A) * B))
+
+
+H, C = hermitian(4, 0), hermitian(4, 1) @ hermitian(4, 2)
+VALUES = np.linalg.eigvalsh(H)
+# A manifold of pymanopt, ours, a function of their points, and the least value.
+COMPLEX = [
+    (manifolds.ComplexCircle(4), None, lambda z: re_dot(C[0], z), -np.sum(abs(C[0]))),
+    (manifolds.ComplexEuclidean(4, 4), ours.Euclidean(4, 4, field="complex"),
+     lambda Z: re_dot(Z, H @ Z) - 2.0 * re_dot(C, Z), -np.sum((C.conj() * np.linalg.solve(H, C)).real)),
+    (manifolds.ComplexGrassmann(4, 2), ours.Grassmann(4, 2, field="complex"), lambda X: re_dot(X, H @ X),
+     np.sum(VALUES[:2])),
+    (manifolds.PSDFixedRankComplex(4, 2), ours.PSDFactors(4, 2, field="complex"),
+     lambda Y: anp.sum(anp.abs(Y @ anp.conj(Y).T - H) ** 2), np.sum(VALUES[:2] ** 2)),
+    (manifolds.HermitianPositiveDefinite(4), None,
+     lambda X: re_dot(H, X) + re_dot(np.eye(4), anp.linalg.inv(X)), 2.0 * np.sum(VALUES**0.5)),
+    (manifolds.SpecialHermitianPositiveDefinite(4), None, lambda X: re_dot(H, X), 4.0 * np.prod(VALUES) ** 0.25),
+    (manifolds.UnitaryGroup(4), None, lambda X: re_dot(C, X), -np.sum(np.linalg.svd(C, compute_uv=False))),
+]  # fmt: skip
+
+
+@each_row("theirs, own, function, least", COMPLEX)
+def test_complex_problems_have_one_optimum_here_and_there(
+    theirs: Any, own: Any, function: Any, least: float
+) -> None:
+    cost = rmopt.autograd_cost(function)
+    problem = Problem(from_pymanopt(theirs), cost)
+    start = problem.manifold.random_point(np.random.default_rng(0))
+    sides, there = [problem], []
+    # The gradients of pymanopt's own unitary group are not tangent.
+    if not isinstance(theirs, manifolds.UnitaryGroup):
+        there = [pymanopt.Problem(theirs, pymanopt.function.autograd(theirs)(function))]
+        gradient = there[0].riemannian_gradient(start)
+    if own is not None:
+        sides.append(Problem(own, cost))
+        np.testing.assert_allclose(sides[1].riemannian_gradient(start), gradient, atol=1e-12)
+    for side in sides:
+        assert check_gradient(side)
+        assert not side.manifold.knows_hessians or all(check_hessian(side))
+        by_theirs = PymanoptSolver(min_gradient_norm=1e-7)
+        for solver in (LBFGS(tol=1e-9), rmopt.solvers.ConjugateGradient(tol=1e-9), by_theirs):
+            point = solver.run(side, start).point
+            assert side.manifold.check_point(point) is None
+            assert side.value(point) == pytest.approx(least, rel=1e-10)
+    for one in (*map(to_pymanopt, sides), *there):
+        found = ConjugateGradient(verbosity=0, min_gradient_norm=1e-7).run(one, initial_point=start)
+        assert found.point.dtype == complex
+        assert found.cost == pytest.approx(least, rel=1e-10)
 
 
 def test_threads_draw_the_same_points_at_once() -> None:

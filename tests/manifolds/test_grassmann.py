@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
+import pymanopt.manifolds as foreign
 import pytest
+from in_library import LIBRARIES, array_of
 
-from rmopt.manifolds import Grassmann
+from rmopt import namespaces as ns
+from rmopt.manifolds import Grassmann, projected_mean
+from rmopt.namespaces import adjoint
 from rmopt.retractions import GRASSMANN_RETRACTIONS, QR, Exponential, Polar
 
 M, R = 40, 5
 
 
-def pair(angles: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def pair(
+    angles: np.ndarray, rng: np.random.Generator, field: str = "real"
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return bases of two subspaces with these angles, and the logarithm from the first to the second."""
-    r = len(angles)
-    Q = np.linalg.qr(rng.standard_normal((M, 2 * r)))[0]
-    turn, other = (np.linalg.qr(rng.standard_normal((r, r)))[0] for _ in range(2))
+    r, drawn = len(angles), Grassmann(M, R, field=field).drawn
+    Q, turn, other = (np.linalg.qr(drawn(rng, shape))[0] for shape in ((M, 2 * r), (r, r), (r, r)))
     A = Q[:, :r] @ turn
     B = (Q[:, :r] * np.cos(angles) + Q[:, r:] * np.sin(angles)) @ other
     return A, B, (Q[:, r:] * angles) @ turn
@@ -27,18 +32,53 @@ def all_angles(rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.choice(ends, R, replace=False))
 
 
-def test_angles_and_distances_are_exact_at_every_angle() -> None:
-    manifold, rng = Grassmann(M, R), np.random.default_rng(0)
-    for _ in range(300):
-        angles = all_angles(rng)
-        A, B, _ = pair(angles, rng)
-        assert np.abs(manifold.principal_angles(A, B) - angles).max() < 1e-14
-        assert abs(manifold.dist(A, B) - np.linalg.norm(angles)) < 1e-14
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_angles_and_distances_are_exact_at_every_angle(field: str) -> None:
+    manifold, rng = Grassmann(M, R, field=field), np.random.default_rng(0)
+    angles = np.array([all_angles(rng) for _ in range(300)])
+    lengths = np.linalg.norm(angles, axis=1)
+    many = tuple(map(np.array, zip(*(pair(one, rng, field)[:2] for one in angles), strict=True)))
+    # Points of their own, and all of them at once, which other functions compute.
+    for A, B, wanted, length in (*zip(*many, angles, lengths, strict=True), (*many, angles, lengths)):
+        assert np.abs(manifold.principal_angles(A, B) - wanted).max() < 1e-14
+        assert np.abs(manifold.dist(A, B) - length).max() < 1e-14
         velocity = manifold.log(A, B)
-        assert abs(np.linalg.norm(velocity) - np.linalg.norm(angles)) < 1e-14
-        assert np.abs(A.T @ velocity).max() < 1e-14
+        assert np.abs(np.linalg.norm(velocity, axis=(-2, -1)) - length).max() < 1e-14
+        assert np.abs(adjoint(A) @ velocity).max() < 1e-14
         # The logarithm of the second subspace, not of one nearby.
-        assert manifold.dist(manifold.exp(A, velocity), B) < 2e-14
+        assert np.max(manifold.dist(manifold.exp(A, velocity), B)) < 2e-14
+
+
+@pytest.mark.parametrize("field", ["real", "complex"])
+def test_geodesics_and_derivatives_are_those_of_pymanopt(field: str) -> None:
+    ours, rng = Grassmann(9, 3, field=field), np.random.default_rng(9)
+    theirs = {"real": foreign.Grassmann, "complex": foreign.ComplexGrassmann}[field](9, 3)
+    A, B = (ours.random_point(rng) for _ in range(2))
+    G, H, xi = ours.drawn(rng), ours.drawn(rng), ours.random_tangent_vector(A, rng)
+    assert ours.dim == theirs.dim
+    assert ours.dist(A, B) == pytest.approx(theirs.dist(A, B), rel=1e-14)
+    for name, given in {
+        "projection": (A, G), "euclidean_to_riemannian_hessian": (A, G, H, xi), "exp": (A, xi), "log": (A, B),
+    }.items():  # fmt: skip
+        found, wanted = (getattr(one, name)(*given) for one in (ours, theirs))
+        np.testing.assert_allclose(found, wanted, atol=1e-13, err_msg=name)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_means_of_projectors_are_the_leading_eigenspaces(library: str) -> None:
+    manifold, weights, rng = (
+        Grassmann(7, 2, field="complex"),
+        np.array([0.5, 0.7, -0.2]),
+        np.random.default_rng(10),
+    )
+    points = np.array([[manifold.random_point(rng) for _ in range(2)] for _ in weights])
+    found = ns.to_numpy(
+        manifold.projected_mean([ns.asarray(one, array_of(library)) for one in points], weights)
+    )
+    wanted = np.linalg.eigh(np.tensordot(weights, points @ adjoint(points), 1))[1][..., -2:]
+    assert np.max(manifold.dist(found, wanted)) < 1e-14
+    single = projected_mean(manifold, list(points[:, 0]), weights)
+    assert manifold.dist(single, wanted[0]) < 1e-14
 
 
 @pytest.mark.parametrize("angle", [1e-12, 1e-8, 1e-4, 0.3, np.pi / 4, 1.2, np.pi / 2 - 1e-3])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pymanopt
 import pytest
 import scipy.linalg
 import scipy.spatial
@@ -24,7 +25,9 @@ from rmopt.manifolds import (
     Sphere,
     Stiefel,
     SymmetricPositiveDefinite,
+    Unitary,
 )
+from rmopt.namespaces import adjoint
 from rmopt.solvers import AdaptiveCubics, TrustRegions
 
 Array = np.ndarray
@@ -32,6 +35,7 @@ Array = np.ndarray
 MANIFOLDS = [
     Sphere(7), Sphere(4, 3), Sphere(2, 3, 2), Oblique(5, 6), Stiefel(8, 3), Stiefel(4, 3), Stiefel(6, 2, k=4),
     SpecialOrthogonal(2), SpecialOrthogonal(3, k=5), SpecialOrthogonal(4), SpecialOrthogonal(5, k=2),
+    Stiefel(4, 2, field="complex"), Unitary(3), Unitary(2, k=3),
 ]  # fmt: skip
 # With closed forms, by which vectors are carried in parallel.
 GEODESICS = [manifold for manifold in MANIFOLDS if type(manifold) is not Stiefel]
@@ -55,11 +59,11 @@ def test_geodesics_of_frames_are_matrix_exponentials(ours: Stiefel) -> None:
         parts = (part.reshape(-1, ours.n, ours.p) for part in (x, xi, ours.exp(x, xi)))
         for one, along, end in zip(*parts, strict=True):
             # Edelman, Arias and Smith (1998), equation 2.42.
-            turn = one.T @ along
-            both = scipy.linalg.expm(np.block([[turn, -along.T @ along], [np.eye(ours.p), turn]]))
+            turn = adjoint(one) @ along
+            both = scipy.linalg.expm(np.block([[turn, -adjoint(along) @ along], [np.eye(ours.p), turn]]))
             wanted = np.hstack([one, along]) @ both[:, : ours.p] @ scipy.linalg.expm(-turn)
             np.testing.assert_allclose(end, wanted, atol=1e-12 * max(1.0, length))
-            if isinstance(ours, SpecialOrthogonal):
+            if isinstance(ours, SpecialOrthogonal | Unitary):
                 np.testing.assert_allclose(end, one @ scipy.linalg.expm(turn), atol=1e-13)
 
 
@@ -70,7 +74,7 @@ def test_geodesics_of_frames_are_matrix_exponentials(ours: Stiefel) -> None:
 def test_distances_and_logarithms_are_exact_at_every_angle(angle: float) -> None:
     for manifold, scale in (
         (Sphere(9), 1.0), (Oblique(6, 4), 2.0), (SpecialOrthogonal(2), 2**0.5), (SpecialOrthogonal(3), 2**0.5),
-        (SpecialOrthogonal(3, 4), 8**0.5),
+        (SpecialOrthogonal(3, 4), 8**0.5), (Unitary(1), 1.0),
     ):  # fmt: skip
         x, xi, _ = drawn(manifold)
         if isinstance(manifold, Oblique):
@@ -114,6 +118,9 @@ def test_where_shortest_geodesics_are_many_one_of_them_is_chosen() -> None:
         length = (2 * count * np.pi**2 + 2.0 * (n - 2 * count >= 2)) ** 0.5
         pairs.append((manifold, x, x @ half_turns(n, count, rng), length))
     pairs.append((SpecialOrthogonal(4), np.eye(4), np.diag([-1.0, 1.0, 1.0, -1.0]), 2**0.5 * np.pi))
+    x, basis = (Unitary(3).random_point(rng) for _ in range(2))
+    y = x @ (basis * [-1.0, -1.0, np.exp(1j)]) @ adjoint(basis)
+    pairs.append((Unitary(3), x, y, (2.0 * np.pi**2 + 1.0) ** 0.5))
     for manifold, x, y, length in pairs:
         found = manifold.log(x, y)
         np.testing.assert_allclose(np.linalg.norm(found), length, rtol=1e-12)
@@ -180,7 +187,7 @@ class Alignment(Cost):
         self.T = T
 
     def value(self, point: Array) -> float:
-        return -float(np.vdot(point, self.T))
+        return -float(np.vdot(point, self.T).real)
 
     def gradient(self, point: Array) -> Array:
         return -self.T
@@ -191,7 +198,7 @@ class Alignment(Cost):
 
 @each_row("ours", MANIFOLDS)
 def test_the_nearest_point_is_found(ours: Any) -> None:
-    T = np.random.default_rng(5).standard_normal(ours.shape)
+    T = ours.drawn(np.random.default_rng(5))
     problem = Problem(ours, Alignment(T))
     assert all(check_hessian(problem))
     result = TrustRegions(tol=1e-9).run(problem, random_state=0)
@@ -204,6 +211,60 @@ def test_the_nearest_point_is_found(ours: Any) -> None:
             U[..., -1] *= np.sign(np.linalg.det(U @ Vt))[..., None]
         wanted = U @ Vt
     np.testing.assert_allclose(result.point, wanted, atol=1e-8)
+
+
+@each_row("ours", [
+    Stiefel(5, 2, field="complex"), Stiefel(3, 3, k=2, field="complex"), Unitary(3), Unitary(2, k=2),
+    Stiefel(5, 2, field="complex", metric="canonical"),
+])  # fmt: skip
+def test_complex_frames_are_as_real_ones_of_twice_the_size(ours: Any) -> None:
+    kind = SpecialOrthogonal if isinstance(ours, Unitary) else Stiefel
+    sizes = (2 * ours.n, ours.k) if isinstance(ours, Unitary) else (2 * ours.n, 2 * ours.p, ours.k)
+    real = kind(*sizes) if ours.metric == "euclidean" else kind(*sizes, metric=ours.metric)
+    x, v, rng = drawn(ours, 0.9)
+    (_, w, _), (G, H) = drawn(ours, 2.0, seed=1), (ours.drawn(rng) for _ in range(2))
+    w, y = ours.projection(x, w), ours.exp(x, v)
+
+    def within(z: Array) -> Array:
+        return np.concatenate(
+            [np.concatenate([z.real, -z.imag], -1), np.concatenate([z.imag, z.real], -1)], -2
+        )
+
+    for name, arguments in {
+        "exp": (x, v), "projection": (x, G), "transport": (x, y, w), "euclidean_to_riemannian_gradient": (x, G),
+        "euclidean_to_riemannian_hessian": (x, G, H, v), "default_retraction": (x, w), "log": (x, y),
+    }.items():  # fmt: skip
+        if name != "log" or ours.knows("log"):
+            found, wanted = (getattr(manifold, name) for manifold in (ours, real))
+            first = [(ours,), (real,)] if name == "default_retraction" else [(), ()]
+            np.testing.assert_allclose(
+                within(found(*first[0], *arguments)), wanted(*first[1], *map(within, arguments)), atol=1e-12
+            )
+    assert 2.0 * ours.inner_product(x, v, w) == pytest.approx(real.inner_product(*map(within, (x, v, w))))
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_unitary_matrices_have_the_geodesics_of_pymanopt(k: int) -> None:
+    ours, theirs = Unitary(3, k), pymanopt.manifolds.UnitaryGroup(3, k=k)
+    x, v, rng = drawn(ours, 1.5)
+    y, back, (G, H) = ours.random_point(rng), adjoint(x), (ours.drawn(rng) for _ in range(2))
+    assert ours.dim == theirs.dim
+    np.testing.assert_allclose(ours.exp(x, v), theirs.exp(x, back @ v), atol=1e-13)
+    np.testing.assert_allclose(ours.log(x, y), x @ theirs.log(x, y), atol=1e-12)
+    np.testing.assert_allclose(ours.dist(x, y), theirs.dist(x, y), rtol=1e-12)
+    hessians = (one.euclidean_to_riemannian_hessian for one in (ours, theirs))
+    found, wanted = (one(x, G, H, along) for one, along in zip(hessians, (v, back @ v), strict=True))
+    np.testing.assert_allclose(found, x @ wanted, atol=1e-13)
+
+
+def test_logarithms_of_complex_frames_are_refused() -> None:
+    for metric in ("euclidean", "canonical"):
+        manifold = Stiefel(4, 2, metric=metric, field="complex")
+        x, v, _ = drawn(manifold)
+        assert [manifold.knows(method) for method in ("exp", "log", "dist")] == [True, False, False]
+        for method in (manifold.log, manifold.dist):
+            with pytest.raises(MissingCapabilityError, match="choose a solver that does not need it"):
+                method(x, manifold.exp(x, v))
 
 
 def test_many_rotations_of_space_are_projected_and_have_the_logarithms_of_scipy() -> None:
@@ -227,7 +288,7 @@ def test_many_rotations_of_space_are_projected_and_have_the_logarithms_of_scipy(
 
 def test_random_points_are_spread_evenly() -> None:
     rng = np.random.default_rng(6)
-    for manifold in (Sphere(3), Oblique(3, 2), Stiefel(3, 2), SpecialOrthogonal(3)):
+    for manifold in (Sphere(3), Oblique(3, 2), Stiefel(3, 2), SpecialOrthogonal(3), Unitary(2)):
         mean = np.mean([manifold.random_point(rng) for _ in range(4000)], axis=0)
         assert np.abs(mean).max() < 0.05
 
@@ -271,7 +332,8 @@ def test_points_beside_the_manifold_are_told() -> None:
 
 @each_row("manifold", [
     Euclidean(3, 2), Sphere(3), Oblique(3, 2), Grassmann(5, 2), Stiefel(5, 2), Stiefel(5, 2, metric="canonical"),
-    Stiefel(3, 3), Stiefel(3, 3, metric="canonical"), SpecialOrthogonal(3), SpecialOrthogonal(4, k=2), Hyperbolic(3),
+    Stiefel(3, 3), Stiefel(3, 3, metric="canonical"), SpecialOrthogonal(3), SpecialOrthogonal(4, k=2), Unitary(3),
+    Hyperbolic(3),
     Hyperbolic(2, 3), Simplex(4), Simplex(3, 2), PositiveDefinite(3), SymmetricPositiveDefinite(3, k=2),
     *(SymmetricPositiveDefinite(3, metric=metric) for metric in ("log-euclidean", "bures-wasserstein")),
 ])  # fmt: skip

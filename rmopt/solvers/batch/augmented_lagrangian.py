@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number
+from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, optional
 from rmopt.core.cost import Cost
 from rmopt.core.problem import Problem
 from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
@@ -103,6 +103,8 @@ class AugmentedLagrangian(CheckedValue, Solver):
         The first weight of violations.
     growth : float
         The factor by which it grows.
+    threads : int, optional
+        As in `GradientSolver`; that of `inner` unless given, which has none of its own.
 
     See Also
     --------
@@ -139,6 +141,11 @@ class AugmentedLagrangian(CheckedValue, Solver):
     max_violation: Annotated[float, bounded(number, above=0)] = 1e-6
     penalty: Annotated[float, bounded(number, above=0)] = 1.0
     growth: Annotated[float, bounded(number, above=1)] = 5.0
+    threads: Annotated[int | None, optional(bounded(integer, 1))] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        vars(self).update(threads=self.threads or self.inner.threads, inner=self.inner._but(threads=None))
 
     def prepare(self, problem: Problem, seed: int) -> ConstrainedProblem:
         if not isinstance(problem, ConstrainedProblem):
@@ -168,7 +175,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
         enough = state.enough(max(self.tol, 0.1 ** (state.steps + 1)))
         inner = self.inner.with_gradient_norm(enough)
         try:
-            end = deque(inner.iterate(Problem(work.manifold, augmented), state.point), 1).pop()
+            end = deque(inner._states(Problem(work.manifold, augmented), state.point, None), 1).pop()
         except DivergedError:
             # Where the cost falls faster than the constraints push back a larger penalty may hold the run.
             if self.growth * state.penalty > LARGEST:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from rmopt.core.arguments import CheckedValue, integer, number, optional
+from rmopt.core.arguments import CheckedValue, bounded, integer, number, optional
 from rmopt.core.points import arrays_of, size_of
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
@@ -49,6 +49,9 @@ class GradientSolver(CheckedValue, Solver):
         The manifold's default retraction unless given.
     transport : Transport or str, optional
         The manifold's default transport unless given.
+    threads : int, optional
+        How many threads numpy's BLAS has in a run, at most: as many as before unless given. Equal numbers give equal
+        bits; `Result.threads` tells it.
 
     See Also
     --------
@@ -70,6 +73,7 @@ class GradientSolver(CheckedValue, Solver):
     gradient_norm: Annotated[float | None, optional(number, least=0)] = None
     retraction: Retraction | str | None = None
     transport: Annotated[Any, as_transport] = None
+    threads: Annotated[int | None, optional(bounded(integer, 1))] = None
 
     def with_gradient_norm(self, norm: float) -> Self:
         """Return the same solver, which stops at a gradient of this length."""

@@ -19,7 +19,7 @@ class LineSearchSolver(GradientSolver):
     ----------
     direction : Direction
     step_length : StepLength
-    max_iter, tol, gradient_norm, retraction, transport : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads : optional
         As in `GradientSolver`.
 
     See Also

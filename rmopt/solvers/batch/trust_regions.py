@@ -133,7 +133,7 @@ class TrustRegions(ModelSolver):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads : optional
         As in `GradientSolver`; vectors are carried for differences of gradients alone.
     max_inner : int
         Products with the Hessian in one step.
@@ -230,7 +230,7 @@ class LevenbergMarquardt(TrustRegions):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport, max_inner, first_radius : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads, max_inner, first_radius : optional
         As in `TrustRegions`.
 
     See Also
@@ -289,7 +289,7 @@ class AdaptiveCubics(ModelSolver):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads : optional
         As in `TrustRegions`.
     max_inner : int
         Products with the Hessian in one step.
@@ -354,7 +354,7 @@ class Hybrid(TrustRegions):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport, max_inner, first_radius : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads, max_inner, first_radius : optional
         As in `TrustRegions`.
 
     See Also

@@ -215,9 +215,7 @@ class RankIncremental(CheckedValue, Solver):
         if local.manifold.norm(Y, local.riemannian_gradient(Y)) <= enough:
             # Where second-order solvers would look for a way out of a saddle.
             return Y
-        return (
-            deque(self.inner.with_gradient_norm(enough).iterate(local, Y, random_state=seed), 1).pop().point
-        )
+        return deque(self.inner.with_gradient_norm(enough)._states(local, Y, seed), 1).pop().point
 
     def _certified(self, cost: ConvexCost, Y: Array, columns: int) -> RankState:
         certificate, values, vectors = certify(cost, Y, min(columns, len(Y)), max(1e-10, 0.05 * self.tol))
