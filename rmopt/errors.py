@@ -31,6 +31,11 @@ class RmoptError(Exception):
     """
 
 
+def broke_down(error: Exception) -> bool:
+    """Return whether linear algebra, that of any library, says that a matrix is singular or not finite."""
+    return "LinAlgError" in type(error).__name__ or "infs or NaNs" in str(error)
+
+
 class InvalidInputError(RmoptError, ValueError):
     """An argument or a data set cannot be used; the message names it, its value and the remedy."""
 

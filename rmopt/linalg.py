@@ -2,11 +2,12 @@
 
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.lapack import dsyevd, dtrtrs, ssyevd, strtrs
+from scipy.linalg.lapack import ctrtrs, dsyevd, dtrtrs, ssyevd, strtrs, ztrtrs
 
 from rmopt import namespaces as ns
 
@@ -14,6 +15,8 @@ Array = np.ndarray
 
 # Entries from which a matrix leaves a cache between the reflections of a QR.
 LARGE = 2**18
+# LAPACK's triangular solves, by the type of numbers.
+TRTRS = {"f": strtrs, "d": dtrtrs, "F": ctrtrs, "D": ztrtrs}
 
 
 def factor_product(A: Array, core: Array, B: Array) -> tuple[Array, Array, Array]:
@@ -74,10 +77,11 @@ def symmetric(matrix: Array) -> Array:
 
 
 def lyapunov(W: Array, right: Array) -> Array:
-    """Return the symmetric L with L W + W L = R, for a positive definite W and a symmetric R."""
-    values, basis = np.linalg.eigh(W)
-    inner = (basis.mT @ right @ basis) / (values[..., :, None] + values[..., None, :])
-    return symmetric(basis @ inner @ basis.mT)
+    """Return the Hermitian L with L W + W L = R, for a positive definite W and a Hermitian R."""
+    values, basis = eigh(W)
+    back = ns.adjoint(basis)
+    inner = (back @ right @ basis) / (values[..., :, None] + values[..., None, :])
+    return symmetric(basis @ inner @ back)
 
 
 def exp_differences(x: Array, order: int = 1) -> Array:
@@ -88,27 +92,35 @@ def exp_differences(x: Array, order: int = 1) -> Array:
     """
     if order == 1:
         return _exp_difference(x[..., :, None], x[..., None, :])
-    triple = np.broadcast_arrays(x[..., :, None, None], x[..., None, :, None], x[..., None, None, :])
-    low, middle, high = np.sort(np.stack(triple), axis=0)
+    xp = ns.namespace(x)
+    low, high = _ordered(x[..., :, None, None], x[..., None, :, None])
+    middle, high = _ordered(high, x[..., None, None, :])
+    low, middle = _ordered(low, middle)
     mean, wide = (low + middle + high) / 3.0, high - low > 1.0
-    parts = [np.where(wide, 0.0, one - mean) for one in (low, middle, high)]
+    parts = [xp.where(wide, 0.0, one - mean) for one in (low, middle, high)]
     # Close ones: the series, whose terms are complete homogeneous polynomials of the deviations from the mean.
-    powers, total = [np.ones_like(mean) for _ in parts], np.full_like(mean, 0.5)
+    powers, total = [xp.ones_like(mean) for _ in parts], xp.full_like(mean, 0.5)
     factorial = 2.0
     for n in range(1, 18):
         below: Any = 0.0
         for i, part in enumerate(parts):
             below = powers[i] = below + part * powers[i]
         factorial *= n + 2
-        total += powers[-1] / factorial
-    apart = (_exp_difference(middle, high) - _exp_difference(low, middle)) / np.where(wide, high - low, 1.0)
-    return np.where(wide, apart, np.exp(mean) * total)
+        total = total + powers[-1] / factorial
+    apart = (_exp_difference(middle, high) - _exp_difference(low, middle)) / xp.where(wide, high - low, 1.0)
+    return xp.where(wide, apart, xp.exp(mean) * total)
 
 
 def _exp_difference(a: Array, b: Array) -> Array:
-    half = 0.5 * (a - b)
-    growth = np.divide(np.sinh(half), half, out=np.ones_like(half), where=half != 0.0)
-    return np.exp(0.5 * (a + b)) * growth
+    xp, half = ns.namespace(a), 0.5 * (a - b)
+    # By a tiny number the hyperbolic sine is divisible, and the quotient is exactly 1.
+    half = xp.where(half == 0.0, 1e-30, half)
+    return xp.exp(0.5 * (a + b)) * (xp.sinh(half) / half)
+
+
+def _ordered(a: Array, b: Array) -> tuple[Array, Array]:
+    xp = ns.namespace(a)
+    return xp.minimum(a, b), xp.maximum(a, b)
 
 
 def gram_functions(X: Array, *functions: Callable[[Array], Array]) -> list[Array]:
@@ -129,6 +141,12 @@ def small_eigh(matrix: Array) -> tuple[Array, Array]:
     if flaw or not values[-1] < np.inf:
         raise np.linalg.LinAlgError("the eigenvalues did not converge")
     return values, vectors
+
+
+def eigh(matrix: Array) -> tuple[Array, Array]:
+    """Return what `numpy.linalg.eigh` does, to the bit, by `small_eigh`: products with vectors by rows differ."""
+    values, vectors = small_eigh(matrix)
+    return values, np.ascontiguousarray(vectors) if type(vectors) is np.ndarray else vectors
 
 
 def horizontal(Y: Array, xi: Array) -> Array:
@@ -231,7 +249,14 @@ def blocks(a: Array, b: Array, c: Array, d: Array) -> Array:
 
 def diagonal(values: Array, like: Array) -> Array:
     """Return the matrix with these numbers on its diagonal, in the type of another array."""
+    if type(like) is np.ndarray and values.dtype == like.dtype and values.ndim == 1:
+        return np.diag(values)
     return ns.eye(values.shape[-1], like) * values[..., None, :]
+
+
+def flipped(array: Array) -> Array:
+    """Return an array with its last axis backwards."""
+    return array[..., ::-1] if type(array) is np.ndarray else ns.namespace(array).flip(array, axis=-1)
 
 
 def orthonormalised(U: Array) -> Array:
@@ -323,15 +348,21 @@ def scaled_inverse(curvature: Array, tangent: Array) -> Array:
 
 
 def whitened(factor: Array, matrix: Array) -> Array:
-    """Return F⁻¹ M F⁻ᵀ for a lower triangular F and a symmetric M."""
-    if matrix.ndim == 2:
+    """Return F⁻¹ M F⁻ᴴ for a lower triangular F and a Hermitian M."""
+    return symmetric(solve_lower(factor, ns.adjoint(solve_lower(factor, matrix))))
+
+
+def solve_lower(factor: Array, right: Array) -> Array:
+    """Return F⁻¹ R for a lower triangular F."""
+    if type(right) is np.ndarray and factor.ndim == right.ndim == 2:
         # On small matrices `scipy.linalg.solve_triangular` takes seven times as long.
-        solve = strtrs if factor.dtype == matrix.dtype == np.float32 else dtrtrs
-        for _ in range(2):
-            half, flaw = solve(factor, matrix, lower=1)
-            if flaw:
-                raise np.linalg.LinAlgError(f"the factor is singular: its diagonal is zero at {flaw - 1}")
-            matrix = half.T
-        return symmetric(matrix)
-    half = np.linalg.solve(factor, matrix)
-    return symmetric(np.linalg.solve(factor, half.mT))
+        found, flaw = TRTRS[right.dtype.char if factor.dtype == right.dtype else "d"](factor, right, lower=1)
+        if flaw:
+            raise np.linalg.LinAlgError(f"the factor is singular: its diagonal is zero at {flaw - 1}")
+        return found
+    xp = ns.namespace(right)
+    if "torch" in xp.__name__:
+        return xp.linalg.solve_triangular(factor, right, upper=False)
+    if xp.__name__.startswith("jax"):
+        return import_module("jax.scipy.linalg").solve_triangular(factor, right, lower=True)
+    return xp.linalg.solve(factor, right)

@@ -135,6 +135,7 @@ def positive_definite_instances() -> list[Instance]:
     made.append(Instance("positive-definite-spread", manifolds.PositiveDefinite(8), every, point=steep))
     for metric in METRICS:
         made += [_unnamed(whole(d, k, metric)) for d, k in ((1, 1), (4, 1), (3, 4))]
+        made.append(_unnamed(whole(3, 2, metric, field="complex")))
         eight, point = whole(8, metric=metric), beyond if metric == "bures-wasserstein" else steep
         made.append(Instance(f"{metric}-spread", eight, list(eight.retractions.values()), point=point))
     return made
@@ -177,10 +178,13 @@ def product_instances() -> list[Instance]:
         manifolds.Euclidean(2, 3),
         manifolds.SpecialOrthogonal(3, 4),
     )
-    power = manifolds.Power(manifolds.Grassmann(6, 2), 3)
+    power, agents = (
+        manifolds.Power(manifolds.Grassmann(6, 2), 3),
+        manifolds.Product([manifolds.Grassmann(6, 2)] * 3),
+    )
     mixed = manifolds.Product([cone, manifolds.Power(flat, 2), manifolds.FixedRankEmbedded(5, 4, 2)])
     arrays = manifolds.Product([turns, manifolds.Sphere(5), manifolds.Power(manifolds.Oblique(3, 2), 2)])
-    nested = manifolds.Product([manifolds.Grassmann(7, 2), manifolds.Product([cone, power]), flat])
+    nested = manifolds.Product([manifolds.Grassmann(7, 2), manifolds.Product([cone, agents]), flat])
     moves = [power.fitting(move) for move in retractions.GRASSMANN_RETRACTIONS.values()]
     return [
         Instance("power-grassmann", power, moves),

@@ -284,7 +284,9 @@ def _as_there(method: str) -> Any:
 class FromPymanopt(ArrayManifold):
     """A pymanopt manifold whose points are arrays, as an rmopt manifold.
 
-    What the foreign manifold has in closed form (`exp`, `log`, `dist`, `pair_mean`), it has here.
+    What the foreign manifold has in closed form (`exp`, `log`, `dist`, `pair_mean`), it has here. Points of complex
+    manifolds stay complex. What pymanopt 2.2.1 does wrongly with complex numbers is right here: the gradients of
+    `UnitaryGroup`, `exp` of `ComplexCircle`, and the dimensions of Hermitian positive definite matrices.
 
     Parameters
     ----------
@@ -372,6 +374,8 @@ class FromPymanopt(ArrayManifold):
         It is told by the zero step, which leaves a point of the manifold in its place, and by the linear space or the
         cone that it lies in, as far as pymanopt tells of one.
         """
+        if not isinstance(point, np.ndarray):
+            return f"it is of another library, and {self} computes with numpy; bring it there"
         try:
             nearest = self.foreign.retraction(point, np.zeros_like(point))
         except np.linalg.LinAlgError as error:

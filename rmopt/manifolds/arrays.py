@@ -87,6 +87,10 @@ class ArrayManifold(OverField, Manifold):
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
         return float(ns.real_dot(tangent_vector_a, tangent_vector_b))
 
+    def inner(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> Any:
+        found = ns.real_dot(tangent_vector_a, tangent_vector_b)
+        return float(found) if isinstance(found, np.generic) else found
+
     def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
         """Return the inner product at each of many points; an array of the axes before those of a point."""
         if self.has_ambient_metric:
@@ -121,8 +125,10 @@ class ArrayManifold(OverField, Manifold):
 
 def weighted_sum(points: Sequence[Array], weights: Array) -> Array:
     """Return the sum in the order of the points, so that bits do not depend on how a library sums."""
-    total = weights[0] * points[0]
-    for weight, point in zip(weights[1:], points[1:], strict=True):
+    # Of the scalars of numpy each library makes what it likes.
+    shares = weights if type(points[0]) is np.ndarray else weights.tolist()
+    total = shares[0] * points[0]
+    for weight, point in zip(shares[1:], points[1:], strict=True):
         total = total + weight * point
     return np.ascontiguousarray(total) if type(total) is np.ndarray else total
 

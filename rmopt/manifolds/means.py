@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import instance, integer, number, numbers, sequence, shown
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, rebuilt
-from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
+from rmopt.errors import InvalidInputError, MissingCapabilityError, broke_down, warn
 from rmopt.manifolds.positive_definite import PositiveDefinite
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 from rmopt.precision import real_type
@@ -96,7 +97,9 @@ def frechet_mean(
                 there, remaining, reached = look(moved)
                 # How much it would still fall at its end; log(moved, mean) is the velocity there, backwards.
                 left = -manifold.inner_product(moved, manifold.log(moved, mean), there)
-        except (np.linalg.LinAlgError, InvalidInputError):
+        except (ValueError, RuntimeError) as error:
+            if not (isinstance(error, InvalidInputError) or broke_down(error)):
+                raise
             reached = np.inf
         # Where values differ by rounding, slopes tell as much (Hager and Zhang 2005).
         if reached < value - 1e-4 * falls or (reached < (1.0 + ROUGHLY) * value and left > -0.8 * falls):
@@ -117,7 +120,7 @@ def frechet_mean(
             f"long as the distances, and tol = {tol:.1e}; raise max_iter, or tol.",
             RuntimeWarning,
         )
-    return rebuilt(mean, [part.copy() for part in arrays_of(mean)])
+    return rebuilt(mean, list(map(ns.copied, arrays_of(mean))))
 
 
 def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], tuple[Any, float, float]]:
@@ -125,13 +128,16 @@ def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], 
     seen = [(share, point) for share, point in zip(shares.tolist(), points, strict=True) if share > 0.0]
     if type(manifold) in (SymmetricPositiveDefinite, PositiveDefinite):
         metric, weights = manifold._metric, shares[shares > 0.0]  # type: ignore[attr-defined]
-        many = np.stack([point for _, point in seen])
+        xp = ns.namespace(seen[0][1])
+        many = xp.stack([point for _, point in seen])
+        heavy = ns.asarray(weights, many, ns.numbers_of(many))
 
         def at_once(mean: Array) -> tuple[Array, float, float]:
             away = metric.towards(mean, many)
-            total = np.tensordot(weights, away, 1).astype(mean.dtype)
-            squares = weights @ np.square(away).reshape(len(away), -1).sum(1)
-            return metric.bent(mean, total), float(np.linalg.norm(total)), 0.5 * float(squares)
+            total = xp.tensordot(heavy, away, axes=1)
+            parts = xp.reshape(ns.real(ns.conj(away) * away), (away.shape[0], -1))
+            squares = weights @ ns.to_numpy(xp.sum(parts, axis=1))
+            return metric.bent(mean, total), float(ns.real_dot(total, total)) ** 0.5, 0.5 * float(squares)
 
         return at_once
 
@@ -199,6 +205,8 @@ def _held(mean: str, manifold: Manifold, points: Points) -> list[Any]:
     for point in held:
         if (flaw := manifold.check_point(point)) is not None:
             raise InvalidInputError(f"a point is not on {manifold}: {flaw}.")
+    if len({ns.namespace(array) for array in arrays_of(held)}) > 1:
+        raise InvalidInputError("the points are arrays of several libraries; convert them to those of one.")
     return held
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, RowColumn, dense
 from rmopt.kernels import row_column
 from rmopt.linalg import leading_eigh
@@ -46,6 +47,11 @@ class PositiveDefinite(SymmetricPositiveDefinite):
 
     def __repr__(self) -> str:
         return f"PositiveDefinite({self.d})"
+
+    def check_point(self, point: Any) -> str | None:
+        if ns.is_array(point) and (type(point) is not np.ndarray or ns.is_complex(point)):
+            return f"points of {self} are real arrays of numpy; take SymmetricPositiveDefinite for others"
+        return super().check_point(point)
 
     # Rows and columns
 

@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
+from scipy.linalg.lapack import cposv, dposv, sposv, zposv
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array, RowColumn, dense
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import row_column
 from rmopt.linalg import lyapunov, symmetric, whitened
 from rmopt.precision import coarseness
+
+# LAPACK's solves with positive definite matrices, by the type of numbers.
+POSV = {"f": sposv, "d": dposv, "F": cposv, "D": zposv}
 
 
 class Additive(Retraction):
@@ -97,7 +102,7 @@ class Congruence(Retraction):
     name = "congruence"
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
-        moved = t * lyapunov(point, tangent) + np.eye(point.shape[-1], dtype=point.dtype)
+        moved = t * lyapunov(point, tangent) + ns.eye(point.shape[-1], point)
         return symmetric(moved @ point @ moved)
 
 
@@ -123,18 +128,20 @@ class SchurExponential(Retraction):
         if isinstance(tangent, RowColumn):
             return self._row_column(point, tangent, t)[0]
         factor, lower, rate = _log_cholesky(point, tangent)
-        moved = np.tril(factor + t * lower, -1) + _diagonal(_diagonal_of(factor) * np.exp(t * rate))
-        return symmetric(moved @ moved.mT)
+        xp = ns.namespace(factor)
+        moved = xp.tril(factor + t * lower, k=-1) + _diagonal(xp.linalg.diagonal(factor) * xp.exp(t * rate))
+        return symmetric(moved @ ns.adjoint(moved))
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
         """Return the derivative of the curve at t."""
         if isinstance(tangent, RowColumn):
             return self._row_column(point, tangent, t)[1]
         factor, lower, rate = _log_cholesky(point, tangent)
-        grown = _diagonal_of(factor) * np.exp(t * rate)
-        moved = np.tril(factor + t * lower, -1) + _diagonal(grown)
-        change = np.tril(lower, -1) + _diagonal(rate * grown)
-        return change @ moved.mT + moved @ change.mT
+        xp = ns.namespace(factor)
+        grown = xp.linalg.diagonal(factor) * xp.exp(t * rate)
+        moved = xp.tril(factor + t * lower, k=-1) + _diagonal(grown)
+        change = xp.tril(lower, k=-1) + _diagonal(rate * grown)
+        return 2.0 * symmetric(change @ ns.adjoint(moved))
 
     def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
         """Return how far a solver may go: there the Schur complement is as small as an inverse can bear."""
@@ -168,25 +175,26 @@ class SchurExponential(Retraction):
 
 
 def _solve(point: Array, tangent: Array) -> Array:
-    if point.ndim > 2:
-        return np.linalg.solve(point, tangent)
-    return cho_solve(cho_factor(point), tangent)
+    if type(tangent) is not np.ndarray or tangent.ndim > 2:
+        return ns.namespace(tangent).linalg.solve(point, tangent)
+    # On small matrices `scipy.linalg.cho_factor` and `cho_solve` take five times as long.
+    _, found, flaw = POSV[tangent.dtype.char](point, tangent)
+    if flaw:
+        raise np.linalg.LinAlgError("the point is not positive definite")
+    return found
 
 
 def _log_cholesky(point: Array, tangent: Any) -> tuple[Array, Array, Array]:
     """Return the Cholesky factor L, the velocity of its lower part, and the relative velocity of its diagonal."""
-    factor = np.linalg.cholesky(point)
+    xp = ns.namespace(point)
+    factor = xp.linalg.cholesky(point)
     inner = whitened(factor, dense(tangent, point))
-    rate = 0.5 * _diagonal_of(inner)
-    return factor, factor @ (np.tril(inner, -1) + _diagonal(rate)), rate
-
-
-def _diagonal_of(matrices: Array) -> Array:
-    return np.diagonal(matrices, axis1=-2, axis2=-1)
+    rate = 0.5 * xp.linalg.diagonal(inner)
+    return factor, factor @ (xp.tril(inner, k=-1) + _diagonal(rate)), rate
 
 
 def _diagonal(entries: Array) -> Array:
-    return entries[..., None, :] * np.eye(entries.shape[-1], dtype=entries.dtype)
+    return entries[..., None, :] * ns.eye(entries.shape[-1], entries)
 
 
 EUCLIDEAN_RETRACTIONS: dict[str, Retraction] = {"additive": Additive()}

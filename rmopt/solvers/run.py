@@ -30,7 +30,14 @@ from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.values import Value, written
 from rmopt.core.world import ONE_PROCESS, World
-from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
+from rmopt.errors import (
+    DivergedError,
+    InvalidInputError,
+    MissingCapabilityError,
+    RmoptError,
+    StorageError,
+    broke_down,
+)
 from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.save import Checkpoint, Saver, difference, witness
@@ -127,11 +134,6 @@ def raise_diverged(error: Exception, step: int) -> None:
             "tenth of the step size, scale the data, or look for where the cost is not finite.",
             step,
         ) from error
-
-
-def broke_down(error: Exception) -> bool:
-    """Return whether linear algebra, that of any library, says that a matrix is singular or not finite."""
-    return "LinAlgError" in type(error).__name__ or "infs or NaNs" in str(error)
 
 
 class Solver(Value, ABC):
@@ -278,7 +280,8 @@ class Solver(Value, ABC):
 
     def _started(self, problem: Problem, initial_point: Any, rng: Any) -> Any:
         """Return the point where a run begins, in the precision of its steps."""
-        start = self.start(problem, rng) if initial_point is None else initial_point
+        given = None if initial_point is None else problem.manifold.as_point(initial_point)
+        start = self.start(problem, rng) if given is None else given
         start = in_precision(of_reals(start))
         if not self.takes_all_arrays:
             plain_reals(start, type(self).__name__)

@@ -23,6 +23,11 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 
+if __name__ != "__main__":
+    import pytest
+
+    pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 # Of a measurement, of a process and of all of them, in seconds.
 SECONDS, PATIENCE, WHOLE = 2.0, 60.0, 580.0

@@ -10,6 +10,7 @@ import numpy as np
 import pymanopt
 import pytest
 import scipy.sparse as sp
+from in_library import array_of
 from pymanopt import manifolds
 from pymanopt.manifolds import Sphere
 from pymanopt.optimizers import ConjugateGradient
@@ -194,7 +195,8 @@ COMPLEX = [
     (manifolds.HermitianPositiveDefinite(4), None,
      lambda X: re_dot(H, X) + re_dot(np.eye(4), anp.linalg.inv(X)), 2.0 * np.sum(VALUES**0.5)),
     (manifolds.SpecialHermitianPositiveDefinite(4), None, lambda X: re_dot(H, X), 4.0 * np.prod(VALUES) ** 0.25),
-    (manifolds.UnitaryGroup(4), None, lambda X: re_dot(C, X), -np.sum(np.linalg.svd(C, compute_uv=False))),
+    (manifolds.UnitaryGroup(4), ours.Unitary(4), lambda X: re_dot(C, X),
+     -np.sum(np.linalg.svd(C, compute_uv=False))),
 ]  # fmt: skip
 
 
@@ -209,9 +211,11 @@ def test_complex_problems_have_one_optimum_here_and_there(
     # The gradients of pymanopt's own unitary group are not tangent.
     if not isinstance(theirs, manifolds.UnitaryGroup):
         there = [pymanopt.Problem(theirs, pymanopt.function.autograd(theirs)(function))]
-        gradient = there[0].riemannian_gradient(start)
+        found = there[0].riemannian_gradient(start)
+        np.testing.assert_allclose(problem.riemannian_gradient(start), found, atol=1e-12)
     if own is not None:
         sides.append(Problem(own, cost))
+        gradient = problem.manifold.embedding(start, problem.riemannian_gradient(start))
         np.testing.assert_allclose(sides[1].riemannian_gradient(start), gradient, atol=1e-12)
     for side in sides:
         assert check_gradient(side)
@@ -225,6 +229,13 @@ def test_complex_problems_have_one_optimum_here_and_there(
         found = ConjugateGradient(verbosity=0, min_gradient_norm=1e-7).run(one, initial_point=start)
         assert found.point.dtype == complex
         assert found.cost == pytest.approx(least, rel=1e-10)
+
+
+def test_points_of_other_libraries_and_fields_are_told_how_to_come_to_pymanopt() -> None:
+    circle, x = from_pymanopt(manifolds.ComplexCircle(3)), array_of("array_api_strict") + 1.0
+    assert "add 0j to them" in str(circle.check_point(np.ones(3)))
+    assert "bring it there" in str(from_pymanopt(Sphere(1)).check_point(x))
+    assert not from_pymanopt(manifolds.SpecialHermitianPositiveDefinite(3)).knows_hessians
 
 
 def test_threads_draw_the_same_points_at_once() -> None:

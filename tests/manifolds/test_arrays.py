@@ -18,19 +18,24 @@ from rmopt.manifolds import (
     Grassmann,
     Hyperbolic,
     Oblique,
+    Power,
     Simplex,
     SpecialOrthogonal,
     Sphere,
     Stiefel,
+    SymmetricPositiveDefinite,
     Unitary,
 )
 
 MANIFOLDS = [
     kind(*sizes, field=field)
-    for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3), (Grassmann, 6, 2))
+    for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3), (Grassmann, 6, 2),
+        (SymmetricPositiveDefinite, 4), (SymmetricPositiveDefinite, 4, 1, "log-euclidean"),
+        (SymmetricPositiveDefinite, 2, 3, "bures-wasserstein"))
     for field in ("real", "complex")
 ] + [
     Elliptope(5, 3), Hyperbolic(3), Hyperbolic(2, 4), Simplex(4), Simplex(3, 2),
+    Power(Power(Sphere(3, field="complex"), 2), 3),
     Stiefel(5, 3), Stiefel(5, 3, field="complex"), Stiefel(5, 2, k=2, metric="canonical"),
     Stiefel(4, 2, metric="canonical", field="complex"), SpecialOrthogonal(3), SpecialOrthogonal(4, k=2),
     Unitary(3), Unitary(2, k=2),

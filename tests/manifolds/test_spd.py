@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg
+from in_library import LIBRARIES, array_of
+from pymanopt.manifolds import HermitianPositiveDefinite
 from tabled import each_row
 
 from rmopt import InvalidInputError, Problem
+from rmopt import namespaces as ns
 from rmopt.core import Cost
 from rmopt.linalg import exp_differences, symmetric
-from rmopt.manifolds import PositiveDefinite, SymmetricPositiveDefinite, frechet_mean
+from rmopt.manifolds import PositiveDefinite, SymmetricPositiveDefinite, frechet_mean, projected_mean
 from rmopt.solvers import LBFGS, GradientDescent, TrustRegions
 
 Array = np.ndarray
@@ -118,29 +122,101 @@ def test_batches_are_many_single_matrices(metric: str) -> None:
     )
 
 
-class ToTarget(Cost):
-    """tr(T⁻¹W) − log det W, least at T."""
+TARGETS = {"real": np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 0.5]])}
+TARGETS["complex"] = TARGETS["real"] + 0.3j * np.array([[0, 1, -1], [-1, 0, 0], [1, 0, 0]])
 
-    T = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 0.5]])
+
+class ToTarget(Cost):
+    """tr(T⁻¹W) − log det W, least at T; in the library of W."""
+
+    def __init__(self, field: str = "real") -> None:
+        self.inverse = np.linalg.inv(TARGETS[field])
 
     def value(self, point: Array) -> float:
-        return float(np.trace(np.linalg.solve(self.T, point)) - np.linalg.slogdet(point)[1])
+        inverse = ns.asarray(self.inverse, point)
+        return float(ns.real_dot(inverse, point) - ns.namespace(point).linalg.slogdet(point)[1])
 
     def gradient(self, point: Array) -> Array:
-        return np.linalg.inv(self.T) - np.linalg.inv(point)
+        return ns.asarray(self.inverse, point) - ns.namespace(point).linalg.inv(point)
 
     def hessian(self, point: Array, direction: Array) -> Array:
-        inverse = np.linalg.inv(point)
+        inverse = ns.namespace(point).linalg.inv(point)
         return inverse @ direction @ inverse
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("field", ["real", "complex"])
 @pytest.mark.parametrize("metric", METRICS)
-def test_solvers_find_the_minimum_with_every_metric_and_retraction(metric: str) -> None:
-    manifold = SymmetricPositiveDefinite(3, metric=metric)
+def test_solvers_find_the_minimum_with_every_metric_and_retraction(
+    metric: str, field: str, library: str
+) -> None:
+    manifold, like = SymmetricPositiveDefinite(3, metric=metric, field=field), array_of(library)
+    x = manifold.random_point(0)
     for retraction in manifold.retractions:
         for solver in (TrustRegions(tol=1e-10), LBFGS(tol=1e-8)):
-            result = solver.run(Problem(manifold.using(retraction), ToTarget()), random_state=0)
-            np.testing.assert_allclose(result.point, ToTarget.T, atol=1e-6)
+            problem = Problem(manifold.using(retraction), ToTarget(field))
+            results = [solver.run(problem, ns.asarray(x, one)) for one in (x, like)]
+            assert type(results[1].point) is type(like)
+            assert results[0].steps == results[1].steps
+            np.testing.assert_allclose(ns.to_numpy(results[1].point), TARGETS[field], atol=1e-6)
+
+
+def test_hermitian_matrices_are_those_of_pymanopt() -> None:
+    own, foreign = SymmetricPositiveDefinite(3, field="complex"), HermitianPositiveDefinite(3)
+    A, B, a, rng = drawn(own)
+    # Theirs says 12.
+    assert own.dim == 9
+    b, G, H = own.random_tangent_vector(A, rng), own.drawn(rng), own.drawn(rng)
+    for method, arguments in {
+        "inner_product": (A, a, b), "euclidean_to_riemannian_gradient": (A, G), "exp": (A, a), "log": (A, B),
+        "euclidean_to_riemannian_hessian": (A, G, H, a), "dist": (A, B), "retraction": (A, a),
+    }.items():  # fmt: skip
+        wanted = getattr(foreign, method)(*arguments)
+        np.testing.assert_allclose(getattr(own, method)(*arguments), wanted, atol=1e-13, err_msg=method)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@each_row("manifold", [SymmetricPositiveDefinite(3, metric=metric, field="complex") for metric in METRICS])
+def test_what_leaves_the_cone_is_told_in_each_library(manifold: Any, library: str) -> None:
+    like, (A, B, a, rng) = array_of(library), drawn(manifold)
+    outside, A_there, a_there = (ns.asarray(array, like) for array in (A - np.eye(3), A, a))
+    assert np.isnan(manifold.inner_product(outside, a_there, a_there))
+    assert "positive definite" in str(manifold.check_point(outside))
+    for pair in ((outside, A_there), (A_there, outside)):
+        for method in (manifold.log, manifold.dist):
+            with pytest.raises(InvalidInputError, match="positive definite"):
+                method(*pair)
+    # One of many is so wide that eigenvalues lose digits.
+    Q, _ = np.linalg.qr(manifold.drawn(rng))
+    many = np.array([symmetric((Q * [1e-6, 1.0, 1.0]) @ Q.conj().T), B])
+    for method in (manifold.log, manifold.dist):
+        found = ns.to_numpy(method(A_there, ns.asarray(many, like)))
+        np.testing.assert_allclose(found, [method(A, one) for one in many], atol=1e-8)
+    if library == "jax.numpy":
+        # While it traces, nothing can be raised.
+        moved = import_module("jax").jit(lambda *pair: manifold.retraction(*pair))
+        np.testing.assert_allclose(moved(A_there, a_there), manifold.retraction(A, a), atol=1e-13)
+        assert manifold.metric != "log-euclidean" or np.isnan(moved(outside, a_there)).all()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("metric", METRICS)
+def test_means_of_hermitian_matrices_in_each_library(metric: str, library: str) -> None:
+    manifold, like, rng = (
+        SymmetricPositiveDefinite(3, metric=metric, field="complex"), array_of(library), np.random.default_rng(5)
+    )  # fmt: skip
+    points = [manifold.random_point(rng) for _ in range(4)]
+    there = [ns.asarray(point, like) for point in points]
+    mean = frechet_mean(manifold, there, [1.0, 2.0, 3.0, 0.0])
+    assert manifold.norm(mean, sum(manifold.log(mean, there[i]) * (i + 1.0) for i in range(3))) < 1e-11
+    nearest = projected_mean(manifold, there)
+    np.testing.assert_allclose(ns.to_numpy(nearest), np.mean(points, axis=0), atol=1e-15)
+    assert type(mean) is type(nearest) is type(like)
+    if library != "numpy":
+        with pytest.raises(InvalidInputError, match="several libraries"):
+            frechet_mean(manifold, [*points, *there])
+        assert "real arrays of numpy" in str(PositiveDefinite(3).check_point(there[0]))
+    assert "real arrays of numpy" in str(PositiveDefinite(3).check_point(points[0]))
 
 
 def test_means_are_those_of_their_metric() -> None:

@@ -58,13 +58,20 @@ class LineSearchSolver(GradientSolver):
         if short or (work.is_extrinsic and direction is not downhill):
             direction = work.manifold.to_tangent_space(point, direction)
         steepest = direction is downhill and precondition is None
-        slope = -(state.norm**2) if steepest else float(work.inner(point, state.gradient, direction))
+        guess = 1.0 if rule.is_scaled and not rule.fresh(state.memory) else state.search.t
+        ahead = None
+        if work.at_once and not steepest and self.step_length.tries_guess:
+            ahead = work.trial(state, direction, guess)
+        if ahead is not None:
+            slope = ahead.products[id(state.gradient), id(direction)]
+        else:
+            slope = -(state.norm**2) if steepest else float(work.inner(point, state.gradient, direction))
         again = not slope < 0.0 and direction is not downhill
         if again:
             state = state._replace(memory=rule.begin(work, state))
             direction, steepest = downhill, precondition is None
             slope = float(work.inner(point, state.gradient, direction))
-        guess = 1.0 if rule.is_scaled and not again and not rule.fresh(state.memory) else state.search.t
+            guess = state.search.t
         trial = self.step_length(Curve(work, state, direction, slope), guess, state.search)
         steps, counts = state.steps + 1, tuple(work.counts)
         if trial is None:
@@ -75,7 +82,8 @@ class LineSearchSolver(GradientSolver):
             return state._replace(steps=steps, counts=counts, stuck=known, memory=memory, search=search)
         move = Move(trial, steepest)
         memory, search = rule.after(move, state.memory), self.step_length.after(move, state.search)
-        length = trial.t * (state.norm if steepest else work.manifold.norm(point, direction))
+        known = state.norm if steepest else None if trial.seen is None else sqrt(move.old_squared)
+        length = trial.t * (work.manifold.norm(point, direction) if known is None else known)
         square = move.squared
         norm = sqrt(square) if square > 1e-30 else work.manifold.norm(trial.point, move.gradient)
         return Iterate(
