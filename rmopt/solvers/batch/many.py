@@ -423,21 +423,20 @@ def _first(work: Work, points: Array, tol: float, advance: Step) -> Stand:
     return at._replace(
         size=-ones if advance is trust_regions else size, level=at.cost, weight=ones, rounds=zero,
         refused=xp.astype(broken, xp.int32) * TRIALS, first=at.square, goal=xp.maximum(tol * norm, least) ** 2,
-        index=ns.asarray(np.arange(k), points),
+        index=ns.asarray(np.arange(k, dtype=np.int32), points),
     )  # fmt: skip
 
 
-def _check_independence(work: Work, at: Stand, size: Any) -> None:
+def _check_independence(work: Work, at: Stand, t: Any) -> None:
     """Move half of the points: nothing may change at the others."""
     moves = np.random.default_rng(0).permutation(at.point.shape[0]) % 2 == 1
-    ends = work.moved(at.point, at.gradient * each(-size, at.point))
+    ends = work.moved(at.point, at.gradient * each(-t, at.point))
     there = work.look(chosen(ns.asarray(moves, at.point, bool), ends, at.point))
     for what, *pair in (("value", at.cost, there.cost), ("gradient", at.ambient, there.ambient)):
         old, new = (ns.to_numpy(one).reshape(len(moves), -1)[~moves] for one in pair)
-        limit = slack(1e-9, at.point) * np.max(
-            abs(old), axis=1 if what == "gradient" else None, keepdims=True
-        )
-        if not np.all((abs(new - old) <= limit) | (new == old) | ~np.isfinite(old)):
+        finite, axis = np.isfinite(old), None if what == "value" else 1
+        size = np.max(abs(old), axis=axis, keepdims=True, where=finite, initial=0.0)
+        if not np.all((abs(new - old) <= slack(1e-9, at.point) * size) | ~finite):
             raise InvalidInputError(
                 f"the {what} of {work.cost._name} at a point changed with other points; let each of the numbers "
                 "depend on its own point alone."
