@@ -15,7 +15,7 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number, one_of, optional, shown
 from rmopt.core.cost import Cost
-from rmopt.core.points import in_precision, is_finite, of_reals
+from rmopt.core.points import in_precision, is_finite, normal_like, of_reals
 from rmopt.core.problem import Problem, unchanged
 from rmopt.core.product import Parts
 from rmopt.core.runs import running
@@ -417,7 +417,7 @@ def _first(work: Work, points: Array, tol: float, advance: Step) -> Stand:
     # A start near the minimum is no measure of how short the gradient can be.
     least = xp.maximum(xp.where(norm <= 1e4 * rounding, rounding, 0.0), tiny**0.5 * xp.clip(norm, 1.0, None))
     size = 1.0 / xp.clip(norm, tiny, None)
-    _check_independence(work, at, size)
+    _check_independence(work, at)
     broken = ~(xp.isfinite(at.cost) & xp.isfinite(at.square))
     zero = xp.astype(0.0 * ones, xp.int32)
     return at._replace(
@@ -427,10 +427,12 @@ def _first(work: Work, points: Array, tol: float, advance: Step) -> Stand:
     )  # fmt: skip
 
 
-def _check_independence(work: Work, at: Stand, t: Any) -> None:
-    """Move half of the points: nothing may change at the others."""
-    moves = np.random.default_rng(0).permutation(at.point.shape[0]) % 2 == 1
-    ends = work.moved(at.point, at.gradient * each(-t, at.point))
+def _check_independence(work: Work, at: Stand) -> None:
+    """Move half of the points anywhere: nothing may change at the others."""
+    rng = np.random.default_rng(0)
+    moves = rng.permutation(at.point.shape[0]) % 2 == 1
+    along = work.manifold.projection(at.point, normal_like(at.point, rng))
+    ends = work.moved(at.point, along * each(0.3 / work.dots(at.point, along, along) ** 0.5, along))
     there = work.look(chosen(ns.asarray(moves, at.point, bool), ends, at.point))
     for what, *pair in (("value", at.cost, there.cost), ("gradient", at.ambient, there.ambient)):
         old, new = (ns.to_numpy(one).reshape(len(moves), -1)[~moves] for one in pair)
