@@ -187,6 +187,10 @@ class Manifold(ABC):
         """Carry a tangent vector at one point to the tangent space at another, by projection unless overridden."""
         return self.projection(point_b, self.embedding(point_a, tangent_vector_a))
 
+    def as_point(self, given: Any) -> Any:
+        """Return what a run is given to begin at as a point, where points may be given in another form."""
+        return given
+
     @abstractmethod
     def check_point(self, point: Any) -> str | None:
         """Return why `point` is not on the manifold, or None when it is."""

@@ -20,7 +20,7 @@ from rmopt.core.streams import Stream, generator
 from rmopt.core.transport import ByManifold, ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError, broke_down
 from rmopt.manifolds.arrays import ArrayManifold
-from rmopt.manifolds.product import ByFactors, Product
+from rmopt.manifolds.product import ByFactors, Power, Product
 
 # What needs no look before it is taken for a number.
 _FLOATS = (float, np.float64, np.float32)
@@ -100,6 +100,8 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
             is_extrinsic(factor, factor.default_transport if way is ByFactors else transport)
             for factor in manifold.factors
         )
+    if isinstance(manifold, Power) and type(manifold).inner_product is Power.inner_product:
+        return is_extrinsic(manifold.base, transport)
     if not isinstance(manifold, ArrayManifold) or not manifold.has_ambient_metric:
         return False
     plain = type(manifold).transport is Manifold.transport
