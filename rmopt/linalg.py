@@ -254,7 +254,14 @@ def blocks(a: Array, b: Array, c: Array, d: Array) -> Array:
 
 def diagonal(values: Array, like: Array) -> Array:
     """Return the matrix with these numbers on its diagonal, in the type of another array."""
+    if type(like) is np.ndarray and values.dtype == like.dtype and values.ndim == 1:
+        return np.diag(values)
     return ns.eye(values.shape[-1], like) * values[..., None, :]
+
+
+def flipped(array: Array) -> Array:
+    """Return an array with its last axis backwards."""
+    return array[..., ::-1] if type(array) is np.ndarray else ns.namespace(array).flip(array, axis=-1)
 
 
 def orthonormalised(U: Array) -> Array:

@@ -107,6 +107,10 @@ class Manifold(ABC):
     def inner_product(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> float:
         """Return the Riemannian inner product of two tangent vectors at a point."""
 
+    def inner(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> Any:
+        """Return `inner_product` where the vectors lie: it may be an array of no dimensions."""
+        return self.inner_product(point, tangent_vector_a, tangent_vector_b)
+
     def norm(self, point: Any, tangent_vector: Any) -> float:
         """Return the Riemannian norm of a tangent vector."""
         square = self.inner_product(point, tangent_vector, tangent_vector)
@@ -183,12 +187,19 @@ class Manifold(ABC):
         """Carry a tangent vector at one point to the tangent space at another, by projection unless overridden."""
         return self.projection(point_b, self.embedding(point_a, tangent_vector_a))
 
+    def as_point(self, given: Any) -> Any:
+        """Return what a run is given to begin at as a point, where points may be given in another form."""
+        return given
+
     @abstractmethod
     def check_point(self, point: Any) -> str | None:
         """Return why `point` is not on the manifold, or None when it is."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if "inner_product" in vars(cls) and "inner" not in vars(cls):
+            # That of a base class would be another one.
+            setattr(cls, "inner", Manifold.inner)  # noqa: B010
         if "retraction" in vars(cls) and "default_retraction" not in vars(cls):
             raise InvalidInputError(
                 f"{cls.__name__} has a method `retraction`, which solvers do not call: they exchange retractions. "

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array, Factored, Vector
 from rmopt.core.matrices import row_dots
-from rmopt.linalg import symmetric
+from rmopt.linalg import flipped, symmetric
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +39,12 @@ class PSDPoint:
 
     def eigenvalues(self) -> Array:
         """Return the k positive eigenvalues of W, largest first."""
-        xp = ns.namespace(self.S)
-        return xp.flip(xp.linalg.eigvalsh(self.S), axis=0)
+        return flipped(ns.namespace(self.S).linalg.eigvalsh(self.S))
 
     def factor(self) -> Array:
         """Return Y (n, k) with W = Y Yᴴ and YᴴY diagonal, largest column first."""
-        xp = ns.namespace(self.S)
-        values, vectors = xp.linalg.eigh(self.S)
-        return self.Q @ xp.flip(vectors * ns.at_least(values, 0.0) ** 0.5, axis=1)
+        values, vectors = ns.namespace(self.S).linalg.eigh(self.S)
+        return self.Q @ flipped(vectors * ns.at_least(values, 0.0) ** 0.5)
 
     def balanced_factors(self) -> tuple[Array, Array]:
         """Return Y twice: A = B = Y with W = A Bᴴ."""

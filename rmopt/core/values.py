@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from rmopt.namespaces import is_array, to_numpy
+
 # A longer text is told by its beginning and a digest of the whole.
 LONG = 300
 
@@ -46,5 +48,6 @@ def _digest(content: Any) -> str:
 
 
 def _same(a: Any, b: Any) -> bool:
-    either = isinstance(a, np.ndarray) or isinstance(b, np.ndarray)
-    return a is b or bool(np.array_equal(a, b) if either else a == b)
+    if a is b or not (is_array(a) or is_array(b)):
+        return a is b or bool(a == b)
+    return bool(np.array_equal(*(to_numpy(one) if is_array(one) else one for one in (a, b))))

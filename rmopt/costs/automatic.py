@@ -18,6 +18,7 @@ from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDFactor, PSDPoint
 from rmopt.core.runs import current_run
+from rmopt.core.values import Value
 from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 from rmopt.errors import InvalidInputError
@@ -118,11 +119,36 @@ class AutomaticCost(Cost):
         found = self._function_of(forms.form_of(point))(*given)
         return ns.to_numpy(found) if ns.is_array(found) else found
 
+    def as_one(
+        self, name: str, function: Callable[..., Any], first: Sequence[Any], key: Sequence[Any]
+    ) -> Any:
+        """Return a function of points that asks this one, compiled; as it is where that cannot be done.
+
+        The last one of each precision is kept beside what else is compiled, for those whose parts `key` are equal.
+        """
+        leaf = forms.flat_of(first[0])[0]
+        if not self.backend.compiles or self.backend.name not in ns.namespace(leaf).__name__:
+            return function
+        place, kept = (name, str(leaf.dtype)), self._known.made
+        if place not in kept or not all(map(Value.__eq__, kept[place][0], key)):
+            kept[place] = key, self.backend.compiled(function)
+            try:
+                kept[place][1](*first)
+            except Exception:
+                # Something asks for numbers on the way.
+                kept[place] = key, None
+        return kept[place][1] or function
+
     def gradient(self, point: Any) -> Any:
         return self.value_and_gradient(point)[1]
 
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
         """Return cost and gradient by one evaluation: an array, an operator, or `Parts` of both."""
+        value, gradient = self.unread(point)
+        return self._number(value), gradient
+
+    def unread(self, point: Any) -> tuple[Any, Any]:
+        """Return `value_and_gradient`, but the value as the function gave it, where it lies."""
         form, leaves = self._taken(point), forms.leaves_of(point)
         arguments = [forms.widened(leaf) for leaf in leaves]
         slopes = self._ready("slopes", form, point)
@@ -132,7 +158,7 @@ class AutomaticCost(Cost):
             pair = forms.pair_of(leaves[i], right, left)
             return slopes(_flat([*arguments[:i], pair, *arguments[i + 1 :]]))[1]
 
-        return self._number(value), self._assembled(form, leaves, found, again)
+        return value, self._assembled(form, leaves, found, again)
 
     def hessian(self, point: Any, direction: Any) -> Any:
         """Return the derivative of the gradient along an ambient direction, in the gradient's form."""

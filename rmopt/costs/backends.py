@@ -3,12 +3,14 @@
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
+from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
 from rmopt.precision import matched
 
@@ -79,6 +81,10 @@ class Backend(ABC):
     def uncompiled(self) -> "Backend":
         """Return the library as it is without compiling."""
         return self
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function compiled, where the library compiles."""
+        return function
 
     def forget(self) -> None:  # noqa: B027
         """Throw away what was compiled anywhere in the process."""
@@ -203,8 +209,33 @@ class Jax(Backend):
 
     def _ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function, compiled, or run without what the user's own `jax.jit` has compiled."""
-        jax = self.module()
-        return jax.jit(function) if self.compiles else jax.disable_jit()(function)
+        return self.compiled(function) if self.compiles else self.module().disable_jit()(function)
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function compiled; arrays that it finds outside are its arguments, not part of the program."""
+        jax, tree, core = (self.module(part) for part in ("", ".tree_util", ".extend.core"))
+        made: dict[Any, Any] = {}
+        with suppress(ValueError):
+            # Parts are known already where another function was compiled before.
+            tree.register_pytree_node(Parts, lambda point: (point.parts, None), lambda _, parts: Parts(parts))
+
+        def call(*arguments: Any) -> Any:
+            flat, form = tree.tree_flatten(arguments)
+            if any(isinstance(one, jax.core.Tracer) for one in flat):
+                # It is part of another one.
+                return function(*arguments)
+            key = form, *((np.shape(one), getattr(one, "dtype", None)) for one in flat)
+            if key not in made:
+                closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+
+                def program(held: list[Any], *given: Any) -> Any:
+                    return core.jaxpr_as_fun(core.ClosedJaxpr(closed.jaxpr, held))(*given)
+
+                made[key] = jax.jit(program), jax.device_put(closed.consts), tree.tree_structure(shapes)
+            run, held, wanted = made[key]
+            return tree.tree_unflatten(wanted, run(held, *flat))
+
+        return call
 
     def value(self, function: Callable[..., Any]) -> Callable[[Sequence[Array]], Any]:
         return super().value(self._ready(function))

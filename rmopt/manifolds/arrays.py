@@ -87,6 +87,10 @@ class ArrayManifold(OverField, Manifold):
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
         return float(ns.real_dot(tangent_vector_a, tangent_vector_b))
 
+    def inner(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> Any:
+        found = ns.real_dot(tangent_vector_a, tangent_vector_b)
+        return float(found) if isinstance(found, np.generic) else found
+
     def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
         """Return the inner product at each of many points; an array of the axes before those of a point."""
         if self.has_ambient_metric:

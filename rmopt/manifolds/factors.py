@@ -187,7 +187,8 @@ class FixedRankFactors(BoundedRank):
     def inner_product(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> float:
         """Return tr(ξ_Aᴴη_A BᴴB) + tr(ξ_Bᴴη_B AᴴA)."""
         (A, B), (a, b), (c, d), H = point, tangent_vector_a, tangent_vector_b, ns.adjoint
-        return float(ns.real_dot(H(a) @ c, H(B) @ B) + ns.real_dot(H(b) @ d, H(A) @ A))
+        dot = ns.dot_for(A)
+        return float(dot(H(a) @ c, H(B) @ B) + dot(H(b) @ d, H(A) @ A))
 
     def euclidean_to_riemannian_gradient(self, point: Parts, euclidean_gradient: Ambient) -> Parts:
         """Return the derivatives by A and B, times (BᴴB)⁻¹ and (AᴴA)⁻¹."""

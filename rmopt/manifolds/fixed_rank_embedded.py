@@ -1,7 +1,6 @@
 """The manifold of n × m matrices of rank k, with the metric of the matrices around it."""
 
 from collections.abc import Sequence
-from operator import matmul
 from typing import Any
 
 import numpy as np
@@ -88,20 +87,20 @@ class FixedRankEmbedded(FixedRankManifold):
     def inner_product(
         self, point: LowRankPoint, tangent_vector_a: LowRankTangent, tangent_vector_b: LowRankTangent
     ) -> float:
-        a, b = tangent_vector_a, tangent_vector_b
-        return float(ns.real_dot(a.M, b.M) + ns.real_dot(a.Up, b.Up) + ns.real_dot(a.Vp, b.Vp))
+        a, b, dot = tangent_vector_a, tangent_vector_b, ns.dot_for(tangent_vector_a.M)
+        return float(dot(a.M, b.M) + dot(a.Up, b.Up) + dot(a.Vp, b.Vp))
 
     def transport(
         self, point_a: LowRankPoint, point_b: LowRankPoint, tangent_vector_a: LowRankTangent
     ) -> LowRankTangent:
+        if type(point_a.U) is not np.ndarray or ns.is_complex(point_a.U):
+            return super().transport(point_a, point_b, tangent_vector_a)
         # On small matrices `dot` takes half of the time of `@`.
-        dot, H = np.dot if type(point_a.U) is np.ndarray else matmul, ns.adjoint
-        left = dot(point_a.U, tangent_vector_a.M) + tangent_vector_a.Up
-        VhV, UhU = dot(H(point_a.V), point_b.V), dot(H(point_a.U), point_b.U)
-        ZV = dot(left, VhV) + dot(point_a.U, dot(H(tangent_vector_a.Vp), point_b.V))
-        ZhU = dot(point_a.V, dot(H(left), point_b.U)) + dot(tangent_vector_a.Vp, UhU)
-        M = dot(H(point_b.U), ZV)
-        return LowRankTangent(M, ZV - dot(point_b.U, M), leave_span(point_b.V, ZhU))
+        left = point_a.U.dot(tangent_vector_a.M) + tangent_vector_a.Up
+        ZV = left.dot(point_a.V.T.dot(point_b.V)) + point_a.U.dot(tangent_vector_a.Vp.T.dot(point_b.V))
+        ZtU = point_a.V.dot(left.T.dot(point_b.U)) + tangent_vector_a.Vp.dot(point_a.U.T.dot(point_b.U))
+        M = point_b.U.T.dot(ZV)
+        return LowRankTangent(M, ZV - point_b.U.dot(M), ZtU - point_b.V.dot(point_b.V.T.dot(ZtU)))
 
     def zero_vector(self, point: LowRankPoint) -> LowRankTangent:
         return LowRankTangent(*(ns.zeros(part.shape, part) for part in (point.S, point.U, point.V)))

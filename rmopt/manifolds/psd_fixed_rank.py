@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt import namespaces as ns
-from rmopt.core.ambient import Ambient, Array, applied, dense, images
+from rmopt.core.ambient import Ambient, Array, applied, dense
 from rmopt.core.arguments import integer, number, numbers
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
@@ -49,8 +49,8 @@ class PSDMatrices(FixedRankManifold):
     def inner_product(
         self, point: PSDPoint, tangent_vector_a: PSDTangent, tangent_vector_b: PSDTangent
     ) -> float:
-        a, b = tangent_vector_a, tangent_vector_b
-        return float(ns.real_dot(a.M, b.M) + 2.0 * ns.real_dot(a.Qp, b.Qp))
+        a, b, dot = tangent_vector_a, tangent_vector_b, ns.dot_for(tangent_vector_a.M)
+        return float(dot(a.M, b.M) + 2.0 * dot(a.Qp, b.Qp))
 
     def projection(self, point: PSDPoint, ambient: Ambient) -> PSDTangent:
         """Return the projection of the symmetric or Hermitian part of Z, from the actions Z Q and Zᴴ Q alone."""
@@ -262,7 +262,7 @@ class PolarPSD(PSDMatrices):
 
 def _symmetric_action(ambient: Ambient, X: Array) -> Array:
     """Return what the symmetric or Hermitian part of an ambient operator makes of X."""
-    if ambient.T is ambient and not ns.is_complex(X):
-        return applied(ambient, X)
-    image, turned = images(ambient, X, X)
-    return 0.5 * (image + turned)
+    turned, image = ambient.T, applied(ambient, X)
+    if ns.is_complex(X):
+        return 0.5 * (image + ns.conj(applied(turned, ns.conj(X))))
+    return image if turned is ambient else 0.5 * (image + applied(turned, X))

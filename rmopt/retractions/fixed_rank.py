@@ -12,7 +12,7 @@ from rmopt.core.psd import PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import lifted
-from rmopt.linalg import blocks, diagonal, factor_product, symmetric, truncated_svd_of_product
+from rmopt.linalg import blocks, diagonal, factor_product, flipped, symmetric, truncated_svd_of_product
 
 
 class SecondOrder(Retraction):
@@ -55,7 +55,7 @@ class MetricProjection(Retraction):
         k, core, concat = point.rank, _core(point, tangent, t), ns.namespace(point.U).concat
         left, right = concat([point.U, tangent.Up], axis=1), concat([point.V, tangent.Vp], axis=1)
         U, sigma, V = truncated_svd_of_product(left, core, right, k)
-        if not sigma[-1] > 0.0:
+        if not (ns.is_traced(sigma) or sigma[-1] > 0.0):
             raise _left_the_manifold(self, k, "a singular core")
         return LowRankPoint(U, diagonal(sigma, U), V)
 
@@ -114,10 +114,9 @@ class MetricProjectionPSD(Retraction):
         k, core, xp = point.rank, _core(point, tangent, t), ns.namespace(point.Q)
         basis, triangle = xp.linalg.qr(xp.concat([point.Q, tangent.Qp], axis=1))
         values, vectors = xp.linalg.eigh(symmetric(triangle @ core @ ns.adjoint(triangle)))
-        if not values[-k] > 0.0:
+        if not (ns.is_traced(values) or values[-k] > 0.0):
             raise _left_the_manifold(self, k, f"a matrix with fewer than {k} positive eigenvalues")
-        values, vectors = xp.flip(values[-k:], axis=0), xp.flip(vectors[:, -k:], axis=1)
-        return PSDPoint(basis @ vectors, diagonal(values, basis))
+        return PSDPoint(basis @ flipped(vectors[:, -k:]), diagonal(flipped(values[-k:]), basis))
 
 
 class PolarFactors(Retraction):

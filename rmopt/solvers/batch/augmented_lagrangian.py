@@ -131,7 +131,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
     (True, 0.5)
     """
 
-    keeps_constraints = True
+    keeps_constraints, takes_all_arrays = True, True
 
     inner: Annotated[GradientSolver, bounded(instance, GradientSolver, "such as LBFGS()")] = field(
         default=LBFGS()

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from rmopt.core.arguments import integer, one_of
@@ -41,6 +41,8 @@ class Move:
         The inner product of two tangent vectors at the end.
     old_gradient, old_direction : tangent vector
         Those of the start, carried to the end; a direction made of them is projected at last.
+    change : tangent vector
+        The gradient minus the old one.
     slope_after : float
         Of the cost along the direction at the end.
     """
@@ -50,7 +52,8 @@ class Move:
         self.work, self.start, self.direction = curve.work, curve.start, curve.direction
         self.slope, self.t, self.point = curve.slope, end.t, end.point
         self.cost, self.gradient = end.cost, end.gradient
-        self.inner: Callable[[Any, Any], float] = self.work.metric(self.point)
+        self._seen, at_once = end.seen, self.work.at_once
+        self.inner: Callable[[Any, Any], float] = self._known if at_once else self.work.metric(self.point)
         self.squared = float(self.inner(self.gradient, self.gradient))
         self.old_gradient, self.old_direction = self.start.gradient, self.direction
         if not self.work.is_extrinsic:
@@ -58,6 +61,15 @@ class Move:
             self.old_gradient = carry(start, self.point, self.old_gradient)
             self.old_direction = -self.old_gradient if steepest else carry(start, self.point, self.direction)
         self.slope_after = float(self.inner(self.gradient, self.old_direction))
+
+    def _known(self, a: Any, b: Any) -> float:
+        found = None if self._seen is None else self._seen.products.get((id(a), id(b)))
+        return self.work.inner(self.point, a, b) if found is None else found
+
+    @property
+    def change(self) -> Any:
+        """Return the change of the gradient."""
+        return self.gradient - self.old_gradient if self._seen is None else self._seen.change
 
     @cached_property
     def old_squared(self) -> float:
@@ -205,11 +217,28 @@ class Conjugate(Direction):
         before = memory[1] or -move.slope
         precondition = move.work.preconditioner(move.point) if move.work.preconditions else None
         z = move.gradient if precondition is None else precondition(move.gradient)
-        beta = RULES[self.rule](move, z, move.gradient - move.old_gradient, dy, before)
+        beta = RULES[self.rule](move, z, move.change, dy, before)
         return (move.old_direction * beta, move.inner(z, move.gradient)) if beta else (memory[0], 0.0)
 
     def fresh(self, memory: Any) -> bool:
         return not memory[1]
+
+
+def _two_loops(inner: Any, q: Any, pairs: Any, scale: float, precondition: Any = None) -> Any:
+    """Return what the inverse Hessian of some pairs makes of a vector."""
+    shares = []
+    for s, y, sy in reversed(pairs):
+        share = inner(s, q) / sy
+        shares.append(share)
+        q = q - y * share
+    q = (q if precondition is None else precondition(q)) * scale
+    for (s, y, sy), share in zip(pairs, reversed(shares), strict=True):
+        q = q + s * (share - inner(y, q) / sy)
+    return q
+
+
+def _along_pairs(dot: Any, point: Any, *rest: Any) -> Any:
+    return _two_loops(partial(dot, point), *rest)
 
 
 class QuasiNewton(Direction):
@@ -246,17 +275,13 @@ class QuasiNewton(Direction):
         pairs, count, scale = state.memory
         if not count:
             return downhill
-        inner, used = work.metric(state.point), pairs[-count:]
+        if work.compiles:
+            # Programs are of one length: pairs that are not there yet are zeros.
+            padded = [(s, y, sy or 1.0) for s, y, sy in pairs]
+            return work.together(_along_pairs, state.point, downhill, padded, scale)
         precondition = work.preconditioner(state.point) if work.preconditions else None
-        q, shares = downhill if precondition is None else -state.gradient, []
-        for s, y, sy in reversed(used):
-            share = inner(s, q) / sy
-            shares.append(share)
-            q = q - y * share
-        q = (q if precondition is None else precondition(q)) * scale
-        for (s, y, sy), share in zip(used, reversed(shares), strict=True):
-            q = q + s * (share - inner(y, q) / sy)
-        return q
+        q = downhill if precondition is None else -state.gradient
+        return _two_loops(work.metric(state.point), q, pairs[-count:], scale, precondition)
 
     def after(self, move: Move, memory: Any) -> Any:
         (pairs, count, scale), kept = memory, []
@@ -267,9 +292,10 @@ class QuasiNewton(Direction):
                 sy = move.inner(s, y)
             if sy > 0.0:
                 kept.append((s, y, sy))
-        s, y = move.old_direction * move.t, move.gradient - move.old_gradient
+        d, y = move.old_direction, move.change
+        s = d * move.t
         sy = move.t * (move.slope_after - move.slope_carried)
-        if sy > CAUTION * min(1.0, move.start.norm) * move.inner(s, s) > 0.0:
+        if sy > CAUTION * min(1.0, move.start.norm) * move.t**2 * move.inner(d, d) > 0.0:
             precondition = work.preconditioner(move.point) if work.preconditions else None
             yz = move.inner(y, y if precondition is None else precondition(y))
             if yz > 0.0:

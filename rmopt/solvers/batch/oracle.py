@@ -1,9 +1,11 @@
 """A problem as solvers of whole gradients ask it, and where they stand."""
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from math import inf, isfinite
+from math import inf, isfinite, sqrt
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +13,14 @@ import numpy as np
 from rmopt import namespaces as ns
 from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import coarseness_of, in_precision, size_of
+from rmopt.core.points import arrays_of, coarseness_of, in_precision, size_of
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import BlockDiagonal
 from rmopt.core.streams import Stream, generator
 from rmopt.core.transport import ByManifold, ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError, broke_down
 from rmopt.manifolds.arrays import ArrayManifold
-from rmopt.manifolds.product import ByFactors, Product
+from rmopt.manifolds.product import ByFactors, Power, Product
 
 # What needs no look before it is taken for a number.
 _FLOATS = (float, np.float64, np.float32)
@@ -29,6 +31,22 @@ MINIMAL = 1e-9
 # Length of a step between two gradients whose difference stands for the Hessian.
 DIFFERENCE = 1e-6
 COUNTED = ("costs", "gradients", "hessians", "retractions")
+
+
+class Seen(NamedTuple):
+    """A step as a whole: its end, the gradient there and its change, slopes at both ends and the direction's length.
+
+    `products` holds the inner products that a search asks for, by the `id` of the vectors.
+    """
+
+    point: Any
+    cost: float
+    gradient: Any
+    change: Any
+    slope: float
+    slope_after: float
+    length: float
+    products: dict[tuple[int, int], float]
 
 
 class Iterate(NamedTuple):
@@ -82,6 +100,8 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
             is_extrinsic(factor, factor.default_transport if way is ByFactors else transport)
             for factor in manifold.factors
         )
+    if isinstance(manifold, Power) and type(manifold).inner_product is Power.inner_product:
+        return is_extrinsic(manifold.base, transport)
     if not isinstance(manifold, ArrayManifold) or not manifold.has_ambient_metric:
         return False
     plain = type(manifold).transport is Manifold.transport
@@ -114,6 +134,10 @@ class Oracle:
     ----------
     manifold, cost, inner : object
         Those of the problem, and the manifold's inner product.
+    dot : callable
+        The inner product where vectors lie, for numbers that only scale vectors; `brought` gives others at once.
+    at_once : bool
+        Whether numbers lie elsewhere and come at once, those of a step too (see `trial`).
     carry : callable
         From a start, an end and a tangent vector at the start to one at the end.
     is_extrinsic : bool
@@ -136,7 +160,8 @@ class Oracle:
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
         manifold, cost = problem.manifold._in_a_run(), problem.cost
         self.problem, self.manifold, self.cost, self.seed = problem, manifold, cost, seed
-        self._retraction: Callable[..., Any] = partial(manifold.fitting(retraction), manifold)
+        self.retraction = manifold.fitting(retraction)
+        self._retraction: Callable[..., Any] = partial(self.retraction, manifold)
         overrides = type(cost).preconditioner_at is not Cost.preconditioner_at
         self.preconditions = overrides or hasattr(cost, "precondition")
         chosen = manifold.default_transport if transport is None else transport
@@ -148,7 +173,9 @@ class Oracle:
         carry = manifold.transport if type(chosen) is ByManifold else partial(chosen, manifold)
         self.carry = _stay if self.is_extrinsic else carry
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
-        self.inner = manifold.inner_product
+        self.inner = self.dot = manifold.inner_product
+        self.at_once = self.compiles = False
+        self._tried: tuple[Any, float, Seen | None] = (None, 0.0, None)
         # Whether the metric is that of an array around the manifold.
         self.flat = bool(getattr(manifold, "has_ambient_metric", False))
         self._dots = self.flat and type(manifold).inner_product is ArrayManifold.inner_product
@@ -180,11 +207,11 @@ class Oracle:
         self._ambient = point, ambient
         return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
 
-    def metric(self, point: Any) -> Callable[[Any, Any], float]:
-        """Return the inner product of tangent vectors at a point."""
+    def metric(self, point: Any) -> Callable[[Any, Any], Any]:
+        """Return the inner product of tangent vectors at a point, where they lie."""
         # `vdot` copies arrays that are stored by columns, and what it gives of single ones would be single.
         dots = self._dots and type(point) is np.ndarray and point.dtype == float and not point.flags.fnc
-        return np.vdot if dots else partial(self.inner, point)
+        return np.vdot if dots else partial(self.dot, point)
 
     def recall(self, point: Any) -> None:
         """Ask for the ambient gradient at a point where the run was before; it counted then."""
@@ -226,6 +253,46 @@ class Oracle:
                 raise
             self.last_cost = inf
             return point if there is None else there, inf, None
+
+    def trial(self, start: Iterate, direction: Any, t: float) -> Seen | None:
+        """Return a step as a whole, by one transfer; None where numbers are at hand, or for `reached` to judge.
+
+        The last one is kept, so that a slope may come with the first step along it.
+        """
+        if not (self.at_once and self.is_extrinsic):
+            return None
+        if self._tried[0] is not direction or self._tried[1] != t:
+            self._tried = direction, t, None
+            with suppress(ValueError, RuntimeError):
+                old = start.gradient
+                there, ambient, new, change, numbers = self.whole(start.point, direction, t, old)
+                self.last_cost, *products = ns.to_numpy(numbers).tolist()
+                ids = ((id(a), id(b)) for a, b in _pairs(old, direction, new, change))
+                known, (_, after, _, _, square, slope) = dict(zip(ids, products, strict=True)), products
+                seen = Seen(there, self.last_cost, new, change, slope, after, sqrt(square), known)
+                self._tried = direction, t, seen
+                if ambient is not None:
+                    self._ambient = there, ambient
+                self.counts[:] = map(add, self.counts, (1, 1, 0, 1))
+        return self._tried[2]
+
+    def whole(self, point: Any, direction: Any, t: float, old: Any) -> tuple[Any, ...]:
+        """Return what `trial` does, with the ambient gradient, by operations on arrays alone."""
+        there = self._retraction(point, direction, t)
+        look = getattr(self.cost, "unread", self.cost.value_and_gradient)
+        value, ambient = look(there)
+        ambient = self._own(ambient, "gradient", there)
+        new = self.manifold.euclidean_to_riemannian_gradient(there, ambient)
+        change = new - old
+        dots = [self.dot(there, *pair) for pair in _pairs(old, direction, new, change)]
+        if getattr(value, "shape", None) != () or ns.namespace(value) is not ns.namespace(dots[0]):
+            value = ns.asarray(self.problem.real(value), dots[0])
+        return there, ambient if ns.is_array(ambient) else None, new, change, _stacked([value, *dots])
+
+    def together(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function of `dot` and arrays gives, compiled as the cost is."""
+        made = partial(function, self.dot)
+        return self.cost.as_one(function.__name__, made, arguments, (self.manifold,))(*arguments)  # type: ignore[attr-defined]
 
     def preconditioner(self, point: Any) -> Callable[[Any], Any] | None:
         """Return the cost's preconditioner at a point as a function of tangent vectors, or None."""
@@ -284,13 +351,20 @@ class Oracle:
     def first(self, point: Any) -> Iterate:
         """Return the state at the initial point, without memories, after a look at cost and gradient there."""
         self.coarseness = coarseness_of(point)
+        if type(arrays_of(point)[0]) is not np.ndarray:
+            self.at_once, self.dot = True, self.manifold.inner
         if self.coarseness > 1.0:
             self._retraction = _single(self._retraction)
         cost, ambient, gradient = self.problem.probe(point)
         self.counts[0] += 1
         self.counts[1] += 1
-        self._ambient = point, ambient
         self._shape = getattr(ambient, "shape", None)
+        if self.at_once and self.is_extrinsic and hasattr(self.cost, "as_one"):
+            first = point, gradient, 0.0, gradient
+            whole, key = copy.copy(self).whole, (self.manifold, self.retraction)
+            self.whole = self.cost.as_one("whole", whole, first, key)  # type: ignore[method-assign]
+            self.compiles = self.whole != whole
+        self._ambient = point, ambient
         norm = self.manifold.norm(point, gradient)
         self.rounding = self.rounding_at(point, cost, ambient, norm)
         promised = MINIMAL * self.coarseness**0.5 * abs(cost)
@@ -324,3 +398,21 @@ class Oracle:
             self._ambient = point, ambient
         # In single precision so many roundings would be seen.
         return max(ROUNDED_AWAY, 4e-15 * self.coarseness) * length
+
+
+def brought(*numbers: Any) -> list[float]:
+    """Return numbers at the host, by one transfer from where they lie."""
+    return ns.to_numpy(_stacked(numbers)).tolist()
+
+
+def _stacked(numbers: Sequence[Any]) -> Any:
+    xp = ns.namespace(numbers[0])
+    kind = xp.result_type(*numbers)
+    return xp.stack([xp.astype(one, kind, copy=False) for one in numbers])
+
+
+def _pairs(old: Any, direction: Any, new: Any, change: Any) -> list[tuple[Any, Any]]:
+    """Return whose products a search asks for: of the gradients and their difference, and the direction."""
+    return [
+        (new, new), (new, direction), (new, change), (change, change), (direction, direction), (old, direction),
+    ]  # fmt: skip

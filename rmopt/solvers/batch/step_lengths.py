@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from rmopt.core.arguments import number
 from rmopt.core.points import size_of
@@ -36,14 +36,20 @@ class Trial:
     Attributes
     ----------
     point, cost : object
+    seen : Seen or None
+        What came with them.
     """
 
-    __slots__ = ("_ambient", "_gradient", "cost", "curve", "point", "t")
+    __slots__ = ("_ambient", "_gradient", "cost", "curve", "point", "seen", "t")
 
     def __init__(self, curve: "Curve", t: float) -> None:
-        self.curve, self.t = curve, t
-        self.point, self.cost, self._ambient = curve.work.reached(curve.start.point, curve.direction, t)
+        self.curve, self.t, work = curve, t, curve.work
         self._gradient: Any = None
+        self.seen = work.trial(curve.start, curve.direction, t) if work.at_once else None
+        if self.seen is not None:
+            self.point, self.cost, self._gradient = self.seen[:3]
+        else:
+            self.point, self.cost, self._ambient = work.reached(curve.start.point, curve.direction, t)
 
     @property
     def gradient(self) -> Any:
@@ -56,6 +62,8 @@ class Trial:
     def slope(self) -> float:
         """The derivative of the cost along the carried direction."""
         work, start = self.curve.work, self.curve.start
+        if self.seen is not None:
+            return self.seen.slope_after
         return work.inner(
             self.point, self.gradient, work.carry(start.point, self.point, self.curve.direction)
         )
@@ -143,6 +151,9 @@ class StepLength(Value, ABC):
     True
     """
 
+    # Whether the guess is the first step that is tried: then a slope may come with it.
+    tries_guess: ClassVar[bool] = False
+
     def begin(self, work: Oracle, state: Iterate) -> Any:
         """Return what is remembered at the initial point: a step of length 1, or what the numbers there can tell."""
         length = max(1.0, RESOLVED * work.coarseness * size_of(state.point))
@@ -179,6 +190,8 @@ class Backtracking(StepLength):
     BarzilaiBorwein : mostly no search; for the negative gradient.
     """
 
+    tries_guess = True
+
     def __call__(self, curve: Curve, guess: float, memory: Any) -> Trial | None:
         return curve.backtracked(guess, curve.start.cost)
 
@@ -204,6 +217,8 @@ class BarzilaiBorwein(StepLength):
     https://doi.org/10.1137/S1052623403428208.
     """
 
+    tries_guess = True
+
     def __call__(self, curve: Curve, guess: float, memory: Guess) -> Trial | None:
         return curve.backtracked(guess, max(memory.level, curve.start.cost))
 
@@ -219,7 +234,7 @@ class BarzilaiBorwein(StepLength):
         if not sy > 0.0:
             return Guess(10.0 * move.t, level, weight)
         if move.start.steps % 2:
-            y = move.gradient - move.old_gradient
+            y = move.change
             z = y if precondition is None else precondition(y)
             return Guess(float(sy / move.inner(y, z)), level, weight)
         return Guess(float(ss / sy), level, weight)
@@ -242,6 +257,8 @@ class StrongWolfe(StepLength):
     Hager and Zhang, A new conjugate gradient method with guaranteed descent and an efficient line search, SIAM
     J. Optim. 16 (2005), https://doi.org/10.1137/030601880.
     """
+
+    tries_guess = True
 
     def __init__(self, flatness: float = 0.5) -> None:
         self.flatness = number("flatness", flatness, above=SHARE, below=1)

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice
 from math import frexp
 from operator import add
@@ -13,6 +13,7 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 
+from rmopt import namespaces as ns
 from rmopt.core.arguments import bounded, integer, number, optional
 from rmopt.core.points import size_of
 from rmopt.core.problem import Problem
@@ -21,7 +22,7 @@ from rmopt.costs.residuals import ResidualSum
 from rmopt.errors import MissingCapabilityError
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.line_search import LBFGS
-from rmopt.solvers.batch.oracle import Iterate, Oracle
+from rmopt.solvers.batch.oracle import Iterate, Oracle, brought
 
 Map = Callable[[Any], Any]
 Solved = tuple[Any, float, float, float, bool]
@@ -91,9 +92,12 @@ class ModelSolver(GradientSolver):
             slope, rise = work.inner(point, gradient, step), cost - state.cost
             nearer = 0.5 * slope / (slope - rise) if np.isfinite(rise) and rise > slope else 0.0
             return done._replace(memory=(self._tightened(size, bound, nearer), 1), counts=counts)
+        # But for rounding its size is that, where no preconditioner measures it.
+        known = work.at_once and not work.preconditions
         return done._replace(
             point=there, cost=cost, gradient=new, norm=norm, memory=(self._adapted(bound, size, ratio), 0),
-            counts=counts, step_size=1.0, step_length=work.manifold.norm(point, step), updates=state.updates + 1,
+            counts=counts, step_size=1.0, step_length=size if known else work.manifold.norm(point, step),
+            updates=state.updates + 1,
         )  # fmt: skip
 
     def products(self, work: Oracle, state: Iterate) -> Map:
@@ -182,10 +186,10 @@ class TrustRegions(ModelSolver):
     def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
         """Return what `ModelSolver` says, with the radius; sizes are in the preconditioner's norm."""
         point, radius, gradient = state.point, state.memory[0], state.gradient * scale
-        inner, precondition = work.inner, work.preconditioner(point)
-        step, residual = None, gradient
+        inner, precondition = partial(work.dot, point), work.preconditioner(point)
+        step, residual, at_once = None, gradient, work.at_once
         z = residual if precondition is None else precondition(residual)
-        rz = inner(point, residual, z)
+        rz = (state.norm * scale) ** 2 if at_once and precondition is None else float(inner(residual, z))
         if precondition is not None:
             work.positive(rz, state.norm)
         p, pp, sp, ss = -z, rz, 0.0, 0.0
@@ -193,8 +197,13 @@ class TrustRegions(ModelSolver):
         exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * work.enough / state.norm)
         enough = rz * min(0.1, exact) ** 2
         for _ in range(self.max_inner):
-            Hp = product(p)
-            curvature = inner(point, p, Hp)
+            Hp, ahead = product(p), None
+            curvature = inner(p, Hp)
+            if at_once and ns.is_array(curvature):
+                # As it is inside the region, so that one transfer is enough.
+                ahead = residual + Hp * (rz / curvature)
+                z = ahead if precondition is None else precondition(ahead)
+                curvature, rz_new = brought(curvature, inner(ahead, z))
             if radius < 0.0:
                 # Ten steps of steepest descent, or the scale of the manifold where there is no curvature to tell. Far
                 # beyond its diameter there may be a boundary, where every gradient is short.
@@ -208,17 +217,18 @@ class TrustRegions(ModelSolver):
             else:
                 ss = reached
             step = p * alpha if step is None else step + p * alpha
-            residual = residual + Hp * alpha
+            residual = residual + Hp * alpha if outside or ahead is None else ahead
             if outside:
                 break
-            z = residual if precondition is None else precondition(residual)
-            rz_new = inner(point, residual, z)
+            if ahead is None:
+                z = residual if precondition is None else precondition(residual)
+                rz_new = inner(residual, z)
             if not rz_new > enough:
                 break
             beta, rz = rz_new / rz, rz_new
             p, sp, pp = p * beta - z, beta * (sp + alpha * pp), rz + beta * beta * pp
         # The residual is the gradient and what the Hessian makes of the step.
-        promised = -0.5 * (inner(point, gradient, step) + inner(point, residual, step))
+        promised = -0.5 * float(inner(gradient, step) + inner(residual, step))
         return step, promised, ss**0.5, radius, ss**0.5 >= 0.99 * radius
 
 
@@ -433,14 +443,18 @@ def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tup
 
     The matrix is its diagonal and what is beside it. It ends where the space holds all its products, up to rounding.
     """
-    inner, basis, diagonal, beside = work.inner, [start], list[float](), list[float]()
+    inner, basis, diagonal, beside = work.dot, [start], list[float](), list[float]()
     while True:
         Hq = product(basis[-1])
-        diagonal.append(inner(point, basis[-1], Hq))
+        curvature = inner(point, basis[-1], Hq)
         # Twice, for Lanczos vectors lose their orthogonality.
         for q in basis * 2:
             Hq = Hq - q * inner(point, q, Hq)
-        rest = max(inner(point, Hq, Hq), 0.0) ** 0.5
+        square = inner(point, Hq, Hq)
+        if ns.is_array(square):
+            curvature, square = brought(curvature, square)
+        diagonal.append(curvature)
+        rest = max(square, 0.0) ** 0.5
         yield basis, diagonal, beside, rest
         if rest <= max(1e-14 * work.coarseness * max(map(abs, diagonal)), work.rounding):
             return

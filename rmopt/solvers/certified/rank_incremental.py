@@ -18,7 +18,7 @@ from rmopt.manifolds.factors import PSDFactors
 from rmopt.manifolds.psd_fixed_rank import PSDMatrices
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.trust_regions import TrustRegions
-from rmopt.solvers.certified.certificate import Certificate, certify, checked_lower_bound
+from rmopt.solvers.certified.certificate import Certificate, by_lower_bound, checked_lower_bound
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged
 
@@ -218,7 +218,9 @@ class RankIncremental(CheckedValue, Solver):
         return deque(self.inner.with_gradient_norm(enough)._states(local, Y, seed), 1).pop().point
 
     def _certified(self, cost: ConvexCost, Y: Array, columns: int) -> RankState:
-        certificate, values, vectors = certify(cost, Y, min(columns, len(Y)), max(1e-10, 0.05 * self.tol))
+        certificate, values, vectors = by_lower_bound(
+            cost, Y, min(columns, len(Y)), max(1e-10, 0.05 * self.tol)
+        )
         if not np.isfinite(astuple(certificate)).all():
             raise _not_finite(0)
         return RankState(Y, certificate, values, vectors)
