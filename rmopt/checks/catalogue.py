@@ -181,10 +181,13 @@ def product_instances() -> list[Instance]:
         manifolds.Euclidean(2, 3),
         manifolds.SpecialOrthogonal(3, 4),
     )
-    power = manifolds.Power(manifolds.Grassmann(6, 2), 3)
+    power, agents = (
+        manifolds.Power(manifolds.Grassmann(6, 2), 3),
+        manifolds.Product([manifolds.Grassmann(6, 2)] * 3),
+    )
     mixed = manifolds.Product([cone, manifolds.Power(flat, 2), manifolds.FixedRankEmbedded(5, 4, 2)])
     arrays = manifolds.Product([turns, manifolds.Sphere(5), manifolds.Power(manifolds.Oblique(3, 2), 2)])
-    nested = manifolds.Product([manifolds.Grassmann(7, 2), manifolds.Product([cone, power]), flat])
+    nested = manifolds.Product([manifolds.Grassmann(7, 2), manifolds.Product([cone, agents]), flat])
     moves = [power.fitting(move) for move in retractions.GRASSMANN_RETRACTIONS.values()]
     return [
         Instance("power-grassmann", power, moves),

@@ -20,6 +20,7 @@ from rmopt.manifolds import (
     Grassmann,
     Hyperbolic,
     Oblique,
+    Power,
     Simplex,
     SpecialOrthogonal,
     Sphere,
@@ -37,6 +38,7 @@ MANIFOLDS = [
     for field in ("real", "complex")
 ] + [
     Elliptope(5, 3), Hyperbolic(3), Hyperbolic(2, 4), Simplex(4), Simplex(3, 2),
+    Power(Power(Sphere(3, field="complex"), 2), 3),
     Stiefel(5, 3), Stiefel(5, 3, field="complex"), Stiefel(5, 2, k=2, metric="canonical"),
     Stiefel(4, 2, metric="canonical", field="complex"), SpecialOrthogonal(3), SpecialOrthogonal(4, k=2),
     Unitary(3), Unitary(2, k=2),
