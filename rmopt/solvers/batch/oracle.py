@@ -158,7 +158,7 @@ class Oracle:
     coarseness, rounding, enough, begins_flat = 1.0, 0.0, 0.0, False
 
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
-        manifold, cost = problem.manifold, problem.cost
+        manifold, cost = problem.manifold._in_a_run(), problem.cost
         self.problem, self.manifold, self.cost, self.seed = problem, manifold, cost, seed
         self.retraction = manifold.fitting(retraction)
         self._retraction: Callable[..., Any] = partial(self.retraction, manifold)
