@@ -10,7 +10,7 @@ import pymanopt
 import strangers
 
 from rmopt import Problem
-from rmopt.core import Cost, LowRankPoint, Parts, PSDPoint
+from rmopt.core import Cost, LowRankPoint, PSDPoint
 from rmopt.core.ambient import dense
 from rmopt.core.points import arrays_of
 from rmopt.costs import OnFactors
@@ -134,16 +134,17 @@ class LogDet(Cost):
 
 
 class PartByPart(Cost):
-    """A sum over the parts of a point, with gradients as a list."""
+    """A sum over the parts of a point, with gradients as a list, or as an array where the point is one."""
 
     def __init__(self, *costs: Cost) -> None:
         self.costs = costs
 
-    def value(self, point: Parts) -> float:
+    def value(self, point: Any) -> float:
         return sum(cost.value(part) for cost, part in zip(self.costs, point, strict=True))
 
-    def gradient(self, point: Parts) -> list[Any]:
-        return [cost.gradient(part) for cost, part in zip(self.costs, point, strict=True)]
+    def gradient(self, point: Any) -> Any:
+        found = [cost.gradient(part) for cost, part in zip(self.costs, point, strict=True)]
+        return np.stack(found) if isinstance(point, np.ndarray) else found
 
 
 class Conditioned(Fit):

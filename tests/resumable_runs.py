@@ -26,7 +26,7 @@ from rmopt.manifolds import (
     FixedRankFactors,
     Grassmann,
     PositiveDefinite,
-    Power,
+    Product,
     PSDFixedRank,
 )
 from rmopt.solvers import (
@@ -137,7 +137,7 @@ def own() -> Problem:
 def agents(name: str) -> Problem:
     tasks: Any = agent_sums(5)[name]
     manifold = Grassmann(tasks.n_rows, 3)
-    return Problem(Power(manifold, 5), GossipCost(tasks, Graph.path(5), 2.0, manifold))
+    return Problem(Product([manifold] * 5), GossipCost(tasks, Graph.path(5), 2.0, manifold))
 
 
 def known_entries() -> Problem:

@@ -41,7 +41,7 @@ print(
 # point of a power of it.
 
 from rmopt.costs import Graph
-from rmopt.manifolds import Grassmann, Power, frechet_mean
+from rmopt.manifolds import Grassmann, Product, frechet_mean
 
 manifold = Grassmann(100, 3)
 one, other = (manifold.random_point(rng) for _ in range(2))
@@ -73,7 +73,7 @@ centred = rng.standard_normal((100, 3)) @ rng.standard_normal((3, 300))
 entries = sp.csc_array((centred[known], (rows, columns)), shape=known.shape)
 tasks = MatrixCompletion(entries, n_agents=6, lam=0.0)
 cost = GossipCost(tasks, Graph.ring(6), 100.0, manifold)
-problem = Problem(Power(manifold, 6), cost)
+problem = Problem(Product([manifold] * 6), cost)
 
 watch = {"cost": cost.value, "distance": lambda point: float(cost.gaps(point).mean())}
 recorder = Recorder(watch, at=[10, 30, 100, 200, 300, 500, 700, 1000])
@@ -126,10 +126,10 @@ mean = frechet_mean(manifold, list(faster.point))
 from rmopt.manifolds import Euclidean
 
 flat = Euclidean(100, 3)
-start = Power(manifold, 6).random_point(np.random.default_rng(1))
+start = Product([manifold] * 6).random_point(np.random.default_rng(1))
 errors = {}
 for name, base in (("Grassmann", manifold), ("Euclidean", flat)):
-    apart = Problem(Power(base, 6), GossipCost(tasks, Graph.path(6), 100.0, base))
+    apart = Problem(Product([base] * 6), GossipCost(tasks, Graph.path(6), 100.0, base))
     end = (
         Gossip(InverseTime(5e-4, 1e-3), n_epochs=60)
         .run(apart, start, random_state=0)

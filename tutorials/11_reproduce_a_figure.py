@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from problems.subspace import DLMaFit, GossipPlan, MatrixCompletion, gossip
 from rmopt import Problem
 from rmopt.costs import GossipCost, Graph
-from rmopt.manifolds import Grassmann, Power
+from rmopt.manifolds import Grassmann, Product
 from rmopt.solvers import Recorder
 
 rng = np.random.default_rng(0)
@@ -83,7 +83,7 @@ for name, options in settings.items():
 # %%
 # D-LMaFit has nothing to tune. All agents take a step at once.
 
-power = Power(manifold, agents)
+power = Product([manifold] * agents)
 problem = Problem(power, GossipCost(tasks, Graph.path(agents), 0.0, manifold))
 recorder = Recorder({"mse": fit, "distance": apart}, first=4, ratio=1.6)
 curves["D-LMaFit"] = (

@@ -22,7 +22,7 @@ from rmopt.core.arguments import integer, number
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.costs import GossipCost, Graph
 from rmopt.linalg import gram_functions
-from rmopt.manifolds import Grassmann, Power, frechet_mean
+from rmopt.manifolds import Grassmann, Product, frechet_mean
 from rmopt.solvers import Solver
 
 # ε of `alt_min`, relative to the mean squared singular value after the first iteration.
@@ -132,13 +132,15 @@ class DLMaFit(Solver):
     >>> import numpy as np, scipy.sparse as sp
     >>> from rmopt import Problem
     >>> from rmopt.costs import GossipCost, Graph
-    >>> from rmopt.manifolds import Grassmann, Power
+    >>> from rmopt.manifolds import Grassmann, Product
     >>> from problems.subspace import DLMaFit, MatrixCompletion
     >>> rng = np.random.default_rng(0)
     >>> table = sp.csc_array(rng.random((20, 1)) @ rng.random((1, 60)))
     >>> tasks, manifold = MatrixCompletion(table, n_agents=3), Grassmann(20, 1)
     >>> cost = GossipCost(tasks, Graph.path(3), 0.0, manifold)
-    >>> agents = DLMaFit(30).run(Problem(Power(manifold, 3), cost), random_state=0).point
+    >>> agents = (
+    ...     DLMaFit(30).run(Problem(Product([manifold] * 3), cost), random_state=0).point
+    ... )
     >>> max(tasks.value(U) for U in agents) < 1e-3
     True
     """
@@ -219,7 +221,7 @@ class DLMaFitCompletion(CompletionEstimator):
     def learn(self, tasks: MatrixCompletion, seed: int) -> Array:
         manifold, n = Grassmann(tasks.n_rows, self.rank), tasks.n_terms
         cost = GossipCost(MatrixCompletion(tasks.parts, n), Graph.path(n), 0.0, manifold)
-        problem = Problem(power := Power(manifold, n), cost)
+        problem = Problem(power := Product([manifold] * n), cost)
         # An agent in the middle of a path moves twice as often as edges are taken.
         solver, start = DLMaFit(round(2 * self.n_epochs)), generator(seed, Stream.START)
         self.agents_ = solver.run(problem, power.random_point(start), random_state=seed).point

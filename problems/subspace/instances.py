@@ -9,7 +9,7 @@ from problems.subspace.cost import MatrixCompletion, MultitaskFeatures
 from rmopt.checks.catalogue import Instance
 from rmopt.core import AgentSum, Manifold, Problem
 from rmopt.costs import GossipCost, Graph
-from rmopt.manifolds import Euclidean, Grassmann, Power
+from rmopt.manifolds import Euclidean, Grassmann, Product
 from rmopt.retractions import GRASSMANN_RETRACTIONS
 
 
@@ -23,7 +23,7 @@ def instances() -> list[Instance]:
         made.append(Instance(name, manifold, list(GRASSMANN_RETRACTIONS.values()), batch))
         bases: tuple[Manifold, ...] = (manifold, Euclidean(*manifold.shape))
         for base in bases:
-            power = Power(base, graph.n)
+            power = Product([base] * graph.n)
             problems = {"gossip": Problem(power, GossipCost(tasks, graph, 2.0, base))}
             kind = f"gossip-{type(base).__name__.lower()}-{name}"
             made.append(Instance(kind, power, [power.default_retraction], problems))

@@ -16,7 +16,7 @@ from rmopt.core.streams import Stream, generator
 from rmopt.core.values import written
 from rmopt.costs import GossipCost, Graph, as_graph
 from rmopt.costs.graph import GRAPHS
-from rmopt.manifolds import Euclidean, Grassmann, Power, frechet_mean
+from rmopt.manifolds import Euclidean, Grassmann, Product, frechet_mean
 from rmopt.solvers import (
     LBFGS,
     Gossip,
@@ -182,7 +182,7 @@ def gossip(
     n = tasks.n_terms
     graph = as_graph(plan.graph, n)
     if plan.init == "independent":
-        begin = Power(manifold, n).random_point(rng)
+        begin = Product([manifold] * n).random_point(rng)
     else:
         begin = Parts([manifold.random_point(rng)] * n)
     _try_out(tasks, begin, world)
@@ -198,7 +198,7 @@ def gossip(
         # A cost that is flat moves nowhere, whatever its scale.
         scales[agent] = 1.0 / (largest_curvature(cost, agent, begin[agent], preconditioned, seed) or 1.0)
     base = Euclidean(*manifold.shape) if flat else manifold
-    problem = Problem(Power(base, n), GossipCost(tasks, graph, cost.rho, base))
+    problem = Problem(Product([base] * n), GossipCost(tasks, graph, cost.rho, base))
     steady = Gossip(
         plan.step_size, n_epochs=plan.n_epochs, order=order, preconditioned=preconditioned, scales=scales,
         world=world,

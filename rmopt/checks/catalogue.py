@@ -162,6 +162,9 @@ def array_instances() -> list[Instance]:
     made = [kind(*size) for kind, several in sizes.items() for size in several]
     made += [manifolds.Sphere(4, field="complex"), manifolds.Oblique(1, 3, field="complex")]
     made.append(manifolds.Grassmann(5, 2, field="complex"))
+    mass = sp.diags_array([1.0, 4.0, 1.0], offsets=[-1, 0, 1], shape=(7, 7)) / 6.0
+    for kind in (manifolds.GeneralizedStiefel, manifolds.GeneralizedGrassmann):
+        made += [kind(mass, 3), kind(mass.toarray(), 2), kind(mass.toarray(), 2, field="complex")]
     return list(map(_unnamed, made))
 
 
@@ -178,10 +181,13 @@ def product_instances() -> list[Instance]:
         manifolds.Euclidean(2, 3),
         manifolds.SpecialOrthogonal(3, 4),
     )
-    power = manifolds.Power(manifolds.Grassmann(6, 2), 3)
+    power, agents = (
+        manifolds.Power(manifolds.Grassmann(6, 2), 3),
+        manifolds.Product([manifolds.Grassmann(6, 2)] * 3),
+    )
     mixed = manifolds.Product([cone, manifolds.Power(flat, 2), manifolds.FixedRankEmbedded(5, 4, 2)])
     arrays = manifolds.Product([turns, manifolds.Sphere(5), manifolds.Power(manifolds.Oblique(3, 2), 2)])
-    nested = manifolds.Product([manifolds.Grassmann(7, 2), manifolds.Product([cone, power]), flat])
+    nested = manifolds.Product([manifolds.Grassmann(7, 2), manifolds.Product([cone, agents]), flat])
     moves = [power.fitting(move) for move in retractions.GRASSMANN_RETRACTIONS.values()]
     return [
         Instance("power-grassmann", power, moves),

@@ -187,6 +187,10 @@ class Manifold(ABC):
         """Carry a tangent vector at one point to the tangent space at another, by projection unless overridden."""
         return self.projection(point_b, self.embedding(point_a, tangent_vector_a))
 
+    def as_point(self, given: Any) -> Any:
+        """Return what a run is given to begin at as a point, where points may be given in another form."""
+        return given
+
     @abstractmethod
     def check_point(self, point: Any) -> str | None:
         """Return why `point` is not on the manifold, or None when it is."""
@@ -205,6 +209,10 @@ class Manifold(ABC):
     def retraction(self, point: Any, tangent_vector: Any) -> Any:
         """Move from a point along a tangent vector by the default retraction."""
         return self.default_retraction(self, point, tangent_vector)
+
+    def _in_a_run(self) -> Self:
+        """Return the manifold as solvers use it: they do not write to points and vectors, so that it may remember."""
+        return self
 
     def using(
         self, retraction: Retraction | str | None = None, transport: Transport | str | None = None

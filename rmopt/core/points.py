@@ -1,8 +1,8 @@
 """What points and states are made of, whatever their class: arrays and numbers, in a fixed order and by name."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, wraps
 from itertools import repeat
 from typing import Any
 
@@ -44,6 +44,16 @@ def plain_reals(point: Any, taker: str) -> Any:
         f"the point is complex or of another library, and {taker} takes real arrays of numpy; bring it there, or "
         "take a solver of whole gradients, such as ConjugateGradient."
     )
+
+
+def of_plain_reals(load: Callable[[Any, Any], Any]) -> Any:
+    """Return a method of a point that takes real arrays of numpy alone, and refuses others."""
+
+    @wraps(load)
+    def guarded(self: Any, point: Any) -> Any:
+        return load(self, plain_reals(point, type(self).__name__))
+
+    return guarded
 
 
 def as_like(point: Any, like: Any) -> Any:

@@ -205,7 +205,7 @@ def ambient_at(
     real part plus i times that by the imaginary part. Sparse ones and operators are used before that; where one
     of this `shape` fitted before, they are not looked at again.
     """
-    copied = isinstance(ambient, np.ndarray | Parts | list | tuple | BlockDiagonal)
+    copied = isinstance(ambient, np.ndarray | Parts | list | tuple | BlockDiagonal) or ns.is_array(ambient)
     if shape is not None and not copied and hasattr(ambient, "shape"):
         return ambient
     if isinstance(ambient, Parts | list | tuple | BlockDiagonal) and isinstance(point, Parts):

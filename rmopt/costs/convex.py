@@ -96,6 +96,7 @@ class ConvexCost(Cost):
     lower_bound: float | None = None
     trace_weight: float = 0.0
     smooth_slope: bool = True
+    is_convex = True
 
     def __repr__(self) -> str:
         return type(self).__name__

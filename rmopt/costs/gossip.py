@@ -20,7 +20,7 @@ class GossipCost(FiniteSum):
     A term is an edge: g = α_i f_i(U_i) + α_j f_j(U_j) + ρ/2 d²(U_i, U_j), where α_i is one over the number of
     neighbours of i, so that the terms add up to the cost. (The paper prints the paths' 1 and ½, with f_k in place of
     f_i, and d² = ½ ‖Log‖²; the gradient −ρ Log that it uses is that of d² = ‖Log‖².) Points are `Parts`, one per
-    agent, on ``Power(manifold, n)``.
+    agent, on ``Product([manifold] * n)``.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class GossipCost(FiniteSum):
     """
 
     point_type = Parts
-    remedy = "take Power(manifold, n), with a point for each agent"
+    remedy = "take Product([manifold] * n), with a point for each agent"
 
     def __init__(self, tasks: AgentSum, graph: Graph, rho: float, manifold: Manifold) -> None:
         instance("tasks", tasks, AgentSum, "an object of a subclass of AgentSum")
@@ -73,7 +73,7 @@ class GossipCost(FiniteSum):
         if manifold.point_type is Parts:
             raise InvalidInputError(
                 f"manifold = {manifold} must be that of one agent, for example its base: GossipCost couples the "
-                "agents, and its points lie on Power(manifold, n)."
+                "agents, and its points lie on Product([manifold] * n)."
             )
         if graph.n != tasks.n_terms or graph.n < 2:
             raise InvalidInputError(
@@ -112,7 +112,7 @@ class GossipCost(FiniteSum):
         """Return a point, or the factors of a manifold: one for each agent."""
         if len(parts) != self.graph.n:
             raise InvalidInputError(
-                f"{len(parts)} parts do not fit {self.graph}; take Power(manifold, {self.graph.n})."
+                f"{len(parts)} parts do not fit {self.graph}; take Product([manifold] * {self.graph.n})."
             )
         return parts
 

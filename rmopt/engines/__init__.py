@@ -6,6 +6,4 @@ from rmopt.engines.choose import register
 from rmopt.engines.gauged import GaugedEngine, GaugedState
 from rmopt.engines.reference import ReferenceEngine
 
-__all__ = [
-    "BilinearEngine", "Engine", "GaugedEngine", "GaugedState", "ReferenceEngine", "register",
-]  # fmt: skip
+__all__ = ["BilinearEngine", "Engine", "GaugedEngine", "GaugedState", "ReferenceEngine", "register"]

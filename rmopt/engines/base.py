@@ -2,14 +2,13 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.points import packed, plain_reals, unpacked
+from rmopt.core.points import of_plain_reals, packed, unpacked
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 
 Supports = Mapping[str, tuple[type, ...]]
@@ -34,7 +33,7 @@ class Engine(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "load" in vars(cls):
-            cls.load = _of_plain_points(vars(cls)["load"])  # type: ignore[method-assign]
+            cls.load = of_plain_reals(vars(cls)["load"])  # type: ignore[method-assign]
 
     @classmethod
     def refuses(cls, reference: Any) -> str | None:
@@ -90,16 +89,6 @@ class Engine(ABC):
 
     # A state's arrays to the last bit, and back: pack(state), and unpack(arrays, template) with any state of the run.
     pack, unpack = staticmethod(packed), staticmethod(unpacked)
-
-
-def _of_plain_points(load: Callable[[Any, Any], Any]) -> Any:
-    """Return a method `load` that refuses what engines do not compute with."""
-
-    @wraps(load)
-    def guarded(self: Any, point: Any) -> Any:
-        return load(self, plain_reals(point, type(self).__name__))
-
-    return guarded
 
 
 def diverged(step: int, eta: float) -> DivergedError:

@@ -104,8 +104,7 @@ class LogDetEngine(CoordinateDescentEngine):
     # Overflow is reported once, by the length of the gradient.
     @np.errstate(all="ignore")
     def advance(self, state: MetricState, schedule: Array, etas: Array) -> MetricState:
-        blocks = blocks_of(schedule, etas, self.cost.n_blocks)
-        etas = np.ascontiguousarray(etas, dtype=float)
+        blocks, etas = blocks_of(schedule, etas, self.cost.n_blocks), np.ascontiguousarray(etas, dtype=float)
         position, first = 0, state.steps
         while True:
             position, reason = log_det.run(

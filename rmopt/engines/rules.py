@@ -199,12 +199,18 @@ class AdaGrad(CheckedValue, WeightedRule):
 
 def _squares(manifold: Any, point: Any, vector: Any) -> Any:
     # Subclasses may have another metric, or be quotients, where entries mean nothing.
-    if type(manifold) in (Product, Power):
+    if type(manifold) is Product:
         factors = zip(manifold.factors, point, vector, strict=True)
         return Parts([_squares(*of_factor) for of_factor in factors])
-    if type(manifold) is Euclidean:
+    base = manifold
+    while type(base) is Power:
+        base = base.base
+    if type(base) is Euclidean:
         return vector * vector
-    return np.float64(manifold.inner_product(point, vector, vector))
+    if base is manifold:
+        return np.float64(manifold.inner_product(point, vector, vector))
+    found = base.inner_products(point, vector, vector)
+    return found.reshape(*found.shape, *[1] * len(base.shape))
 
 
 def _each(function: Callable[..., Any], *things: Any) -> Any:

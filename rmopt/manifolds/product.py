@@ -14,7 +14,19 @@ from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks, matrix_sha
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError
-from rmopt.retractions.product import Componentwise
+from rmopt.manifolds.arrays import ArrayManifold, root_of_sums
+from rmopt.retractions.product import Componentwise, Each
+
+
+def _of_base(method: str) -> Any:
+    """Return the method of a power that is that of its base, for many points."""
+
+    def of_many(self: Any, *arguments: Any) -> Any:
+        """Return what the method of the base makes of all points."""
+        return getattr(self.base, method)(*arguments)
+
+    of_many.__name__ = method
+    return of_many
 
 
 class ByFactors(Transport):
@@ -58,6 +70,9 @@ class Product(Manifold):
         self.default_retraction = Componentwise([factor.default_retraction for factor in self.factors])
 
     def __repr__(self) -> str:
+        first, k = self.factors[0], len(self.factors)
+        if k > 1 and all(factor is first for factor in self.factors):
+            return f"{type(self).__name__}([{first}] * {k})"
         return f"{type(self).__name__}({', '.join(map(repr, self.factors))})"
 
     def fitting(self, retraction: Retraction | str | None) -> Retraction:
@@ -210,27 +225,140 @@ class Product(Manifold):
         return BlockDiagonal([matrix_shape(part.shape) for part in parts], dict(enumerate(parts)))
 
 
-class Power(Product):
-    """The product of a manifold with itself: a point has one part for each of n agents, say.
+class Power(ArrayManifold):
+    """The product of a manifold with itself, for k points that are one array: they move at once, without a loop.
+
+    Points and tangent vectors of a manifold of arrays of some shape are arrays of shape (k, …) here, and so are the
+    gradients of costs; all formulas are those of the base with an axis more in front. Of other manifolds, such as
+    those of matrices of one rank, this is the `Product` of k of them, whose points are `Parts`.
 
     Parameters
     ----------
     base : Manifold
-    n : int
-        Number of factors.
+        Also a power.
+    k : int
+        Number of points.
+
+    See Also
+    --------
+    Product : different manifolds, or points that stay apart.
+    rmopt.solvers.solve_many : points that no cost couples.
 
     Examples
     --------
     >>> import numpy as np
     >>> from rmopt.manifolds import Grassmann, Power
     >>> agents = Power(Grassmann(5, 2), 3).random_point(np.random.default_rng(0))
-    >>> len(agents), agents[0].shape
-    (3, (5, 2))
+    >>> agents.shape
+    (3, 5, 2)
     """
 
-    def __init__(self, base: Manifold, n: int) -> None:
-        super().__init__([base] * integer("n", n, 1))
-        self.base = base
+    def __new__(cls, base: Manifold, k: int) -> Any:
+        return super().__new__(cls) if isinstance(base, ArrayManifold) else Product([base] * _count(k))
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return self.base, self.k
+
+    def __init__(self, base: Any, k: int) -> None:
+        self.base, self.k = base, _count(k)
+        self.shape = (self.k, *base.shape)
+        self.field = base.field
+        self.default_retraction, self.default_transport = (
+            Each(base.default_retraction),
+            base.default_transport,
+        )
+        self.retractions = {name: Each(retraction) for name, retraction in base.retractions.items()}
+        self._refuse_single()
+
+    def _refuse_single(self) -> None:
+        """Refuse a base whose formulas are those of single points."""
+        rng = np.random.default_rng(0)
+        points = np.stack([self.base.random_point(rng) for _ in range(3)])
+        vectors = self.drawn(rng, points.shape)
+        single = [self._short_step(*pair) for pair in zip(points, vectors, strict=True)]
+        try:
+            right = np.allclose(self._short_step(points, vectors), single)
+        except Exception:
+            right = False
+        if not right:
+            raise InvalidInputError(
+                f"the formulas of {self.base} are those of single points, and Power works on k of them as one array; "
+                "let them work on the last axes (X.mT in place of X.T), or take Product([manifold] * k)."
+            )
+
+    def _short_step(self, points: Array, vectors: Array) -> Array:
+        return self.base.retraction(points, 0.1 * self.base.projection(points, vectors))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.base}, {len(self.factors)})"
+        return f"{type(self).__name__}({self.base}, {self.k})"
+
+    def fitting(self, retraction: Retraction | str | None) -> Retraction:
+        """Return a retraction of all points: one of a point, or its name, is applied to each."""
+        if retraction is None:
+            return self.default_retraction
+        return Each(self.base.fitting(retraction.retraction if isinstance(retraction, Each) else retraction))
+
+    @property
+    def dim(self) -> int:
+        return self.k * self.base.dim
+
+    @property
+    def typical_dist(self) -> float:
+        return self.k**0.5 * self.base.typical_dist
+
+    @property
+    def diameter(self) -> float:
+        return self.k**0.5 * self.base.diameter
+
+    @property
+    def has_ambient_metric(self) -> bool:
+        """Whether the inner product is that of the space around."""
+        return self.base.has_ambient_metric
+
+    @property
+    def knows_hessians(self) -> bool:
+        return self.base.knows_hessians
+
+    def knows(self, method: str) -> bool:
+        return self.base.knows(method)
+
+    inner_product = _of_base("inner_product")
+    inner = _of_base("inner")
+    projection = _of_base("projection")
+    to_tangent_space = _of_base("to_tangent_space")
+    euclidean_to_riemannian_gradient = _of_base("euclidean_to_riemannian_gradient")
+    euclidean_to_riemannian_hessian = _of_base("euclidean_to_riemannian_hessian")
+    embedding = _of_base("embedding")
+    zero_vector = _of_base("zero_vector")
+    transport = _of_base("transport")
+    exp = _of_base("exp")
+    log = _of_base("log")
+    projected_mean = _of_base("projected_mean")
+    refusal = _of_base("refusal")
+
+    def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
+        found = self.base.inner_products(point, tangent_vectors_a, tangent_vectors_b)
+        return ns.namespace(found).sum(found, axis=-1)
+
+    def dist(self, point_a: Array, point_b: Array) -> Any:
+        """Return the geodesic distance, the root of the sum of the squared ones of the points."""
+        return root_of_sums(self.base.dist(point_a, point_b) ** 2, 1)
+
+    # Points
+
+    def as_point(self, given: Any) -> Any:
+        """Return the array of k points, which may be given in a list or as `Parts`."""
+        if not isinstance(given, Parts | list | tuple):
+            return given
+        parts = [self.base.as_point(part) for part in given]
+        if len({tuple(getattr(part, "shape", ())) for part in parts}) != 1:
+            return given
+        return ns.namespace(parts[0]).stack(parts)
+
+    def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
+        rng = np.random.default_rng(rng)
+        return as_like(np.stack([self.base.random_point(rng) for _ in range(self.k)]), like)
+
+
+def _count(k: Any) -> int:
+    return integer("k", k, 1)

@@ -1,8 +1,8 @@
 """Arrays of unit length, and matrices whose columns have it."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -26,6 +26,8 @@ class UnitLength(ArrayManifold):
     # Parallel transport takes longer, and saves no iterations.
     default_transport: Transport = ByProjection()
     retractions = SPHERE_RETRACTIONS
+    # Its length is the rank of W, which is made of the products of what lies along it.
+    rank_axis: ClassVar[int] = -1
 
     @abstractmethod
     def products(self, a: Array, b: Array) -> Any:
@@ -53,6 +55,17 @@ class UnitLength(ArrayManifold):
         """Return P(H) − ξ ⟨X, G⟩ for the Euclidean gradient G and its derivative H along ξ."""
         bend = tangent_vector * self.products(point, dense(euclidean_gradient, point))
         return self.projection(point, dense(euclidean_hessian, point) - bend)
+
+    def with_rank(self, k: int) -> Self:
+        """Return the manifold of points of another rank, with all else the same."""
+        shape = list(self.shape)
+        shape[self.rank_axis] = k
+        return type(self)(*shape)
+
+    def dual_map(self, point: Array, gradient: Array) -> Callable[[Array], Array]:
+        """Return V ↦ A*(y) V, which multiplies by Lagrange multipliers (see `rmopt.solvers.certify`)."""
+        multipliers = self.products(point, gradient)
+        return lambda V: multipliers * V
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Follow the great circle."""
@@ -187,6 +200,8 @@ class Oblique(Sphere):
     >>> manifold.dim, manifold.projection(X, np.ones((2, 3))).tolist()
     (3, [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     """
+
+    rank_axis = -2
 
     def __init__(self, n: int, m: int, *, field: str = "real") -> None:
         super().__init__(integer("n", n, 1), integer("m", m, 1), field=field)

@@ -76,6 +76,7 @@ class Stiefel(ArrayManifold):
     """
 
     metric: ClassVar[str] = "euclidean"
+    rank_axis: ClassVar[int] = -2
     default_retraction: Retraction = Polar()
     retractions = FRAME_RETRACTIONS
 
@@ -121,6 +122,15 @@ class Stiefel(ArrayManifold):
         """Return P(H − ξ sym(XᴴG)) for the Euclidean gradient G and its derivative H along ξ."""
         bend = linalg.symmetric(ns.adjoint(point) @ dense(euclidean_gradient, point))
         return self.projection(point, dense(euclidean_hessian, point) - tangent_vector @ bend)
+
+    def with_rank(self, k: int) -> "Stiefel":
+        """Return the manifold of frames with k rows: of points of another rank, where XᵀX or its blocks count."""
+        return Stiefel(k, self.p, self.k, metric=self.metric, field=self.field)
+
+    def dual_map(self, point: Array, gradient: Array) -> Callable[[Array], Array]:
+        """Return V ↦ A*(y) V, which multiplies by Lagrange multipliers (see `rmopt.solvers.certify`)."""
+        multipliers = linalg.symmetric(ns.adjoint(point) @ gradient)
+        return lambda V: V @ multipliers
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Follow the geodesic, by exponentials of skew-symmetric matrices (Zimmermann and Hüper 2022)."""

@@ -40,3 +40,30 @@ class Componentwise(Retraction):
 
     def _each(self, manifold: Any, point: Parts, tangent: Parts) -> Iterator[tuple[Any, ...]]:
         return zip(self.retractions, manifold.factors, point, tangent, strict=True)
+
+
+class Each(Retraction):
+    """Moves each of many points, which are one array, by a retraction of theirs.
+
+    Parameters
+    ----------
+    retraction : Retraction
+        Of arrays with more axes in front.
+    """
+
+    name = "each"
+
+    def __init__(self, retraction: Retraction) -> None:
+        self.retraction = retraction
+        self.order = retraction.order  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        return f"Each({self.retraction})"
+
+    def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:
+        return self.retraction(manifold.base, point, tangent, t)
+
+    def reach(self, manifold: Any, point: Any, tangent: Any) -> float:
+        """Return how far all points may follow their curves."""
+        pairs = zip(point, tangent, strict=True)
+        return min(self.retraction.reach(manifold.base, *pair) for pair in pairs)

@@ -13,8 +13,9 @@ from rmopt.solvers.batch.many import ManyResult, solve_many
 from rmopt.solvers.batch.proximal_gradient import ProximalGradient
 from rmopt.solvers.batch.step_lengths import Backtracking, BarzilaiBorwein, Exact, StepLength, StrongWolfe
 from rmopt.solvers.batch.trust_regions import AdaptiveCubics, Hybrid, LevenbergMarquardt, TrustRegions
-from rmopt.solvers.certified.certificate import Certificate, certify
+from rmopt.solvers.certified.certificate import Certificate
 from rmopt.solvers.certified.rank_incremental import CertifiedResult, RankIncremental
+from rmopt.solvers.certified.relaxation import certify
 from rmopt.solvers.gossip.gossip import Gossip, Matchings
 from rmopt.solvers.gossip.parallel import Parallel
 from rmopt.solvers.recorder import Recorder

@@ -277,7 +277,8 @@ class Solver(Value, ABC):
 
     def _started(self, problem: Problem, initial_point: Any, rng: Any) -> Any:
         """Return the point where a run begins, in the precision of its steps."""
-        start = self.start(problem, rng) if initial_point is None else initial_point
+        given = None if initial_point is None else problem.manifold.as_point(initial_point)
+        start = self.start(problem, rng) if given is None else given
         start = in_precision(of_reals(start))
         if not self.takes_all_arrays:
             plain_reals(start, type(self).__name__)

@@ -18,7 +18,7 @@ from problems.data.sets import ml1m
 from problems.subspace import MatrixCompletion
 from rmopt import Problem
 from rmopt.costs import GossipCost, Graph
-from rmopt.manifolds import Grassmann, Power
+from rmopt.manifolds import Grassmann, Product
 from rmopt.retractions import GRASSMANN_RETRACTIONS
 from rmopt.solvers import Gossip
 
@@ -61,7 +61,7 @@ def updates() -> list[dict[str, Any]]:
     table.data -= table.data.mean()
     tasks = MatrixCompletion(table, AGENTS, 0.005)
     manifold = Grassmann(tasks.n_rows, RANK)
-    problem = Problem(Power(manifold, AGENTS), GossipCost(tasks, Graph.path(AGENTS), 1e4, manifold))
+    problem = Problem(Product([manifold] * AGENTS), GossipCost(tasks, Graph.path(AGENTS), 1e4, manifold))
     start = problem.manifold.random_point(np.random.default_rng(0))
     part, U = tasks.parts[1], start[1]
     W, G = np.empty((part.shape[1], RANK)), np.zeros_like(U)

@@ -21,7 +21,7 @@ from rmopt.engines import ReferenceEngine
 from rmopt.engines.choose import TWINS
 from rmopt.engines.coordinate import CoordinateReference
 from rmopt.errors import RmoptError
-from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power, Product, Simplex
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Product, Simplex
 from rmopt.retractions import MetricProjectionPSD
 from rmopt.solvers import (
     LBFGS,
@@ -193,7 +193,7 @@ def test_projections_are_orthogonal_in_the_metric_or_in_the_ambient_space(seed: 
         return [one.name for one in check_manifold(manifold, seed) if not one]
 
     right = strangers.GeneralizedStiefel(7, 2, seed)
-    assert failed(right) == failed(Power(right, 2)) == failed(Product([Simplex(3), right])) == []
+    assert failed(right) == failed(Product([right] * 2)) == failed(Product([Simplex(3), right])) == []
     assert all(check_retraction(right.default_retraction, right, seed))
     for wrong in (strangers.ObliqueByMetric(7, 2, seed), strangers.SelfProjecting(7, 2, seed)):
         assert failed(wrong) == ["orthogonality"]
@@ -328,7 +328,7 @@ def test_a_line_search_says_what_it_needs() -> None:
 def gossip_problem() -> Problem:
     tasks = strangers.Agents(np.random.default_rng(0).standard_normal((4, 6, 6)))
     cost = GossipCost(tasks, Graph.path(4), 1.0, Grassmann(6, 2))
-    return Problem(Power(Grassmann(6, 2), 4), cost)
+    return Problem(Product([Grassmann(6, 2)] * 4), cost)
 
 
 def test_gossip_does_what_its_cost_says() -> None:
@@ -337,7 +337,7 @@ def test_gossip_does_what_its_cost_says() -> None:
     start, ends = usual.manifold.random_point(np.random.default_rng(0)), []
     for manifold in (Grassmann(6, 2), strangers.overridden(Grassmann(6, 2), "log")):
         cost = GossipCost(usual.cost.tasks, Graph.path(4), 1.0, manifold)  # type: ignore[attr-defined]
-        problem = Problem(Power(manifold, 4), cost)
+        problem = Problem(Product([manifold] * 4), cost)
         found = [
             one.run(problem, start, random_state=0)
             for one in (Gossip(0.1, max_iter=30), SGD(0.1, max_iter=30))

@@ -123,7 +123,7 @@ def on(problem: Problem, **given: Any) -> Callable[[Any], Any]:
     return lambda solver: arrays_of(solver.run(problem, random_state=0, **given).point)
 
 
-BILINEAR, GOSSIPING = Problem(MATRICES, LINEAR), Problem(manifolds.Power(SUBSPACES, 3), GOSSIP)
+BILINEAR, GOSSIPING = Problem(MATRICES, LINEAR), Problem(manifolds.Product([SUBSPACES] * 3), GOSSIP)
 CONVEX = Problem(CONE, coembedding.MetricRegression(X.T) + costs.Trace(0.5))
 METRIC = Problem(METRICS, costs.LogDetTriplet(X, TRIPLETS, alpha=1.0))
 
@@ -167,10 +167,10 @@ def table() -> list[Part]:
         part(m.BoundedRank, visit, n=6, m=5, rank=2),
         part(m.Stiefel, visit, n=4, p=2, k=1),
         part(m.Hyperbolic, visit, n=3, m=2),
-        part(m.Power, visit, base=SUBSPACES, n=3),
+        part(m.Power, visit, base=SUBSPACES, k=3),
         part(m.Product, visit, factors=[SUBSPACES, m.Euclidean(2, 3)]),
         part(SUBSPACES.using, visit, retraction=retractions.QR(), transport=Isometric()),
-        part(retractions.Componentwise, m.Power(SUBSPACES, 2).using, retractions=2 * [retractions.QR()]),
+        part(retractions.Componentwise, m.Product([SUBSPACES] * 2).using, retractions=2 * [retractions.QR()]),
         part(from_pymanopt, visit, manifold=pymanopt.manifolds.Sphere(5)),
         part(m.frechet_mean, manifold=SUBSPACES, points=frames, weights=None, tol=1e-9, max_iter=50),
         part(Problem, solved, manifold=m.Euclidean(3, 2), cost=ByHand()),

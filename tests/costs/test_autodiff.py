@@ -246,8 +246,8 @@ def written(place: str, xp: Any, arrays: Callable[..., Any]) -> Callable[..., An
         (A, B), (x, (C, D)) = W, rest
         return xp.sum((A @ B.T) ** 2 * xp.sum(x**2)) + xp.sum((C @ D.T - tall) ** 2) * xp.sum(xp.cos(x))
 
-    def power(*Xs: Any) -> Any:
-        return sum(xp.sum((X - other) ** 2) for X, other in itertools.pairwise(Xs)) + array(Xs[0])
+    def power(Xs: Any) -> Any:
+        return xp.sum((Xs[1:] - Xs[:-1]) ** 2) + array(Xs[0])
 
     return {"array": array, "matrix": matrix, "mixed": mixed, "nested": nested, "power": power}[place]
 

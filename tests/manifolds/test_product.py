@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
+import autograd.numpy as anp
 import numpy as np
 import pytest
+from strangers import GeneralizedStiefel
+from tabled import each_row
 
+import rmopt
 from rmopt import Problem
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Actions, BlockDiagonal, Cost, Factored, InvalidInputError, Parts
@@ -14,8 +20,10 @@ from rmopt.core.ambient import Sum, dense
 from rmopt.core.points import arrays_of, rebuilt
 from rmopt.core.product import diagonal_blocks
 from rmopt.engines.reference import ReferenceEngine
-from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power, Product, Sphere
+from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Oblique, Power, Product, Sphere
 from rmopt.retractions import QR, Componentwise, Polar
+from rmopt.solvers import LBFGS, SGD, Adam
+from rmopt.solvers.batch.oracle import is_extrinsic
 
 SHAPES = [(2, 3), (4, 1), (3, 3)]
 
@@ -40,13 +48,98 @@ def test_the_blocks_of_any_ambient_matrix() -> None:
 
 
 def test_a_block_that_is_not_given_does_not_move() -> None:
-    manifold, rng = Power(Grassmann(6, 2), 3), np.random.default_rng(4)
+    manifold, rng = Product([Grassmann(6, 2)] * 3), np.random.default_rng(4)
     point = manifold.random_point(rng)
     gradient = BlockDiagonal([(6, 2)] * 3, {1: rng.standard_normal((6, 2))})
     moved = manifold.retraction(point, -manifold.euclidean_to_riemannian_gradient(point, gradient))
     assert np.array_equal(moved[0], point[0])
     assert np.array_equal(moved[2], point[2])
     assert not np.array_equal(moved[1], point[1])
+
+
+POWERS = [
+    (Power(base, 3), Product([base] * 3))
+    for base in (Sphere(4), Grassmann(5, 2), Oblique(3, 2), Sphere(3, field="complex"))
+]
+
+
+@each_row(
+    "power, product", [*POWERS, (Power(Power(Sphere(3), 2), 3), Product([Product([Sphere(3)] * 2)] * 3))]
+)
+def test_a_power_is_the_product_as_one_array(power: Any, product: Any) -> None:
+    rng = np.random.default_rng(0)
+    parts = [product.random_point(seed) for seed in (1, 2)]
+    (x, y), joined = (power.as_point(part) for part in parts), power.as_point
+    assert np.array_equal(x, power.random_point(1))
+    assert power.dim == product.dim
+    assert (power.typical_dist, power.diameter) == pytest.approx((product.typical_dist, product.diameter))
+    assert power.check_point(x) is None
+    assert "of shape" in str(power.check_point(x[1:]))
+    G, H = (power.drawn(rng) for _ in range(2))
+    of = [
+        [*one] if product.factors[0].point_type is np.ndarray else [[*two] for two in one] for one in (G, H)
+    ]
+    xi = product.projection(parts[0], Parts(of[0]))
+    found = {
+        "hessian": (power.euclidean_to_riemannian_hessian(x, G, H, power.projection(x, G)),
+                    joined(product.euclidean_to_riemannian_hessian(parts[0], *map(Parts, of), xi))),
+        "transport": (power.transport(x, y, joined(xi)), joined(product.transport(*parts, xi))),
+        "log": (power.log(x, y), joined(product.log(*parts))),
+        "dist": (power.dist(x, y), product.dist(*parts)),
+        "norm": (power.norm(x, joined(xi)), product.norm(parts[0], xi)),
+        "retraction": (power.retraction(x, joined(xi)), joined(product.retraction(parts[0], xi))),
+        "exponential": (power.using("exponential").retraction(x, joined(xi)), joined(product.exp(parts[0], xi))),
+    }  # fmt: skip
+    for name, pair in found.items():
+        np.testing.assert_allclose(*pair, atol=1e-13, err_msg=name)
+    for twin in (copy.copy(power), pickle.loads(pickle.dumps(power))):
+        assert repr(twin) == repr(power)
+
+
+def test_a_run_on_a_power_is_that_on_the_product() -> None:
+    """It begins at a list or `Parts`, too, and carries vectors in the space around as its base does."""
+    A = np.random.default_rng(1).standard_normal((3, 5, 5))
+    A, parts = A + A.mT, [Grassmann(5, 2).random_point(seed) for seed in range(3)]
+    power, product = POWERS[1]
+    stacked = rmopt.autograd_cost(lambda X: anp.sum(X * anp.matmul(A, X)) + anp.sum(X[0] * X[1]) ** 2)
+    apart = rmopt.autograd_cost(lambda *X: stacked.function(anp.stack(X)))
+    wanted = LBFGS().run(Problem(product, apart), Parts(parts))
+    for start in (parts, Parts(parts), np.stack(parts)):
+        found = LBFGS().run(Problem(power, stacked), start)
+        assert found.point.shape == (3, 5, 2)
+        assert found.cost == pytest.approx(wanted.cost, abs=1e-10)
+        assert found.steps == wanted.steps
+    with pytest.raises(InvalidInputError, match="array of shape"):
+        LBFGS().run(Problem(power, stacked), [*parts[:2], parts[0][:4]])
+    for one, other in POWERS:
+        assert is_extrinsic(one, one.default_transport) == is_extrinsic(other, other.default_transport)
+    # Squares of gradients are those of each point, or of each number in flat space.
+    for base in (Sphere(4), Euclidean(2, 2)):
+        ends = [
+            SGD(0.05, rule=Adam(), max_iter=20).run(Problem(M, Far()), M.random_point(2)).point
+            for M in (Power(base, 3), Product([base] * 3))
+        ]
+        np.testing.assert_allclose(ends[0], np.stack([*ends[1]]), atol=1e-13)
+
+
+class Far(Cost):
+    """Σᵢ i ‖xᵢ − 1‖²."""
+
+    def value(self, point: Any) -> float:
+        return float(sum(i * np.sum((x - 1.0) ** 2) for i, x in enumerate(point)))
+
+    def gradient(self, point: Any) -> Any:
+        found = [2.0 * i * (x - 1.0) for i, x in enumerate(point)]
+        return np.stack(found) if isinstance(point, np.ndarray) else found
+
+
+def test_what_is_no_power() -> None:
+    assert isinstance(Power(FixedRankEmbedded(5, 4, 2), 3), Product)
+    assert repr(Power(Product([Sphere(3), Sphere(4)]), 2)) == "Product([Product(Sphere(3), Sphere(4))] * 2)"
+    with pytest.raises(
+        InvalidInputError, match=r"formulas of GeneralizedStiefel.* are those of single points"
+    ):
+        Power(GeneralizedStiefel(4, 2), 3)
 
 
 def test_a_subclass_may_weigh_its_factors() -> None:
@@ -90,8 +183,8 @@ def test_a_direction_has_the_parts_of_a_point_and_lists_nest() -> None:
 
 
 def test_one_retraction_for_all_factors_or_one_for_each() -> None:
-    power = Power(Grassmann(6, 2), 3).using(QR())
-    assert power.default_retraction == Componentwise([QR()] * 3)
+    alike = Product([Grassmann(6, 2)] * 3).using(QR())
+    assert alike.default_retraction == Componentwise([QR()] * 3)
     mixed = Product([Grassmann(6, 2), Grassmann(5, 1)]).using(Componentwise([QR(), Polar()]))
     assert str(mixed.default_retraction) == "Componentwise(QR(), Polar())"
     with pytest.raises(InvalidInputError, match="is not a retraction of FixedRank"):
@@ -102,7 +195,7 @@ def test_points_of_any_class_are_taken_apart_and_put_together() -> None:
     manifold = Product([FixedRankEmbedded(5, 4, 2), Power(Grassmann(6, 2), 2)])
     point = manifold.random_point(np.random.default_rng(7))
     arrays = arrays_of(point)
-    assert len(arrays) == 5
+    assert len(arrays) == 4
     again = rebuilt(point, arrays)
     assert manifold.check_point(again) is None
     assert all(np.array_equal(a, b) for a, b in zip(arrays, arrays_of(again), strict=True))

@@ -15,7 +15,7 @@ from rmopt import Problem
 from rmopt.checks import check_gradient
 from rmopt.core import AgentSum, InvalidInputError, MissingCapabilityError, Parts
 from rmopt.costs import GossipCost, Graph
-from rmopt.manifolds import Euclidean, Grassmann, Power, Simplex, Sphere, Stiefel, SymmetricPositiveDefinite
+from rmopt.manifolds import Euclidean, Grassmann, Product, Simplex, Sphere, Stiefel, SymmetricPositiveDefinite
 from rmopt.retractions import GRASSMANN_RETRACTIONS
 from rmopt.solvers import SGD, Checkpoint, Gossip, InverseTime, Matchings, Recorder
 
@@ -26,7 +26,7 @@ GRAPH = Graph(N, [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)])
 def problem_of(name: str, rho: float = 2.0, graph: Graph = GRAPH) -> Problem:
     tasks: Any = agent_sums(graph.n)[name]
     manifold = Grassmann(tasks.n_rows, 3)
-    return Problem(Power(manifold, graph.n), GossipCost(tasks, graph, rho, manifold))
+    return Problem(Product([manifold] * graph.n), GossipCost(tasks, graph, rho, manifold))
 
 
 def distance(a: Parts, b: Parts) -> float:
@@ -84,7 +84,7 @@ def test_the_engine_is_algorithm_one(name: str, order: str, preconditioned: bool
     schedule = solver.sampler_for(problem).draw(rng, 0, 60)[:60]
     # Near each other: the printed logarithm is not exact far away.
     middle = problem.manifold.random_point(rng)[0]
-    base: Any = problem.manifold.base  # type: ignore[attr-defined]
+    base: Any = problem.manifold.factors[0]  # type: ignore[attr-defined]
     start = Parts([base.exp(middle, 0.1 * base.random_tangent_vector(middle, rng)) for _ in range(N)])
     etas = np.full(60, 0.02)
     found = engine.dump(engine.advance(engine.load(start), schedule, etas))
@@ -158,11 +158,11 @@ def test_the_euclidean_formulation_agrees_by_plain_differences() -> None:
     tasks: Any = agent_sums(N)["completion"]
     flat = Euclidean(tasks.n_rows, 3)
     cost = GossipCost(tasks, GRAPH, 3.0, flat)
-    point = Power(flat, N).random_point(np.random.default_rng(8))
+    point = Product([flat] * N).random_point(np.random.default_rng(8))
     squares = sum(np.sum((point[i] - point[j]) ** 2) for i, j in GRAPH.edges)
     fits = sum(tasks.agent_value(part, i) for i, part in enumerate(point))
     np.testing.assert_allclose(cost.value(point), fits + 1.5 * squares, rtol=1e-13)
-    result = Gossip(1e-3, n_epochs=20).run(Problem(Power(flat, N), cost), point, random_state=0)
+    result = Gossip(1e-3, n_epochs=20).run(Problem(Product([flat] * N), cost), point, random_state=0)
     assert cost.value(result.point) < cost.value(point)
 
 
@@ -201,14 +201,14 @@ class Targets(AgentSum):
 
 @pytest.mark.parametrize("base", [Sphere(4), Stiefel(4, 2, 2), Stiefel(4, 1, metric="canonical")])
 def test_points_may_be_arrays_of_any_shape(base: Any) -> None:
-    assert check_gradient(Problem(Power(base, 3), GossipCost(Targets(), Graph.path(3), 1.0, base)))
+    assert check_gradient(Problem(Product([base] * 3), GossipCost(Targets(), Graph.path(3), 1.0, base)))
 
 
 @pytest.mark.parametrize(
     "base", [Stiefel(4, 2, metric="canonical"), SymmetricPositiveDefinite(3), Simplex(3)]
 )
 def test_logarithms_of_another_metric_are_no_part_of_a_gradient(base: Any) -> None:
-    problem = Problem(Power(base, 3), GossipCost(Targets(), Graph.path(3), 1.0, base))
+    problem = Problem(Product([base] * 3), GossipCost(Targets(), Graph.path(3), 1.0, base))
     with pytest.raises(MissingCapabilityError, match="take the solver Gossip, another manifold, or rho = 0"):
         SGD(0.01, max_iter=1).run(problem, random_state=0)
     start = problem.manifold.random_point(0)

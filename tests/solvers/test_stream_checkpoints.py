@@ -20,7 +20,7 @@ from problems.subspace import GossipPlan, MatrixCompletion, agree, gossip
 from rmopt import InvalidInputError, Problem
 from rmopt.costs import GossipCost, Graph
 from rmopt.experiments import Run
-from rmopt.manifolds import Grassmann, Power
+from rmopt.manifolds import Grassmann, Product
 from rmopt.solvers import Checkpoint, Gossip, MaxSeconds, MaxSteps, World
 from rmopt.solvers.save import Saver
 
@@ -160,7 +160,7 @@ def test_processes_that_were_told_otherwise_are_refused_before_they_start(tmp_pa
         ):
             with pytest.raises(InvalidInputError, match=f"{name} of process 1 is .*; give all"):
                 run(Alike(2, **{name: other}))
-    agents = Problem(Power(Grassmann(90, 2), 2), GossipCost(tasks, Graph.path(2), 0.1, Grassmann(90, 2)))
+    agents = Problem(Product([Grassmann(90, 2)] * 2), GossipCost(tasks, Graph.path(2), 0.1, Grassmann(90, 2)))
     for name, other in {"budget": 7, "solver.order": "'parallel'", "random_state": 1}.items():
         with pytest.raises(InvalidInputError, match=f"{name} of process 1 is .*; give all"):
             Gossip(0.1, max_iter=5, world=Alike(2, **{name: other})).run(agents, random_state=0)
@@ -168,7 +168,7 @@ def test_processes_that_were_told_otherwise_are_refused_before_they_start(tmp_pa
 
 def test_processes_save_their_states_and_go_on(tmp_path: Path) -> None:
     manifold, tasks = Grassmann(90, 2), MatrixCompletion(sp.csc_array(X), n_agents=2)
-    agents = Problem(Power(manifold, 2), GossipCost(tasks, Graph.path(2), 0.1, manifold))
+    agents = Problem(Product([manifold] * 2), GossipCost(tasks, Graph.path(2), 0.1, manifold))
 
     def run(world: World, budget: int, seed: int | None = 0, **how: Any) -> Any:
         return Gossip(0.01, max_iter=budget, world=world).run(agents, random_state=seed, **how).point

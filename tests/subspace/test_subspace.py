@@ -33,7 +33,7 @@ from rmopt import Problem
 from rmopt.core import InvalidInputError, MissingCapabilityError
 from rmopt.costs import GossipCost, Graph
 from rmopt.interop import PymanoptSolver
-from rmopt.manifolds import Grassmann, Power
+from rmopt.manifolds import Grassmann, Product
 from rmopt.solvers import Checkpoint, MaxSteps, Recorder
 
 M, N, R = 14, 23, 3
@@ -213,7 +213,7 @@ def test_gossip_on_other_graphs_and_a_checkpoint(tmp_path: Path) -> None:
 def test_d_lmafit_converges_and_gossip_is_ahead_of_it() -> None:
     tasks = low_rank_tasks(60, 600, 2, 4)
     manifold = Grassmann(60, 2)
-    problem = Problem(Power(manifold, 4), GossipCost(tasks, Graph.path(4), 0.0, manifold))
+    problem = Problem(Product([manifold] * 4), GossipCost(tasks, Graph.path(4), 0.0, manifold))
     errors = []
     for steps in (20, 100, 400):
         result = DLMaFit(steps).run(problem, random_state=0)
@@ -225,7 +225,7 @@ def test_d_lmafit_converges_and_gossip_is_ahead_of_it() -> None:
     assert train_mse(tasks, ours.points) < 0.5 * errors[1]
     cost = GossipCost(MatrixCompletion(low_rank()[0], 4, 0.1), Graph.path(4), 0.0, Grassmann(40, 2))
     with pytest.raises(MissingCapabilityError, match="lam = 0"):
-        DLMaFit(1).run(Problem(Power(Grassmann(40, 2), 4), cost))
+        DLMaFit(1).run(Problem(Product([Grassmann(40, 2)] * 4), cost))
 
 
 def test_lmafit_of_one_agent_is_lmafit() -> None:

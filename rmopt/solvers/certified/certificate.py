@@ -67,61 +67,21 @@ class Certificate:
         """The gap over f(W) − b."""
         return self.gap / self.excess if self.gap > 0.0 else 0.0
 
+    @property
+    def lower_bound(self) -> float:
+        """A number that f(W*) is not below."""
+        return self.objective - self.gap
+
     def is_global(self, tol: float) -> bool:
         """Return whether the gap is at most `tol` times f(W) − b."""
         return self.relative_gap <= tol
 
 
-def certify(
-    cost: ConvexCost, Y: Array, n_candidates: int = 1, tol: float = 1e-8
+def by_lower_bound(
+    cost: ConvexCost, Y: Array, n_candidates: int, tol: float
 ) -> tuple[Certificate, Array, Array]:
-    """Return the certificate at YYᵀ, and the directions that lead down from there.
-
-    Parameters
-    ----------
-    cost : ConvexCost
-        With a positive `trace_weight` and a stated `lower_bound`.
-    Y : array, shape (p, d)
-    n_candidates : int
-        How many directions to look for.
-    tol : float
-        How exactly eigenvalues are to be known, relative to `trace_weight`; more where this is below rounding.
-
-    Returns
-    -------
-    certificate : Certificate
-    values : array, shape (j,)
-        The positive eigenvalues among the `n_candidates` largest of −∇f, descending.
-    vectors : array, shape (p, j)
-        Their eigenvectors.
-
-    Raises
-    ------
-    InvalidInputError
-        When the cost has no trace term, or states no lower bound, or one that its value at YYᵀ contradicts, and when
-        values nearby contradict its gradient, or that it is convex.
-
-    See Also
-    --------
-    RankIncremental : grows the rank until the certificate holds.
-
-    References
-    ----------
-    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
-    https://doi.org/10.1007/978-3-319-23528-8_39.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from problems.coembedding import MetricRegression
-    >>> from rmopt.costs import Trace
-    >>> from rmopt.solvers import certify
-    >>> cost = MetricRegression(np.diag([2.0, 1.0])) + Trace(0.1)
-    >>> certificate, values, vectors = certify(cost, np.array([[1.0], [0.0]]))
-    >>> certificate.is_global(1e-6), abs(vectors).round(3).ravel().tolist()
-    (False, [0.0, 1.0])
-    """
-    instance("cost", cost, ConvexCost, "a ConvexCost (rmopt.costs)")
+    """Return the certificate of a cost with a lower bound at YYᵀ, and directions (see `certify`)."""
+    instance("cost", cost, ConvexCost, "a ConvexCost (rmopt.costs), or a Problem")
     floor, n_candidates = checked_lower_bound(cost), integer("n_candidates", n_candidates, 1)
     Y = numbers("Y", Y, (cost.shape[0], *(np.shape(Y)[1:2] or (1,))))
     local = cost.at(Y)
@@ -216,7 +176,7 @@ def leading_eigenpairs(
     p = len(basis)
     k = min(k, p)
     if p <= SMALL or 4 * k >= p:
-        return _dense(apply, p, k)
+        return dense_pairs(apply, p, k)
     products = apply(basis)
     inside = basis.T @ products
     across = products - basis @ inside
@@ -228,17 +188,18 @@ def leading_eigenpairs(
         # Below what the complement of an optimum has to offer: at least −scale, where the trace is alone.
         return V - basis @ (basis.T @ V) - 2.0 * scale * within
 
-    values, vectors = _lanczos(outside, p, 1, scale, tol, None)
+    values, vectors = lanczos_pairs(outside, p, 1, scale, tol, None)
     residual = float(np.linalg.norm(outside(vectors) - values * vectors))
     tie = float(np.linalg.norm(across, 2)) if across.size else 0.0
     bound = max(float(values[0]) + residual, known) + tie
     if k > 1 and values[0] > 0.0:
-        values, vectors = _lanczos(outside, p, k, float(values[0]), ROUGH, ROUGH_RESTARTS)
+        values, vectors = lanczos_pairs(outside, p, k, float(values[0]), ROUGH, ROUGH_RESTARTS)
         values, vectors = values[values > 0.0], vectors[:, values > 0.0]
     return values, vectors, bound
 
 
-def _dense(apply: Apply, p: int, k: int) -> tuple[Array, Array, float]:
+def dense_pairs(apply: Apply, p: int, k: int) -> tuple[Array, Array, float]:
+    """Return the k leading eigenpairs but for negative ones after the first, and a bound on all eigenvalues."""
     matrix = apply(np.eye(p))
     values, vectors = leading_eigh(0.5 * (matrix + matrix.T), k)
     rounding = 8.0 * np.finfo(float).eps * float(np.abs(matrix).sum(axis=0).max())
@@ -246,7 +207,7 @@ def _dense(apply: Apply, p: int, k: int) -> tuple[Array, Array, float]:
     return values[kept], vectors[:, kept], float(values[0]) + rounding
 
 
-def _lanczos(
+def lanczos_pairs(
     apply: Apply, p: int, k: int, scale: float, tol: float, restarts: int | None
 ) -> tuple[Array, Array]:
     """Return what converged of the k leading eigenpairs within some restarts; with None, at least one.

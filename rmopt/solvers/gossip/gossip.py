@@ -18,7 +18,7 @@ from rmopt.costs.gossip import GossipCost, partners_of
 from rmopt.costs.graph import Graph
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.errors import InvalidInputError, MissingCapabilityError
-from rmopt.manifolds import Power
+from rmopt.manifolds import Product
 from rmopt.solvers.stochastic.samplers import Sampler, Uniform, as_order
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import as_step_size
@@ -170,10 +170,10 @@ def _positive(name: str, value: Any) -> Array:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Gossip(CheckedValue, ScheduledSolver):
-    """Riemannian gossip (Mishra et al. 2019, Algorithm 1 and its variants) for a `GossipCost` on a `Power` manifold.
+    """Riemannian gossip (Mishra et al. 2019, Algorithm 1 and its variants) for a `GossipCost` on a `Product`.
 
     A step takes an edge, or edges that share no agent; the agents at their ends move along the gradients of the sum
-    over these edges. Swap the manifold for a power of `Euclidean` for the Euclidean formulation (equation 22).
+    over these edges. Swap the manifold for `Euclidean` for the Euclidean formulation (equation 22).
 
     Parameters
     ----------
@@ -204,13 +204,13 @@ class Gossip(CheckedValue, ScheduledSolver):
     >>> from problems.subspace import MatrixCompletion
     >>> from rmopt import Problem
     >>> from rmopt.costs import GossipCost, Graph
-    >>> from rmopt.manifolds import Grassmann, Power
+    >>> from rmopt.manifolds import Grassmann, Product
     >>> from rmopt.solvers import Gossip
     >>> rng, manifold = np.random.default_rng(0), Grassmann(8, 1)
     >>> table = sp.csc_array(rng.random((8, 1)) @ rng.random((1, 30)))
     >>> tasks = MatrixCompletion(table, n_agents=3)
     >>> problem = Problem(
-    ...     Power(manifold, 3), GossipCost(tasks, Graph.path(3), 0.1, manifold)
+    ...     Product([manifold] * 3), GossipCost(tasks, Graph.path(3), 0.1, manifold)
     ... )
     >>> agents = Gossip(0.05, n_epochs=100).run(problem, random_state=0).point
     >>> bool(problem.cost.gaps(agents).max() < 1e-2)
@@ -228,18 +228,22 @@ class Gossip(CheckedValue, ScheduledSolver):
 
     def check_problem(self, problem: Problem) -> None:
         super().check_problem(problem)
-        if type(problem.cost) is not GossipCost or type(problem.manifold) is not Power:
+        manifold = problem.manifold
+        alike = type(manifold) is Product and all(
+            factor is manifold.factors[0] for factor in manifold.factors
+        )
+        if type(problem.cost) is not GossipCost or not alike:
             raise MissingCapabilityError(
                 f"Gossip cannot run {type(problem.cost).__name__} on {problem.manifold}: it needs a GossipCost on "
-                "Power(manifold, n), and no subclass of either, whose methods it would not call; SGD calls them."
+                "Product([manifold] * n), and no subclass of either, whose methods it would not call; SGD calls them."
             )
 
     def engine(self, problem: Problem) -> Engine:
-        cost, manifold = cast(GossipCost, problem.cost), cast(Power, problem.manifold)
+        cost, manifold = cast(GossipCost, problem.cost), cast(Product, problem.manifold)
         n = len(cost.checked(manifold.factors))
         if self.scales is not None and self.scales.shape != (n,):
             raise InvalidInputError(f"scales must be {n} positive numbers, one per agent, got {self.scales}.")
-        base, known = manifold.base, (self.preconditioned, self.scales, self.world)
+        base, known = manifold.factors[0], (self.preconditioned, self.scales, self.world)
         return GossipEngine(base, cost, base.fitting(self.retraction), *known)
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:

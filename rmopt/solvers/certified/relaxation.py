@@ -1,0 +1,372 @@
+"""Certificates of semidefinite programmes min f(W), W ⪰ 0, whose constraints fix the trace of W.
+
+W = YYᵀ for the points of `Elliptope` (diag W = 1) and of `Sphere` (tr W = 1), and for the transposed ones of
+`Oblique` (diag W = 1) and `Stiefel` (diagonal blocks of W are identities). Each says by `rank_axis` where its points
+have the columns of Y, by `with_rank` what holds points of more columns, and by `dual_map` what A*(y) makes of
+columns, where A are the constraints and y = A(∇f(W) W), in closed form, their multipliers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse.linalg import LinearOperator
+
+from rmopt import namespaces as ns
+from rmopt.core.ambient import Array, dense
+from rmopt.core.arguments import integer, one_of
+from rmopt.core.points import in_precision, of_reals
+from rmopt.core.problem import Problem
+from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
+from rmopt.linalg import lanczos_eigh
+from rmopt.solvers.batch.premise import ROUNDINGS
+from rmopt.solvers.certified.certificate import (
+    ROUGH,
+    ROUGH_RESTARTS,
+    SMALL,
+    Certificate,
+    by_lower_bound,
+    dense_pairs,
+    lanczos_pairs,
+)
+
+EPS = float(np.finfo(float).eps)
+# Length of appended columns beside those of Y, whose square is a rounding: they see ∇f at YYᵀ.
+SHORT = EPS**0.5
+# Two gradients that differ by this share of their length are those of two functions.
+SAME = 1e-9
+# Largest programme whose S is formed, in rows; how many of its columns are made at once.
+LARGEST, COLUMNS = 5000, 500
+# Levels of extrapolation, each at a quarter of the square of the step before.
+LEVELS = 13
+# Quadratic forms of gradients and of values may differ by this share of their terms, and by so many times the error
+# of the differences.
+RESOLVED, DOUBTFUL = 1e-7, 10.0
+
+
+@dataclass(frozen=True)
+class TraceCertificate(Certificate):
+    """A bound on f(W) − f(W*), where the trace of W is known.
+
+    With S = ∇f(W) − A*(y) and f convex, f(W) − f(W*) ≤ |⟨S, W⟩| + tr W · max(0, −λ_min(S)) at every W and for all y.
+    `trace_bound` is the trace, and `excess` the size |⟨∇f(W), W⟩| that gaps are relative to.
+    """
+
+    @property
+    def gap(self) -> float:
+        """The bound on f(W) − f(W*)."""
+        return abs(self.complementarity) + self.eigenvalue * self.trace_bound
+
+
+class Relaxation:
+    """A problem as certificates see it: by the rows Y of W = YYᵀ, an array of numpy, whose columns may be any number.
+
+    Parameters
+    ----------
+    problem : Problem
+        On a manifold with `rank_axis`, `with_rank` and `dual_map`.
+    like : array
+        A point. The cost is asked at arrays of its library.
+
+    Raises
+    ------
+    MissingCapabilityError
+        For another manifold.
+    """
+
+    def __init__(self, problem: Problem, like: Any = None) -> None:
+        self.problem, self.manifold, self.like = problem, problem.manifold, like
+        if not is_relaxation(problem):
+            raise MissingCapabilityError(
+                f"{problem.manifold} has no dual in closed form; certify takes a Problem on Elliptope, Oblique, "
+                "Stiefel or a Sphere of matrices, of real numbers, or a ConvexCost with a factor."
+            )
+        self.axis = problem.manifold.rank_axis  # type: ignore[attr-defined]
+        self.linear = False
+
+    def rows(self, point: Any) -> Array:
+        """Return Y."""
+        Y = np.moveaxis(ns.to_numpy(point), self.axis, -1)
+        return Y.reshape(-1, Y.shape[-1])
+
+    def point(self, rows: Array) -> Any:
+        """Return the array of the manifold's layout that has these rows."""
+        shape = list(self.manifold.shape)  # type: ignore[attr-defined]
+        del shape[self.axis]
+        point = np.ascontiguousarray(np.moveaxis(rows.reshape(*shape, -1), -1, self.axis))
+        return ns.asarray(point, point if self.like is None else self.like)
+
+    def gradient(self, rows: Array) -> Array:
+        """Return ∇f(YYᵀ) Y, half the gradient by Y."""
+        point = self.point(rows)
+        return 0.5 * self.rows(dense(self.problem.gradient(point), point))
+
+    def value(self, rows: Array) -> float:
+        return self.problem.value(self.point(rows))
+
+    def products(self, Y: Array, V: Array) -> Array:
+        """Return ∇f(YYᵀ) V."""
+        if self.linear:
+            return self.gradient(V)
+        short = SHORT * float(np.linalg.norm(Y)) / float(np.linalg.norm(V))
+        return self.gradient(np.hstack([Y, short * V]))[:, Y.shape[1] :] / short
+
+    def beside(self, Y: Array, V: Array) -> Array:
+        """Return the rows of the manifold's point that is reached from [Y, 0] along [0, V]."""
+        wide = self.manifold.with_rank(Y.shape[1] + V.shape[1])  # type: ignore[attr-defined]
+        ends = np.hstack([Y, np.zeros_like(V)]), np.hstack([np.zeros_like(Y), V])
+        return self.rows(wide.retraction(*map(self.point, ends)))
+
+
+def is_relaxation(problem: Problem) -> bool:
+    """Return whether the problem's manifold is one of factors with a known trace."""
+    manifold: Any = problem.manifold
+    known = getattr(manifold, "field", "real") == "real" and len(getattr(manifold, "shape", ())) > 1
+    return known and hasattr(manifold, "dual_map")
+
+
+def certify(
+    problem: Any, point: Any, n_candidates: int = 1, tol: float = 1e-8, *, proof: str = "lanczos"
+) -> tuple[Certificate, Array, Array]:
+    """Return the certificate at a point, and the directions that lead down from there.
+
+    Parameters
+    ----------
+    problem : Problem or ConvexCost
+        A problem min f(YYᵀ) whose constraints fix the trace of YYᵀ: on `Elliptope` (max-cut, correlations), on
+        `Oblique` or `Stiefel` with as many rows as the rank (synchronisation: the cost is a function of the products
+        XᵢᵀXⱼ), or on a `Sphere` of matrices. f is linear, which two gradients tell, or convex, which a `ConvexCost`
+        or an attribute ``is_convex = True`` says. Or a `ConvexCost` with a positive `trace_weight` and a stated
+        `lower_bound`.
+    point : array
+        Of the problem, of any library; or the factor Y, shape (p, d).
+    n_candidates : int
+        How many directions to look for.
+    tol : float
+        How exactly eigenvalues are to be known: for a relative gap of a problem, or relative to `trace_weight`; more
+        where this is below rounding.
+    proof : {"lanczos", "cholesky"}
+        Of a problem: by a Lanczos run, whose random start makes it all but certain that no eigenvalue is overlooked,
+        or by a Cholesky factor of a dense matrix, of at most 5,000 rows, which is a proof but for what follows.
+
+    Returns
+    -------
+    certificate : Certificate
+    values : array, shape (j,)
+        The largest eigenvalues of −S or −∇f, descending: the positive ones among `n_candidates`, of −S the first in
+        any case.
+    vectors : array, shape (p, j)
+        Their eigenvectors.
+
+    Raises
+    ------
+    InvalidInputError
+        When values contradict the gradient, or that the cost is convex or a function of YYᵀ, when the point is not on
+        the manifold, and when a cost has no trace term, or no lower bound, or one that its value contradicts.
+    MissingCapabilityError
+        For a problem on another manifold.
+
+    See Also
+    --------
+    RankIncremental : lets the rank grow until the certificate holds.
+
+    Notes
+    -----
+    S = ∇f(W) − A*(y) is made of gradients alone, with the multipliers y of the constraints in closed form, and
+    f(W) − f(W*) ≤ |⟨S, W⟩| + tr W · max(0, −λ_min(S)). A bound is worth what the gradient is: it is held against
+    values along the eigenvector and along a random direction. Wrong by a share of 1e-5 it is refused; a smaller error
+    may pass, and a gap below it rests on the gradient: see `rmopt.checks.check_gradient`.
+
+    References
+    ----------
+    Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
+    https://doi.org/10.1007/978-3-319-23528-8_39. Boumal, Voroninski and Bandeira, Deterministic guarantees for
+    Burer-Monteiro factorizations of smooth semidefinite programs, Communications on Pure and Applied Mathematics 73
+    (2020). Rosen, Carlone, Bandeira and Leonard, SE-Sync, International Journal of Robotics Research 38 (2019).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Elliptope
+    >>> from rmopt.solvers import TrustRegions, certify
+    >>> A = np.ones((5, 5)) - np.eye(5)
+    >>> problem = Problem(Elliptope(5, 4), autograd_cost(lambda Y: (A * (Y @ Y.T)).sum()))
+    >>> result = TrustRegions(tol=1e-9).run(problem, random_state=0)
+    >>> certificate, _, _ = certify(problem, result.point)
+    >>> certificate.is_global(1e-8), round(certificate.lower_bound, 6)
+    (True, -5.0)
+    """
+    one_of("proof", proof, ("lanczos", "cholesky"))
+    n_candidates = integer("n_candidates", n_candidates, 1)
+    if not isinstance(problem, Problem):
+        return by_lower_bound(problem, point, n_candidates, tol)
+    work, manifold = Relaxation(problem, point), problem.manifold
+    if (reason := manifold.check_point(point)) is not None:
+        raise InvalidInputError(f"the point is not on {manifold}: {reason}.")
+    point = in_precision(of_reals(point), np.float64)
+    work.like = point
+    # Constraints hold to rounding then.
+    Y = work.rows(manifold.retraction(point, manifold.zero_vector(point)))
+    n, trace = len(Y), float(np.vdot(Y, Y))
+    if proof == "cholesky" and n > LARGEST:
+        raise InvalidInputError(
+            f"proof = 'cholesky' forms a matrix of {n} rows, more than {LARGEST:,}; take 'lanczos'."
+        )
+    rng = np.random.default_rng(0)
+    value, GY = work.value(Y), work.gradient(Y)
+    if not (np.isfinite(value) and np.isfinite(GY).all()):
+        raise DivergedError(
+            f"{problem.cost._name} or its gradient is not finite at the point; start elsewhere.", 0
+        )
+    _check_function(work, Y, value, GY, rng)
+    dual = manifold.dual_map(work.point(Y), work.point(GY))  # type: ignore[attr-defined]
+
+    def S(V: Array) -> Array:
+        return work.products(Y, V) - work.rows(dual(work.point(V)))
+
+    scale = abs(float(np.vdot(GY, Y)))
+    values, vectors, bound, size = _negative(S, n, n_candidates, tol * scale / trace)
+    if proof == "cholesky":
+        bound = _proved(S, n, max(bound, 0.0), size)
+    certificate = TraceCertificate(
+        objective=value,
+        eigenvalue=max(0.0, float(bound)),
+        complementarity=float(np.vdot(S(Y), Y)),
+        trace_bound=trace,
+        excess=scale,
+    )
+    for direction in (vectors[:, :1], rng.standard_normal((n, 1))):
+        _check_form(work, Y, value, S, dual, direction)
+    return certificate, values, vectors
+
+
+def _negative(
+    S: Callable[[Array], Array], n: int, k: int, resolved: float
+) -> tuple[Array, Array, float, float]:
+    """Return at most k of the least eigenvalues of S, negated and positive ones but for the first, with eigenvectors.
+
+    Also a bound on all of −S, with what rounding may add, and the size of S.
+    """
+    k = min(k, n)
+    if n <= SMALL:
+        values, vectors, bound = dense_pairs(lambda V: -S(V), n, k)
+        return values, vectors, bound, float(np.abs(values).max())
+    size = float(abs(_largest(S, n)))
+    tol = min(max(0.05 * resolved / size, EPS), 1e-2)
+    values, vectors = lanczos_pairs(lambda V: -S(V), n, 1, size, tol, None)
+    residual = float(np.linalg.norm(S(vectors) + values * vectors))
+    bound = float(values[0]) + residual + n * EPS * size
+    if k > 1 and values[0] > resolved:
+        values, vectors = lanczos_pairs(lambda V: -S(V), n, k, size, ROUGH, ROUGH_RESTARTS)
+        kept = values > 0.0
+        kept[0] = True
+        values, vectors = values[kept], vectors[:, kept]
+    return values, vectors, bound, size
+
+
+def _largest(S: Callable[[Array], Array], n: int) -> float:
+    """Return roughly the eigenvalue of the largest absolute value."""
+    operator = LinearOperator((n, n), matvec=lambda v: S(v.reshape(n, 1)).ravel(), dtype=float)
+    return float(lanczos_eigh(operator, 1, which="LM", tol=ROUGH)[0][0])
+
+
+def _proved(S: Callable[[Array], Array], n: int, bound: float, size: float) -> float:
+    """Return a bound on the eigenvalues of −S, which Cholesky factors of S and a little more prove.
+
+    Where a factorisation of a matrix ends, its eigenvalues are at least −(n + 2) u times its trace, with u the
+    rounding of a number (Rump 2006).
+    """
+    matrix = np.hstack([S(columns.T) for columns in np.split(np.eye(n), range(COLUMNS, n, COLUMNS))])
+    matrix = 0.5 * (matrix + matrix.T)
+    diagonal = matrix.diagonal().copy()
+    for share in (1e-13, 1e-12, 1e-11, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0):
+        more = bound + share * size
+        trial = matrix.copy()
+        np.fill_diagonal(trial, diagonal + more)
+        try:
+            scipy.linalg.cholesky(trial, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            continue
+        return more + 0.5 * (n + 2) * EPS * float(np.sum(diagonal + more))
+    return bound + 2.0 * n * size
+
+
+def _check_function(work: Relaxation, Y: Array, value: float, GY: Array, rng: np.random.Generator) -> None:
+    """Refuse what is no function of YYᵀ, or neither linear nor said to be convex, by values and gradients."""
+    cost, k = work.problem.cost, Y.shape[1]
+    turned = work.value(Y @ np.linalg.qr(rng.standard_normal((k, k)))[0])
+    if abs(turned - value) > SAME * (abs(value) + float(np.linalg.norm(GY) * np.linalg.norm(Y))):
+        raise InvalidInputError(
+            f"{cost._name} has no certificate: it is {value:.10g} at a point and {turned:.10g} where Y is YQ, so "
+            f"that it is no function of YYᵀ; on {work.manifold} it must be one of products along axis {work.axis}."
+        )
+    V = rng.standard_normal((len(Y), 2))
+    try:
+        here, elsewhere = work.products(Y, V), work.gradient(V)
+    except (ValueError, TypeError, IndexError) as error:
+        raise InvalidInputError(
+            f"{cost._name} has no certificate: it fails at points of another rank ({error}); write it for YYᵀ with "
+            "any number of columns."
+        ) from error
+    form, size = V.T @ here, float(np.linalg.norm(here)) + 1e-300
+    if abs(form[0, 1] - form[1, 0]) > SAME * size * float(np.linalg.norm(V)):
+        raise _wrong(
+            work, f"its gradient ∇f(W) Y is that of no symmetric ∇f(W): {form[0, 1]:.8g}, {form[1, 0]:.8g}"
+        )
+    work.linear = float(np.linalg.norm(here - elsewhere)) <= SAME * size
+    if not work.linear and not getattr(cost, "is_convex", False):
+        raise InvalidInputError(
+            f"{cost._name} has no certificate: by its gradients it is not linear in W = YYᵀ, and nothing says that "
+            "it is convex; where it is, take a ConvexCost, or set is_convex = True on the cost."
+        )
+
+
+def _check_form(
+    work: Relaxation, Y: Array, value: float, S: Callable[[Array], Array], dual: Any, v: Array
+) -> None:
+    """Refuse a gradient which the values contradict along an appended column, or a cost that falls below its tangent.
+
+    Along [√τ v] the cost changes by τ vᵀSv and higher powers of τ, which extrapolation takes away (Ridders 1982).
+    """
+    v = v * (float(np.linalg.norm(Y)) / float(np.linalg.norm(v)))
+    said = float(np.vdot(v, S(v)))
+    slope = float(np.vdot(v, work.products(Y, v)))
+    size, best, least = abs(slope) + abs(said - slope), 0.0, np.inf
+    row = list[float]()
+    for level in range(LEVELS):
+        t = 0.25**level
+        there = work.value(work.beside(Y, t**0.5 * v))
+        noise = ROUNDINGS * EPS * max(abs(there), abs(value), size) / t
+        before, row = row, [(there - value) / t]
+        for m, rough in enumerate(before, 1):
+            row.append(row[-1] + (row[-1] - rough) / (4.0**m - 1.0))
+            error = max(abs(row[-1] - row[-2]), abs(row[-1] - rough)) + noise
+            if error < least:
+                best, least = row[-1], error
+        if DOUBTFUL * least <= RESOLVED * size:
+            break
+    if not abs(best - said) <= DOUBTFUL * least + RESOLVED * size:
+        raise _wrong(
+            work,
+            f"along an appended column its values change by {best:.8g}, its gradients say {said:.8g}",
+        )
+    for t in () if work.linear else (1e-4, 1e-2, 1.0):
+        there = work.value(np.hstack([Y, t**0.5 * v]))
+        below = value + t * slope - there
+        if below > RESOLVED * (abs(there - value) + abs(t * slope)) + ROUNDINGS * EPS * max(
+            abs(there), abs(value)
+        ):
+            raise InvalidInputError(
+                f"{work.problem.cost._name} has no certificate: along an appended column it falls {below:.1e} below "
+                "its tangent, so that it is not convex; take a solver for one rank, such as TrustRegions."
+            )
+
+
+def _wrong(work: Relaxation, seen: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{work.problem.cost._name} has no certificate: {seen}; its gradient is wrong, which "
+        "rmopt.checks.check_gradient tells."
+    )
