@@ -51,6 +51,11 @@ class Problem:
         """What else must hold; nothing, but for `rmopt.costs.ConstrainedProblem`."""
         return ()
 
+    @property
+    def beyond(self) -> str:
+        """In words what a solver of the cost alone does with what is not in the cost; empty where nothing is."""
+        return ""
+
     def __post_init__(self) -> None:
         manifold, cost = self.manifold, self.cost
         if not isinstance(manifold, Manifold):
