@@ -5,6 +5,7 @@ from rmopt.costs.bilinear import BilinearSum, TripletSum
 from rmopt.costs.constraints import ConstrainedProblem
 from rmopt.costs.convex import ConvexCost, Trace
 from rmopt.costs.embedded import EmbeddedCost, Grid, Pairs, PairwiseDistance
+from rmopt.costs.entries import EntrySum
 from rmopt.costs.gossip import GossipCost
 from rmopt.costs.graph import Graph, as_graph
 from rmopt.costs.log_det import LogDetTriplet
@@ -13,8 +14,8 @@ from rmopt.costs.on_factors import OnFactors
 from rmopt.costs.residuals import ResidualSum, autograd_residuals, jax_residuals, torch_residuals
 
 __all__ = [
-    "LOSSES", "AutomaticCost", "BilinearSum", "ConstrainedProblem", "ConvexCost", "EmbeddedCost", "GossipCost",
-    "Graph", "Grid", "LogDetTriplet", "Loss", "OnFactors", "Pairs", "PairwiseDistance", "ResidualSum", "Trace",
-    "TripletSum", "absolute", "as_graph", "autograd_cost", "autograd_residuals", "hinge", "jax_cost",
+    "LOSSES", "AutomaticCost", "BilinearSum", "ConstrainedProblem", "ConvexCost", "EmbeddedCost", "EntrySum",
+    "GossipCost", "Graph", "Grid", "LogDetTriplet", "Loss", "OnFactors", "Pairs", "PairwiseDistance", "ResidualSum",
+    "Trace", "TripletSum", "absolute", "as_graph", "autograd_cost", "autograd_residuals", "hinge", "jax_cost",
     "jax_residuals", "logistic", "squared", "squared_hinge", "torch_cost", "torch_residuals",
 ]  # fmt: skip

@@ -28,11 +28,12 @@ from rmopt.retractions.positive_definite import (
     SecondOrderPD,
 )
 from rmopt.retractions.product import Componentwise
+from rmopt.retractions.tensors import HOSVD
 
 __all__ = [
-    "FIXED_RANK_RETRACTIONS", "GRASSMANN_RETRACTIONS", "POSITIVE_DEFINITE_RETRACTIONS", "PSD_RETRACTIONS", "QR",
-    "Additive", "AffineExponential", "CanonicalCayley", "Cayley", "Componentwise", "Congruence", "Exponential",
-    "FrameQR", "MetricProjection", "MetricProjectionPSD", "MultiplicativeWeights", "Normalisation",
+    "FIXED_RANK_RETRACTIONS", "GRASSMANN_RETRACTIONS", "HOSVD", "POSITIVE_DEFINITE_RETRACTIONS", "PSD_RETRACTIONS",
+    "QR", "Additive", "AffineExponential", "CanonicalCayley", "Cayley", "Componentwise", "Congruence",
+    "Exponential", "FrameQR", "MetricProjection", "MetricProjectionPSD", "MultiplicativeWeights", "Normalisation",
     "Orthographic", "OrthographicHyperbolic", "Polar", "PolarFactors", "SchurExponential", "SecondOrder",
     "SecondOrderPD", "SecondOrderPSD",
 ]  # fmt: skip
