@@ -20,9 +20,9 @@ LIBRARY = Path(rmopt.__file__).parents[1]
 TESTS = Path(__file__).parent
 FAMILIES = ("similarity", "ranking", "metric", "subspace", "coembedding")
 ROOMS = {
-    "rmopt/kernels, engines": 2_800,
+    "rmopt/kernels, engines": 2_850,
     "rmopt/manifolds, retractions": 3_400,
-    "rmopt/costs": 1_700,
+    "rmopt/costs": 2_000,
     "rmopt/solvers": 4_000,
     "rmopt/checks, testing, interop": 1_700,
     "rmopt/cli": 400,
@@ -34,7 +34,7 @@ ROOMS = {
 # Of both packages, docstrings included.
 ALL_LINES = 47_000
 # Lines of tests to a line of code.
-TESTS_TO_CODE = 1.095
+TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340
 LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER

@@ -162,6 +162,9 @@ def array_instances() -> list[Instance]:
     made = [kind(*size) for kind, several in sizes.items() for size in several]
     made += [manifolds.Sphere(4, field="complex"), manifolds.Oblique(1, 3, field="complex")]
     made.append(manifolds.Grassmann(5, 2, field="complex"))
+    mass = sp.diags_array([1.0, 4.0, 1.0], offsets=[-1, 0, 1], shape=(7, 7)) / 6.0
+    for kind in (manifolds.GeneralizedStiefel, manifolds.GeneralizedGrassmann):
+        made += [kind(mass, 3), kind(mass.toarray(), 2), kind(mass.toarray(), 2, field="complex")]
     return list(map(_unnamed, made))
 
 

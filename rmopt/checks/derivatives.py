@@ -148,7 +148,7 @@ def _taylor(problem: Problem, x: Any, v: Any, second: bool = False) -> list[Chec
     bend = 0.5 * manifold.inner_product(x, problem.riemannian_hessian(x, v), v) if second else 0.0
     move = _straight(manifold) if second else manifold.retraction
     start, direction, power = _line(manifold, x, v)
-    value = problem.value(start)
+    value = problem.real(cost.value(start))
 
     def error(t: float) -> float:
         return cost.value(move(start, t * direction)) - value - t * slope - t * t * bend

@@ -210,6 +210,10 @@ class Manifold(ABC):
         """Move from a point along a tangent vector by the default retraction."""
         return self.default_retraction(self, point, tangent_vector)
 
+    def _in_a_run(self) -> Self:
+        """Return the manifold as solvers use it: they do not write to points and vectors, so that it may remember."""
+        return self
+
     def using(
         self, retraction: Retraction | str | None = None, transport: Transport | str | None = None
     ) -> Self:

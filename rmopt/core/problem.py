@@ -52,6 +52,11 @@ class Problem:
         """What else must hold; nothing, but for `rmopt.costs.ConstrainedProblem`."""
         return ()
 
+    @property
+    def beyond(self) -> str:
+        """In words what a solver of the cost alone does with what is not in the cost; empty where nothing is."""
+        return ""
+
     def __post_init__(self) -> None:
         manifold, cost = self.manifold, self.cost
         if not isinstance(manifold, Manifold):
@@ -201,7 +206,7 @@ def ambient_at(
     real part plus i times that by the imaginary part. Sparse ones and operators are used before that; where one
     of this `shape` fitted before, they are not looked at again.
     """
-    copied = isinstance(ambient, np.ndarray | Parts | list | tuple | BlockDiagonal)
+    copied = isinstance(ambient, np.ndarray | Parts | list | tuple | BlockDiagonal) or ns.is_array(ambient)
     if shape is not None and not copied and hasattr(ambient, "shape"):
         return ambient
     if isinstance(ambient, Parts | list | tuple | BlockDiagonal) and isinstance(point, Parts):

@@ -120,7 +120,9 @@ class AutomaticCost(Cost):
         found = self._function_of(forms.form_of(point))(*given)
         return ns.to_numpy(found) if ns.is_array(found) else found
 
-    def as_one(self, function: Callable[..., Any], first: Sequence[Any], key: Sequence[Any]) -> Any:
+    def as_one(
+        self, name: str, function: Callable[..., Any], first: Sequence[Any], key: Sequence[Any]
+    ) -> Any:
         """Return a function of points that asks this one, compiled; as it is where that cannot be done.
 
         The last one of each precision is kept beside what else is compiled, for those whose parts `key` are equal.
@@ -128,16 +130,15 @@ class AutomaticCost(Cost):
         leaf = forms.flat_of(first[0])[0]
         if not self.backend.compiles or self.backend.name not in ns.namespace(leaf).__name__:
             return function
-        name, kept = ("whole", str(leaf.dtype)), self._known.made
-        if name not in kept or not all(map(Value.__eq__, kept[name][0], key)):
-            made = self.backend.compiled(function)
+        place, kept = (name, str(leaf.dtype)), self._known.made
+        if place not in kept or not all(map(Value.__eq__, kept[place][0], key)):
+            kept[place] = key, self.backend.compiled(function)
             try:
-                made(*first)
+                kept[place][1](*first)
             except Exception:
                 # Something asks for numbers on the way.
-                made = function
-            kept[name] = key, made
-        return kept[name][1]
+                kept[place] = key, None
+        return kept[place][1] or function
 
     def gradient(self, point: Any) -> Any:
         return self.value_and_gradient(point)[1]

@@ -22,8 +22,10 @@ def _of_base(method: str) -> Any:
     """Return the method of a power that is that of its base, for many points."""
 
     def of_many(self: Any, *arguments: Any) -> Any:
+        """Return what the method of the base makes of all points."""
         return getattr(self.base, method)(*arguments)
 
+    of_many.__name__ = method
     return of_many
 
 

@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import copy
 from math import log
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -30,9 +31,18 @@ class Metric(ABC):
 
     retractions: ClassVar[Mapping[str, Retraction]]
 
-    @abstractmethod
     def flat(self, W: Array, *vectors: Array) -> list[Array]:
         """Return the coordinates of tangent vectors."""
+        frame = self.frame(W)
+        return [self.coordinates(frame, vector) for vector in vectors]
+
+    @abstractmethod
+    def frame(self, W: Array) -> Any:
+        """Return what the coordinates of all tangent vectors at W need: a basis, and weights in it."""
+
+    def coordinates(self, frame: Any, vector: Array) -> Array:
+        """Return the coordinates of one."""
+        return _entrywise(frame[0], vector, frame[1])
 
     @abstractmethod
     def bent(self, W: Array, coordinates: Array) -> Array:
@@ -121,6 +131,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
 
     # `transport` takes longer, and saves no iterations.
     default_transport: Transport = ByProjection()
+    _kept: dict[int, Any] | None = None
 
     def __init__(self, d: int, k: int = 1, metric: str = "affine-invariant", *, field: str = "real") -> None:
         self._take(field)
@@ -148,11 +159,33 @@ class SymmetricPositiveDefinite(ArrayManifold):
         same = tangent_vector_b is tangent_vector_a
         vectors = [tangent_vector_a] if same else [tangent_vector_a, tangent_vector_b]
         try:
-            flat = self._metric.flat(point, *(dense(vector, point) for vector in vectors))
+            flat = self._flat(point, *(dense(vector, point) for vector in vectors))
         except InvalidInputError:
             # Rounding has led a run out of the cone, where there is no metric: solvers take NaN for divergence.
             return float("nan")
         return float(ns.real_dot(flat[0], flat[-1]))
+
+    def _flat(self, point: Array, *vectors: Array) -> list[Array]:
+        """Return the coordinates of tangent vectors; in a run those of the last few are kept."""
+        if (kept := self._kept) is None:
+            return self._metric.flat(point, *vectors)
+        if id(point) not in kept:
+            kept[id(point)] = point, self._metric.frame(point), dict[int, Any]()
+            if len(kept) > 2:
+                del kept[next(iter(kept))]
+        _, frame, known = kept[id(point)]
+        for vector in vectors:
+            if id(vector) not in known:
+                known[id(vector)] = vector, self._metric.coordinates(frame, vector)
+        found = [known[id(vector)][1] for vector in vectors]
+        while len(known) > 6:
+            del known[next(iter(known))]
+        return found
+
+    def _in_a_run(self) -> Self:
+        twin = copy(self)
+        twin._kept = {}
+        return twin
 
     def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
         pair = [dense(vectors, point) for vectors in (tangent_vectors_a, tangent_vectors_b)]
@@ -241,9 +274,11 @@ class AffineInvariant(Metric):
 
     retractions: ClassVar[Mapping[str, Retraction]] = by_name(SecondOrderPD(), Exponential())
 
-    def flat(self, W: Array, *vectors: Array) -> list[Array]:
-        factor = cholesky(W)
-        return [whitened(factor, vector) for vector in vectors]
+    def frame(self, W: Array) -> Array:
+        return cholesky(W)
+
+    def coordinates(self, frame: Array, vector: Array) -> Array:
+        return whitened(frame, vector)
 
     def bent(self, W: Array, coordinates: Array) -> Array:
         factor = cholesky(W)
@@ -302,9 +337,9 @@ class LogEuclidean(Metric):
 
     retractions: ClassVar[Mapping[str, Retraction]] = by_name(Exponential(), SchurExponential())
 
-    def flat(self, W: Array, *vectors: Array) -> list[Array]:
+    def frame(self, W: Array) -> tuple[Array, Array]:
         logarithms, basis = _log_spectrum(W)
-        return [_entrywise(basis, vector, 1.0 / exp_differences(logarithms)) for vector in vectors]
+        return basis, 1.0 / exp_differences(logarithms)
 
     def bent(self, W: Array, coordinates: Array) -> Array:
         logarithms, basis = _log_spectrum(W)
@@ -350,9 +385,9 @@ class BuresWasserstein(Metric):
 
     retractions: ClassVar[Mapping[str, Retraction]] = by_name(Congruence(), Exponential())
 
-    def flat(self, W: Array, *vectors: Array) -> list[Array]:
+    def frame(self, W: Array) -> tuple[Array, Array]:
         values, basis = _spectrum(W)
-        return [_entrywise(basis, vector, (2.0 * _sums(values)) ** -0.5) for vector in vectors]
+        return basis, (2.0 * _sums(values)) ** -0.5
 
     def bent(self, W: Array, coordinates: Array) -> Array:
         values, basis = _spectrum(W)

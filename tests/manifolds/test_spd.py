@@ -18,7 +18,7 @@ from rmopt import namespaces as ns
 from rmopt.core import Cost
 from rmopt.linalg import exp_differences, symmetric
 from rmopt.manifolds import PositiveDefinite, SymmetricPositiveDefinite, frechet_mean, projected_mean
-from rmopt.solvers import LBFGS, GradientDescent, TrustRegions
+from rmopt.solvers import LBFGS, ConjugateGradient, GradientDescent, TrustRegions
 
 Array = np.ndarray
 METRICS = ("affine-invariant", "log-euclidean", "bures-wasserstein")
@@ -159,6 +159,26 @@ def test_solvers_find_the_minimum_with_every_metric_and_retraction(
             assert type(results[1].point) is type(like)
             assert results[0].steps == results[1].steps
             np.testing.assert_allclose(ns.to_numpy(results[1].point), TARGETS[field], atol=1e-6)
+
+
+class Forgetful(SymmetricPositiveDefinite):
+    """It computes all coordinates anew."""
+
+    def _in_a_run(self) -> Any:
+        return self
+
+
+@each_row("metric", METRICS)
+@each_row("solver", [LBFGS(tol=1e-8), ConjugateGradient(tol=1e-8), TrustRegions()])
+def test_what_a_run_remembers_changes_nothing(solver: Any, metric: str) -> None:
+    cones = [kind(3, metric=metric) for kind in (SymmetricPositiveDefinite, Forgetful)]
+    points = [solver.run(Problem(cone, ToTarget()), random_state=0).point for cone in cones]
+    np.testing.assert_array_equal(*points)
+    # Outside of runs nothing is remembered: arrays may be written to.
+    x, v = np.eye(3), np.eye(3)
+    norm = cones[0].norm(x, v)
+    v *= 2.0
+    assert cones[0].norm(x, v) == 2.0 * norm
 
 
 def test_hermitian_matrices_are_those_of_pymanopt() -> None:

@@ -126,6 +126,9 @@ def test_costs_by_automatic_differentiation(library: str, method: str) -> None:
 def test_a_problem_without_numbers_stays_where_it_is() -> None:
     """It does not count as converged, and the others go on; one at its minimum is there at once."""
     x = np.array([[1.0, 1.0], [0.0, 0.0], [-1.0, 0.5]])
+    # Neither hides that problems depend on each other.
+    with pytest.raises(ValueError, match="changed with other points"):
+        solve_many(Euclidean(2), lambda x: anp.log(1.5 + x[:, 0] * 2.0) + 1e-6 * anp.sum(x[:, 1]), x)
     result = solve_many(Euclidean(2), lambda x: anp.sum(x**2, 1) + 0.0 * anp.log(1.5 + x[:, 0] * 2.0), x)
     assert result.converged.tolist() == [True, True, False]
     assert result.iterations[1:].tolist() == [0, 0]

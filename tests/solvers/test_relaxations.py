@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from rmopt import InvalidInputError, Problem
 from rmopt.core import Cost
 from rmopt.manifolds import Elliptope, Oblique, Sphere, Stiefel
-from rmopt.solvers import TrustRegions, certify
+from rmopt.solvers import Checkpoint, RankIncremental, TrustRegions, certify
 
 Array = np.ndarray
 
@@ -81,3 +82,22 @@ def test_wrong_gradients_certify_nothing(name: str, seed: int) -> None:
     point = TrustRegions(tol=1e-9).run(Problem(manifold, Linear(C + wrong, axis)), random_state=0).point
     with pytest.raises(InvalidInputError, match=r"no certificate.*check_gradient"):
         certify(problem, point)
+
+
+@pytest.mark.parametrize("name", PROGRAMMES)
+def test_ranks_are_climbed_until_the_minimum_is_certified(name: str, tmp_path: Path) -> None:
+    manifold, axis = PROGRAMMES[name]
+    low = manifold.with_rank({"synchronisation": 3}.get(name, 2))
+    problem, solver = Problem(low, Linear(symmetric(12), axis)), RankIncremental(tol=1e-9)
+    result = solver.run(problem, random_state=0)
+    best = TrustRegions(tol=1e-11).run(Problem(manifold, problem.cost), random_state=0)
+    assert result.is_global
+    assert result.converged
+    assert 0.0 <= result.certificate.objective - result.lower_bound <= 1e-8
+    np.testing.assert_allclose(result.certificate.objective, best.cost, rtol=1e-9)
+    path = tmp_path / "run.npz"
+    cut = lambda rows: "cut" if len(rows) == 2 else None  # noqa: E731
+    solver.run(problem, random_state=0, checkpoint=Checkpoint(path, 0.0), stop=cut)
+    resumed = solver.run(problem, checkpoint=Checkpoint(path))
+    np.testing.assert_array_equal(resumed.point, result.point)
+    assert resumed.certificate == result.certificate

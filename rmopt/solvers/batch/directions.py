@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from rmopt.core.arguments import integer, one_of
@@ -66,7 +66,7 @@ class Move:
         found = None if self._seen is None else self._seen.products.get((id(a), id(b)))
         return self.work.inner(self.point, a, b) if found is None else found
 
-    @cached_property
+    @property
     def change(self) -> Any:
         """Return the change of the gradient."""
         return self.gradient - self.old_gradient if self._seen is None else self._seen.change
@@ -224,6 +224,23 @@ class Conjugate(Direction):
         return not memory[1]
 
 
+def _two_loops(inner: Any, q: Any, pairs: Any, scale: float, precondition: Any = None) -> Any:
+    """Return what the inverse Hessian of some pairs makes of a vector."""
+    shares = []
+    for s, y, sy in reversed(pairs):
+        share = inner(s, q) / sy
+        shares.append(share)
+        q = q - y * share
+    q = (q if precondition is None else precondition(q)) * scale
+    for (s, y, sy), share in zip(pairs, reversed(shares), strict=True):
+        q = q + s * (share - inner(y, q) / sy)
+    return q
+
+
+def _along_pairs(dot: Any, point: Any, *rest: Any) -> Any:
+    return _two_loops(partial(dot, point), *rest)
+
+
 class QuasiNewton(Direction):
     """L-BFGS: the inverse Hessian from the last steps and changes of the gradient (Huang, Gallivan and Absil 2015).
 
@@ -258,17 +275,13 @@ class QuasiNewton(Direction):
         pairs, count, scale = state.memory
         if not count:
             return downhill
-        inner, used = work.metric(state.point), pairs[-count:]
+        if work.compiles:
+            # Programs are of one length: pairs that are not there yet are zeros.
+            padded = [(s, y, sy or 1.0) for s, y, sy in pairs]
+            return work.together(_along_pairs, state.point, downhill, padded, scale)
         precondition = work.preconditioner(state.point) if work.preconditions else None
-        q, shares = downhill if precondition is None else -state.gradient, []
-        for s, y, sy in reversed(used):
-            share = inner(s, q) / sy
-            shares.append(share)
-            q = q - y * share
-        q = (q if precondition is None else precondition(q)) * scale
-        for (s, y, sy), share in zip(used, reversed(shares), strict=True):
-            q = q + s * (share - inner(y, q) / sy)
-        return q
+        q = downhill if precondition is None else -state.gradient
+        return _two_loops(work.metric(state.point), q, pairs[-count:], scale, precondition)
 
     def after(self, move: Move, memory: Any) -> Any:
         (pairs, count, scale), kept = memory, []
@@ -279,9 +292,10 @@ class QuasiNewton(Direction):
                 sy = move.inner(s, y)
             if sy > 0.0:
                 kept.append((s, y, sy))
-        s, y = move.old_direction * move.t, move.change
+        d, y = move.old_direction, move.change
+        s = d * move.t
         sy = move.t * (move.slope_after - move.slope_carried)
-        if sy > CAUTION * min(1.0, move.start.norm) * move.t**2 * move.old_squared > 0.0:
+        if sy > CAUTION * min(1.0, move.start.norm) * move.t**2 * move.inner(d, d) > 0.0:
             precondition = work.preconditioner(move.point) if work.preconditions else None
             yz = move.inner(y, y if precondition is None else precondition(y))
             if yz > 0.0:

@@ -59,13 +59,14 @@ class LineSearchSolver(GradientSolver):
             direction = work.manifold.to_tangent_space(point, direction)
         steepest = direction is downhill and precondition is None
         guess = 1.0 if rule.is_scaled and not rule.fresh(state.memory) else state.search.t
-        ahead = None
-        if work.at_once and not steepest and self.step_length.tries_guess:
-            ahead = work.trial(state, direction, guess)
-        if ahead is not None:
-            slope = ahead.products[id(state.gradient), id(direction)]
+        if steepest:
+            slope = -(state.norm**2)
         else:
-            slope = -(state.norm**2) if steepest else float(work.inner(point, state.gradient, direction))
+            # It may come with the first step along it.
+            ahead = (
+                work.trial(state, direction, guess) if work.at_once and self.step_length.tries_guess else None
+            )
+            slope = float(work.inner(point, state.gradient, direction)) if ahead is None else ahead.slope
         again = not slope < 0.0 and direction is not downhill
         if again:
             state = state._replace(memory=rule.begin(work, state))
@@ -82,13 +83,15 @@ class LineSearchSolver(GradientSolver):
             return state._replace(steps=steps, counts=counts, stuck=known, memory=memory, search=search)
         move = Move(trial, steepest)
         memory, search = rule.after(move, state.memory), self.step_length.after(move, state.search)
-        known = state.norm if steepest else None if trial.seen is None else sqrt(move.old_squared)
-        length = trial.t * (work.manifold.norm(point, direction) if known is None else known)
+        if steepest:
+            length = state.norm
+        else:
+            length = work.manifold.norm(point, direction) if trial.seen is None else trial.seen.length
         square = move.squared
         norm = sqrt(square) if square > 1e-30 else work.manifold.norm(trial.point, move.gradient)
         return Iterate(
             trial.point, trial.cost, move.gradient, norm, state.first_norm, memory, search, trial.t,
-            length, tuple(work.counts), False, steps, state.updates + 1,
+            trial.t * length, tuple(work.counts), False, steps, state.updates + 1,
         )  # fmt: skip
 
 

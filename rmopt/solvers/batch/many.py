@@ -6,6 +6,7 @@ What solvers decide by numbers is decided here by arrays with one number for eac
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,13 +15,13 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number, one_of, optional, shown
 from rmopt.core.cost import Cost
-from rmopt.core.points import in_precision, is_finite, of_reals
+from rmopt.core.points import in_precision, is_finite, normal_like, of_reals
 from rmopt.core.problem import Problem, unchanged
 from rmopt.core.product import Parts
 from rmopt.core.runs import running
 from rmopt.costs.automatic import AutomaticCost
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
-from rmopt.errors import InvalidInputError, MissingCapabilityError
+from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError, broke_down
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.precision import coarseness, limits, matched, real_type, slack
 from rmopt.solvers.batch.oracle import ROUNDED_AWAY, is_extrinsic
@@ -119,7 +120,6 @@ class Work:
 
     def __init__(self, manifold: ArrayManifold, cost: Any, like: Array) -> None:
         self.manifold, self.cost = manifold, cost
-        self.ones = ns.asarray(np.ones(like.shape[0]), like, real_type(like))
         self._stays = is_extrinsic(manifold, manifold.default_transport)
         self.noise, self.inner_steps = ROUNDING * coarseness(like), min(manifold.dim, 500)
 
@@ -127,7 +127,7 @@ class Work:
         """Return costs and gradients, or refuse what are none of so many points."""
         if isinstance(self.cost, AutomaticCost):
             # The derivatives of a weighted sum by the weights are the numbers.
-            _, (ambient, cost) = self.cost.weighted.value_and_gradient(Parts([point, self.ones]))
+            _, (ambient, cost) = self.cost.weighted.unread(weighted(point))
         else:
             cost, ambient = self.cost.value_and_gradient(point)
         for what, found, shape in (("value", cost, point.shape[:1]), ("gradient", ambient, point.shape)):
@@ -148,10 +148,11 @@ class Work:
         """Return the Riemannian Hessians of all problems as a function of tangent vectors."""
         manifold: Any = self.manifold
         if isinstance(self.cost, AutomaticCost):
-            both = self.cost.weighted.hessian_along(Parts([at.point, self.ones]))
+            point = weighted(at.point)
+            both = self.cost.weighted.hessian_along(point)
 
             def along(direction: Array) -> Any:
-                return both(Parts([direction, 0.0 * self.ones]))[0]
+                return both(Parts([direction, 0.0 * point[1]]))[0]
         else:
             along = self.cost.hessian_along(at.point)
 
@@ -162,15 +163,25 @@ class Work:
         return product
 
     def moved(self, point: Array, tangent: Array) -> Array:
-        """Return the points at the ends of steps."""
-        return self.manifold.default_retraction(self.manifold, point, tangent)
+        """Return the points at the ends of steps; where one is so long that it fails, none is taken."""
+        try:
+            return self.manifold.default_retraction(self.manifold, point, tangent)
+        except (ValueError, RuntimeError) as error:
+            if not (isinstance(error, RmoptError) or broke_down(error)):
+                raise
+            return point
 
     def carried(self, start: Array, end: Array, vector: Array) -> Array:
         """Return tangent vectors as others at the ends of steps, or in the space around."""
         return vector if self._stays else self.manifold.default_transport(self.manifold, start, end, vector)
 
 
-Step = Callable[[Work, Stand, int], tuple[Stand, Any, Any]]
+Step = Callable[[Work, Stand], tuple[Stand, Any, Any]]
+
+
+def weighted(point: Array) -> Parts:
+    """Return points with a weight of 1 for each."""
+    return Parts([point, ns.real(ns.zeros(point.shape[:1], point)) + 1.0])
 
 
 def each(numbers: Any, like: Any) -> Any:
@@ -183,7 +194,7 @@ def chosen(which: Any, new: Any, old: Any) -> Any:
     return old if new is old else ns.namespace(which).where(each(which, old), new, old)
 
 
-def barzilai_borwein(work: Work, at: Stand, turn: int) -> tuple[Stand, Any, Any]:
+def barzilai_borwein(work: Work, at: Stand) -> tuple[Stand, Any, Any]:
     """Return the ends of steps along the gradients, which are taken, and the next sizes of those that are not.
 
     The rules are those of `BarzilaiBorwein`.
@@ -197,17 +208,18 @@ def barzilai_borwein(work: Work, at: Stand, turn: int) -> tuple[Stand, Any, Any]
     flat = (SHARE * promised <= 10.0 * noise) & (abs(at.square - bend) <= at.square)
     falls = (new.cost <= reference - SHARE * promised) | (flat & (new.cost <= reference + noise))
     sy = abs(t * bend)
-    short = sy / work.dots(new.point, change, change) if turn % 2 else t * promised / sy
+    short = sy / work.dots(new.point, change, change)
+    better = xp.where(at.rounds % 2 == 1, short, t * promised / sy)
     weight = PAST * at.weight + 1.0
     level = ((weight - 1.0) * at.level + new.cost) / weight
     level = xp.minimum(level, new.cost + RISE * abs(new.cost - cost))
     rise = new.cost - cost + promised
     part = xp.where(xp.isfinite(rise) & (rise > 0.0), xp.clip(0.5 * promised / rise, 0.1, 0.5), 0.1)
-    size = xp.where(sy > 0.0, short, 10.0 * t)
+    size = xp.where(sy > 0.0, better, 10.0 * t)
     return new._replace(size=size, level=level, weight=weight), falls, t * part
 
 
-def trust_regions(work: Work, at: Stand, turn: int) -> tuple[Stand, Any, Any]:
+def trust_regions(work: Work, at: Stand) -> tuple[Stand, Any, Any]:
     """Return the ends of Newton steps within trust regions, which are taken, and the radii of those that are not.
 
     The rules are those of `TrustRegions`.
@@ -328,10 +340,14 @@ def solve_many(
     work = Work(manifold, cost, points)
     with running(), np.errstate(all="ignore"):
         at = _first(work, points, slack(1e-6, points) if given is None else given, advance)
+        step: Callable[..., Stand] = partial(_tried, work, advance)
+        if isinstance(cost, AutomaticCost) and advance is barzilai_borwein:
+            parts = manifold, manifold.default_retraction, manifold.default_transport
+            step = cost.weighted.as_one(step, (points, at), parts)
         ended, xp = [], ns.namespace(points)
         for turn in range(max_iter):
-            going = at.going()
             if turn % LOOK == 0:
+                going = at.going()
                 count = int(xp.sum(xp.astype(going, xp.int32)))
                 if count == 0:
                     break
@@ -339,17 +355,22 @@ def solve_many(
                     ended.append(at.of(xp.nonzero(~going)[0]))
                     rows = xp.nonzero(going)[0]
                     at = at.of(rows)
-                    going, work = at.going(), Work(manifold, work.cost[rows], at.point)
-            new, falls, size = advance(work, at, turn)
-            taken = going & falls & xp.isfinite(new.cost) & xp.isfinite(new.square)
-            merged = [
-                old if end is None else chosen(taken, end, old) for end, old in zip(new, at, strict=True)
-            ]
-            at = Stand(*merged)._replace(
-                size=chosen(taken, new.size, size), rounds=at.rounds + xp.astype(going, xp.int32),
-                refused=chosen(taken, 0 * at.refused, at.refused + 1),
-            )  # fmt: skip
+                    work = Work(manifold, work.cost[rows], at.point)
+                    step = partial(_tried, work, advance)
+            at = step(at.point, at)
     return _gathered([*ended, at])
+
+
+def _tried(work: Work, advance: Step, point: Array, at: Stand) -> Stand:
+    """Return where problems stand after one more step of each that goes on."""
+    xp, going = ns.namespace(point), at.going()
+    new, falls, size = advance(work, at)
+    taken = going & falls & xp.isfinite(new.cost) & xp.isfinite(new.square)
+    merged = [old if end is None else chosen(taken, end, old) for end, old in zip(new, at, strict=True)]
+    return Stand(*merged)._replace(
+        size=chosen(taken, new.size, size), rounds=at.rounds + xp.astype(going, xp.int32),
+        refused=chosen(taken, 0 * at.refused, at.refused + 1),
+    )  # fmt: skip
 
 
 def _started(manifold: Any, points: Any) -> Array:
@@ -389,34 +410,35 @@ def _first(work: Work, points: Array, tol: float, advance: Step) -> Stand:
     """Return where problems begin, or refuse those that depend on each other."""
     xp, k = ns.namespace(points), points.shape[0]
     at = unchanged(work.cost, points, lambda: work.look(points), "value and gradient")
-    ambient, tiny, ones = at.ambient, float(limits(points).tiny), work.ones
+    ambient, tiny, ones = at.ambient, float(limits(points).tiny), weighted(points)[1]
     lengths = ns.real_dots(ambient, ambient, ambient.ndim - 1)
     rounding = float(ROUNDED_AWAY) * coarseness(points) * xp.reshape(lengths, (-1,)) ** 0.5
     norm = at.square**0.5
     # A start near the minimum is no measure of how short the gradient can be.
     least = xp.maximum(xp.where(norm <= 1e4 * rounding, rounding, 0.0), tiny**0.5 * xp.clip(norm, 1.0, None))
     size = 1.0 / xp.clip(norm, tiny, None)
-    _check_independence(work, at, size)
+    _check_independence(work, at)
     broken = ~(xp.isfinite(at.cost) & xp.isfinite(at.square))
     zero = xp.astype(0.0 * ones, xp.int32)
     return at._replace(
         size=-ones if advance is trust_regions else size, level=at.cost, weight=ones, rounds=zero,
         refused=xp.astype(broken, xp.int32) * TRIALS, first=at.square, goal=xp.maximum(tol * norm, least) ** 2,
-        index=ns.asarray(np.arange(k), points),
+        index=ns.asarray(np.arange(k, dtype=np.int32), points),
     )  # fmt: skip
 
 
-def _check_independence(work: Work, at: Stand, size: Any) -> None:
-    """Move half of the points: nothing may change at the others."""
-    moves = np.random.default_rng(0).permutation(at.point.shape[0]) % 2 == 1
-    ends = work.moved(at.point, at.gradient * each(-size, at.point))
+def _check_independence(work: Work, at: Stand) -> None:
+    """Move half of the points anywhere: nothing may change at the others."""
+    rng = np.random.default_rng(0)
+    moves = rng.permutation(at.point.shape[0]) % 2 == 1
+    along = work.manifold.projection(at.point, normal_like(at.point, rng))
+    ends = work.moved(at.point, along * each(0.3 / work.dots(at.point, along, along) ** 0.5, along))
     there = work.look(chosen(ns.asarray(moves, at.point, bool), ends, at.point))
     for what, *pair in (("value", at.cost, there.cost), ("gradient", at.ambient, there.ambient)):
         old, new = (ns.to_numpy(one).reshape(len(moves), -1)[~moves] for one in pair)
-        limit = slack(1e-9, at.point) * np.max(
-            abs(old), axis=1 if what == "gradient" else None, keepdims=True
-        )
-        if not np.all((abs(new - old) <= limit) | (new == old) | ~np.isfinite(old)):
+        finite, axis = np.isfinite(old), None if what == "value" else 1
+        size = np.max(abs(old), axis=axis, keepdims=True, where=finite, initial=0.0)
+        if not np.all((abs(new - old) <= slack(1e-9, at.point) * size) | ~finite):
             raise InvalidInputError(
                 f"the {what} of {work.cost._name} at a point changed with other points; let each of the numbers "
                 "depend on its own point alone."

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from math import inf, isfinite
+from math import inf, isfinite, sqrt
 from operator import add
 from typing import Any, NamedTuple
 
@@ -34,12 +34,18 @@ COUNTED = ("costs", "gradients", "hessians", "retractions")
 
 
 class Seen(NamedTuple):
-    """A step as a whole: its end, with the products of tangent vectors that a search asks for, by their `id`."""
+    """A step as a whole: its end, the gradient there and its change, slopes at both ends and the direction's length.
+
+    `products` holds the inner products that a search asks for, by the `id` of the vectors.
+    """
 
     point: Any
     cost: float
     gradient: Any
     change: Any
+    slope: float
+    slope_after: float
+    length: float
     products: dict[tuple[int, int], float]
 
 
@@ -152,7 +158,7 @@ class Oracle:
     coarseness, rounding, enough, begins_flat = 1.0, 0.0, 0.0, False
 
     def __init__(self, problem: Problem, retraction: Any, transport: Transport | None, seed: int = 0) -> None:
-        manifold, cost = problem.manifold, problem.cost
+        manifold, cost = problem.manifold._in_a_run(), problem.cost
         self.problem, self.manifold, self.cost, self.seed = problem, manifold, cost, seed
         self.retraction = manifold.fitting(retraction)
         self._retraction: Callable[..., Any] = partial(self.retraction, manifold)
@@ -168,7 +174,7 @@ class Oracle:
         self.carry = _stay if self.is_extrinsic else carry
         self.fused = type(cost).value_and_gradient is not Cost.value_and_gradient
         self.inner = self.dot = manifold.inner_product
-        self.at_once = False
+        self.at_once = self.compiles = False
         self._tried: tuple[Any, float, Seen | None] = (None, 0.0, None)
         # Whether the metric is that of an array around the manifold.
         self.flat = bool(getattr(manifold, "has_ambient_metric", False))
@@ -262,7 +268,8 @@ class Oracle:
                 there, ambient, new, change, numbers = self.whole(start.point, direction, t, old)
                 self.last_cost, *products = ns.to_numpy(numbers).tolist()
                 ids = ((id(a), id(b)) for a, b in _pairs(old, direction, new, change))
-                seen = Seen(there, self.last_cost, new, change, dict(zip(ids, products, strict=True)))
+                known, (_, after, _, _, square, slope) = dict(zip(ids, products, strict=True)), products
+                seen = Seen(there, self.last_cost, new, change, slope, after, sqrt(square), known)
                 self._tried = direction, t, seen
                 if ambient is not None:
                     self._ambient = there, ambient
@@ -281,6 +288,11 @@ class Oracle:
         if getattr(value, "shape", None) != () or ns.namespace(value) is not ns.namespace(dots[0]):
             value = ns.asarray(self.problem.real(value), dots[0])
         return there, ambient if ns.is_array(ambient) else None, new, change, _stacked([value, *dots])
+
+    def together(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function of `dot` and arrays gives, compiled as the cost is."""
+        made = partial(function, self.dot)
+        return self.cost.as_one(function.__name__, made, arguments, (self.manifold,))(*arguments)  # type: ignore[attr-defined]
 
     def preconditioner(self, point: Any) -> Callable[[Any], Any] | None:
         """Return the cost's preconditioner at a point as a function of tangent vectors, or None."""
@@ -350,7 +362,8 @@ class Oracle:
         if self.at_once and self.is_extrinsic and hasattr(self.cost, "as_one"):
             first = point, gradient, 0.0, gradient
             whole, key = copy.copy(self).whole, (self.manifold, self.retraction)
-            self.whole = self.cost.as_one(whole, first, key)  # type: ignore[method-assign]
+            self.whole = self.cost.as_one("whole", whole, first, key)  # type: ignore[method-assign]
+            self.compiles = self.whole != whole
         self._ambient = point, ambient
         norm = self.manifold.norm(point, gradient)
         self.rounding = self.rounding_at(point, cost, ambient, norm)

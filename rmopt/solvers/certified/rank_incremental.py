@@ -19,6 +19,7 @@ from rmopt.manifolds.psd_fixed_rank import PSDMatrices
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.trust_regions import TrustRegions
 from rmopt.solvers.certified.certificate import Certificate, by_lower_bound, checked_lower_bound
+from rmopt.solvers.certified.relaxation import Relaxation, certify, is_relaxation
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged
 
@@ -37,6 +38,8 @@ INEXACTNESS = 1e-2
 IDLE = 1e-2
 # Differences of the objective below this share of it are rounding.
 ROUNDING = 1e-13
+# Where the trace is known a round adds so many columns at most, by a step that is halved so many times at most.
+STEEPEST, HALVINGS = 6, 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +60,11 @@ class CertifiedResult(Result):
     def gap(self) -> float:
         """An upper bound on f(W) − f(W*)."""
         return self.certificate.gap
+
+    @property
+    def lower_bound(self) -> float:
+        """A number that f(W*) is not below."""
+        return self.certificate.lower_bound
 
     @property
     def is_global(self) -> bool:
@@ -92,6 +100,14 @@ class RankState:
     idle: int = 0
     steps: int = 0
     updates: int = 0
+
+
+class Stairs(NamedTuple):
+    """What the rounds of a run work with on factors of a known trace."""
+
+    relaxation: Relaxation
+    max_rank: int
+    seed: int
 
 
 class Rounds(NamedTuple):
@@ -163,24 +179,70 @@ class RankIncremental(CheckedValue, Solver):
     max_rank: Annotated[int | None, optional(integer, 1)] = None
     rescale: Annotated[bool, flag] = True
 
-    def prepare(self, problem: Problem, seed: int) -> Rounds:
+    def prepare(self, problem: Problem, seed: int) -> Rounds | Stairs:
         cost, manifold = problem.cost, problem.manifold
+        if is_relaxation(problem):
+            n = int(np.prod(manifold.shape)) // manifold.shape[manifold.rank_axis]  # type: ignore[attr-defined]
+            return Stairs(Relaxation(problem), min(self.max_rank or n, n), seed)
         if not isinstance(cost, ConvexCost) or not isinstance(manifold, PSDMatrices):
             raise MissingCapabilityError(
                 f"RankIncremental cannot run {type(cost).__name__} on {manifold}: it needs a ConvexCost "
-                "(rmopt.costs) on PSDFixedRank or PolarPSD."
+                "(rmopt.costs) on PSDFixedRank or PolarPSD, or a manifold that `certify` names."
             )
         checked_lower_bound(cost)
         most = int(min(self.max_rank or np.inf, manifold.shape[0]))
         return Rounds(cost, manifold, most, seed)
 
-    def begin(self, work: Rounds, point: Any) -> RankState:
+    def begin(self, work: Rounds | Stairs, point: Any) -> RankState:
+        if isinstance(work, Stairs):
+            return self._stair(work, work.relaxation.rows(point), False)
         return self._certified(work.cost, shrunk(point.factor()), self.columns)
 
-    def advance(self, work: Rounds, state: RankState, steps: int) -> RankState:
+    def advance(self, work: Rounds | Stairs, state: RankState, steps: int) -> RankState:
         """Do one round; the local optimiser has a seed of its own in each."""
         if steps == 0:
             return state
+        new, added = self._climbed(work, state) if isinstance(work, Stairs) else self._grown(work, state)
+        before = state.certificate
+        fall, rounding = before.objective - new.certificate.objective, ROUNDING * abs(before.objective)
+        # By rounding alone the objective may rise, where the gap falls.
+        if fall < -rounding or (fall < 0.0 and new.certificate.gap >= before.gap):
+            new, fall = state, 0.0
+        wanted = self.tol * before.excess
+        progress = fall > max(IDLE * wanted, rounding)
+        idle = 0 if progress or new.certificate.gap < 0.9 * before.gap else state.idle + 1
+        return replace(new, added=added, idle=idle, steps=state.steps + 1, updates=state.updates + 1)
+
+    def _climbed(self, work: Stairs, state: RankState) -> tuple[RankState, int]:
+        """Return the state after the directions down, if there are any, and steps of the local optimiser."""
+        relaxation, Y = work.relaxation, state.Y
+        U = state.vectors[:, : max(work.max_rank - Y.shape[1], 0)]
+        if U.shape[1]:
+            Y = _stepped(relaxation, Y, U, state)
+        local = replace(relaxation.problem, manifold=relaxation.manifold.with_rank(Y.shape[1]))  # type: ignore[attr-defined]
+        point, seed = (
+            relaxation.point(Y),
+            int(generator(work.seed, Stream.INNER, state.steps).integers(2**63)),
+        )
+        if isinstance(self.inner, GradientSolver):
+            enough = self._gradient_tolerance(work, state, Y)
+            end = deque(self.inner.with_gradient_norm(enough)._states(local, point, seed), 1).pop()
+            better, ready = end.point, end.norm <= enough or end.stuck
+        else:
+            better = point if self.inner is None else self.inner.run(local, point, random_state=seed).point
+            ready = True
+        return self._stair(work, relaxation.rows(better), ready), U.shape[1]
+
+    def _stair(self, work: Stairs, Y: Array, ready: bool) -> RankState:
+        """Return the state at a factor, with directions down where it is `ready` for them: stationary."""
+        relaxation, columns = work.relaxation, min(self.columns, STEEPEST) if ready else 1
+        local = replace(relaxation.problem, manifold=relaxation.manifold.with_rank(Y.shape[1]))  # type: ignore[attr-defined]
+        certificate, values, vectors = certify(local, relaxation.point(Y), columns, self.tol)
+        kept = (values > 0.0) & (ready and not certificate.is_global(self.tol))
+        return RankState(Y, certificate, values[kept], vectors[:, kept])
+
+    def _grown(self, work: Rounds, state: RankState) -> tuple[RankState, int]:
+        """Return the state after more columns and steps of the local optimiser, and how many columns there were."""
         cost, Y, U = work.cost, state.Y, self._fresh(work, state)
         start = better = self._mixed(cost, Y, U)
         if self.inner is not None and start.shape[1] > 0:
@@ -194,15 +256,7 @@ class RankIncremental(CheckedValue, Solver):
         # Orthogonal columns cost some digits.
         kept = better if kept.shape == better.shape else kept
         more = self.columns if self.factor == 1 else self.factor * max(U.shape[1], 1)
-        new, before = self._certified(cost, kept, more), state.certificate
-        fall, rounding = before.objective - new.certificate.objective, ROUNDING * abs(before.objective)
-        # By rounding alone the objective may rise, where the gap falls.
-        if fall < -rounding or (fall < 0.0 and new.certificate.gap >= before.gap):
-            new, fall = state, 0.0
-        wanted = self.tol * before.excess
-        progress = fall > max(IDLE * wanted, rounding)
-        idle = 0 if progress or new.certificate.gap < 0.9 * before.gap else state.idle + 1
-        return replace(new, added=U.shape[1], idle=idle, steps=state.steps + 1, updates=state.updates + 1)
+        return self._certified(cost, kept, more), U.shape[1]
 
     def _minimised(self, work: Rounds, state: RankState, Y: Array) -> Array:
         """Return a factor that the local optimiser finds better, in the geometry of factors if it can."""
@@ -264,7 +318,7 @@ class RankIncremental(CheckedValue, Solver):
             return Y
         return np.hstack([np.sqrt(a) * Y, np.sqrt(b) * U]) if a > 0.0 else np.sqrt(b) * U
 
-    def _gradient_tolerance(self, work: Rounds, state: RankState, start: Array) -> float:
+    def _gradient_tolerance(self, work: Rounds | Stairs, state: RankState, start: Array) -> float:
         """Return how short the factor's gradient is to become in this round."""
         now = state.certificate
         wanted = self.tol * now.excess / max(now.trace_bound, 1e-300)
@@ -275,22 +329,30 @@ class RankIncremental(CheckedValue, Solver):
         length = max(INEXACTNESS * left, 0.2 * wanted) * 0.1**state.idle
         return 2.0 * last * length * float(np.linalg.norm(start, 2))
 
-    def point(self, work: Rounds, state: RankState) -> PSDPoint:
-        return point_of(state.Y)
+    def point(self, work: Rounds | Stairs, state: RankState) -> Any:
+        return work.relaxation.point(state.Y) if isinstance(work, Stairs) else point_of(state.Y)
 
-    def start(self, problem: Problem, rng: np.random.Generator) -> PSDPoint:
-        """Return the zero matrix."""
+    def start(self, problem: Problem, rng: np.random.Generator) -> Any:
+        """Return the zero matrix; where the trace is known a random point."""
+        if is_relaxation(problem):
+            return problem.manifold.random_point(rng)
         p = problem.manifold.shape[0]  # type: ignore[attr-defined]
         return PSDPoint(np.zeros((p, 0)), np.zeros((0, 0)))
 
     def check_start(self, problem: Problem, point: Any) -> str | None:
         manifold: Any = problem.manifold
+        if is_relaxation(problem):
+            # Of any rank, but for arrays that have none.
+            same = np.ndim(point) == len(manifold.shape)
+            return (
+                manifold.with_rank(np.shape(point)[manifold.rank_axis]) if same else manifold
+            ).check_point(point)
         if isinstance(point, PSDPoint) and point.rank == 0 and point.Q.shape == (manifold.shape[0], 0):
             return None
         rank = point.rank if isinstance(point, PSDPoint) else manifold.rank
         return manifold.with_rank(max(1, min(rank, manifold.shape[0]))).check_point(point)
 
-    def finished(self, work: Rounds, state: RankState) -> str | None:
+    def finished(self, work: Rounds | Stairs, state: RankState) -> str | None:
         now, limit = state.certificate, work.max_rank
         gap = f"relative gap of {now.relative_gap:.1e}"
         if now.is_global(self.tol):
@@ -300,15 +362,27 @@ class RankIncremental(CheckedValue, Solver):
             return f"max_rank = {limit}"
         return f"{PATIENCE} rounds without progress, at a {gap}" if state.idle >= PATIENCE else None
 
-    def observe(self, work: Rounds, state: RankState) -> dict[str, float]:
+    def observe(self, work: Rounds | Stairs, state: RankState) -> dict[str, float]:
         """Return rank, objective, the eigenvalue that is left and the certified gap."""
         now = state.certificate
         return {
             "rank": state.Y.shape[1], "objective": now.objective, "eigenvalue": now.eigenvalue, "gap": now.gap
         }  # fmt: skip
 
-    def conclude(self, result: Result, work: Rounds, state: RankState) -> CertifiedResult:
+    def conclude(self, result: Result, work: Rounds | Stairs, state: RankState) -> CertifiedResult:
         return CertifiedResult(**vars(result), certificate=state.certificate, tol=self.tol)
+
+
+def _stepped(relaxation: Relaxation, Y: Array, U: Array, state: RankState) -> Array:
+    """Return the factor at the end of a step along appended directions, which lowers f by half of what S says."""
+    value, steep = state.certificate.objective, float(np.sum(state.values[: U.shape[1]]))
+    t = 0.5 * (state.certificate.trace_bound / U.shape[1]) ** 0.5
+    for _ in range(HALVINGS):
+        end = relaxation.beside(Y, t * U)
+        if value - relaxation.value(end) >= 0.5 * t**2 * steep:
+            break
+        t *= 0.5
+    return end
 
 
 def _not_finite(step: int) -> DivergedError:

@@ -346,6 +346,8 @@ def _check_form(
             error = max(abs(row[-1] - row[-2]), abs(row[-1] - rough)) + noise
             if error < least:
                 best, least = row[-1], error
+        if DOUBTFUL * least <= RESOLVED * size:
+            break
     if not abs(best - said) <= DOUBTFUL * least + RESOLVED * size:
         raise _wrong(
             work,
