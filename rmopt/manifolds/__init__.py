@@ -6,6 +6,7 @@ from rmopt.manifolds.elliptope import Elliptope
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.factors import BoundedRank, FixedRankFactors, PSDFactors
 from rmopt.manifolds.fixed_rank_embedded import FixedRankEmbedded
+from rmopt.manifolds.generalized import GeneralizedGrassmann, GeneralizedStiefel
 from rmopt.manifolds.grassmann import Grassmann
 from rmopt.manifolds.means import frechet_mean, projected_mean
 from rmopt.manifolds.positive_definite import PositiveDefinite
@@ -14,10 +15,33 @@ from rmopt.manifolds.psd_fixed_rank import PolarPSD, PSDFixedRank
 from rmopt.manifolds.sphere import Oblique, Sphere
 from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel, Unitary
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
+from rmopt.manifolds.tensors import FixedMultilinearRank
 
 __all__ = [
-    "ArrayManifold", "BoundedRank", "Elliptope", "Euclidean", "FixedRankEmbedded", "FixedRankFactors",
-    "Grassmann", "Hyperbolic", "Oblique", "PSDFactors", "PSDFixedRank", "PolarPSD", "PositiveDefinite",
-    "Power", "Product", "Simplex", "SpecialOrthogonal", "Sphere", "Stiefel", "SymmetricPositiveDefinite",
-    "Unitary", "frechet_mean", "projected_mean",
+    "ArrayManifold",
+    "BoundedRank",
+    "Elliptope",
+    "Euclidean",
+    "FixedMultilinearRank",
+    "FixedRankEmbedded",
+    "FixedRankFactors",
+    "GeneralizedGrassmann",
+    "GeneralizedStiefel",
+    "Grassmann",
+    "Hyperbolic",
+    "Oblique",
+    "PSDFactors",
+    "PSDFixedRank",
+    "PolarPSD",
+    "PositiveDefinite",
+    "Power",
+    "Product",
+    "Simplex",
+    "SpecialOrthogonal",
+    "Sphere",
+    "Stiefel",
+    "SymmetricPositiveDefinite",
+    "Unitary",
+    "frechet_mean",
+    "projected_mean",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from rmopt.retractions.fixed_rank import (
     SecondOrder,
     SecondOrderPSD,
 )
-from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, QR, Exponential, Polar
+from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, QR, Exponential, GeneralizedPolar, Polar
 from rmopt.retractions.positive_definite import (
     POSITIVE_DEFINITE_RETRACTIONS,
     Additive,
@@ -28,11 +28,34 @@ from rmopt.retractions.positive_definite import (
     SecondOrderPD,
 )
 from rmopt.retractions.product import Componentwise
+from rmopt.retractions.tensors import HOSVD
 
 __all__ = [
-    "FIXED_RANK_RETRACTIONS", "GRASSMANN_RETRACTIONS", "POSITIVE_DEFINITE_RETRACTIONS", "PSD_RETRACTIONS", "QR",
-    "Additive", "AffineExponential", "CanonicalCayley", "Cayley", "Componentwise", "Congruence", "Exponential",
-    "FrameQR", "MetricProjection", "MetricProjectionPSD", "MultiplicativeWeights", "Normalisation",
-    "Orthographic", "OrthographicHyperbolic", "Polar", "PolarFactors", "SchurExponential", "SecondOrder",
-    "SecondOrderPD", "SecondOrderPSD",
+    "FIXED_RANK_RETRACTIONS",
+    "GRASSMANN_RETRACTIONS",
+    "HOSVD",
+    "POSITIVE_DEFINITE_RETRACTIONS",
+    "PSD_RETRACTIONS",
+    "QR",
+    "Additive",
+    "AffineExponential",
+    "CanonicalCayley",
+    "Cayley",
+    "Componentwise",
+    "Congruence",
+    "Exponential",
+    "FrameQR",
+    "GeneralizedPolar",
+    "MetricProjection",
+    "MetricProjectionPSD",
+    "MultiplicativeWeights",
+    "Normalisation",
+    "Orthographic",
+    "OrthographicHyperbolic",
+    "Polar",
+    "PolarFactors",
+    "SchurExponential",
+    "SecondOrder",
+    "SecondOrderPD",
+    "SecondOrderPSD",
 ]  # fmt: skip

@@ -4,7 +4,8 @@ from typing import Any
 
 from rmopt.core.ambient import Array
 from rmopt.core.retraction import Retraction, by_name
-from rmopt.linalg import gram_functions, positive_qr
+from rmopt.linalg import eigh, gram_functions, positive_qr, symmetric
+from rmopt.namespaces import adjoint
 
 
 class Exponential(Retraction):
@@ -42,4 +43,17 @@ class Polar(Retraction):
         return moved @ root
 
 
+class GeneralizedPolar(Polar):
+    """R(ξ) = (X + ξ)(I + ξᴴBξ)^−½: what is nearest to X + ξ, by the metric, where XᴴBX = I."""
+
+    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
+        moved = point + t * tangent
+        # Once more for the roundings of the first time.
+        for _ in range(2):
+            squares, basis = eigh(symmetric(adjoint(moved) @ manifold.times(moved)))
+            moved = moved @ ((basis * squares[..., None, :] ** -0.5) @ adjoint(basis))
+        return moved
+
+
 GRASSMANN_RETRACTIONS = by_name(Exponential(), QR(), Polar())
+GENERALIZED_RETRACTIONS = by_name(GeneralizedPolar())

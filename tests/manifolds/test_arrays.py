@@ -15,6 +15,8 @@ from rmopt.checks import checks_of
 from rmopt.manifolds import (
     Elliptope,
     Euclidean,
+    GeneralizedGrassmann,
+    GeneralizedStiefel,
     Grassmann,
     Hyperbolic,
     Oblique,
@@ -27,6 +29,7 @@ from rmopt.manifolds import (
     Unitary,
 )
 
+MASS = np.diag([1.0, 2.0, 3.0, 4.0, 5.0]) + 0.5
 MANIFOLDS = [
     kind(*sizes, field=field)
     for kind, *sizes in ((Euclidean, 3, 2), (Sphere, 5), (Sphere, 3, 2), (Oblique, 4, 3), (Grassmann, 6, 2),
@@ -39,6 +42,7 @@ MANIFOLDS = [
     Stiefel(5, 3), Stiefel(5, 3, field="complex"), Stiefel(5, 2, k=2, metric="canonical"),
     Stiefel(4, 2, metric="canonical", field="complex"), SpecialOrthogonal(3), SpecialOrthogonal(4, k=2),
     Unitary(3), Unitary(2, k=2),
+    GeneralizedStiefel(MASS, 2), GeneralizedGrassmann(MASS, 2), GeneralizedGrassmann(MASS, 2, field="complex"),
 ]  # fmt: skip
 
 
