@@ -1,4 +1,4 @@
-"""Constraints as costs: problems that have them, and the augmented Lagrangian that stands for both."""
+"""Terms beside a cost, with kinks or constraints: problems that have them, and the augmented Lagrangian."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +11,66 @@ from rmopt.core.arguments import instance, sequence
 from rmopt.core.cost import Cost, total
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import Parts
-from rmopt.costs.residuals import ResidualSum, residuals_at
+from rmopt.costs.proximable import Box, Envelope, Proximable
+from rmopt.costs.residuals import ResidualSum
 from rmopt.errors import InvalidInputError
 
-__all__ = ["AugmentedCost", "ConstrainedProblem"]
+__all__ = ["AugmentedCost", "CompositeProblem", "ConstrainedProblem", "NonsmoothProblem"]
+
+ZERO, NOT_POSITIVE = Box(0.0, 0.0), Box(upper=0.0)
 
 MADE_BY = "a cost: rmopt.autograd_cost(function) of one number, rmopt.autograd_residuals(function) of several"
 
 
+class CompositeProblem(Problem):
+    """Minimise a cost f and terms h(c(x)) whose h is `Proximable`; of constraints h is 0 or infinity."""
+
+    equalities: Sequence[Cost]
+    inequalities: Sequence[Cost]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("equalities", "inequalities"):
+            costs = enumerate(sequence(name, getattr(self, name)))
+            object.__setattr__(
+                self, name, tuple(instance(f"{name}[{i}]", cost, Cost, MADE_BY) for i, cost in costs)
+            )
+        for constraint in (*self.equalities, *self.inequalities):
+            Problem(self.manifold, constraint)
+
+    @property
+    def constraints(self) -> tuple[Any, ...]:
+        """The equalities and the inequalities."""
+        return self.equalities, self.inequalities
+
+    @property
+    def beyond(self) -> str:
+        """What a solver of the cost alone would leave out."""
+        return "knows no constraints; take AugmentedLagrangian, with a solver of whole gradients as `inner`"
+
+    @property
+    def terms(self) -> list[tuple[Proximable, Cost | None]]:
+        """All h with their c: equalities, inequalities, and others."""
+        equal = [(ZERO, one) for one in self.equalities]
+        return [*equal, *((NOT_POSITIVE, one) for one in self.inequalities)]
+
+    def violations(self, point: Any) -> tuple[Array, Array]:
+        """Return all h and all g at a point."""
+        h, g = (
+            np.concatenate([np.zeros(0), *(self.inner(one, point) for one in constraints)])
+            for constraints in (self.equalities, self.inequalities)
+        )
+        return h, g
+
+    def inner(self, of: Cost | None, point: Any) -> Array:
+        """Return the c of a term at a point, or refuse what is no real number."""
+        if of is None or isinstance(of, ResidualSum):
+            return Envelope(ZERO, of, 1.0).inner(point)
+        return np.array([Problem(self.manifold, of).value(point)])
+
+
 @dataclass(frozen=True)
-class ConstrainedProblem(Problem):
+class ConstrainedProblem(CompositeProblem):
     """Minimise `cost` on `manifold`, subject to h(x) = 0 and g(x) ≤ 0.
 
     A constraint is a cost whose value is h or g; or a `ResidualSum`, as `autograd_residuals` makes one of a function,
@@ -58,45 +108,108 @@ class ConstrainedProblem(Problem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("equalities", "inequalities"):
-            costs = enumerate(sequence(name, getattr(self, name)))
-            object.__setattr__(
-                self, name, tuple(instance(f"{name}[{i}]", cost, Cost, MADE_BY) for i, cost in costs)
-            )
         if not (self.equalities or self.inequalities):
             raise InvalidInputError("a ConstrainedProblem has one or more constraints; take Problem.")
-        for constraint in (*self.equalities, *self.inequalities):
-            Problem(self.manifold, constraint)
+
+
+@dataclass(frozen=True)
+class NonsmoothProblem(CompositeProblem):
+    """Minimise f(x) + h(x) or f(x) + h(c(x)) on a manifold, where f is smooth and h has kinks or bounds.
+
+    `ProximalGradient` takes h(x) whose h is finite, and ends with exact zeros. `AugmentedLagrangian` takes all of
+    them. Every solver takes ``Problem(manifold, cost + h.smoothed(eps, of))``.
+
+    Attributes
+    ----------
+    manifold : Manifold
+    cost : Cost or None
+        f; None is 0.
+    h : Proximable
+    of : ResidualSum, optional
+        c, as `autograd_residuals` makes one of a function; the point, as an array, unless given.
+    equalities, inequalities : sequence of Cost, optional
+        As in `ConstrainedProblem`, besides.
+
+    Raises
+    ------
+    InvalidInputError
+        As in `Problem`, for the cost and for each constraint.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rmopt
+    >>> from rmopt.costs import L1, NonsmoothProblem
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import ProximalGradient
+    >>> A = np.array([[2.0, 1.0, 0.1], [1.0, 2.0, 0.1], [0.1, 0.1, 1.0]])
+    >>> variance = rmopt.autograd_cost(lambda x: -x @ A @ x)
+    >>> problem = NonsmoothProblem(Sphere(3), variance, L1(0.5))
+    >>> result = ProximalGradient().run(problem, np.ones(3) / 3**0.5)
+    >>> result.converged, result.point.round(4)
+    (True, array([0.7071, 0.7071, 0.    ]))
+    """
+
+    cost: Any
+    h: Proximable
+    of: ResidualSum | None = None
+    equalities: Sequence[Cost] = ()
+    inequalities: Sequence[Cost] = ()
+
+    def __post_init__(self) -> None:
+        if self.cost is None:
+            object.__setattr__(self, "cost", Nothing())
+        super().__post_init__()
+        made = "one of rmopt.costs, such as L1(0.3), or of your own subclass of rmopt.costs.Proximable"
+        instance("h", self.h, Proximable, made)
+        if self.of is not None:
+            Problem(self.manifold, instance("of", self.of, ResidualSum, MADE_BY))
 
     @property
     def constraints(self) -> tuple[Any, ...]:
-        """The equalities and the inequalities."""
-        return self.equalities, self.inequalities
+        """The equalities, the inequalities and the residuals."""
+        return self.equalities, self.inequalities, () if self.of is None else (self.of,)
 
-    def violations(self, point: Any) -> tuple[Array, Array]:
-        """Return all h and all g at a point."""
-        h, g = (
-            np.concatenate([np.zeros(0), *(self._values(one, point) for one in constraints)])
-            for constraints in (self.equalities, self.inequalities)
+    @property
+    def terms(self) -> list[tuple[Proximable, Cost | None]]:
+        """All h with their c."""
+        return [*super().terms, (self.h, self.of)]
+
+    @property
+    def beyond(self) -> str:
+        """What a solver of the cost alone would leave out."""
+        return (
+            "sees no kinks; take ProximalGradient or AugmentedLagrangian, or Problem(manifold, cost + "
+            "h.smoothed(eps))"
         )
-        return h, g
 
-    def _values(self, constraint: Cost, point: Any) -> Array:
-        if isinstance(constraint, ResidualSum):
-            return residuals_at(constraint, point)
-        return np.array([Problem(self.manifold, constraint).value(point)])
+    def value(self, point: Any) -> float:
+        """Return f + h(c) at a point; of an h that stands for a constraint f alone."""
+        value = super().value(point)
+        return value + self.h.value(self.inner(self.of, point)) if self.h.is_finite else value
+
+
+class Nothing(Cost):
+    """A cost of 0."""
+
+    def value(self, point: Any) -> float:
+        return 0.0
+
+    def gradient(self, point: Any) -> Ambient:
+        return (point.as_ambient() if hasattr(point, "as_ambient") else point) * 0.0
 
 
 class AugmentedCost(Cost):
-    """The augmented Lagrangian f + ρ/2 ‖h + λ/ρ‖² + ρ/2 ‖max(0, g + μ/ρ)‖².
+    """The augmented Lagrangian: f, and for each term h(c) the least h(p) + ρ/2 ‖c + λ/ρ − p‖² over all p.
 
-    For the right λ and μ its minima satisfy the constraints.
+    For equalities that is ρ/2 ‖c + λ/ρ‖², and for inequalities ρ/2 ‖max(0, c + λ/ρ)‖². For the right λ its minima are
+    those of the problem.
 
     Parameters
     ----------
-    problem : ConstrainedProblem
-    multipliers : (array, array)
-        λ and μ.
+    problem : CompositeProblem
+    multipliers : sequence of array
+        The λ of each term.
     penalty : float
         ρ.
 
@@ -104,51 +217,50 @@ class AugmentedCost(Cost):
     ----------
     Liu and Boumal, Simple algorithms for optimization on Riemannian manifolds with constraints, Applied
     Mathematics & Optimization 82 (2020), https://doi.org/10.1007/s00245-019-09564-3.
+
+    Deng and Peng, A manifold inexact augmented Lagrangian method for nonsmooth optimization on Riemannian
+    submanifolds in Euclidean space, IMA Journal of Numerical Analysis 43 (2023),
+    https://doi.org/10.1093/imanum/drac018.
     """
 
-    def __init__(self, problem: ConstrainedProblem, multipliers: tuple[Array, Array], penalty: float) -> None:
+    def __init__(self, problem: CompositeProblem, multipliers: Sequence[Array], penalty: float) -> None:
         self.problem, self.multipliers, self.penalty = problem, multipliers, penalty
+        self.envelopes = [
+            Envelope(h, of, penalty, own) for (h, of), own in zip(problem.terms, multipliers, strict=True)
+        ]
 
     def refuses(self, point_type: type) -> str | None:
         return self.problem.cost.refuses(point_type)
 
-    def forces(self, point: Any) -> tuple[Array, Array]:
-        """Return λ + ρ h and max(0, μ + ρ g): the weights of the constraints' gradients."""
-        (h, g), (equal, unequal) = self.problem.violations(point), self.multipliers
-        if (len(h), len(g)) != (len(equal), len(unequal)):
-            raise InvalidInputError(
-                f"there are {len(h)} equalities and {len(g)} inequalities at a point, and {len(equal)} and "
-                f"{len(unequal)} at another; return as many residuals everywhere."
-            )
-        return equal + self.penalty * h, np.maximum(0.0, unequal + self.penalty * g)
+    def parts(self, point: Any) -> list[tuple[Array, Array, Array]]:
+        """Return c, p and the force on c of each term: the force is the next multiplier."""
+        return [one.parts(point, self.problem.inner(one.of, point)) for one in self.envelopes]
 
     def value(self, point: Any) -> float:
-        return self.problem.value(point) + self._paid(*self.forces(point))
+        return self.problem.real(self.problem.cost.value(point)) + self._paid(self.parts(point))
 
     def gradient(self, point: Any) -> Ambient:
-        return self._with_forces(self.problem.cost.gradient(point), point, *self.forces(point))
+        return self.pulled(
+            point, [force for *_, force in self.parts(point)], self.problem.cost.gradient(point)
+        )
 
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
-        """Return both; the constraints are evaluated once."""
+        """Return both; the terms are evaluated once."""
         value, gradient = self.problem.cost.value_and_gradient(point)
-        forces = self.forces(point)
-        return self.problem.real(value) + self._paid(*forces), self._with_forces(gradient, point, *forces)
+        parts = self.parts(point)
+        gradient = self.pulled(point, [force for *_, force in parts], gradient)
+        return self.problem.real(value) + self._paid(parts), gradient
 
-    def _paid(self, equal: Array, unequal: Array) -> float:
-        return 0.5 * float(equal @ equal + unequal @ unequal) / self.penalty
+    def _paid(self, parts: list[tuple[Array, Array, Array]]) -> float:
+        return sum(one.paid(*part) for one, part in zip(self.envelopes, parts, strict=True))
 
-    def _with_forces(self, gradient: Any, point: Any, equal: Array, unequal: Array) -> Any:
+    def pulled(self, point: Any, forces: Sequence[Array], gradient: Any) -> Any:
+        """Return an ambient gradient and those of all ⟨force, c⟩."""
         parts = [(1.0, gradient)]
-        for constraints, weights in ((self.problem.equalities, equal), (self.problem.inequalities, unequal)):
-            rest = weights
-            for constraint in constraints:
-                if isinstance(constraint, ResidualSum):
-                    own, rest = np.split(rest, [len(residuals_at(constraint, point))])
-                    weight, gradient = 1.0, constraint.linearised(point)[1](own)
-                else:
-                    weight, gradient, rest = float(rest[0]), constraint.gradient(point), rest[1:]
-                if not isinstance(point, Parts):
-                    # One of another shape would be stretched to that of the cost's.
-                    gradient = ambient_at(self.problem.manifold, point, gradient, constraint)
-                parts.append((weight, gradient))
+        for one, force in zip(self.envelopes, forces, strict=True):
+            weight, pull = one.pull(point, force)
+            if not isinstance(point, Parts) and one.of is not None:
+                # One of another shape would be stretched to that of the cost's.
+                pull = ambient_at(self.problem.manifold, point, pull, one.of)
+            parts.append((weight, pull))
         return total(parts)

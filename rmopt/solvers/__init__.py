@@ -11,6 +11,7 @@ from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.batch.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
 from rmopt.solvers.batch.many import ManyResult, solve_many
+from rmopt.solvers.batch.proximal_gradient import ProximalGradient
 from rmopt.solvers.batch.step_lengths import Backtracking, BarzilaiBorwein, Exact, StepLength, StrongWolfe
 from rmopt.solvers.batch.trust_regions import AdaptiveCubics, Hybrid, LevenbergMarquardt, TrustRegions
 from rmopt.solvers.certified.certificate import Certificate
@@ -58,7 +59,7 @@ __all__ = [
     "Direction", "Exact", "ExactLineSearch", "FractionOfBound", "FromDraw", "FromFunction", "Gossip",
     "GradientDescent", "GradientNorm", "GradientSolver", "Hybrid", "InverseSqrt", "InverseTime",
     "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "ManyResult", "Matchings",
-    "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "Parallel",
+    "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "Parallel", "ProximalGradient",
     "QuasiNewton", "RankIncremental", "Recorder", "Result", "Sampler", "ScaledSGD", "ScheduledSolver",
     "Shards", "ShuffledEpochs", "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent",
     "StepLength", "StepRule", "StepSize", "Stop", "StrongWolfe", "TreeSum", "TrustRegions", "Uniform",

@@ -152,7 +152,7 @@ class Solver(Value, ABC):
     max_iter : int
         The budget, unless `budget` says otherwise.
     keeps_constraints : bool
-        Whether it looks at those of a `ConstrainedProblem`.
+        Whether it looks at what a `ConstrainedProblem` or a `NonsmoothProblem` has beside the cost.
     keeps_single : bool
         Whether runs from a point of single precision stay in it; those of other solvers begin at it in double.
     takes_all_arrays : bool
@@ -267,11 +267,8 @@ class Solver(Value, ABC):
                 f"{type(self).__name__} takes real numbers alone, and points of {problem.manifold} are complex; take "
                 "a solver of whole gradients, such as ConjugateGradient."
             )
-        if problem.constraints and not self.keeps_constraints:
-            raise MissingCapabilityError(
-                f"{type(self).__name__} knows no constraints; take AugmentedLagrangian, with a solver of whole "
-                "gradients as `inner`."
-            )
+        if problem.beyond and not self.keeps_constraints:
+            raise MissingCapabilityError(f"{type(self).__name__} {problem.beyond}.")
 
     def check_start(self, problem: Problem, point: Any) -> str | None:
         """Return why a run cannot begin at a point, or None."""

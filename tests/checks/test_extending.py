@@ -38,9 +38,10 @@ assert all(found), found
 MANIFOLD = """
 from rmopt.checks.catalogue import array_instances
 from rmopt.checks import check_manifold, check_retraction
-from rmopt.manifolds import Positive
+from rmopt.manifolds import Positive, Power
 (one,) = (one for one in array_instances() if isinstance(one.manifold, Positive))
-found = check_manifold(one.manifold) + check_retraction(one.retractions[0], one.manifold)
+found = check_manifold(one.manifold) + check_manifold(Power(one.manifold, 3))
+found += check_retraction(one.retractions[0], one.manifold)
 assert {"exp and log", "distance", "midpoint", "order 2", "staying"} <= {check.name for check in found}
 assert all(found), found
 """

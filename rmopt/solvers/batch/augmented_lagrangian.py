@@ -1,17 +1,20 @@
-"""Constraints on manifolds: the augmented Lagrangian method over any solver of whole gradients."""
+"""Constraints and kinks on manifolds: the augmented Lagrangian over any solver of whole gradients."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, optional
-from rmopt.core.cost import Cost
+from rmopt.core.points import is_finite, size_of
 from rmopt.core.problem import Problem
-from rmopt.costs.constraints import AugmentedCost, ConstrainedProblem
+from rmopt.core.product import Parts
+from rmopt.costs.constraints import AugmentedCost, CompositeProblem
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.line_search import LBFGS
@@ -33,14 +36,18 @@ class ConstrainedResult(Result):
     Attributes
     ----------
     violation : float
-        The largest size of an h, and the largest g that is positive or has a multiplier.
+        The largest size of an h, and the largest g that is positive or has a multiplier; of a `NonsmoothProblem` also
+        the largest difference of c and the point of its h's proximal map.
     equality_multipliers, inequality_multipliers : array
         λ and μ, with which the gradient of f + λᵀh + μᵀg is zero at a stationary point.
+    multipliers : array or None
+        That of c in a `NonsmoothProblem`: a slope of its h there.
     """
 
     violation: float = field(kw_only=True)
     equality_multipliers: Array = field(kw_only=True, repr=False)
     inequality_multipliers: Array = field(kw_only=True, repr=False)
+    multipliers: Array | None = field(kw_only=True, repr=False, default=None)
 
 
 class Round(NamedTuple):
@@ -49,21 +56,21 @@ class Round(NamedTuple):
     Attributes
     ----------
     point : point
-    equal, unequal : array
-        The multipliers λ and μ.
+    multipliers : list of array
+        Those of all terms.
     penalty, violation : float
     cost, norm : float
-        Of f, and the length of the gradient of the Lagrangian.
+        Of the problem, and the length of the gradient of the Lagrangian.
     slope, first_norm : float
-        The lengths of the gradient of f here, and at the start.
+        The lengths of the gradient of f here, and at the start. Around the manifold the forces of terms with kinks
+        count as well: in the tangent space they vanish where the start is stationary.
     rounding : float
         The length at which a gradient is rounding.
     steps, updates : int
     """
 
     point: Any
-    equal: Array
-    unequal: Array
+    multipliers: list[Array]
     penalty: float
     violation: float
     cost: float
@@ -147,30 +154,31 @@ class AugmentedLagrangian(CheckedValue, Solver):
         super().__post_init__()
         vars(self).update(threads=self.threads or self.inner.threads, inner=self.inner._but(threads=None))
 
-    def prepare(self, problem: Problem, seed: int) -> ConstrainedProblem:
-        if not isinstance(problem, ConstrainedProblem):
+    def prepare(self, problem: Problem, seed: int) -> CompositeProblem:
+        if not isinstance(problem, CompositeProblem):
             raise InvalidInputError(
                 "AugmentedLagrangian is for an rmopt.costs.ConstrainedProblem(manifold, cost, equalities, "
-                f"inequalities); without constraints take {type(self.inner).__name__}."
+                f"inequalities) or a NonsmoothProblem; without constraints take {type(self.inner).__name__}."
             )
         return problem
 
-    def begin(self, work: ConstrainedProblem, point: Any) -> Round:
-        h, g = work.violations(point)
-        state = Round(point, np.zeros(len(h)), np.zeros(len(g)), self.penalty, inf, 0.0, inf, 0.0, 0.0)
-        state = self._seen(work, state, point)
+    def begin(self, work: CompositeProblem, point: Any) -> Round:
+        zeros = [0.0 * work.inner(of, point) for _, of in work.terms]
+        parts = AugmentedCost(work, zeros, self.penalty).parts(point)
+        state = Round(point, zeros, self.penalty, inf, 0.0, inf, 0.0, 0.0)
+        state = self._seen(work, state, point, [force for *_, force in parts])
         plain, norm = Oracle(Problem(work.manifold, work.cost), None, None), state.slope
         rounding = plain.rounding_at(point, state.cost, work.gradient(point), norm)
         if norm <= rounding:
             # A cost that is flat there says nothing of lengths; the violations do.
-            norm = self.tol * _length(work, point, AugmentedCost(work, state[1:3], self.penalty))
-        return state._replace(first_norm=norm, rounding=rounding, violation=_violation(h, g, state))
+            norm = self.tol * _length(work, point, AugmentedCost(work, zeros, self.penalty).gradient(point))
+        return state._replace(first_norm=norm, rounding=rounding, violation=_violation(parts))
 
-    def advance(self, work: ConstrainedProblem, state: Round, steps: int) -> Round:
+    def advance(self, work: CompositeProblem, state: Round, steps: int) -> Round:
         """Do one run of the inner solver."""
         if steps == 0:
             return state
-        augmented = AugmentedCost(work, (state.equal, state.unequal), state.penalty)
+        augmented = AugmentedCost(work, state.multipliers, state.penalty)
         # Exact only when it comes near: early multipliers are rough.
         enough = state.enough(max(self.tol, 0.1 ** (state.steps + 1)))
         inner = self.inner.with_gradient_norm(enough)
@@ -181,32 +189,35 @@ class AugmentedLagrangian(CheckedValue, Solver):
             if self.growth * state.penalty > LARGEST:
                 raise
             return state._replace(steps=state.steps + 1, penalty=self.growth * state.penalty)
-        equal, unequal = (np.clip(force, -LARGEST, LARGEST) for force in augmented.forces(end.point))
-        violation = _violation(*work.violations(end.point), state)
+        parts = augmented.parts(end.point)
+        violation = _violation(parts)
         falls = violation <= max(FALL * state.violation, self.max_violation)
         done = state._replace(
-            equal=equal, unequal=unequal, violation=violation, steps=state.steps + 1,
+            multipliers=[_kept(force) for *_, force in parts], violation=violation, steps=state.steps + 1,
             penalty=state.penalty if falls else self.growth * state.penalty, updates=state.updates + end.updates,
         )  # fmt: skip
-        return self._seen(work, done, end.point)
+        return self._seen(work, done, end.point, done.multipliers)
 
-    def _seen(self, work: ConstrainedProblem, state: Round, point: Any) -> Round:
-        """Return the state at a point, with the cost and the length of the Lagrangian's gradient there."""
-        # Where the forces are the multipliers themselves: of a penalty so small that it adds nothing.
-        plain = AugmentedCost(work, (state.equal, state.unequal), 1e-300)
-        return state._replace(
-            point=point, cost=work.value(point), norm=_length(work, point, plain),
-            slope=_length(work, point, work.cost),
-        )  # fmt: skip
+    def _seen(self, work: CompositeProblem, state: Round, point: Any, forces: Sequence[Array]) -> Round:
+        """Return the state at a point, with the cost and the lengths of gradients there."""
+        gradient, augmented = work.cost.gradient(point), AugmentedCost(work, forces, 1.0)
+        pulls = [
+            _around(one.pull(point, force)[1])
+            for one, force in zip(augmented.envelopes, forces, strict=True)
+            if one.h.is_finite
+        ]
+        norm = _length(work, point, augmented.pulled(point, state.multipliers, gradient))
+        slope = max(_length(work, point, gradient), *pulls, 0.0)
+        return state._replace(point=point, cost=work.value(point), norm=norm, slope=slope)
 
-    def observe(self, work: ConstrainedProblem, state: Round) -> dict[str, float]:
+    def observe(self, work: CompositeProblem, state: Round) -> dict[str, float]:
         """Return cost, violation, length of the Lagrangian's gradient, and penalty."""
         return {
             "cost": state.cost, "violation": state.violation, "gradient_norm": state.norm, "penalty": state.penalty
         }  # fmt: skip
 
-    def finished(self, work: ConstrainedProblem, state: Round) -> str | None:
-        if not all(map(isfinite, (state.cost, state.norm, state.violation, *state.equal, *state.unequal))):
+    def finished(self, work: CompositeProblem, state: Round) -> str | None:
+        if not all(map(isfinite, state[3:6])) or not is_finite(state.multipliers):
             raise self.diverged(state.steps)
         # The inner runs end at tol; corrected multipliers leave rounding.
         if state.violation > self.max_violation or state.norm > 2.0 * state.enough(self.tol):
@@ -214,32 +225,49 @@ class AugmentedLagrangian(CheckedValue, Solver):
         return Converged(f"a violation of {state.violation:.1e} and a gradient of length {state.norm:.1e}")
 
     def witness(self, problem: Problem, work: Any, state: Round, seed: int) -> dict[str, float]:
-        length = float(np.linalg.norm(np.concatenate(work.violations(state.point))))
+        length = size_of([work.inner(of, state.point) for _, of in work.terms])
         return super().witness(problem, work, state, seed) | {"length of the constraints": length}
 
-    def conclude(self, result: Result, work: ConstrainedProblem, state: Round) -> ConstrainedResult:
+    def conclude(self, result: Result, work: CompositeProblem, state: Round) -> ConstrainedResult:
         # A criterion may have been content with a gradient alone.
         result = replace(result, converged=result.converged and state.violation <= self.max_violation)
-        augmented = AugmentedCost(work, (state.equal, state.unequal), state.penalty)
+        augmented = AugmentedCost(work, state.multipliers, state.penalty)
         oracle = Oracle(Problem(work.manifold, augmented), None, None, result.seed)
         cost, ambient = oracle.look(result.point)
         gradient = oracle.gradient(result.point, ambient)
         norm = work.manifold.norm(result.point, gradient)
+        equal, unequal = len(work.equalities), len(work.equalities) + len(work.inequalities)
+        of_h = state.multipliers[unequal:]
         return ConstrainedResult(
             **vars(held(result, oracle, cost, gradient, norm, norm, state.first_norm)),
             violation=state.violation,
-            equality_multipliers=state.equal,
-            inequality_multipliers=state.unequal,
+            equality_multipliers=np.concatenate([np.zeros(0), *state.multipliers[:equal]]),
+            inequality_multipliers=np.concatenate([np.zeros(0), *state.multipliers[equal:unequal]]),
+            multipliers=of_h[0] if of_h else None,
         )
 
 
-def _length(work: ConstrainedProblem, point: Any, cost: Cost) -> float:
-    """Return the length of the gradient of a cost at a point."""
-    gradient = work.manifold.euclidean_to_riemannian_gradient(point, cost.gradient(point))
-    return work.manifold.norm(point, gradient)
+def _length(work: CompositeProblem, point: Any, ambient: Any) -> float:
+    """Return the length of a gradient at a point."""
+    return work.manifold.norm(point, work.manifold.euclidean_to_riemannian_gradient(point, ambient))
 
 
-def _violation(h: Array, g: Array, state: Round) -> float:
-    """Return the largest |h|, and the largest |max(g, −μ/ρ)|: zero where g ≤ 0, and g = 0 where μ > 0."""
-    slack = np.maximum(g, -state.unequal / state.penalty)
-    return float(max(np.abs(h).max(initial=0.0), np.abs(slack).max(initial=0.0)))
+def _around(ambient: Any) -> float:
+    """Return the length of an ambient gradient in the space around, of an operator an estimate."""
+    if isinstance(ambient, Parts | list | tuple):
+        return float(np.linalg.norm([_around(part) for part in ambient]))
+    if ns.is_array(ambient):
+        return size_of(ambient)
+    probe = np.random.default_rng(0).standard_normal((ambient.shape[-1], 8))
+    return size_of(ambient @ probe) / 8**0.5
+
+
+def _violation(parts: list[tuple[Array, Array, Array]]) -> float:
+    """Return the largest |c − p|: |h|, and |max(g, −μ/ρ)|, which is zero where g ≤ 0, and g = 0 where μ > 0."""
+    sizes = (ns.namespace(inner).abs(inner - nearest) for inner, nearest, _ in parts if inner.shape[0])
+    return float(np.max([float(ns.namespace(size).max(size)) for size in sizes], initial=0.0))
+
+
+def _kept(force: Array) -> Array:
+    """Return a force, of which no number is above the largest."""
+    return force * (LARGEST / ns.at_least(ns.namespace(force).abs(force), LARGEST))

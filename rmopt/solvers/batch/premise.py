@@ -21,8 +21,9 @@ ROUNDINGS = 16.0
 
 
 def held(
-    result: Ended, work: Oracle, cost: float, gradient: Any, norm: float, limit: float, first: float
-) -> Ended:
+    result: Ended, work: Oracle, cost: float, gradient: Any, norm: float, limit: float, first: float,
+    *, ended: bool = True,
+) -> Ended:  # fmt: skip
     """Return a result that is converged only where the gradient at its end fits the cost; otherwise warn.
 
     Parameters
@@ -37,12 +38,14 @@ def held(
         A slope up to this is none.
     first : float
         The length of the first gradient: a thousandth of it is to be seen.
+    ended : bool
+        Whether the gradient vanishes at the end of the run, which must not be a maximum or a saddle then.
     """
     if not result.converged:
         return result
     rng, flat = generator(work.seed, Stream.DIRECTIONS), max(norm, limit)
     seen = 0.0 if result.updates == 0 else 1e-3 * first
-    doubt = misfit(work, result.point, cost, gradient, flat, rng, seen=seen, ended=True)
+    doubt = misfit(work, result.point, cost, gradient, flat, rng, seen=seen, ended=ended)
     if doubt is None:
         return result
     warn(f"the run ended by {result.stopped_by}, and has not converged: {doubt}", RuntimeWarning)
