@@ -20,7 +20,7 @@ from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
-from rmopt.costs import LOSSES, BilinearSum, LogDetTriplet, TripletSum
+from rmopt.costs import LOSSES, BilinearSum, EntrySum, LogDetTriplet, TripletSum
 from rmopt.linalg import symmetric
 from rmopt.manifolds.symmetric_positive_definite import METRICS
 
@@ -60,7 +60,7 @@ class Instance:
 def instances() -> list[Instance]:
     """Return all registered instances: rmopt's own and those of other packages."""
     found = [*fixed_rank_instances(), *psd_instances(), *positive_definite_instances()]
-    found += [*array_instances(), *product_instances()]
+    found += [*array_instances(), *product_instances(), *tensor_instances()]
     for entry in entry_points(group="rmopt.instances"):
         found.extend(entry.load()())
     return found
@@ -195,6 +195,22 @@ def product_instances() -> list[Instance]:
         Instance("product-arrays", arrays, [arrays.default_retraction, arrays.fitting("exponential")]),
         Instance("product-nested", nested, [nested.default_retraction]),
     ]
+
+
+def tensor_instances() -> list[Instance]:
+    """Return instances of tensors of fixed multilinear rank: of two to four axes, and of a full rank along one."""
+    made = []
+    for shape, ranks in (((6, 5, 4), (3, 2, 2)), ((5, 4), (2, 2)), ((3, 2, 3, 4), (2, 2, 1, 2))):
+        manifold, rng = manifolds.FixedMultilinearRank(shape, ranks), np.random.default_rng(0)
+        places = rng.integers(shape, size=(50, len(shape)))
+        targets = np.where(rng.random(50) < 0.5, -1.0, 1.0)
+        losses = {
+            loss: Problem(manifold, EntrySum(shape, places, targets, LOSSES[loss]))
+            for loss in ("squared", "logistic")
+        }
+        name = f"multilinear-{'x'.join(map(str, shape))}"
+        made.append(Instance(name, manifold, [*manifold.retractions.values()], losses))
+    return made
 
 
 def _all_problems(manifold: FixedRankManifold) -> dict[str, Problem]:

@@ -15,6 +15,7 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.psd import PSDPoint
+from rmopt.core.tensors import TuckerPoint, multiplied
 from rmopt.costs import ConvexCost, Loss, ResidualSum
 from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds import Elliptope, Grassmann, PSDFactors
@@ -267,7 +268,7 @@ def _purity(at: _Cost) -> float:
 @law(COST, "the gradient's `T` is another operator", SUMS)
 def _transposed_gradient(at: _Cost) -> float | None:
     """Uᵀ(G v) = (Gᵀu)ᵀv."""
-    if isinstance(at.gradient, np.ndarray):
+    if isinstance(at.gradient, np.ndarray) or len(at.gradient.shape) != 2:
         return None
     left = at.rng.standard_normal((at.gradient.shape[0], 2))
     return at.gap(left.T @ (at.gradient @ at.probe), (at.gradient.T @ left).T @ at.probe)
@@ -416,6 +417,10 @@ def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
         P = _turn(x.rank, rng, x.Q)
         core = adjoint(P) @ x.S @ P
         return PSDPoint(x.Q @ P, 0.5 * (core + adjoint(core)))
+    if isinstance(x, TuckerPoint):
+        turns = [_turn(k, rng, x.core) for k in x.ranks]
+        core = multiplied(x.core, [turn.T for turn in turns])
+        return TuckerPoint(core, tuple(U @ turn for U, turn in zip(x.factors, turns, strict=True)))
     if isinstance(manifold, Grassmann | Elliptope | PSDFactors):
         return x @ _turn(x.shape[1], rng, x)
     if manifold.knows("exp"):

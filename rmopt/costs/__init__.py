@@ -5,6 +5,7 @@ from rmopt.costs.bilinear import BilinearSum, TripletSum
 from rmopt.costs.constraints import ConstrainedProblem, NonsmoothProblem
 from rmopt.costs.convex import ConvexCost, Trace
 from rmopt.costs.embedded import EmbeddedCost, Grid, Pairs, PairwiseDistance
+from rmopt.costs.entries import EntrySum
 from rmopt.costs.gossip import GossipCost
 from rmopt.costs.graph import Graph, as_graph
 from rmopt.costs.log_det import LogDetTriplet
@@ -15,8 +16,8 @@ from rmopt.costs.residuals import ResidualSum, autograd_residuals, jax_residuals
 
 __all__ = [
     "L1", "LOSSES", "AutomaticCost", "BilinearSum", "Box", "ConstrainedProblem", "ConvexCost", "EmbeddedCost",
-    "GossipCost", "Graph", "Grid", "GroupL2", "LogDetTriplet", "Loss", "NonNegative", "NonsmoothProblem", "Nuclear",
-    "OnFactors", "Pairs", "PairwiseDistance", "Proximable", "ResidualSum", "Trace",
-    "TripletSum", "absolute", "as_graph", "autograd_cost", "autograd_residuals", "hinge", "jax_cost",
+    "EntrySum", "GossipCost", "Graph", "Grid", "GroupL2", "LogDetTriplet", "Loss", "NonNegative",
+    "NonsmoothProblem", "Nuclear", "OnFactors", "Pairs", "PairwiseDistance", "Proximable", "ResidualSum",
+    "Trace", "TripletSum", "absolute", "as_graph", "autograd_cost", "autograd_residuals", "hinge", "jax_cost",
     "jax_residuals", "logistic", "squared", "squared_hinge", "torch_cost", "torch_residuals",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDFactor, PSDPoint
 from rmopt.core.runs import current_run
+from rmopt.core.tensors import Partials, TuckerPoint
 from rmopt.core.values import Value
 from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
@@ -68,7 +69,7 @@ class AutomaticCost(Cost):
     (4.0, [[2.0, 2.0], [2.0, 2.0]])
     """
 
-    point_type = (np.ndarray, LowRankPoint, PSDPoint, PSDFactor, Parts)
+    point_type = (np.ndarray, LowRankPoint, PSDPoint, PSDFactor, TuckerPoint, Parts)
 
     def __init__(self, function: Callable[..., Any], backend: Backend = AUTOGRAD) -> None:
         if not callable(function):
@@ -89,7 +90,7 @@ class AutomaticCost(Cost):
     def refuses(self, point_type: type) -> str | None:
         """Return in a sentence why the function is none of points of a class, or None."""
         reason = super().refuses(point_type)
-        if reason is not None or issubclass(point_type, Parts):
+        if reason is not None or issubclass(point_type, Parts | TuckerPoint):
             return reason
         is_array = issubclass(point_type, np.ndarray | PSDFactor)
         if self._takes(1 if is_array else 2):
@@ -158,7 +159,7 @@ class AutomaticCost(Cost):
             pair = forms.pair_of(leaves[i], right, left)
             return slopes(_flat([*arguments[:i], pair, *arguments[i + 1 :]]))[1]
 
-        return value, self._assembled(form, leaves, found, again)
+        return value, self._assembled(point, form, leaves, found, again)
 
     def hessian(self, point: Any, direction: Any) -> Any:
         """Return the derivative of the gradient along an ambient direction, in the gradient's form."""
@@ -185,7 +186,7 @@ class AutomaticCost(Cost):
             tangents = [forms.tangent_move(*pair) for pair in zip(leaves, blocks, strict=True)]
             moves = [tangent for tangent in tangents if tangent is not None]
             found = at_point()(_flat(moves)) if len(moves) == len(leaves) else at({})
-            return self._assembled(form, leaves, found, lambda i, *pair: at({i: pair}))
+            return self._assembled(point, form, leaves, found, lambda i, *pair: at({i: pair}))
 
         return along
 
@@ -193,9 +194,9 @@ class AutomaticCost(Cost):
         """Return the form of a point; look at the function once for each."""
         form = forms.form_of(point)
         if form not in self._known.probed:
-            if isinstance(point, Parts) and not self._takes(len(point)):
+            if isinstance(point, Parts | TuckerPoint) and not self._takes(len(point.parts)):
                 raise InvalidInputError(
-                    f"{self._name} must take one argument for each of the {len(point)} parts of a point."
+                    f"{self._name} must take one argument for each of the {len(point.parts)} parts of a point."
                 )
             self._probe(form, point)
             self._known.probed.add(form)
@@ -298,7 +299,12 @@ class AutomaticCost(Cost):
         return of_flat
 
     def _assembled(
-        self, form: forms.Form, leaves: list[Any], found: Sequence[Array], again: Callable[..., Any]
+        self,
+        point: Any,
+        form: forms.Form,
+        leaves: list[Any],
+        found: Sequence[Array],
+        again: Callable[..., Any],
     ) -> Any:
         """Return derivatives in the form of a point; `again` finds those for other blocks of a leaf, X and Y."""
         parts: list[Any] = []
@@ -315,7 +321,8 @@ class AutomaticCost(Cost):
 
             parts.append(forms.derivative(leaf, act, forms.images_of(found[here], *forms.bases_of(leaf))))
             place += 2
-        return forms.gathered(form, iter(parts))
+        whole = forms.gathered(form, iter(parts))
+        return Partials(point, whole.parts) if isinstance(point, TuckerPoint) else whole
 
     def _probe(self, form: forms.Form, point: Any) -> None:
         """Compare the function with wider pairs of factors of the same matrices, once."""

@@ -14,7 +14,7 @@ from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.matrices import as_rows, checked_matrix, row_dots
 from rmopt.core.psd import PSDPoint
 from rmopt.costs.index_rows import index_rows
-from rmopt.costs.losses import MARGIN_LOSSES, Loss, as_loss, hinge
+from rmopt.costs.losses import Loss, as_loss, check_targets, hinge
 from rmopt.errors import InvalidInputError
 
 
@@ -165,12 +165,7 @@ class BilinearSum(Bilinear):
                 f"{n_right} rows; give the same positive number."
             )
         self.targets = np.ones(n_terms) if targets is None else numbers("targets", targets, (n_terms,))
-        others = self.targets[abs(self.targets) != 1.0]
-        if self.loss in MARGIN_LOSSES and others.size:
-            raise InvalidInputError(
-                f"targets of the loss {self.loss} must be −1 or 1, and {others[0]:g} is among them; turn labels 0 "
-                "and 1 into 2 * labels - 1."
-            )
+        check_targets(self.loss, self.targets)
 
     @property
     def n_terms(self) -> int:

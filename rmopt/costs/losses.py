@@ -200,3 +200,13 @@ def as_loss(loss: Loss | str) -> Loss:
     if isinstance(loss, str):
         return LOSSES[one_of("loss", loss, LOSSES)]
     return instance("loss", loss, Loss, f"a name ({', '.join(LOSSES)}) or a Loss(name, value, slope)")
+
+
+def check_targets(loss: Loss, targets: Array) -> None:
+    """Refuse targets other than −1 and 1 of a loss of margins."""
+    others = targets[abs(targets) != 1.0]
+    if loss in MARGIN_LOSSES and others.size:
+        raise InvalidInputError(
+            f"targets of the loss {loss} must be −1 or 1, and {others[0]:g} is among them; turn labels 0 and 1 into "
+            "2 * labels - 1."
+        )

@@ -14,6 +14,7 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Actions, Array, Factored, dense
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.product import Parts, diagonal_blocks, matrix_shape
+from rmopt.core.tensors import TuckerPoint
 from rmopt.precision import matched
 
 # What a point is made of: an array, a matrix by factors, or parts.
@@ -23,8 +24,8 @@ Form = Any
 
 def form_of(point: Any) -> Form:
     """Return what a point is made of."""
-    if isinstance(point, Parts):
-        return tuple(form_of(part) for part in point)
+    if isinstance(point, Parts | TuckerPoint):
+        return tuple(form_of(part) for part in point.parts)
     return ARRAY if ns.is_array(point) else MATRIX
 
 
@@ -35,7 +36,9 @@ def kinds_in(form: Form) -> list[str]:
 
 def leaves_of(point: Any) -> list[Any]:
     """Return the arrays and the matrices of a point, in a flat list."""
-    return [leaf for part in point for leaf in leaves_of(part)] if isinstance(point, Parts) else [point]
+    if not isinstance(point, Parts | TuckerPoint):
+        return [point]
+    return [leaf for part in point.parts for leaf in leaves_of(part)]
 
 
 def arrays_of(leaf: Any) -> list[Array]:
@@ -164,6 +167,8 @@ def _amid(block: Array, start: int, width: int) -> Array:
 
 def with_blocks(point: Any, direction: Any) -> list[Any]:
     """Return the blocks of a direction for the arrays and matrices of a point; None where it is zero."""
+    if isinstance(point, TuckerPoint):
+        return list(direction.tangent.parts)
     if not isinstance(point, Parts):
         return [direction]
     if direction is None:

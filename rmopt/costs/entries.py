@@ -1,0 +1,122 @@
+"""Sums of losses of the seen entries of a tensor."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rmopt.core.ambient import Array
+from rmopt.core.arguments import integer, numbers, sequence
+from rmopt.core.cost import FiniteSum
+from rmopt.core.product import Parts
+from rmopt.core.tensors import Entries, Tucker, TuckerPoint, in_order, scores
+from rmopt.costs.losses import Loss, as_loss, check_targets, squared
+from rmopt.errors import InvalidInputError, MissingCapabilityError
+
+
+class EntrySum(FiniteSum):
+    """Σ φ(X[i₁, …, i_d], y) over seen entries of a tensor X: tensor completion, by compiled loops.
+
+    Nothing of the size of the tensor is formed: N entries cost O(N r + M r²), with M pairs of places on the first
+    axes, which entries share.
+
+    Parameters
+    ----------
+    shape : sequence of int
+    indices : int array, shape (N, d)
+        Places of the entries, from 0. They are kept in lexicographic order, and terms are numbered so.
+    targets : array, shape (N,)
+    loss : Loss, optional
+        The squared one unless given.
+
+    See Also
+    --------
+    rmopt.manifolds.FixedMultilinearRank : ``from_entries`` is where to begin.
+    BilinearSum : matrices.
+
+    Notes
+    -----
+    On a product of the core and the factors, ``Product([Euclidean(*ranks), Stiefel(n, r), …])``, it is a cost too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import EntrySum
+    >>> from rmopt.manifolds import FixedMultilinearRank
+    >>> from rmopt.solvers import ConjugateGradient
+    >>> rng = np.random.default_rng(0)
+    >>> manifold = FixedMultilinearRank((10, 11, 12), (2, 2, 2))
+    >>> truth = manifold.random_point(rng)
+    >>> seen = rng.integers((10, 11, 12), size=(600, 3))
+    >>> cost = EntrySum(manifold.shape, seen, truth.entries(seen))
+    >>> start = manifold.from_entries(cost.indices, cost.targets)
+    >>> found = ConjugateGradient(tol=1e-8).run(Problem(manifold, cost), start).point
+    >>> bool(np.allclose(found.as_ambient().toarray(), truth.as_ambient().toarray()))
+    True
+    """
+
+    point_type = (TuckerPoint, Parts)
+    remedy = "take FixedMultilinearRank, or a product of a core and factors"
+
+    def __init__(self, shape: Sequence[int], indices: Any, targets: Any, loss: Loss = squared) -> None:
+        self.shape = tuple(integer("a size in shape", n, 1) for n in sequence("shape", shape))
+        order, self.indices = in_order(indices, self.shape)
+        self.targets = numbers("targets", targets, (len(order),))[order]
+        self.loss = as_loss(loss)
+        check_targets(self.loss, self.targets)
+
+    @property
+    def n_terms(self) -> int:
+        """Number of entries."""
+        return len(self.targets)
+
+    def value(self, point: Any) -> float:
+        return float(self.loss.values(self._scores(point), self.targets).sum())
+
+    def gradient(self, point: Any) -> Any:
+        return self.value_and_gradient(point)[1]
+
+    def value_and_gradient(self, point: Any) -> tuple[float, Any]:
+        found = self._scores(point)
+        weights = self.loss.slopes(found, self.targets)
+        value = float(self.loss.values(found, self.targets).sum())
+        return value, self._as_gradient(point, self.indices, weights)
+
+    def term_gradient(self, point: Any, terms: Array) -> Any:
+        terms = np.sort(terms)
+        places = self.indices[terms]
+        weights = self.loss.slopes(scores(*self._parts(point), places), self.targets[terms])
+        return self._as_gradient(point, places, weights)
+
+    def hessian(self, point: TuckerPoint, direction: Tucker) -> Entries:
+        """Return Σ φ'' times the entries of a direction, as a sparse tensor."""
+        return self.hessian_along(point)(direction)
+
+    def hessian_along(self, point: TuckerPoint) -> Callable[[Any], Entries]:
+        if isinstance(point, Parts):
+            raise MissingCapabilityError("EntrySum has no Hessian on products; take FixedMultilinearRank.")
+        curvatures = self.loss.curvatures(self._scores(point), self.targets)
+
+        def along(direction: Tucker) -> Entries:
+            change = scores(direction.core, direction.factors, self.indices)
+            return Entries(self.shape, self.indices, curvatures * change)
+
+        return along
+
+    def _scores(self, point: Any) -> Array:
+        return scores(*self._parts(point), self.indices)
+
+    def _as_gradient(self, point: Any, places: Array, weights: Array) -> Any:
+        tensor = Entries(self.shape, places, weights)
+        return Parts(tensor.partials(*self._parts(point))) if isinstance(point, Parts) else tensor
+
+    def _parts(self, point: Any) -> tuple[Array, Sequence[Array]]:
+        """Return the core and the factors of a point; loops look at no bounds."""
+        core, *factors = point if isinstance(point, Parts) else point.parts
+        found, wanted = [tuple(U.shape) for U in factors], [*zip(self.shape, core.shape, strict=False)]
+        if found != wanted or core.ndim != len(self.shape):
+            raise InvalidInputError(
+                f"EntrySum needs a core and factors of shapes {wanted}, and the point has {found}; make them agree."
+            )
+        return core, factors
