@@ -258,9 +258,9 @@ class AugmentedCost(Cost):
         """Return an ambient gradient and those of all ⟨force, c⟩."""
         parts = [(1.0, gradient)]
         for one, force in zip(self.envelopes, forces, strict=True):
-            pull = one.pulled(point, force)
+            weight, pull = one.pull(point, force)
             if not isinstance(point, Parts) and one.of is not None:
                 # One of another shape would be stretched to that of the cost's.
                 pull = ambient_at(self.problem.manifold, point, pull, one.of)
-            parts.append((1.0, pull))
+            parts.append((weight, pull))
         return total(parts)

@@ -139,25 +139,25 @@ class Envelope(Cost):
         return self.paid(*self.parts(point))
 
     def gradient(self, point: Any) -> Ambient:
-        return self.pulled(point, self.parts(point)[2])
+        return total([self.pull(point, self.parts(point)[2])])
 
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
         """Return both by one proximal map."""
         parts = self.parts(point)
-        return self.paid(*parts), self.pulled(point, parts[2])
+        return self.paid(*parts), total([self.pull(point, parts[2])])
 
     def paid(self, inner: Array, nearest: Array, force: Array) -> float:
         """Return the value, from `parts`."""
         value = self.h.value(nearest) if self.h.is_finite else 0.0
         return value + 0.5 * float(ns.real_dot(force, force)) / self.penalty
 
-    def pulled(self, point: Any, force: Array) -> Ambient:
-        """Return the ambient gradient of ⟨force, c⟩ at a point."""
+    def pull(self, point: Any, force: Array) -> tuple[float, Any]:
+        """Return an ambient gradient at a point whose multiple by this weight is that of ⟨force, c⟩."""
         if self.of is None:
-            return force
+            return 1.0, force
         if isinstance(self.of, ResidualSum):
-            return self.of.linearised(point)[1](force)
-        return total([(float(force[0]), self.of.gradient(point))])
+            return 1.0, self.of.linearised(point)[1](force)
+        return float(force[0]), self.of.gradient(point)
 
 
 @dataclass(frozen=True)

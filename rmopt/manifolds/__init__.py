@@ -21,6 +21,6 @@ __all__ = [
     "ArrayManifold", "BoundedRank", "Elliptope", "Euclidean", "FixedMultilinearRank", "FixedRankEmbedded",
     "FixedRankFactors", "GeneralizedGrassmann", "GeneralizedStiefel", "Grassmann", "Hyperbolic", "Oblique",
     "PSDFactors", "PSDFixedRank", "PolarPSD", "PositiveDefinite", "Power", "Product", "Simplex",
-    "SpecialOrthogonal", "Sphere", "Stiefel", "SymmetricPositiveDefinite", "TensorTrain", "Unitary", "frechet_mean",
-    "projected_mean",
+    "SpecialOrthogonal", "Sphere", "Stiefel", "SymmetricPositiveDefinite", "TensorTrain", "Unitary",
+    "frechet_mean", "projected_mean",
 ]  # fmt: skip

@@ -32,8 +32,8 @@ from rmopt.retractions.tensors import HOSVD, TTSVD
 
 __all__ = [
     "FIXED_RANK_RETRACTIONS", "GRASSMANN_RETRACTIONS", "HOSVD", "POSITIVE_DEFINITE_RETRACTIONS",
-    "PSD_RETRACTIONS", "QR", "TTSVD", "Additive", "AffineExponential", "CanonicalCayley", "Cayley", "Componentwise",
-    "Congruence", "Exponential", "FrameQR", "GeneralizedPolar", "MetricProjection", "MetricProjectionPSD",
-    "MultiplicativeWeights", "Normalisation", "Orthographic", "OrthographicHyperbolic", "Polar", "PolarFactors",
-    "SchurExponential", "SecondOrder", "SecondOrderPD", "SecondOrderPSD",
+    "PSD_RETRACTIONS", "QR", "TTSVD", "Additive", "AffineExponential", "CanonicalCayley", "Cayley",
+    "Componentwise", "Congruence", "Exponential", "FrameQR", "GeneralizedPolar", "MetricProjection",
+    "MetricProjectionPSD", "MultiplicativeWeights", "Normalisation", "Orthographic", "OrthographicHyperbolic",
+    "Polar", "PolarFactors", "SchurExponential", "SecondOrder", "SecondOrderPD", "SecondOrderPSD",
 ]  # fmt: skip

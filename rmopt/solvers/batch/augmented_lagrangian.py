@@ -202,7 +202,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
         """Return the state at a point, with the cost and the lengths of gradients there."""
         gradient, augmented = work.cost.gradient(point), AugmentedCost(work, forces, 1.0)
         pulls = [
-            _around(one.pulled(point, force))
+            _around(one.pull(point, force)[1])
             for one, force in zip(augmented.envelopes, forces, strict=True)
             if one.h.is_finite
         ]
