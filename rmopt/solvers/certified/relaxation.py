@@ -198,7 +198,7 @@ def certify(
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
     https://doi.org/10.1007/978-3-319-23528-8_39. Boumal, Voroninski and Bandeira, Deterministic guarantees for
-    Burer-Monteiro factorizations of smooth semidefinite programs, Communications on Pure and Applied Mathematics 73
+    Burer–Monteiro factorizations of smooth semidefinite programs, Communications on Pure and Applied Mathematics 73
     (2020), https://doi.org/10.1002/cpa.21830. Rosen, Carlone, Bandeira and Leonard, SE-Sync: a certifiably correct
     algorithm for synchronization over the special Euclidean group, International Journal of Robotics Research 38
     (2019), https://doi.org/10.1177/0278364918784361.
