@@ -17,7 +17,7 @@ from rmopt.costs.residuals import ResidualSum, autograd_residuals, jax_residuals
 __all__ = [
     "L1", "LOSSES", "AutomaticCost", "BilinearSum", "Box", "ConstrainedProblem", "ConvexCost", "EmbeddedCost",
     "EntrySum", "GossipCost", "Graph", "Grid", "GroupL2", "LogDetTriplet", "Loss", "NonNegative",
-    "NonsmoothProblem", "Nuclear", "OnFactors", "Pairs", "PairwiseDistance", "Proximable", "ResidualSum",
-    "Trace", "TripletSum", "absolute", "as_graph", "autograd_cost", "autograd_residuals", "hinge", "jax_cost",
+    "NonsmoothProblem", "Nuclear", "OnFactors", "Pairs", "PairwiseDistance", "Proximable", "ResidualSum", "Trace",
+    "TripletSum", "absolute", "as_graph", "autograd_cost", "autograd_residuals", "hinge", "jax_cost",
     "jax_residuals", "logistic", "squared", "squared_hinge", "torch_cost", "torch_residuals",
 ]  # fmt: skip
