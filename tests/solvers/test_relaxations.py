@@ -12,7 +12,7 @@ from tabled import each_row
 from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_cost
 from rmopt.core import Cost
 from rmopt.costs import EmbeddedCost
-from rmopt.manifolds import Elliptope, Oblique, Sphere, Stiefel
+from rmopt.manifolds import Elliptope, Oblique, SpecialOrthogonal, Sphere, Stiefel
 from rmopt.solvers import Checkpoint, RankIncremental, TrustRegions, certify
 
 Array = np.ndarray
@@ -178,3 +178,11 @@ def test_right_gradients_are_never_refused() -> None:
         C = C + C.T + (case % 3 == 0) * 1e3 * np.eye(n)
         manifold, axis = [(Elliptope(n, k + 1), -1), (Oblique(k + 1, n), -2), (Sphere(n, k), -1)][case % 3]
         certify(Problem(manifold, Linear(C, axis)), manifold.random_point(rng))
+
+
+def test_rotations_and_frames_of_both_metrics_are_certified() -> None:
+    """Products that are measured without noise have rotations at their minimum."""
+    cost = Linear(-np.kron(np.ones((4, 4)), np.eye(3)), -2)
+    for manifold in (SpecialOrthogonal(3, 4), Stiefel(3, 3, 4), Stiefel(5, 3, 4, metric="canonical")):
+        point = np.broadcast_to(np.eye(manifold.shape[1])[:, :3], manifold.shape).copy()
+        assert certify(Problem(manifold, cost), point)[0].is_global(1e-12)
