@@ -144,7 +144,7 @@ def test_functions_of_factors_and_sums_from_the_left() -> None:
 
 def test_a_complex_start_is_said_to_be_complex() -> None:
     problem = Problem(Sphere(3), autograd_cost(lambda x: (x**4).sum()))
-    with pytest.raises(InvalidInputError, match="its numbers are complex, .* take their real parts"):
+    with pytest.raises(InvalidInputError, match=r"its numbers are complex, .* take their real parts"):
         LBFGS().run(problem, np.array([1j, 0, 0]))
     assert "array" not in str(check_hessian(problem))
 
