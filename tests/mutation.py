@@ -96,8 +96,8 @@ TABLE = (
     )),
     ("optimum", "rmopt/solvers/batch/trust_regions.py",
      "test_premises.py", (
-        ("saddle-left", "            state = work.first(below)\n", "            pass\n"),
-        ("saddle-direction", "_combined(basis, vectors[:, 0])", "_combined(basis, vectors[:, -1])"),
+        ("saddle-left", "            state = work.first(below[0])\n", "            pass\n"),
+        ("saddle-direction", "combined(basis, shares[:, 0])", "combined(basis, shares[:, -1])"),
     )),
     ("optimum", "rmopt/solvers/batch/descent.py",
      "test_premises.py", (

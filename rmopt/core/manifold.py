@@ -350,7 +350,7 @@ class OverField:
             return None
         cure = "take their real parts" if own == "complex" else "add 0j to them"
         if "field" in signature(type(self)).parameters:
-            cure = f"give the manifold field={own!r}"
+            cure += f", or give the manifold field={own!r}"
         return f"its numbers are {own}, and those of {self} are {self.field}; {cure}"
 
 

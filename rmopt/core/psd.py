@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array, Factored, Vector
 from rmopt.core.matrices import row_dots
@@ -66,6 +68,10 @@ class PSDFactor:
 
     It is no class of arrays, since a cost of matrices W is no function of Y.
     """
+
+
+class FactorArray(PSDFactor, np.ndarray):
+    """The same where costs of arrays are taken too: those that are written for Y."""
 
 
 @dataclass(frozen=True, eq=False)

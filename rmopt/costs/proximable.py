@@ -227,7 +227,7 @@ class L1(GroupL2):
     --------
     >>> import numpy as np
     >>> from rmopt.costs import L1
-    >>> L1(1.0).prox(np.array([3.0, -0.5, 2j]), t=1.0)
+    >>> L1(1.0).prox(np.array([3.0, -0.5, 2j]), t=1.0) + 0.0
     array([2.+0.j, 0.+0.j, 0.+1.j])
     """
 

@@ -15,33 +15,12 @@ from rmopt.manifolds.psd_fixed_rank import PolarPSD, PSDFixedRank
 from rmopt.manifolds.sphere import Oblique, Sphere
 from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel, Unitary
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
-from rmopt.manifolds.tensors import FixedMultilinearRank
+from rmopt.manifolds.tensors import FixedMultilinearRank, TensorTrain
 
 __all__ = [
-    "ArrayManifold",
-    "BoundedRank",
-    "Elliptope",
-    "Euclidean",
-    "FixedMultilinearRank",
-    "FixedRankEmbedded",
-    "FixedRankFactors",
-    "GeneralizedGrassmann",
-    "GeneralizedStiefel",
-    "Grassmann",
-    "Hyperbolic",
-    "Oblique",
-    "PSDFactors",
-    "PSDFixedRank",
-    "PolarPSD",
-    "PositiveDefinite",
-    "Power",
-    "Product",
-    "Simplex",
-    "SpecialOrthogonal",
-    "Sphere",
-    "Stiefel",
-    "SymmetricPositiveDefinite",
-    "Unitary",
-    "frechet_mean",
-    "projected_mean",
+    "ArrayManifold", "BoundedRank", "Elliptope", "Euclidean", "FixedMultilinearRank", "FixedRankEmbedded",
+    "FixedRankFactors", "GeneralizedGrassmann", "GeneralizedStiefel", "Grassmann", "Hyperbolic", "Oblique",
+    "PSDFactors", "PSDFixedRank", "PolarPSD", "PositiveDefinite", "Power", "Product", "Simplex",
+    "SpecialOrthogonal", "Sphere", "Stiefel", "SymmetricPositiveDefinite", "TensorTrain", "Unitary",
+    "frechet_mean", "projected_mean",
 ]  # fmt: skip

@@ -112,7 +112,9 @@ class ArrayManifold(OverField, Manifold):
     def check_point(self, point: Any) -> str | None:
         if not ns.is_array(point) or tuple(point.shape) != self.shape:
             found = f"one of shape {tuple(point.shape)}" if ns.is_array(point) else type(point).__name__
-            return f"a point of {self} is an array of shape {self.shape}, not {found}"
+            several = ns.is_array(point) and tuple(point.shape[1:]) == self.shape
+            cure = "; many points are one of Power(manifold, k), or of solve_many" if several else ""
+            return f"a point of {self} is an array of shape {self.shape}, not {found}{cure}"
         reason = self._other_field(point)
         if reason is not None:
             return reason

@@ -1,12 +1,13 @@
 """Correlation matrices of low rank, by factors with rows of length 1."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import integer
+from rmopt.core.psd import FactorArray
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import horizontal
 from rmopt.manifolds.sphere import UnitLength
@@ -22,6 +23,8 @@ class Elliptope(UnitLength):
 
     Where the solution has a smaller rank than k, as that of a relaxation has, the quotient has a corner there. Runs
     end there all the same; on the spheres without the quotient, ``Oblique(k, n)`` for Yᵀ, each step takes less time.
+    `rmopt.solvers.certify` tells whether a minimum is that of all correlation matrices, and
+    `rmopt.solvers.RankIncremental` finds the rank at which it is.
 
     Parameters
     ----------
@@ -53,10 +56,14 @@ class Elliptope(UnitLength):
            [0.18, 0.77, 1.  ]])
     """
 
+    # Also costs of matrices W that are known at factors are taken.
+    point_type: ClassVar[type] = FactorArray
+
     def __init__(self, n: int, k: int) -> None:
         self.shape = (integer("n", n, 1), integer("k", k, 1))
         if not 2 <= k <= n:
             raise InvalidInputError(f"Elliptope needs 2 ≤ k ≤ n, got n = {n}, k = {k}; choose another k.")
+        self.sizes = n, n
 
     @property
     def dim(self) -> int:

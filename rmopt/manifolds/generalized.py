@@ -75,7 +75,7 @@ class GeneralizedStiefel(ArrayManifold):
         """Return the manifold for B = I."""
         return Stiefel(n, p, field=self.field)
 
-    def _form(self, B: Any) -> tuple[Any, Callable[[Any], Any] | None, np.ndarray | None]:
+    def _form(self, B: Any) -> tuple[Any, Callable[[Any], Any] | None, Any]:
         """Return B in double precision, and a function for B⁻¹X on the host or a Cholesky factor."""
         n, wanted = self.shape[0], complex if self.field == "complex" else float
         if hasattr(B, "solve"):

@@ -28,34 +28,12 @@ from rmopt.retractions.positive_definite import (
     SecondOrderPD,
 )
 from rmopt.retractions.product import Componentwise
-from rmopt.retractions.tensors import HOSVD
+from rmopt.retractions.tensors import HOSVD, TTSVD
 
 __all__ = [
-    "FIXED_RANK_RETRACTIONS",
-    "GRASSMANN_RETRACTIONS",
-    "HOSVD",
-    "POSITIVE_DEFINITE_RETRACTIONS",
-    "PSD_RETRACTIONS",
-    "QR",
-    "Additive",
-    "AffineExponential",
-    "CanonicalCayley",
-    "Cayley",
-    "Componentwise",
-    "Congruence",
-    "Exponential",
-    "FrameQR",
-    "GeneralizedPolar",
-    "MetricProjection",
-    "MetricProjectionPSD",
-    "MultiplicativeWeights",
-    "Normalisation",
-    "Orthographic",
-    "OrthographicHyperbolic",
-    "Polar",
-    "PolarFactors",
-    "SchurExponential",
-    "SecondOrder",
-    "SecondOrderPD",
-    "SecondOrderPSD",
+    "FIXED_RANK_RETRACTIONS", "GRASSMANN_RETRACTIONS", "HOSVD", "POSITIVE_DEFINITE_RETRACTIONS",
+    "PSD_RETRACTIONS", "QR", "TTSVD", "Additive", "AffineExponential", "CanonicalCayley", "Cayley",
+    "Componentwise", "Congruence", "Exponential", "FrameQR", "GeneralizedPolar", "MetricProjection",
+    "MetricProjectionPSD", "MultiplicativeWeights", "Normalisation", "Orthographic", "OrthographicHyperbolic",
+    "Polar", "PolarFactors", "SchurExponential", "SecondOrder", "SecondOrderPD", "SecondOrderPSD",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from rmopt.costs.tree_sum import TreeSum
 from rmopt.engines.reference import StepRule
 from rmopt.engines.rules import SRG, SVRG, AdaGrad, Adam, Momentum
 from rmopt.solvers.batch.augmented_lagrangian import AugmentedLagrangian
+from rmopt.solvers.batch.curvature import hessian_matrix, hessian_spectrum, tangent_basis
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.batch.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
@@ -62,5 +63,5 @@ __all__ = [
     "QuasiNewton", "RankIncremental", "Recorder", "Result", "Sampler", "ScaledSGD", "ScheduledSolver",
     "Shards", "ShuffledEpochs", "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent",
     "StepLength", "StepRule", "StepSize", "Stop", "StrongWolfe", "TreeSum", "TrustRegions", "Uniform",
-    "World", "certify", "solve_many",
+    "World", "certify", "hessian_matrix", "hessian_spectrum", "solve_many", "tangent_basis",
 ]  # fmt: skip

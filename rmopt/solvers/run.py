@@ -75,6 +75,8 @@ class Result:
         What the run evaluated: ``costs``, ``gradients``, ``hessians`` and ``retractions``, where the solver counts.
     threads : int or None
         How many threads numpy's BLAS had in the run; None where it does not tell.
+    least_curvature : float or None
+        The least eigenvalue of the Hessian at the point, where the solver has `second_order`.
 
     Examples
     --------
@@ -97,6 +99,7 @@ class Result:
     converged: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     threads: int | None = None
+    least_curvature: float | None = None
 
     @property
     def cost(self) -> float:

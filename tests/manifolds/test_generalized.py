@@ -103,8 +103,8 @@ class Energy(Cost):
     def gradient(self, point: Any) -> Any:
         return self.A @ point
 
-    def hessian_along(self, point: Any) -> Any:
-        return lambda tangent: self.A @ tangent
+    def hessian(self, point: Any, direction: Any) -> Any:
+        return self.A @ direction
 
 
 def test_a_sparse_pencil_of_3000_rows() -> None:

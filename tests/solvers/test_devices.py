@@ -73,14 +73,13 @@ class Quadratic(Cost):
 
     def __init__(self, manifold: Any, like: Any) -> None:
         rng, self.terms = np.random.default_rng(0), []
-        self.factors = getattr(manifold, "factors", (manifold,))
+        self.factors = manifold.factors if isinstance(manifold, Product) else (manifold,)
         for factor in self.factors:
             W = dense(factor.embed_point(factor.random_point(rng)))
-            draw = [
-                rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-                for shape in (2 * W.shape[:1], W.shape)
-            ]
-            L, B = draw if np.iscomplexobj(W) else (one.real for one in draw)
+            n = W.shape[max(W.ndim - 2, 0)]
+            L, B = (rng.standard_normal(shape) for shape in ((n, n), W.shape))
+            if ns.is_complex(W):
+                L, B = (one + 1j * rng.standard_normal(one.shape) for one in (L, B))
             A = L @ L.conj().T / len(L) + np.diag(np.arange(1.0, len(L) + 1.0))
             self.terms.append([matched(one, like) for one in (A, -A @ (W + 0.2 * B))])
 

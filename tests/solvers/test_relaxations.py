@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_library import LIBRARIES, array_of
+from tabled import each_row
 
-from rmopt import InvalidInputError, Problem
+from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_cost
+from rmopt import namespaces as ns
 from rmopt.core import Cost
-from rmopt.manifolds import Elliptope, Oblique, Sphere, Stiefel
+from rmopt.costs import EmbeddedCost
+from rmopt.manifolds import Elliptope, Oblique, SpecialOrthogonal, Sphere, Stiefel
 from rmopt.solvers import Checkpoint, RankIncremental, TrustRegions, certify
 
 Array = np.ndarray
@@ -101,3 +105,104 @@ def test_ranks_are_climbed_until_the_minimum_is_certified(name: str, tmp_path: P
     resumed = solver.run(problem, checkpoint=Checkpoint(path))
     np.testing.assert_array_equal(resumed.point, result.point)
     assert resumed.certificate == result.certificate
+
+
+class Fit(EmbeddedCost):
+    """½‖W − T‖², a cost of W that states no lower bound with the trace: here none is needed."""
+
+    def __init__(self, T: Array) -> None:
+        self.features, self.T = np.eye(len(T)), T
+
+    def measure(self, A: Array, B: Array) -> Array:
+        return 0.5 * (A @ B.T + B @ A.T)
+
+    def spread(self, slopes: Array, Z: Array) -> Array:
+        return slopes @ Z
+
+    def loss(self, measurements: Array) -> tuple[float, Array]:
+        gap = measurements - self.T
+        return 0.5 * float(np.sum(gap**2)), gap
+
+    def curvature(self, measurements: Array, change: Array) -> Array:
+        return change
+
+
+def test_convex_costs_are_certified_and_others_are_not() -> None:
+    T = symmetric(8)
+    automatic = autograd_cost(lambda Y: 0.5 * ((Y @ Y.T - T) ** 2).sum())
+    problem = Problem(Elliptope(8, 2), automatic)
+    with pytest.raises(InvalidInputError, match="set is_convex = True"):
+        RankIncremental().run(problem)
+    automatic.is_convex = True
+    solver = RankIncremental(tol=1e-9)
+    values = [
+        result.certificate.objective
+        for cost in (automatic, Fit(T))
+        if (result := solver.run(Problem(Elliptope(8, 2), cost), random_state=0)).is_global
+    ]
+    cp = pytest.importorskip("cvxpy")
+    W = cp.Variable((8, 8), PSD=True)
+    theirs = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(W - T)), [cp.diag(W) == 1]).solve(solver="CLARABEL")
+    np.testing.assert_allclose(values, [theirs, theirs], rtol=1e-7)
+    bent = autograd_cost(lambda Y: -((Y @ Y.T - T) ** 2).sum())
+    bent.is_convex = True
+    with pytest.raises(InvalidInputError, match="not convex"):
+        RankIncremental().run(Problem(Elliptope(8, 2), bent))
+
+
+@each_row(
+    ("problem", "words"),
+    [
+        (
+            Problem(Elliptope(6, 2), autograd_cost(lambda Y: (Y[:, 0] ** 2).sum())),
+            "no function of|is turned to YQ",
+        ),
+        (
+            Problem(Elliptope(6, 2), autograd_cost(lambda Y: (Y @ Y.T @ np.eye(6)[:, :2] * Y).sum())),
+            "another rank",
+        ),
+        (Problem(Elliptope(6, 2), Linear(symmetric(6), -1, np.triu(np.ones((6, 6)), 1))), "not symmetric"),
+        (Problem(Sphere(4), autograd_cost(lambda x: x.sum())), "no dual in closed form"),
+        (Problem(Sphere(4, 2, field="complex"), Linear(symmetric(4))), "no dual in closed form"),
+    ],
+)
+def test_what_has_no_certificate_is_told(problem: Any, words: str) -> None:
+    with pytest.raises((InvalidInputError, MissingCapabilityError), match=words):
+        certify(problem, problem.manifold.random_point(np.random.default_rng(0)))
+
+
+def test_right_gradients_are_never_refused() -> None:
+    """Whatever size the matrix has, and wherever the point lies: 200 cases."""
+    rng = np.random.default_rng(0)
+    for case in range(200):
+        n, k = int(rng.integers(3, 40)), int(rng.integers(1, 3))
+        C = 10.0 ** rng.uniform(-6, 6) * symmetric(n, case) * (rng.random((n, n)) < rng.uniform(0.1, 1.0))
+        C = C + C.T + (case % 3 == 0) * 1e3 * np.eye(n)
+        manifold, axis = [(Elliptope(n, k + 1), -1), (Oblique(k + 1, n), -2), (Sphere(n, k), -1)][case % 3]
+        certify(Problem(manifold, Linear(C, axis)), manifold.random_point(rng))
+
+
+def test_rotations_and_frames_of_both_metrics_are_certified() -> None:
+    """Products that are measured without noise have rotations at their minimum."""
+    cost = Linear(-np.kron(np.ones((4, 4)), np.eye(3)), -2)
+    for manifold in (SpecialOrthogonal(3, 4), Stiefel(3, 3, 4), Stiefel(5, 3, 4, metric="canonical")):
+        point = np.broadcast_to(np.eye(manifold.shape[1])[:, :3], manifold.shape).copy()
+        assert certify(Problem(manifold, cost), point)[0].is_global(1e-12)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_certificates_in_every_library(library: str) -> None:
+    like, C = array_of(library), symmetric(12)
+
+    class Here(Cost):
+        def value(self, Y: Any) -> float:
+            return float(ns.real_dot(Y, 0.5 * self.gradient(Y)))
+
+        def gradient(self, Y: Any) -> Any:
+            assert ns.namespace(Y) is ns.namespace(like)
+            return ns.asarray(2.0 * C, like) @ Y
+
+    best = TrustRegions(tol=1e-11).run(Problem(Elliptope(12, 6), Linear(C)), random_state=0)
+    found, _, vectors = certify(Problem(Elliptope(12, 6), Here()), ns.asarray(best.point, like))
+    assert found.relative_gap <= 1e-10
+    assert type(vectors) is np.ndarray

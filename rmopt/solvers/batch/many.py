@@ -343,7 +343,7 @@ def solve_many(
         step: Callable[..., Stand] = partial(_tried, work, advance)
         if isinstance(cost, AutomaticCost) and advance is barzilai_borwein:
             parts = manifold, manifold.default_retraction, manifold.default_transport
-            step = cost.weighted.as_one(step, (points, at), parts)
+            step = cost.weighted.as_one("step", step, (points, at), parts)
         ended, xp = [], ns.namespace(points)
         for turn in range(max_iter):
             if turn % LOOK == 0:

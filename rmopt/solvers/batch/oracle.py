@@ -73,6 +73,8 @@ class Iterate(NamedTuple):
     steps, updates : int
     best : tuple
         The least cost and the shortest gradient so far, and the number of steps since one of them was found.
+    least_curvature : float
+        The least eigenvalue of the Hessian at the point, infinity where it was not looked for.
     """
 
     point: Any
@@ -89,6 +91,7 @@ class Iterate(NamedTuple):
     steps: int = 0
     updates: int = 0
     best: tuple[float, float, int] = (inf, inf, 0)
+    least_curvature: float = inf
 
 
 def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:

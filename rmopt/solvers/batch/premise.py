@@ -110,7 +110,8 @@ def misfit(
         if agree(bends):
             return (
                 f"the gradient vanishes, but {h:.1e} away along a random direction and back the cost is lower by "
-                f"{-both:.1e}: this is a maximum or a saddle; start elsewhere, or take TrustRegions."
+                f"{-both:.1e}: this is a maximum or a saddle; start elsewhere, or take "
+                "TrustRegions(second_order=True)."
             )
         if (noise <= h * seen if seen else abs(both) > noise) and not any(slopes + bends):
             return None

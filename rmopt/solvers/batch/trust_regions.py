@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import islice
 from math import frexp
@@ -14,7 +14,7 @@ import scipy.linalg
 import scipy.optimize
 
 from rmopt import namespaces as ns
-from rmopt.core.arguments import bounded, integer, number, optional
+from rmopt.core.arguments import bounded, flag, integer, number, optional
 from rmopt.core.points import size_of
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator
@@ -23,6 +23,8 @@ from rmopt.errors import MissingCapabilityError
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.line_search import LBFGS
 from rmopt.solvers.batch.oracle import Iterate, Oracle, brought
+from rmopt.solvers.run import Result
+from rmopt.solvers.stop import Converged
 
 Map = Callable[[Any], Any]
 Solved = tuple[Any, float, float, float, bool]
@@ -45,9 +47,15 @@ class ModelSolver(GradientSolver):
     Close to the minimum, where differences of the cost drown in rounding, steps are judged by the gradient, so that
     it can become as short as a certificate needs. Where the cost or the manifold has no second derivatives,
     differences of gradients stand for them; `Result.counts` then has gradients for all products.
+
+    With `second_order` a short gradient is not the end: a step along the direction of least curvature leaves a
+    saddle, and a run converges where no curvature is below 0 by more than `tol`, or rounding, of the largest one.
+    `Result.least_curvature` is found by Lanczos steps from a random direction: it may be missed where it is
+    hardly less than others.
     """
 
     max_iter: Annotated[int, integer] = 200
+    second_order: Annotated[bool, flag] = False
     max_inner: Annotated[int, bounded(integer, 1)] = 500
 
     # The first bound; None: the first product with the Hessian chooses it.
@@ -55,10 +63,84 @@ class ModelSolver(GradientSolver):
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
         state = work.first(point)
-        if work.begins_flat and self.max_iter and (below := beside_saddle(work, state)) is not None:
-            state = work.first(below)
+        if work.begins_flat and self.max_iter and (below := self._least(work, state)[1]) is not None:
+            state = work.first(below[0])
+        return self._fresh(work, state)
+
+    def _fresh(self, work: Oracle, state: Iterate) -> Iterate:
+        """Return a state without memory."""
         # The bound, below 0 where it is to be chosen, and whether a step was refused.
         return state._replace(memory=(self.first_radius or -1.0, 0), search=0)
+
+    def _looks(self, work: Oracle, state: Iterate) -> bool:
+        """Return whether only the curvature keeps a run from its end."""
+        return self.second_order and state.norm <= work.enough and state.least_curvature == np.inf
+
+    def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
+        if not self.second_order or steps == 0:
+            return super().advance(work, state, steps)
+        if not self._looks(work, state):
+            return super().advance(work, state._replace(least_curvature=np.inf), steps)
+        return self._beside(work, state)
+
+    @np.errstate(all="ignore")
+    def _beside(self, work: Oracle, state: Iterate) -> Iterate:
+        """Return the state at what lies below along the least curvature, or at the same point, whose end it is."""
+        work.counts[:] = state.counts
+        least, below, is_saddle = self._least(work, state)
+        done = state._replace(steps=state.steps + 1, step_size=0.0, step_length=0.0)
+        if below is None:
+            return done._replace(least_curvature=least, stuck=is_saddle, counts=tuple(work.counts))
+        point, cost, ambient, t = below
+        gradient = work.gradient(point, ambient)
+        norm = work.manifold.norm(point, gradient)
+        done = done._replace(
+            point=point, cost=cost, gradient=gradient, norm=norm, counts=tuple(work.counts), stuck=False,
+            step_size=t, step_length=t, updates=state.updates + 1, best=(min(cost, state.best[0]), norm, 0),
+        )  # fmt: skip
+        return self._fresh(work, done)
+
+    def finished(self, work: Oracle, state: Iterate) -> str | None:
+        if self._looks(work, state) and np.isfinite(state.cost):
+            return None
+        reason = super().finished(work, state)
+        if not (isinstance(reason, Converged) and state.least_curvature < np.inf):
+            return reason
+        least = f"{state.least_curvature:.1e}"
+        if state.stuck:
+            return f"rounding: {reason}, where the least curvature is {least} and no step along it lowers the cost"
+        return Converged(f"{reason}, where the least curvature is {least}")
+
+    def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:
+        least = state.least_curvature if state.least_curvature < np.inf else None
+        return replace(super().conclude(result, work, state), least_curvature=least)
+
+    @np.errstate(all="ignore")
+    def _least(self, work: Oracle, state: Iterate) -> tuple[float, Any, bool]:
+        """Return the least curvature, what lies below along it or None, and whether the curvature is negative.
+
+        What lies below is a point, the cost and the ambient gradient there, and the length of the step.
+        """
+        point, manifold = state.point, work.manifold
+        start = manifold.random_tangent_vector(point, generator(work.seed, Stream.DIRECTIONS))
+        square = work.inner(point, start, start)
+        if not 0.0 < square < np.inf:
+            return np.inf, None, False
+        start = start * (1.0 / square**0.5)
+        values, basis, shares, flat = least_curvatures(
+            work, point, start, work.hessian(point, state.gradient)
+        )
+        flat = max(flat, self._tol(state) * np.abs(values).max() if self.second_order else 0.0)
+        along, t = combined(basis, shares[:, 0]), max(manifold.typical_dist, size_of(point))
+        if work.inner(point, state.gradient, along) > 0.0:
+            along = along * -1.0
+        noise = ROUNDING * work.coarseness * abs(state.cost)
+        while values[0] < -flat and (promised := -0.5 * values[0] * t * t) > noise:
+            there, cost, ambient = work.reached(point, along, t)
+            if cost < state.cost - 0.1 * promised - noise:
+                return float(values[0]), (there, cost, ambient, t), True
+            t *= 0.5
+        return float(values[0]), None, bool(values[0] < -flat)
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         point, gradient = state.point, state.gradient
@@ -139,6 +221,8 @@ class TrustRegions(ModelSolver):
     ----------
     max_iter, tol, gradient_norm, retraction, transport, threads : optional
         As in `GradientSolver`; vectors are carried for differences of gradients alone.
+    second_order : bool
+        Whether to leave saddles where the run meets one, and to report `Result.least_curvature` at its end.
     max_inner : int
         Products with the Hessian in one step.
     first_radius : float, optional
@@ -186,7 +270,7 @@ class TrustRegions(ModelSolver):
     def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
         """Return what `ModelSolver` says, with the radius; sizes are in the preconditioner's norm."""
         point, radius, gradient = state.point, state.memory[0], state.gradient * scale
-        inner, precondition = partial(work.dot, point), work.preconditioner(point)
+        inner, precondition = work.metric(point), work.preconditioner(point)
         step, residual, at_once = None, gradient, work.at_once
         z = residual if precondition is None else precondition(residual)
         rz = (state.norm * scale) ** 2 if at_once and precondition is None else float(inner(residual, z))
@@ -240,7 +324,7 @@ class LevenbergMarquardt(TrustRegions):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport, threads, max_inner, first_radius : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads, second_order, max_inner, first_radius : optional
         As in `TrustRegions`.
 
     See Also
@@ -301,6 +385,8 @@ class AdaptiveCubics(ModelSolver):
     ----------
     max_iter, tol, gradient_norm, retraction, transport, threads : optional
         As in `TrustRegions`.
+    second_order : bool
+        Whether to leave saddles where the run meets one, and to report `Result.least_curvature` at its end.
     max_inner : int
         Products with the Hessian in one step.
 
@@ -340,7 +426,7 @@ class AdaptiveCubics(ModelSolver):
         """Return what `ModelSolver` says, with σ."""
         sigma, length, first = state.memory[0], state.norm * scale, state.gradient / -state.norm
         for basis, diagonal, beside, rest in islice(  # noqa: B007
-            _lanczos(work, state.point, first, product), self.max_inner
+            lanczos(work, state.point, first, product), self.max_inner
         ):
             if sigma < 0.0:
                 # Ten steps of steepest descent, no further than the manifold is wide; of length 1 if nothing tells.
@@ -352,7 +438,7 @@ class AdaptiveCubics(ModelSolver):
                 break
         tri = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
         promised = float(length * y[0] - 0.5 * y @ tri @ y)
-        return _combined(basis, y), promised, size, sigma, sigma * size * size * size > 1e-8 * promised
+        return combined(basis, y), promised, size, sigma, sigma * size * size * size > 1e-8 * promised
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -364,7 +450,7 @@ class Hybrid(TrustRegions):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport, threads, max_inner, first_radius : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads, second_order, max_inner, first_radius : optional
         As in `TrustRegions`.
 
     See Also
@@ -393,8 +479,8 @@ class Hybrid(TrustRegions):
     max_iter: Annotated[int, integer] = 1000
     far: ClassVar[LBFGS] = LBFGS(20)
 
-    def begin(self, work: Oracle, point: Any) -> Iterate:
-        state = super().begin(work, point)
+    def _fresh(self, work: Oracle, state: Iterate) -> Iterate:
+        state = super()._fresh(work, state)
         far = self.far.direction.begin(work, state)
         return state._replace(memory=(far, state.memory), search=self.far.step_length.begin(work, state))
 
@@ -411,37 +497,32 @@ class Hybrid(TrustRegions):
         return done._replace(memory=(far, done.memory))
 
 
-@np.errstate(all="ignore")
-def beside_saddle(work: Oracle, state: Iterate) -> Any | None:
-    """Return a lower point along the direction of least curvature of a point without gradient, or None."""
-    point, manifold = state.point, work.manifold
-    start = manifold.random_tangent_vector(point, generator(work.seed, Stream.DIRECTIONS))
-    square = work.inner(point, start, start)
-    if not 0.0 < square < np.inf:
-        return None
-    start = start * (1.0 / square**0.5)
-    krylov = _lanczos(work, point, start, work.hessian(point, state.gradient))
-    for basis, diagonal, beside, rest in islice(krylov, KRYLOV):  # noqa: B007
+def least_curvatures(work: Oracle, point: Any, start: Any, product: Map) -> tuple[Any, list[Any], Any, float]:
+    """Return Ritz values of the Hessian, ascending, a basis with their vectors' shares in it, and what is rounding.
+
+    It ends when the least one is known.
+    """
+    clean = partial(work.manifold.to_tangent_space, point)
+    for basis, diagonal, beside, rest in islice(lanczos(work, point, start, product, clean), KRYLOV):  # noqa: B007
         values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside)
         # Differences of gradients know curvatures to about a millionth of the largest one.
         known = 1e-12 * work.coarseness if work.bends else 1e-6 * work.coarseness ** (1.0 / 3.0)
         known *= np.abs(values).max()
-        if values[0] < -known and rest * abs(vectors[-1, 0]) <= 0.1 * abs(values[0]):
+        if (
+            rest * abs(vectors[-1, 0])
+            <= (0.1 if values[0] < -known else 1e-6) * abs(values[0]) + 1e-3 * known
+        ):
             break
-    along, t = _combined(basis, vectors[:, 0]), max(manifold.typical_dist, size_of(point))
-    noise = ROUNDING * work.coarseness * abs(state.cost)
-    while values[0] < -known and (promised := -0.5 * values[0] * t * t) > noise:
-        there, cost, _ = work.reached(point, along, t)
-        if cost < state.cost - 0.1 * promised - noise:
-            return there
-        t *= 0.5
-    return None
+    return values, basis, vectors, known
 
 
-def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tuple[Any, Any, Any, float]]:
+def lanczos(
+    work: Oracle, point: Any, start: Any, product: Map, clean: Map | None = None
+) -> Iterator[tuple[Any, Any, Any, float]]:
     """Yield an orthonormal basis of a Krylov space that grows, the tridiagonal matrix there, and what is outside.
 
     The matrix is its diagonal and what is beside it. It ends where the space holds all its products, up to rounding.
+    Unless vectors are cleaned, what rounding leaves off the tangent space grows with each one.
     """
     inner, basis, diagonal, beside = work.dot, [start], list[float](), list[float]()
     while True:
@@ -450,6 +531,7 @@ def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tup
         # Twice, for Lanczos vectors lose their orthogonality.
         for q in basis * 2:
             Hq = Hq - q * inner(point, q, Hq)
+        Hq = Hq if clean is None else clean(Hq)
         square = inner(point, Hq, Hq)
         if ns.is_array(square):
             curvature, square = brought(curvature, square)
@@ -462,7 +544,8 @@ def _lanczos(work: Oracle, point: Any, start: Any, product: Map) -> Iterator[tup
         basis.append(Hq * (1.0 / rest))
 
 
-def _combined(basis: list[Any], shares: Any) -> Any:
+def combined(basis: list[Any], shares: Any) -> Any:
+    """Return a sum of tangent vectors with these shares."""
     return reduce(add, (q * float(share) for q, share in zip(basis, shares, strict=True)))
 
 

@@ -68,7 +68,7 @@ class CertifiedResult(Result):
 
     @property
     def is_global(self) -> bool:
-        """Whether the gap is at most `tol` times f(W) less its lower bound."""
+        """Whether the gap is at most `tol` times f(W) less its lower bound; with a known trace, of `excess`."""
         return self.certificate.is_global(self.tol)
 
 
@@ -102,14 +102,6 @@ class RankState:
     updates: int = 0
 
 
-class Stairs(NamedTuple):
-    """What the rounds of a run work with on factors of a known trace."""
-
-    relaxation: Relaxation
-    max_rank: int
-    seed: int
-
-
 class Rounds(NamedTuple):
     """What the rounds of a run work with."""
 
@@ -131,6 +123,11 @@ class RankIncremental(CheckedValue, Solver):
     shrinking can arise but one of rounding, which ends the run. The strategies that the paper compares are
     ``columns=1``: 1, 2, 4, … columns a round; with ``factor=1`` always one (Zhang et al. 2012), and ``rescale=False``
     (Journée et al. 2010); and ``inner=None``, boosting without local optimisation.
+
+    On manifolds of factors whose trace is known (`Elliptope`, `Oblique`, `Stiefel`, `Sphere`; see `certify`) any cost
+    of YYᵀ will do that is linear, or says that it is convex. The run begins at the rank of the manifold, and goes on
+    with local optimisation until it is stationary. Each round from there adds the eigenvectors of all negative
+    eigenvalues of S, up to six and to `columns`, by a step that lowers the cost. `factor` and `rescale` have no part.
 
     Parameters
     ----------
@@ -158,15 +155,20 @@ class RankIncremental(CheckedValue, Solver):
     --------
     >>> import numpy as np
     >>> from problems.coembedding import MetricRegression
-    >>> from rmopt import Problem
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.costs import Trace
-    >>> from rmopt.manifolds import PSDFixedRank
+    >>> from rmopt.manifolds import Elliptope, PSDFixedRank
     >>> from rmopt.solvers import RankIncremental
     >>> X = np.random.default_rng(0).standard_normal((20, 50))
     >>> problem = Problem(PSDFixedRank(20, 1), MetricRegression(X) + Trace(0.5))
     >>> result = RankIncremental().run(problem)
     >>> result.point.rank, result.is_global
     (20, True)
+    >>> A = np.ones((5, 5)) - np.eye(5)
+    >>> max_cut = autograd_cost(lambda Y: 0.25 * (A * (Y @ Y.T)).sum())
+    >>> result = RankIncremental().run(Problem(Elliptope(5, 2), max_cut), random_state=0)
+    >>> result.is_global, round(result.lower_bound, 3)
+    (True, -1.25)
     """
 
     columns: Annotated[int, bounded(integer, 1)] = 64
@@ -179,11 +181,10 @@ class RankIncremental(CheckedValue, Solver):
     max_rank: Annotated[int | None, optional(integer, 1)] = None
     rescale: Annotated[bool, flag] = True
 
-    def prepare(self, problem: Problem, seed: int) -> Rounds | Stairs:
+    def prepare(self, problem: Problem, seed: int) -> Rounds | Relaxation:
         cost, manifold = problem.cost, problem.manifold
         if is_relaxation(problem):
-            n = int(np.prod(manifold.shape)) // manifold.shape[manifold.rank_axis]  # type: ignore[attr-defined]
-            return Stairs(Relaxation(problem), min(self.max_rank or n, n), seed)
+            return Relaxation(problem, self.max_rank, seed)
         if not isinstance(cost, ConvexCost) or not isinstance(manifold, PSDMatrices):
             raise MissingCapabilityError(
                 f"RankIncremental cannot run {type(cost).__name__} on {manifold}: it needs a ConvexCost "
@@ -193,16 +194,16 @@ class RankIncremental(CheckedValue, Solver):
         most = int(min(self.max_rank or np.inf, manifold.shape[0]))
         return Rounds(cost, manifold, most, seed)
 
-    def begin(self, work: Rounds | Stairs, point: Any) -> RankState:
-        if isinstance(work, Stairs):
-            return self._stair(work, work.relaxation.rows(point), False)
+    def begin(self, work: Rounds | Relaxation, point: Any) -> RankState:
+        if isinstance(work, Relaxation):
+            return self._stair(work, work.rows(point), False)
         return self._certified(work.cost, shrunk(point.factor()), self.columns)
 
-    def advance(self, work: Rounds | Stairs, state: RankState, steps: int) -> RankState:
+    def advance(self, work: Rounds | Relaxation, state: RankState, steps: int) -> RankState:
         """Do one round; the local optimiser has a seed of its own in each."""
         if steps == 0:
             return state
-        new, added = self._climbed(work, state) if isinstance(work, Stairs) else self._grown(work, state)
+        new, added = self._climbed(work, state) if isinstance(work, Relaxation) else self._grown(work, state)
         before = state.certificate
         fall, rounding = before.objective - new.certificate.objective, ROUNDING * abs(before.objective)
         # By rounding alone the objective may rise, where the gap falls.
@@ -213,31 +214,25 @@ class RankIncremental(CheckedValue, Solver):
         idle = 0 if progress or new.certificate.gap < 0.9 * before.gap else state.idle + 1
         return replace(new, added=added, idle=idle, steps=state.steps + 1, updates=state.updates + 1)
 
-    def _climbed(self, work: Stairs, state: RankState) -> tuple[RankState, int]:
+    def _climbed(self, work: Relaxation, state: RankState) -> tuple[RankState, int]:
         """Return the state after the directions down, if there are any, and steps of the local optimiser."""
-        relaxation, Y = work.relaxation, state.Y
-        U = state.vectors[:, : max(work.max_rank - Y.shape[1], 0)]
+        Y, U = state.Y, state.vectors[:, : max(work.max_rank - state.Y.shape[1], 0)]
         if U.shape[1]:
-            Y = _stepped(relaxation, Y, U, state)
-        local = replace(relaxation.problem, manifold=relaxation.manifold.with_rank(Y.shape[1]))  # type: ignore[attr-defined]
-        point, seed = (
-            relaxation.point(Y),
-            int(generator(work.seed, Stream.INNER, state.steps).integers(2**63)),
-        )
+            Y = _stepped(work, Y, U, state)
+        local, point = work.local(Y), work.point(Y)
+        seed = int(generator(work.seed, Stream.INNER, state.steps).integers(2**63))
         if isinstance(self.inner, GradientSolver):
             enough = self._gradient_tolerance(work, state, Y)
             end = deque(self.inner.with_gradient_norm(enough)._states(local, point, seed), 1).pop()
-            better, ready = end.point, end.norm <= enough or end.stuck
-        else:
-            better = point if self.inner is None else self.inner.run(local, point, random_state=seed).point
-            ready = True
-        return self._stair(work, relaxation.rows(better), ready), U.shape[1]
+            return self._stair(work, work.rows(end.point), end.norm <= enough or end.stuck), U.shape[1]
+        if self.inner is not None:
+            point = self.inner.run(local, point, random_state=seed).point
+        return self._stair(work, work.rows(point), True), U.shape[1]
 
-    def _stair(self, work: Stairs, Y: Array, ready: bool) -> RankState:
+    def _stair(self, work: Relaxation, Y: Array, ready: bool) -> RankState:
         """Return the state at a factor, with directions down where it is `ready` for them: stationary."""
-        relaxation, columns = work.relaxation, min(self.columns, STEEPEST) if ready else 1
-        local = replace(relaxation.problem, manifold=relaxation.manifold.with_rank(Y.shape[1]))  # type: ignore[attr-defined]
-        certificate, values, vectors = certify(local, relaxation.point(Y), columns, self.tol)
+        columns = min(self.columns, STEEPEST) if ready else 1
+        certificate, values, vectors = certify(work.local(Y), work.point(Y), columns, self.tol)
         kept = (values > 0.0) & (ready and not certificate.is_global(self.tol))
         return RankState(Y, certificate, values[kept], vectors[:, kept])
 
@@ -318,7 +313,7 @@ class RankIncremental(CheckedValue, Solver):
             return Y
         return np.hstack([np.sqrt(a) * Y, np.sqrt(b) * U]) if a > 0.0 else np.sqrt(b) * U
 
-    def _gradient_tolerance(self, work: Rounds | Stairs, state: RankState, start: Array) -> float:
+    def _gradient_tolerance(self, work: Rounds | Relaxation, state: RankState, start: Array) -> float:
         """Return how short the factor's gradient is to become in this round."""
         now = state.certificate
         wanted = self.tol * now.excess / max(now.trace_bound, 1e-300)
@@ -329,8 +324,8 @@ class RankIncremental(CheckedValue, Solver):
         length = max(INEXACTNESS * left, 0.2 * wanted) * 0.1**state.idle
         return 2.0 * last * length * float(np.linalg.norm(start, 2))
 
-    def point(self, work: Rounds | Stairs, state: RankState) -> Any:
-        return work.relaxation.point(state.Y) if isinstance(work, Stairs) else point_of(state.Y)
+    def point(self, work: Rounds | Relaxation, state: RankState) -> Any:
+        return work.point(state.Y) if isinstance(work, Relaxation) else point_of(state.Y)
 
     def start(self, problem: Problem, rng: np.random.Generator) -> Any:
         """Return the zero matrix; where the trace is known a random point."""
@@ -352,7 +347,7 @@ class RankIncremental(CheckedValue, Solver):
         rank = point.rank if isinstance(point, PSDPoint) else manifold.rank
         return manifold.with_rank(max(1, min(rank, manifold.shape[0]))).check_point(point)
 
-    def finished(self, work: Rounds | Stairs, state: RankState) -> str | None:
+    def finished(self, work: Rounds | Relaxation, state: RankState) -> str | None:
         now, limit = state.certificate, work.max_rank
         gap = f"relative gap of {now.relative_gap:.1e}"
         if now.is_global(self.tol):
@@ -362,24 +357,24 @@ class RankIncremental(CheckedValue, Solver):
             return f"max_rank = {limit}"
         return f"{PATIENCE} rounds without progress, at a {gap}" if state.idle >= PATIENCE else None
 
-    def observe(self, work: Rounds | Stairs, state: RankState) -> dict[str, float]:
+    def observe(self, work: Rounds | Relaxation, state: RankState) -> dict[str, float]:
         """Return rank, objective, the eigenvalue that is left and the certified gap."""
         now = state.certificate
         return {
             "rank": state.Y.shape[1], "objective": now.objective, "eigenvalue": now.eigenvalue, "gap": now.gap
         }  # fmt: skip
 
-    def conclude(self, result: Result, work: Rounds | Stairs, state: RankState) -> CertifiedResult:
+    def conclude(self, result: Result, work: Rounds | Relaxation, state: RankState) -> CertifiedResult:
         return CertifiedResult(**vars(result), certificate=state.certificate, tol=self.tol)
 
 
-def _stepped(relaxation: Relaxation, Y: Array, U: Array, state: RankState) -> Array:
+def _stepped(work: Relaxation, Y: Array, U: Array, state: RankState) -> Array:
     """Return the factor at the end of a step along appended directions, which lowers f by half of what S says."""
     value, steep = state.certificate.objective, float(np.sum(state.values[: U.shape[1]]))
     t = 0.5 * (state.certificate.trace_bound / U.shape[1]) ** 0.5
     for _ in range(HALVINGS):
-        end = relaxation.beside(Y, t * U)
-        if value - relaxation.value(end) >= 0.5 * t**2 * steep:
+        end = work.beside(Y, t * U)
+        if value - work.value(end) >= 0.5 * t**2 * steep:
             break
         t *= 0.5
     return end

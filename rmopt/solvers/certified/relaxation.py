@@ -7,12 +7,12 @@ columns, where A are the constraints and y = A(∇f(W) W), in closed form, their
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.sparse.linalg import LinearOperator
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array, dense
@@ -20,7 +20,6 @@ from rmopt.core.arguments import integer, one_of
 from rmopt.core.points import in_precision, of_reals
 from rmopt.core.problem import Problem
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
-from rmopt.linalg import lanczos_eigh
 from rmopt.solvers.batch.premise import ROUNDINGS
 from rmopt.solvers.certified.certificate import (
     ROUGH,
@@ -44,6 +43,7 @@ LEVELS = 13
 # Quadratic forms of gradients and of values may differ by this share of their terms, and by so many times the error
 # of the differences.
 RESOLVED, DOUBTFUL = 1e-7, 10.0
+WRONG = "its gradient is wrong, which rmopt.checks.check_gradient tells"
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,15 @@ class Relaxation:
     ----------
     problem : Problem
         On a manifold with `rank_axis`, `with_rank` and `dual_map`.
+    max_rank, seed : int
+        Of a run.
+
+    Attributes
+    ----------
     like : array
-        A point. The cost is asked at arrays of its library.
+        The cost is asked at arrays of its library.
+    linear : bool
+        Whether f is.
 
     Raises
     ------
@@ -76,15 +83,19 @@ class Relaxation:
         For another manifold.
     """
 
-    def __init__(self, problem: Problem, like: Any = None) -> None:
-        self.problem, self.manifold, self.like = problem, problem.manifold, like
+    def __init__(self, problem: Problem, max_rank: int | None = None, seed: int = 0) -> None:
+        manifold: Any = problem.manifold
+        self.problem, self.seed, self.linear = problem, seed, False
         if not is_relaxation(problem):
             raise MissingCapabilityError(
                 f"{problem.manifold} has no dual in closed form; certify takes a Problem on Elliptope, Oblique, "
                 "Stiefel or a Sphere of matrices, of real numbers, or a ConvexCost with a factor."
             )
-        self.axis = problem.manifold.rank_axis  # type: ignore[attr-defined]
-        self.linear = False
+        self.axis, shape = manifold.rank_axis, manifold.shape
+        # Of rotations that of frames, whose retractions take points of any rank.
+        self.manifold = manifold.with_rank(shape[self.axis])
+        n = int(np.prod(shape)) // shape[self.axis]
+        self.max_rank, self.like = min(max_rank or n, n), np.empty(0)
 
     def rows(self, point: Any) -> Array:
         """Return Y."""
@@ -93,10 +104,10 @@ class Relaxation:
 
     def point(self, rows: Array) -> Any:
         """Return the array of the manifold's layout that has these rows."""
-        shape = list(self.manifold.shape)  # type: ignore[attr-defined]
+        shape = list(self.manifold.shape)
         del shape[self.axis]
         point = np.ascontiguousarray(np.moveaxis(rows.reshape(*shape, -1), -1, self.axis))
-        return ns.asarray(point, point if self.like is None else self.like)
+        return ns.asarray(point, self.like)
 
     def gradient(self, rows: Array) -> Array:
         """Return ∇f(YYᵀ) Y, half the gradient by Y."""
@@ -104,6 +115,7 @@ class Relaxation:
         return 0.5 * self.rows(dense(self.problem.gradient(point), point))
 
     def value(self, rows: Array) -> float:
+        """Return f(YYᵀ)."""
         return self.problem.value(self.point(rows))
 
     def products(self, Y: Array, V: Array) -> Array:
@@ -113,18 +125,21 @@ class Relaxation:
         short = SHORT * float(np.linalg.norm(Y)) / float(np.linalg.norm(V))
         return self.gradient(np.hstack([Y, short * V]))[:, Y.shape[1] :] / short
 
+    def local(self, Y: Array) -> Problem:
+        """Return the problem on points with as many columns as Y."""
+        return replace(self.problem, manifold=self.manifold.with_rank(Y.shape[1]))
+
     def beside(self, Y: Array, V: Array) -> Array:
         """Return the rows of the manifold's point that is reached from [Y, 0] along [0, V]."""
-        wide = self.manifold.with_rank(Y.shape[1] + V.shape[1])  # type: ignore[attr-defined]
-        ends = np.hstack([Y, np.zeros_like(V)]), np.hstack([np.zeros_like(Y), V])
-        return self.rows(wide.retraction(*map(self.point, ends)))
+        wide, along = np.hstack([Y, 0.0 * V]), np.hstack([0.0 * Y, V])
+        return self.rows(self.manifold.retraction(self.point(wide), self.point(along)))
 
 
 def is_relaxation(problem: Problem) -> bool:
     """Return whether the problem's manifold is one of factors with a known trace."""
     manifold: Any = problem.manifold
-    known = getattr(manifold, "field", "real") == "real" and len(getattr(manifold, "shape", ())) > 1
-    return known and hasattr(manifold, "dual_map")
+    real = getattr(manifold, "field", "real") == "real"
+    return real and hasattr(manifold, "dual_map") and len(manifold.shape) > 1
 
 
 def certify(
@@ -175,16 +190,19 @@ def certify(
     Notes
     -----
     S = ∇f(W) − A*(y) is made of gradients alone, with the multipliers y of the constraints in closed form, and
-    f(W) − f(W*) ≤ |⟨S, W⟩| + tr W · max(0, −λ_min(S)). A bound is worth what the gradient is: it is held against
-    values along the eigenvector and along a random direction. Wrong by a share of 1e-5 it is refused; a smaller error
-    may pass, and a gap below it rests on the gradient: see `rmopt.checks.check_gradient`.
+    f(W) − f(W*) is at most tr W · max(0, −λ_min(S)) and the size of ⟨S, W⟩ together. A bound is worth what the
+    gradient is: it is held against values along the eigenvector and along a random direction. Wrong by a share of
+    1e-5 it is refused; a smaller error may pass, and a gap below it rests on the gradient: see
+    `rmopt.checks.check_gradient`.
 
     References
     ----------
     Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015),
     https://doi.org/10.1007/978-3-319-23528-8_39. Boumal, Voroninski and Bandeira, Deterministic guarantees for
-    Burer-Monteiro factorizations of smooth semidefinite programs, Communications on Pure and Applied Mathematics 73
-    (2020). Rosen, Carlone, Bandeira and Leonard, SE-Sync, International Journal of Robotics Research 38 (2019).
+    Burer–Monteiro factorizations of smooth semidefinite programs, Communications on Pure and Applied Mathematics 73
+    (2020), https://doi.org/10.1002/cpa.21830. Rosen, Carlone, Bandeira and Leonard, SE-Sync: a certifiably correct
+    algorithm for synchronization over the special Euclidean group, International Journal of Robotics Research 38
+    (2019), https://doi.org/10.1177/0278364918784361.
 
     Examples
     --------
@@ -203,77 +221,53 @@ def certify(
     n_candidates = integer("n_candidates", n_candidates, 1)
     if not isinstance(problem, Problem):
         return by_lower_bound(problem, point, n_candidates, tol)
-    work, manifold = Relaxation(problem, point), problem.manifold
+    work, manifold = Relaxation(problem), problem.manifold
     if (reason := manifold.check_point(point)) is not None:
         raise InvalidInputError(f"the point is not on {manifold}: {reason}.")
-    point = in_precision(of_reals(point), np.float64)
-    work.like = point
+    work.like = point = in_precision(of_reals(point), np.float64)
     # Constraints hold to rounding then.
-    Y = work.rows(manifold.retraction(point, manifold.zero_vector(point)))
+    Y = work.rows(work.manifold.retraction(point, 0.0 * point))
     n, trace = len(Y), float(np.vdot(Y, Y))
     if proof == "cholesky" and n > LARGEST:
-        raise InvalidInputError(
-            f"proof = 'cholesky' forms a matrix of {n} rows, more than {LARGEST:,}; take 'lanczos'."
-        )
+        raise _refused(problem, f"proof = 'cholesky' takes up to {LARGEST:,} rows, not {n:,}; take 'lanczos'")
     rng = np.random.default_rng(0)
     value, GY = work.value(Y), work.gradient(Y)
     if not (np.isfinite(value) and np.isfinite(GY).all()):
-        raise DivergedError(
-            f"{problem.cost._name} or its gradient is not finite at the point; start elsewhere.", 0
-        )
-    _check_function(work, Y, value, GY, rng)
-    dual = manifold.dual_map(work.point(Y), work.point(GY))  # type: ignore[attr-defined]
+        raise DivergedError(f"{problem.cost._name} or its gradient is not finite; start elsewhere.", 0)
+    _check_function(work, Y, value, rng)
+    dual = work.manifold.dual_map(work.point(Y), work.point(GY))
 
     def S(V: Array) -> Array:
         return work.products(Y, V) - work.rows(dual(work.point(V)))
 
     scale = abs(float(np.vdot(GY, Y)))
-    values, vectors, bound, size = _negative(S, n, n_candidates, tol * scale / trace)
+    values, vectors, bound = _negative(S, n, n_candidates, tol * scale / trace)
     if proof == "cholesky":
-        bound = _proved(S, n, max(bound, 0.0), size)
-    certificate = TraceCertificate(
-        objective=value,
-        eigenvalue=max(0.0, float(bound)),
-        complementarity=float(np.vdot(S(Y), Y)),
-        trace_bound=trace,
-        excess=scale,
-    )
+        bound = _proved(S, n, max(bound, 0.0))
     for direction in (vectors[:, :1], rng.standard_normal((n, 1))):
-        _check_form(work, Y, value, S, dual, direction)
-    return certificate, values, vectors
+        _check_form(work, Y, value, S, direction)
+    complementarity = float(np.vdot(S(Y), Y))
+    return TraceCertificate(value, max(0.0, float(bound)), complementarity, trace, scale), values, vectors
 
 
-def _negative(
-    S: Callable[[Array], Array], n: int, k: int, resolved: float
-) -> tuple[Array, Array, float, float]:
-    """Return at most k of the least eigenvalues of S, negated and positive ones but for the first, with eigenvectors.
-
-    Also a bound on all of −S, with what rounding may add, and the size of S.
-    """
-    k = min(k, n)
+def _negative(S: Callable[[Array], Array], n: int, k: int, resolved: float) -> tuple[Array, Array, float]:
+    """Return at most k leading eigenpairs of −S, positive ones but for the first, and a bound on all eigenvalues."""
+    k, opposite = min(k, n), lambda V: -S(V)
     if n <= SMALL:
-        values, vectors, bound = dense_pairs(lambda V: -S(V), n, k)
-        return values, vectors, bound, float(np.abs(values).max())
-    size = float(abs(_largest(S, n)))
-    tol = min(max(0.05 * resolved / size, EPS), 1e-2)
-    values, vectors = lanczos_pairs(lambda V: -S(V), n, 1, size, tol, None)
+        return dense_pairs(opposite, n, k)
+    size = float(abs(lanczos_pairs(S, n, 1, 0.0, ROUGH, None)[0][0]))
+    tol = min(max(0.05 * resolved / size, EPS), ROUGH)
+    values, vectors = lanczos_pairs(opposite, n, 1, size, tol, None)
     residual = float(np.linalg.norm(S(vectors) + values * vectors))
-    bound = float(values[0]) + residual + n * EPS * size
+    bound = float(values[0]) + residual + n * EPS * max(size, float(values[0]))
     if k > 1 and values[0] > resolved:
-        values, vectors = lanczos_pairs(lambda V: -S(V), n, k, size, ROUGH, ROUGH_RESTARTS)
-        kept = values > 0.0
-        kept[0] = True
-        values, vectors = values[kept], vectors[:, kept]
-    return values, vectors, bound, size
+        more, beside = lanczos_pairs(opposite, n, k, size, ROUGH, ROUGH_RESTARTS)
+        if (kept := more > 0.0).any():
+            values, vectors = more[kept], beside[:, kept]
+    return values, vectors, bound
 
 
-def _largest(S: Callable[[Array], Array], n: int) -> float:
-    """Return roughly the eigenvalue of the largest absolute value."""
-    operator = LinearOperator((n, n), matvec=lambda v: S(v.reshape(n, 1)).ravel(), dtype=float)
-    return float(lanczos_eigh(operator, 1, which="LM", tol=ROUGH)[0][0])
-
-
-def _proved(S: Callable[[Array], Array], n: int, bound: float, size: float) -> float:
+def _proved(S: Callable[[Array], Array], n: int, bound: float) -> float:
     """Return a bound on the eigenvalues of −S, which Cholesky factors of S and a little more prove.
 
     Where a factorisation of a matrix ends, its eigenvalues are at least −(n + 2) u times its trace, with u the
@@ -281,52 +275,45 @@ def _proved(S: Callable[[Array], Array], n: int, bound: float, size: float) -> f
     """
     matrix = np.hstack([S(columns.T) for columns in np.split(np.eye(n), range(COLUMNS, n, COLUMNS))])
     matrix = 0.5 * (matrix + matrix.T)
-    diagonal = matrix.diagonal().copy()
-    for share in (1e-13, 1e-12, 1e-11, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0):
+    diagonal, size = matrix.diagonal().copy(), float(np.abs(matrix).sum(axis=0).max())
+    for share in (1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0):
         more = bound + share * size
-        trial = matrix.copy()
-        np.fill_diagonal(trial, diagonal + more)
-        try:
-            scipy.linalg.cholesky(trial, lower=True, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            continue
-        return more + 0.5 * (n + 2) * EPS * float(np.sum(diagonal + more))
-    return bound + 2.0 * n * size
+        np.fill_diagonal(matrix, diagonal + more)
+        # With as much as all entries of a column the matrix is positive.
+        with suppress(np.linalg.LinAlgError):
+            scipy.linalg.cholesky(matrix, lower=True, check_finite=False)
+            break
+    return more + 0.5 * (n + 2) * EPS * float(np.sum(diagonal + more))
 
 
-def _check_function(work: Relaxation, Y: Array, value: float, GY: Array, rng: np.random.Generator) -> None:
+def _check_function(work: Relaxation, Y: Array, value: float, rng: np.random.Generator) -> None:
     """Refuse what is no function of YYᵀ, or neither linear nor said to be convex, by values and gradients."""
-    cost, k = work.problem.cost, Y.shape[1]
+    problem, k = work.problem, Y.shape[1]
     turned = work.value(Y @ np.linalg.qr(rng.standard_normal((k, k)))[0])
-    if abs(turned - value) > SAME * (abs(value) + float(np.linalg.norm(GY) * np.linalg.norm(Y))):
-        raise InvalidInputError(
-            f"{cost._name} has no certificate: it is {value:.10g} at a point and {turned:.10g} where Y is YQ, so "
-            f"that it is no function of YYᵀ; on {work.manifold} it must be one of products along axis {work.axis}."
-        )
     V = rng.standard_normal((len(Y), 2))
     try:
         here, elsewhere = work.products(Y, V), work.gradient(V)
     except (ValueError, TypeError, IndexError) as error:
-        raise InvalidInputError(
-            f"{cost._name} has no certificate: it fails at points of another rank ({error}); write it for YYᵀ with "
-            "any number of columns."
-        ) from error
-    form, size = V.T @ here, float(np.linalg.norm(here)) + 1e-300
+        raise _refused(problem, f"it fails at points of another rank ({error}); write it for all") from error
+    form, size = V.T @ here, float(np.linalg.norm(here))
+    if abs(turned - value) > SAME * (abs(value) + size * float(np.linalg.norm(Y))):
+        raise _refused(
+            problem,
+            f"it is {value:.10g} at a point and {turned:.10g} where Y is turned to YQ; write it as a function of "
+            f"YYᵀ, of products along axis {work.axis} of a point",
+        )
     if abs(form[0, 1] - form[1, 0]) > SAME * size * float(np.linalg.norm(V)):
-        raise _wrong(
-            work, f"its gradient ∇f(W) Y is that of no symmetric ∇f(W): {form[0, 1]:.8g}, {form[1, 0]:.8g}"
-        )
+        raise _refused(problem, f"∇f(W) is not symmetric by its gradients ∇f(W) Y; {WRONG}")
     work.linear = float(np.linalg.norm(here - elsewhere)) <= SAME * size
-    if not work.linear and not getattr(cost, "is_convex", False):
-        raise InvalidInputError(
-            f"{cost._name} has no certificate: by its gradients it is not linear in W = YYᵀ, and nothing says that "
-            "it is convex; where it is, take a ConvexCost, or set is_convex = True on the cost."
+    if not work.linear and not getattr(problem.cost, "is_convex", False):
+        raise _refused(
+            problem,
+            "by its gradients it is not linear in W = YYᵀ, and nothing says that it is convex; where it is, take a "
+            "ConvexCost, or set is_convex = True on the cost",
         )
 
 
-def _check_form(
-    work: Relaxation, Y: Array, value: float, S: Callable[[Array], Array], dual: Any, v: Array
-) -> None:
+def _check_form(work: Relaxation, Y: Array, value: float, S: Callable[[Array], Array], v: Array) -> None:
     """Refuse a gradient which the values contradict along an appended column, or a cost that falls below its tangent.
 
     Along [√τ v] the cost changes by τ vᵀSv and higher powers of τ, which extrapolation takes away (Ridders 1982).
@@ -349,24 +336,18 @@ def _check_form(
         if DOUBTFUL * least <= RESOLVED * size:
             break
     if not abs(best - said) <= DOUBTFUL * least + RESOLVED * size:
-        raise _wrong(
-            work,
-            f"along an appended column its values change by {best:.8g}, its gradients say {said:.8g}",
-        )
+        seen = f"along an appended column its values change by {best:.8g}, its gradients say {said:.8g}"
+        raise _refused(work.problem, f"{seen}; {WRONG}")
     for t in () if work.linear else (1e-4, 1e-2, 1.0):
         there = work.value(np.hstack([Y, t**0.5 * v]))
-        below = value + t * slope - there
-        if below > RESOLVED * (abs(there - value) + abs(t * slope)) + ROUNDINGS * EPS * max(
-            abs(there), abs(value)
-        ):
-            raise InvalidInputError(
-                f"{work.problem.cost._name} has no certificate: along an appended column it falls {below:.1e} below "
-                "its tangent, so that it is not convex; take a solver for one rank, such as TrustRegions."
+        below, terms = value + t * slope - there, max(abs(there), abs(value), abs(t * slope))
+        if below > RESOLVED * abs(t * slope) + ROUNDINGS * EPS * terms:
+            raise _refused(
+                work.problem,
+                f"along an appended column it falls {below:.1e} below its tangent, so that it is not convex; take a "
+                "solver for one rank, such as TrustRegions",
             )
 
 
-def _wrong(work: Relaxation, seen: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{work.problem.cost._name} has no certificate: {seen}; its gradient is wrong, which "
-        "rmopt.checks.check_gradient tells."
-    )
+def _refused(problem: Problem, why: str) -> InvalidInputError:
+    return InvalidInputError(f"{problem.cost._name} has no certificate: {why}.")
