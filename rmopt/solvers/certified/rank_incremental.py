@@ -68,7 +68,7 @@ class CertifiedResult(Result):
 
     @property
     def is_global(self) -> bool:
-        """Whether the gap is at most `tol` times f(W) less its lower bound; with a known trace, |⟨∇f(W), W⟩|."""
+        """Whether the gap is at most `tol` times f(W) less its lower bound; with a known trace, of `excess`."""
         return self.certificate.is_global(self.tol)
 
 

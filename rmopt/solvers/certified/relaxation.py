@@ -190,9 +190,10 @@ def certify(
     Notes
     -----
     S = ∇f(W) − A*(y) is made of gradients alone, with the multipliers y of the constraints in closed form, and
-    f(W) − f(W*) ≤ |⟨S, W⟩| + tr W · max(0, −λ_min(S)). A bound is worth what the gradient is: it is held against
-    values along the eigenvector and along a random direction. Wrong by a share of 1e-5 it is refused; a smaller error
-    may pass, and a gap below it rests on the gradient: see `rmopt.checks.check_gradient`.
+    f(W) − f(W*) is at most tr W · max(0, −λ_min(S)) and the size of ⟨S, W⟩ together. A bound is worth what the
+    gradient is: it is held against values along the eigenvector and along a random direction. Wrong by a share of
+    1e-5 it is refused; a smaller error may pass, and a gap below it rests on the gradient: see
+    `rmopt.checks.check_gradient`.
 
     References
     ----------
