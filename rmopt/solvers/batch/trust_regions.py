@@ -221,10 +221,10 @@ class TrustRegions(ModelSolver):
     ----------
     max_iter, tol, gradient_norm, retraction, transport, threads : optional
         As in `GradientSolver`; vectors are carried for differences of gradients alone.
-    max_inner : int
-        Products with the Hessian in one step.
     second_order : bool
         Whether to leave saddles where the run meets one, and to report `Result.least_curvature` at its end.
+    max_inner : int
+        Products with the Hessian in one step.
     first_radius : float, optional
         Of the trust region, in the preconditioner's norm; ten steps of steepest descent unless given, and no more
         than the manifold's `diameter`. pymanopt begins with an eighth of the manifold's `typical_dist`, which is
@@ -324,7 +324,7 @@ class LevenbergMarquardt(TrustRegions):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport, threads, max_inner, second_order, first_radius : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads, second_order, max_inner, first_radius : optional
         As in `TrustRegions`.
 
     See Also
@@ -385,10 +385,10 @@ class AdaptiveCubics(ModelSolver):
     ----------
     max_iter, tol, gradient_norm, retraction, transport, threads : optional
         As in `TrustRegions`.
-    max_inner : int
-        Products with the Hessian in one step.
     second_order : bool
         Whether to leave saddles where the run meets one, and to report `Result.least_curvature` at its end.
+    max_inner : int
+        Products with the Hessian in one step.
 
     See Also
     --------
@@ -450,7 +450,7 @@ class Hybrid(TrustRegions):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport, threads, max_inner, second_order, first_radius : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads, second_order, max_inner, first_radius : optional
         As in `TrustRegions`.
 
     See Also
