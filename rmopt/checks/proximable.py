@@ -51,8 +51,10 @@ class _Term:
 
     def __init__(self, h: Proximable, shape: tuple[int, ...], rng: np.random.Generator) -> None:
         self.h, self.rng = h, rng
-        self.draw = lambda: rng.standard_normal(shape)
-        self.pairs = [(self.draw(), self.draw(), t) for t in np.geomspace(0.03, 3.0, POINTS).tolist()]
+        self.pairs = [
+            (rng.standard_normal(shape), rng.standard_normal(shape), t)
+            for t in np.geomspace(0.03, 3.0, POINTS).tolist()
+        ]
 
     def slopes(self) -> list[tuple[Array, Array, Array, Array]]:
         """Return directions, two for each point, and what the slope makes of them."""

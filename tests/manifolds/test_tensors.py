@@ -7,6 +7,7 @@ from typing import Any
 import autograd.numpy as anp
 import numpy as np
 import pytest
+from in_library import LIBRARIES, through
 from tabled import each_row
 
 from rmopt import InvalidInputError, Problem, autograd_cost
@@ -79,6 +80,14 @@ def test_laws_hold_for_fifteen_seeds(dtype: Any) -> None:
         failed += [
             f"{seed}: {one}" for seed in range(15) for one in checks_of(manifold, seed, dtype) if not one
         ]
+    assert not failed, "\n".join(failed)
+
+
+@pytest.mark.parametrize("library", LIBRARIES[1:])
+def test_laws_hold_for_arrays_of_each_library(library: str) -> None:
+    failed = []
+    for manifold in (FixedMultilinearRank((5, 4, 3), (2, 2, 2)), TensorTrain((5, 4, 3), (2, 2))):
+        failed += [str(one) for one in checks_of(through(manifold, library), 0) if not one]
     assert not failed, "\n".join(failed)
 
 
