@@ -93,7 +93,7 @@ def real(array: Any) -> Any:
 def real_dot(a: Any, b: Any) -> Any:
     """Return the real inner product of two arrays, as a number or an array of no dimensions where they lie."""
     if type(a) is np.ndarray:
-        if a.dtype.kind == "c":
+        if a.dtype is not F8 and a.dtype.kind == "c":
             return np.vdot(a, b).real
         if a.ndim == 1:
             # The same sum as that of `vdot`, which takes twice as long to begin.
