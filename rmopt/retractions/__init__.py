@@ -7,6 +7,7 @@ from rmopt.retractions.arrays import (
     MultiplicativeWeights,
     Normalisation,
     OrthographicHyperbolic,
+    Sinkhorn,
 )
 from rmopt.retractions.fixed_rank import (
     FIXED_RANK_RETRACTIONS,
@@ -58,4 +59,5 @@ __all__ = [
     "SecondOrder",
     "SecondOrderPD",
     "SecondOrderPSD",
+    "Sinkhorn",
 ]  # fmt: skip
