@@ -20,13 +20,13 @@ LIBRARY = Path(rmopt.__file__).parents[1]
 TESTS = Path(__file__).parent
 FAMILIES = ("similarity", "ranking", "metric", "subspace", "coembedding")
 ROOMS = {
-    "rmopt/kernels, engines": 2_850,
+    "rmopt/kernels, engines": 2_920,
     "rmopt/manifolds, retractions": 3_400,
-    "rmopt/costs": 2_000,
-    "rmopt/solvers": 4_000,
+    "rmopt/costs": 2_080,
+    "rmopt/solvers": 4_350,
     "rmopt/checks, testing, interop": 1_700,
     "rmopt/cli": 400,
-    "rmopt": 16_100,
+    "rmopt": 16_900,
     "problems/" + ", ".join(FAMILIES): 5_300,
     "problems/data": 1_500,
     "problems": 9_000,

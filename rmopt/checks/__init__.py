@@ -9,12 +9,13 @@ from rmopt.checks.catalogue import Instance, instances
 from rmopt.checks.derivatives import check_cost, check_gradient, check_hessian
 from rmopt.checks.geometry import check_manifold, check_retraction
 from rmopt.checks.laws import Check
+from rmopt.checks.proximable import check_proximable
 from rmopt.checks.runs import check_engine, check_sampler, check_solver, check_step_size
 from rmopt.core.arguments import shown
 from rmopt.core.manifold import Manifold
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.costs import Loss
+from rmopt.costs import Loss, Proximable
 from rmopt.engines.base import Engine
 from rmopt.errors import InvalidInputError
 from rmopt.solvers.run import Solver
@@ -23,7 +24,8 @@ from rmopt.solvers.stochastic.step_sizes import StepSize
 
 __all__ = [
     "Check", "check_cost", "check_engine", "check_gradient", "check_hessian", "check_manifold",
-    "check_retraction", "check_sampler", "check_solver", "check_step_size", "checks_of", "run_catalogue",
+    "check_proximable", "check_retraction", "check_sampler", "check_solver", "check_step_size", "checks_of",
+    "run_catalogue",
 ]  # fmt: skip
 
 # A kink near the point bends a Taylor expansion: losses with one in the value, and in the slope.
@@ -52,8 +54,8 @@ def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
     ----------
     part : object
         A manifold, with its default retraction and those that it names; a problem, for the laws of its cost; a
-        sampler or a rule of step sizes; an `Instance`, with all that belongs to it; or a pair: a retraction and a
-        manifold, a solver and a problem, an engine and a problem.
+        sampler, a rule of step sizes or a `Proximable`; an `Instance`, with all that belongs to it; or a pair: a
+        retraction and a manifold, a solver and a problem, an engine and a problem.
     seed : int
         For points and directions.
     dtype : dtype, optional
@@ -81,6 +83,8 @@ def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
             return _of_instance(part, seed, dtype)
         case (Retraction() as retraction, Manifold() as manifold):
             return check_retraction(retraction, manifold, seed, dtype=dtype)
+        case Proximable() if dtype is None:
+            return check_proximable(part, rng=seed)
         case Sampler() if dtype is None:
             return check_sampler(part, rng=seed)
         case StepSize() if dtype is None:
@@ -92,7 +96,8 @@ def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
     precision = "" if dtype is None else " in another precision than double"
     raise InvalidInputError(
         f"there are no laws for {shown(part)}{precision}; give a manifold, a problem, an Instance or (retraction, "
-        "manifold); in double precision also a sampler, a rule of step sizes, (solver, problem) or (engine, problem)."
+        "manifold); in double precision also a sampler, a rule of step sizes, a Proximable, (solver, problem) or "
+        "(engine, problem)."
     )
 
 

@@ -203,17 +203,23 @@ def product_instances() -> list[Instance]:
 
 
 def tensor_instances() -> list[Instance]:
-    """Return instances of tensors of fixed multilinear rank: of two to four axes, and of a full rank along one."""
+    """Return instances of tensors of low rank: of two to four axes, and of a full rank along one."""
     made = []
-    for shape, ranks in (((6, 5, 4), (3, 2, 2)), ((5, 4), (2, 2)), ((3, 2, 3, 4), (2, 2, 1, 2))):
-        manifold, rng = manifolds.FixedMultilinearRank(shape, ranks), np.random.default_rng(0)
+    for kind, shape, ranks in (
+        (manifolds.FixedMultilinearRank, (6, 5, 4), (3, 2, 2)),
+        (manifolds.FixedMultilinearRank, (5, 4), (2, 2)),
+        (manifolds.FixedMultilinearRank, (3, 2, 3, 4), (2, 2, 1, 2)),
+        (manifolds.TensorTrain, (6, 5, 4), (3, 2)),
+        (manifolds.TensorTrain, (3, 2, 3, 2), (2, 4, 2)),
+    ):
+        manifold, rng = kind(shape, ranks), np.random.default_rng(0)
         places = rng.integers(shape, size=(50, len(shape)))
         targets = np.where(rng.random(50) < 0.5, -1.0, 1.0)
         losses = {
             loss: Problem(manifold, EntrySum(shape, places, targets, LOSSES[loss]))
             for loss in ("squared", "logistic")
         }
-        name = f"multilinear-{'x'.join(map(str, shape))}"
+        name = f"{kind.__name__.lower()}-{'x'.join(map(str, shape))}"
         made.append(Instance(name, manifold, [*manifold.retractions.values()], losses))
     return made
 

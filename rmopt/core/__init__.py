@@ -9,12 +9,12 @@ from rmopt.core.problem import Problem
 from rmopt.core.product import BlockDiagonal, Parts
 from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
-from rmopt.core.tensors import TuckerPoint
+from rmopt.core.tensors import TrainPoint, TuckerPoint
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError
 
 __all__ = [
     "Actions", "AgentSum", "BlockCost", "BlockDiagonal", "Cost", "DivergedError", "Factored", "FiniteSum",
     "FixedRankManifold", "InvalidInputError", "LowRankPoint",
     "Manifold", "MissingCapabilityError", "PSDPoint", "Parts", "Problem", "Retraction", "RmoptError",
-    "StorageError", "TuckerPoint", "in_precision",
+    "StorageError", "TrainPoint", "TuckerPoint", "in_precision",
 ]  # fmt: skip

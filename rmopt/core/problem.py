@@ -13,7 +13,7 @@ from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, coarseness_of
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks
-from rmopt.core.tensors import Partials, TuckerPoint
+from rmopt.core.tensors import Partials, TensorPoint
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 
 
@@ -213,7 +213,7 @@ def ambient_at(
         shapes = manifold.embed_point(point).shapes  # type: ignore[attr-defined]
         blocks = diagonal_blocks(ambient, shapes)
         return BlockDiagonal(shapes, {i: _own(block, cost, what, point) for i, block in blocks.items()})
-    if isinstance(ambient, Parts | list | tuple) and isinstance(point, TuckerPoint):
+    if isinstance(ambient, Parts | list | tuple) and isinstance(point, TensorPoint):
         ambient = Partials(point, [_own(part, cost, what, point) for part in ambient])
     ambient = _own(ambient, cost, what, point)
     found, wanted = getattr(ambient, "shape", None), tuple(manifold.embed_point(point).shape)

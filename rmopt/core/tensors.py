@@ -53,8 +53,38 @@ class TensorTangent(Linear):
         return TensorTangent(tuple(part * scalar for part in self.parts))
 
 
+class TensorPoint:
+    """A tensor that is a multilinear function of some arrays, its `parts`, of which automatic costs are functions."""
+
+    parts: tuple[Array, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes of the tensor."""
+        return self.as_ambient().shape
+
+    def as_ambient(self) -> "Form":
+        """Return the tensor as an operator."""
+        raise NotImplementedError
+
+    def move(self, tangent: TensorTangent) -> "Form":
+        """Return a tangent vector as an operator."""
+        raise NotImplementedError
+
+    def tangent_by(self, partials: Sequence[Array]) -> TensorTangent:
+        """Return the tangent vector that has with others the inner products of a tensor with these derivatives."""
+        raise NotImplementedError
+
+    def entries(self, indices: Any) -> Array:
+        """Return the entries at some places, given by rows of an (N, d) array."""
+        order, entries = in_order(indices, self.shape)
+        found = np.empty(len(entries))
+        found[order] = self.as_ambient().at(entries)
+        return matched(found, self.parts[0])
+
+
 @dataclass(frozen=True, eq=False)
-class TuckerPoint:
+class TuckerPoint(TensorPoint):
     """The tensor C ×₁ U₁ … ×_d U_d: a core, each axis of which is multiplied by a matrix.
 
     Attributes
@@ -69,30 +99,75 @@ class TuckerPoint:
     factors: tuple[Array, ...]
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Sizes of the axes of the tensor."""
-        return tuple(factor.shape[0] for factor in self.factors)
-
-    @property
     def ranks(self) -> tuple[int, ...]:
         """Ranks along the axes."""
         return tuple(self.core.shape)
 
     @property
-    def parts(self) -> tuple[Array, ...]:
-        """The core and the factors, of which automatic costs are functions."""
+    def parts(self) -> tuple[Array, ...]:  # type: ignore[override]
+        """The core and the factors."""
         return self.core, *self.factors
 
     def as_ambient(self) -> "Tucker":
-        """Return the tensor as an operator."""
         return Tucker(self.core, self.factors)
 
-    def entries(self, indices: Any) -> Array:
-        """Return the entries at some places, given by rows of an (N, d) array."""
-        order, entries = in_order(indices, self.shape)
-        found = np.empty(len(entries))
-        found[order] = scores(self.core, self.factors, entries)
-        return matched(found, self.core)
+    def move(self, tangent: TensorTangent) -> "Tucker":
+        move, *moves = tangent.parts
+        pairs = zip(self.factors, moves, strict=True)
+        factors = [ns.namespace(move).concat(pair, axis=1) for pair in pairs]
+        return Tucker(doubled(self.core, move), factors, tangent)
+
+    def tangent_by(self, partials: Sequence[Array]) -> TensorTangent:
+        by_core, *by_factors = partials
+        moves = []
+        for i, (U, D) in enumerate(zip(self.factors, by_factors, strict=True)):
+            C = unfolding(self.core, i)
+            moves.append(_divided(D - U @ (U.T @ D), C @ C.T))
+        return TensorTangent((by_core, *moves))
+
+
+@dataclass(frozen=True, eq=False)
+class TrainPoint(TensorPoint):
+    """The tensor with entries G₁[i₁] G₂[i₂] … G_d[i_d], products of matrices: a tensor train.
+
+    Attributes
+    ----------
+    cores : tuple of arrays, shapes (rᵢ₋₁, nᵢ, rᵢ)
+        With r₀ = r_d = 1. As (rᵢ₋₁ nᵢ) × rᵢ matrices all but the last have orthonormal columns.
+    """
+
+    cores: tuple[Array, ...]
+
+    @property
+    def parts(self) -> tuple[Array, ...]:  # type: ignore[override]
+        """The cores."""
+        return self.cores
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks between the axes."""
+        return tuple(core.shape[0] for core in self.cores[1:])
+
+    def as_ambient(self) -> "Train":
+        return Train(self.cores)
+
+    def move(self, tangent: TensorTangent) -> "Train":
+        moves = tangent.parts
+        return Train(doubled_train(self.cores, moves, moves[-1]), tangent)
+
+    def grams(self) -> list[Array]:
+        """Return Gram matrices of the rows of what is behind each core."""
+        found = [ns.eye(1, self.cores[0])]
+        for core in self.cores[:0:-1]:
+            found.append(_contracted(core, core, found[-1]))
+        return found[::-1]
+
+    def tangent_by(self, partials: Sequence[Array]) -> TensorTangent:
+        moves = []
+        for core, D, gram in zip(self.cores[:-1], partials[:-1], self.grams()[:-1], strict=True):
+            U, D = tall(core), tall(D)
+            moves.append(ns.namespace(D).reshape(_divided(D - U @ (U.T @ D), gram), core.shape))
+        return TensorTangent((*moves, partials[-1]))
 
 
 class Tensor(Operator):
@@ -109,16 +184,32 @@ class Tensor(Operator):
         """Return all entries."""
         raise NotImplementedError
 
-    def partials(self, core: Array, factors: Sequence[Array]) -> list[Array]:
-        """Return the derivatives of ⟨this, core ×₁ factor₁ … ×_d factor_d⟩ by the core and the factors."""
+
+class Form(Tensor):
+    """A tensor that is a multilinear function of arrays.
+
+    Attributes
+    ----------
+    tangent : TensorTangent or None
+        The tangent vector that it is.
+    """
+
+    tangent: TensorTangent | None
+
+    def at(self, entries: Array) -> Array:
+        """Return the entries at places in lexicographic order, in double precision."""
+        raise NotImplementedError
+
+    def partials(self, tensor: Any) -> list[Array]:
+        """Return the derivatives of the inner product with a tensor by the arrays."""
         raise NotImplementedError
 
 
-class Tucker(Tensor):
+class Tucker(Form):
     """The tensor with a core and any factors."""
 
-    def __init__(self, core: Array, factors: Sequence[Array]) -> None:
-        self.core, self.factors = core, tuple(factors)
+    def __init__(self, core: Array, factors: Sequence[Array], tangent: TensorTangent | None = None) -> None:
+        self.core, self.factors, self.tangent = core, tuple(factors), tangent
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -127,32 +218,98 @@ class Tucker(Tensor):
     def toarray(self) -> Array:
         return multiplied(self.core, self.factors)
 
-    def partials(self, core: Array, factors: Sequence[Array]) -> list[Array]:
-        turns = [factor.T @ own for factor, own in zip(factors, self.factors, strict=True)]
-        first, *others = _partials(self.core, turns, core)
-        return [first, *(own @ other for own, other in zip(self.factors, others, strict=True))]
+    def at(self, entries: Array) -> Array:
+        out = np.empty(len(entries))
+        kernel.scores(*self._flat(), entries, out)
+        return out
+
+    def partials(self, tensor: Any) -> list[Array]:
+        if isinstance(tensor, Entries):
+            flat = self._flat()
+            by_core, by_factors = np.zeros(self.core.size), np.zeros(flat[1].size)
+            kernel.slopes(*flat, tensor.indices, tensor.weights, by_core, by_factors)
+            return [*_split(by_core, [self.core]), *_split(by_factors, self.factors)]
+        if not isinstance(tensor, Tucker):
+            return self._of_array(matched(dense(tensor), self.core), [factor.T for factor in self.factors])
+        turns = [factor.T @ own for factor, own in zip(self.factors, tensor.factors, strict=True)]
+        first, *others = self._of_array(tensor.core, turns)
+        return [first, *(own @ other for own, other in zip(tensor.factors, others, strict=True))]
+
+    def _of_array(self, tensor: Array, turns: Sequence[Array]) -> list[Array]:
+        found = [multiplied(tensor, turns)]
+        for i in range(self.core.ndim):
+            others = [None if j == i else turn for j, turn in enumerate(turns)]
+            found.append(unfolding(multiplied(tensor, others), i) @ unfolding(self.core, i).T)
+        return found
+
+    def _flat(self) -> tuple[Array, Array, Array, Array]:
+        """Return core and factors as the kernels take them."""
+        core = np.ascontiguousarray(self.core, dtype=float).ravel()
+        return core, *_joined(self.factors), np.array(self.core.shape, np.int64)
 
     def _times(self, scalar: float) -> "Tucker":
-        return Tucker(self.core * scalar, self.factors)
+        return Tucker(
+            self.core * scalar, self.factors, None if self.tangent is None else self.tangent * scalar
+        )
 
 
-class TuckerMove(Tucker):
-    """A tangent vector as a tensor: a core of doubled ranks between the factors and how they move.
+class Train(Form):
+    """The tensor train with any cores."""
 
-    Attributes
-    ----------
-    point : TuckerPoint
-    tangent : TensorTangent
-    """
+    def __init__(self, cores: Sequence[Array], tangent: TensorTangent | None = None) -> None:
+        self.cores, self.tangent = tuple(cores), tangent
 
-    def __init__(self, point: TuckerPoint, tangent: TensorTangent) -> None:
-        self.point, self.tangent, (move, *moves) = point, tangent, tangent.parts
-        concat = ns.namespace(move).concat
-        factors = [concat(pair, axis=1) for pair in zip(point.factors, moves, strict=True)]
-        super().__init__(doubled(point.core, move), factors)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(core.shape[1] for core in self.cores)
 
-    def _times(self, scalar: float) -> "TuckerMove":
-        return TuckerMove(self.point, self.tangent * scalar)
+    def toarray(self) -> Array:
+        whole, xp = self.cores[0], ns.namespace(self.cores[0])
+        for core in self.cores[1:]:
+            whole = xp.tensordot(whole, core, axes=1)
+        return xp.reshape(whole, self.shape)
+
+    def at(self, entries: Array) -> Array:
+        out = np.empty(len(entries))
+        kernel.train_scores(*self._flat(), entries, out)
+        return out
+
+    def partials(self, tensor: Any) -> list[Array]:
+        if isinstance(tensor, Entries):
+            flat = self._flat()
+            slopes = np.zeros(flat[0].size)
+            kernel.train_slopes(*flat, tensor.indices, tensor.weights, slopes)
+            turned = [np.moveaxis(core, 1, 0) for core in self.cores]
+            return [np.moveaxis(part, 0, 1) for part in _split(slopes, turned)]
+        xp, one = ns.namespace(self.cores[0]), ns.eye(1, self.cores[0])
+        right: list[Array] = [one]
+        found: list[Array] = []
+        if not isinstance(tensor, Train):
+            for core in self.cores[:0:-1]:
+                right.append(xp.reshape(xp.tensordot(core, right[-1], axes=1), (core.shape[0], -1)))
+            ahead = matched(dense(tensor), self.cores[0])
+            for core, behind in zip(self.cores, right[::-1], strict=True):
+                ahead = xp.reshape(ahead, (core.shape[0] * core.shape[1], -1))
+                found.append(xp.reshape(ahead @ behind.T, core.shape))
+                ahead = tall(core).T @ ahead
+            return found
+        for core, other in zip(self.cores[:0:-1], tensor.cores[:0:-1], strict=True):
+            right.append(_contracted(core, other, right[-1]))
+        left = one
+        for core, other, behind in zip(self.cores, tensor.cores, right[::-1], strict=True):
+            ahead = xp.tensordot(left, other, axes=1)
+            found.append(xp.tensordot(ahead, behind.T, axes=1))
+            left = tall(core).T @ tall(ahead)
+        return found
+
+    def _flat(self) -> tuple[Array, Array, Array]:
+        """Return the cores as the kernels take them: a matrix for each place of an axis."""
+        ranks = [1, *(core.shape[2] for core in self.cores)]
+        return *_joined([np.moveaxis(core, 1, 0) for core in self.cores]), np.array(ranks, np.int64)
+
+    def _times(self, scalar: float) -> "Train":
+        tangent = None if self.tangent is None else self.tangent * scalar
+        return Train((*self.cores[:-1], self.cores[-1] * scalar), tangent)
 
 
 class Entries(Tensor):
@@ -177,38 +334,29 @@ class Entries(Tensor):
         np.add.at(whole, tuple(self.indices.T), self.weights)
         return whole
 
-    def partials(self, core: Array, factors: Sequence[Array]) -> list[Array]:
-        flat = _flat(core, factors)
-        by_core, by_factors = np.zeros(core.size), np.zeros(flat[1].size)
-        kernel.slopes(*flat, self.indices, self.weights, by_core, by_factors)
-        starts = flat[2]
-        parts = [by_factors[start : start + u.size] for start, u in zip(starts, factors, strict=True)]
-        shaped = zip([by_core, *parts], [core, *factors], strict=True)
-        return [matched(part.reshape(like.shape), like) for part, like in shaped]
-
     def _times(self, scalar: float) -> "Entries":
         return Entries(self.shape, self.indices, self.weights * scalar)
 
 
 class Partials(Tensor):
-    """A tensor known by the derivatives of a function of core and factors at one point, and along its tangent space.
+    """A tensor known by the derivatives of a function of a point's arrays, and along its tangent space.
 
     Attributes
     ----------
-    point : TuckerPoint
+    point : TensorPoint
     parts : tuple of arrays
-        Derivatives by the core and by each factor; of Hessians the changes of these along a tangent vector.
+        Derivatives by each of its arrays; of Hessians the changes of these along a tangent vector.
     """
 
-    def __init__(self, point: TuckerPoint, parts: Sequence[Array]) -> None:
+    def __init__(self, point: TensorPoint, parts: Sequence[Array]) -> None:
         self.point = point
         shapes = [tuple(part.shape) for part in parts]
         if shapes != [tuple(part.shape) for part in point.parts]:
             raise InvalidInputError(
-                f"parts of shapes {shapes} are no derivatives by a core and factors of shapes "
+                f"parts of shapes {shapes} are no derivatives by arrays of shapes "
                 f"{[tuple(part.shape) for part in point.parts]}; give one for each."
             )
-        self.parts = tuple(matched(part, point.core) for part in parts)
+        self.parts = tuple(matched(part, point.parts[0]) for part in parts)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -216,23 +364,23 @@ class Partials(Tensor):
 
     def toarray(self) -> Array:
         # What there is to see of it: the part in the tangent space.
-        return TuckerMove(self.point, gradient_by(self.point, list(self.parts))).toarray()
+        return self.point.move(self.point.tangent_by(self.parts)).toarray()
 
     def _times(self, scalar: float) -> "Partials":
         return Partials(self.point, [part * scalar for part in self.parts])
 
 
-def partials_at(point: TuckerPoint, ambient: Any) -> list[Array]:
-    """Return the derivatives of ⟨G, C ×₁ U₁ … ×_d U_d⟩ by the core and the factors of a point."""
+def partials_at(point: TensorPoint, ambient: Any) -> list[Array]:
+    """Return the derivatives of the inner product of a tensor with a point by the arrays of the point."""
     if isinstance(ambient, Partials):
         return list(ambient.parts)
     if isinstance(ambient, Sum):
         found = [partials_at(point, term) for term in ambient.terms]
         return [sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True)]
-    return _of_tensor(ambient, point.core, point.factors)
+    return point.as_ambient().partials(ambient)
 
 
-def bent_at(point: TuckerPoint, ambient: Any, move: TuckerMove) -> list[Array]:
+def bent_at(point: TuckerPoint, ambient: Any, move: Tucker) -> list[Array]:
     """Return how `partials_at` of a fixed tensor change along a tangent vector.
 
     Of `Partials` the change is part of what costs give as their Hessian, so here it is zero.
@@ -243,21 +391,11 @@ def bent_at(point: TuckerPoint, ambient: Any, move: TuckerMove) -> list[Array]:
         found = [bent_at(point, term, move) for term in ambient.terms]
         return [sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True)]
     ranks = point.ranks
-    first, *others = _of_tensor(ambient, move.core, move.factors)
+    first, *others = move.partials(ambient)
     by_core = ns.zeros(ranks, point.core)
     for i in range(len(ranks)):
         by_core = by_core + first[_block(ranks, i)]
     return [by_core, *(other[:, :k] for other, k in zip(others, ranks, strict=True))]
-
-
-def gradient_by(point: TuckerPoint, partials: list[Array]) -> TensorTangent:
-    """Return the tangent vector that has with others the inner products of a tensor with these derivatives."""
-    by_core, *by_factors = partials
-    moves = []
-    for i, (U, D) in enumerate(zip(point.factors, by_factors, strict=True)):
-        gram = (C := unfolding(point.core, i)) @ C.T
-        moves.append(ns.namespace(D).linalg.solve(gram, (D - U @ (U.T @ D)).T).T)
-    return TensorTangent((by_core, *moves))
 
 
 def doubled(core: Array, move: Array) -> Array:
@@ -276,21 +414,6 @@ def _block(ranks: tuple[int, ...], i: int) -> tuple[slice, ...]:
     return tuple(slice(k, 2 * k) if j == i else slice(0, k) for j, k in enumerate(ranks))
 
 
-def _of_tensor(ambient: Any, core: Array, factors: Sequence[Array]) -> list[Array]:
-    if isinstance(ambient, Tensor):
-        return ambient.partials(core, factors)
-    return _partials(matched(dense(ambient), core), [factor.T for factor in factors], core)
-
-
-def _partials(tensor: Array, turns: Sequence[Array], core: Array) -> list[Array]:
-    """Return the derivatives of ⟨T, core ×₁ turnᵀ₁ …⟩ by the core and the transposed matrices."""
-    found = [multiplied(tensor, turns)]
-    for i in range(core.ndim):
-        others = [None if j == i else turn for j, turn in enumerate(turns)]
-        found.append(unfolding(multiplied(tensor, others), i) @ unfolding(core, i).T)
-    return found
-
-
 def in_order(indices: Any, shape: Sequence[int]) -> tuple[Array, Array]:
     """Return the lexicographic order of some places of a tensor, and the places in it; refuse those outside."""
     found = np.asarray(indices)
@@ -303,16 +426,39 @@ def in_order(indices: Any, shape: Sequence[int]) -> tuple[Array, Array]:
     return order, np.ascontiguousarray(found[order], dtype=np.int64)
 
 
-def scores(core: Array, factors: Sequence[Array], entries: Array) -> Array:
-    """Return the entries of a tensor at places in lexicographic order, in double precision."""
-    out = np.empty(len(entries))
-    kernel.scores(*_flat(core, factors), entries, out)
-    return out
+def tall(core: Array) -> Array:
+    """Return a core of a train as a matrix whose columns belong to the next one."""
+    return ns.namespace(core).reshape(core, (-1, core.shape[-1]))
 
 
-def _flat(core: Array, factors: Sequence[Array]) -> tuple[Array, Array, Array, Array]:
-    """Return core and factors as the kernels take them."""
-    rows = [np.asarray(factor, float).ravel() for factor in factors]
-    starts = np.array([0, *accumulate(map(len, rows[:-1]))], np.int64)
-    flat = np.ascontiguousarray(core, dtype=float).ravel()
-    return flat, np.concatenate(rows), starts, np.array(core.shape, np.int64)
+def doubled_train(cores: Sequence[Array], moves: Sequence[Array], last: Array) -> list[Array]:
+    """Return the cores of doubled ranks of a sum of trains in which one core has moved; `last` is for none."""
+    xp, found = ns.namespace(last), []
+    for i, (core, move) in enumerate(zip(cores[:-1], moves[:-1], strict=True)):
+        rows = xp.concat([move, core], axis=2)
+        found.append(rows if i == 0 else xp.concat([xp.concat([core, 0.0 * core], axis=2), rows], axis=0))
+    return [*found, xp.concat([cores[-1], last], axis=0)]
+
+
+def _contracted(core: Array, other: Array, behind: Array) -> Array:
+    """Return Σ G[i] B H[i]ᵀ over the places of an axis."""
+    xp = ns.namespace(core)
+    ahead = xp.tensordot(core, behind, axes=1)
+    return xp.reshape(ahead, (core.shape[0], -1)) @ xp.reshape(other, (other.shape[0], -1)).T
+
+
+def _divided(rows: Array, gram: Array) -> Array:
+    return ns.namespace(rows).linalg.solve(gram, rows.T).T
+
+
+def _joined(arrays: Sequence[Array]) -> tuple[Array, Array]:
+    """Return arrays in one flat array of doubles, and where each begins."""
+    flat = [np.asarray(one, float).ravel() for one in arrays]
+    return np.concatenate(flat), np.array([0, *accumulate(map(len, flat[:-1]))], np.int64)
+
+
+def _split(flat: Array, like: Sequence[Array]) -> list[Array]:
+    """Return a flat array as arrays of these shapes and their precision."""
+    ends = [*accumulate(one.size for one in like)]
+    parts = np.split(flat, ends[:-1])
+    return [matched(part.reshape(one.shape), one) for part, one in zip(parts, like, strict=True)]

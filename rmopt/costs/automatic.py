@@ -18,7 +18,7 @@ from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.product import Parts
 from rmopt.core.psd import PSDFactor, PSDPoint
 from rmopt.core.runs import current_run
-from rmopt.core.tensors import Partials, TuckerPoint
+from rmopt.core.tensors import Partials, TensorPoint
 from rmopt.core.values import Value
 from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
@@ -69,7 +69,7 @@ class AutomaticCost(Cost):
     (4.0, [[2.0, 2.0], [2.0, 2.0]])
     """
 
-    point_type = (np.ndarray, LowRankPoint, PSDPoint, PSDFactor, TuckerPoint, Parts)
+    point_type = (np.ndarray, LowRankPoint, PSDPoint, PSDFactor, TensorPoint, Parts)
 
     def __init__(self, function: Callable[..., Any], backend: Backend = AUTOGRAD) -> None:
         if not callable(function):
@@ -90,7 +90,7 @@ class AutomaticCost(Cost):
     def refuses(self, point_type: type) -> str | None:
         """Return in a sentence why the function is none of points of a class, or None."""
         reason = super().refuses(point_type)
-        if reason is not None or issubclass(point_type, Parts | TuckerPoint):
+        if reason is not None or issubclass(point_type, Parts | TensorPoint):
             return reason
         is_array = issubclass(point_type, np.ndarray | PSDFactor)
         if self._takes(1 if is_array else 2):
@@ -194,7 +194,7 @@ class AutomaticCost(Cost):
         """Return the form of a point; look at the function once for each."""
         form = forms.form_of(point)
         if form not in self._known.probed:
-            if isinstance(point, Parts | TuckerPoint) and not self._takes(len(point.parts)):
+            if isinstance(point, Parts | TensorPoint) and not self._takes(len(point.parts)):
                 raise InvalidInputError(
                     f"{self._name} must take one argument for each of the {len(point.parts)} parts of a point."
                 )
@@ -322,7 +322,7 @@ class AutomaticCost(Cost):
             parts.append(forms.derivative(leaf, act, forms.images_of(found[here], *forms.bases_of(leaf))))
             place += 2
         whole = forms.gathered(form, iter(parts))
-        return Partials(point, whole.parts) if isinstance(point, TuckerPoint) else whole
+        return Partials(point, whole.parts) if isinstance(point, TensorPoint) else whole
 
     def _probe(self, form: forms.Form, point: Any) -> None:
         """Compare the function with wider pairs of factors of the same matrices, once."""

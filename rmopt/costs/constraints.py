@@ -162,8 +162,7 @@ class NonsmoothProblem(CompositeProblem):
         super().__post_init__()
         made = "one of rmopt.costs, such as L1(0.3), or of your own subclass of rmopt.costs.Proximable"
         instance("h", self.h, Proximable, made)
-        if self.of is not None:
-            Problem(self.manifold, instance("of", self.of, ResidualSum, MADE_BY))
+        Problem(self.manifold, self.h.smoothed(1.0, self.of))
 
     @property
     def constraints(self) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, numbers, sequence
 from rmopt.core.cost import FiniteSum
 from rmopt.core.product import Parts
-from rmopt.core.tensors import Entries, Tucker, TuckerPoint, in_order, scores
+from rmopt.core.tensors import Entries, Form, TensorPoint, Tucker, in_order
 from rmopt.costs.losses import Loss, as_loss, check_targets, squared
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 
@@ -31,7 +31,7 @@ class EntrySum(FiniteSum):
 
     See Also
     --------
-    rmopt.manifolds.FixedMultilinearRank : ``from_entries`` is where to begin.
+    rmopt.manifolds.FixedMultilinearRank, rmopt.manifolds.TensorTrain : ``from_entries`` is where to begin.
     BilinearSum : matrices.
 
     Notes
@@ -56,8 +56,8 @@ class EntrySum(FiniteSum):
     True
     """
 
-    point_type = (TuckerPoint, Parts)
-    remedy = "take FixedMultilinearRank, or a product of a core and factors"
+    point_type = (TensorPoint, Parts)
+    remedy = "take FixedMultilinearRank, TensorTrain, or a product of a core and factors"
 
     def __init__(self, shape: Sequence[int], indices: Any, targets: Any, loss: Loss = squared) -> None:
         self.shape = tuple(integer("a size in shape", n, 1) for n in sequence("shape", shape))
@@ -86,37 +86,37 @@ class EntrySum(FiniteSum):
     def term_gradient(self, point: Any, terms: Array) -> Any:
         terms = np.sort(terms)
         places = self.indices[terms]
-        weights = self.loss.slopes(scores(*self._parts(point), places), self.targets[terms])
+        weights = self.loss.slopes(self._form(point).at(places), self.targets[terms])
         return self._as_gradient(point, places, weights)
 
-    def hessian(self, point: TuckerPoint, direction: Tucker) -> Entries:
+    def hessian(self, point: TensorPoint, direction: Form) -> Entries:
         """Return Σ φ'' times the entries of a direction, as a sparse tensor."""
         return self.hessian_along(point)(direction)
 
-    def hessian_along(self, point: TuckerPoint) -> Callable[[Any], Entries]:
+    def hessian_along(self, point: TensorPoint) -> Callable[[Any], Entries]:
         if isinstance(point, Parts):
             raise MissingCapabilityError("EntrySum has no Hessian on products; take FixedMultilinearRank.")
         curvatures = self.loss.curvatures(self._scores(point), self.targets)
 
-        def along(direction: Tucker) -> Entries:
-            change = scores(direction.core, direction.factors, self.indices)
-            return Entries(self.shape, self.indices, curvatures * change)
+        def along(direction: Form) -> Entries:
+            return Entries(self.shape, self.indices, curvatures * direction.at(self.indices))
 
         return along
 
     def _scores(self, point: Any) -> Array:
-        return scores(*self._parts(point), self.indices)
+        return self._form(point).at(self.indices)
 
     def _as_gradient(self, point: Any, places: Array, weights: Array) -> Any:
         tensor = Entries(self.shape, places, weights)
-        return Parts(tensor.partials(*self._parts(point))) if isinstance(point, Parts) else tensor
+        return Parts(self._form(point).partials(tensor)) if isinstance(point, Parts) else tensor
 
-    def _parts(self, point: Any) -> tuple[Array, Sequence[Array]]:
-        """Return the core and the factors of a point; loops look at no bounds."""
-        core, *factors = point if isinstance(point, Parts) else point.parts
-        found, wanted = [tuple(U.shape) for U in factors], [*zip(self.shape, core.shape, strict=False)]
-        if found != wanted or core.ndim != len(self.shape):
+    def _form(self, point: Any) -> Form:
+        """Return the tensor that a point is, of our shape: loops look at no bounds."""
+        form = point.as_ambient() if isinstance(point, TensorPoint) else Tucker(point[0], point.parts[1:])
+        ranks = [U.shape[1] for U in form.factors] if isinstance(form, Tucker) else []
+        if form.shape != self.shape or (isinstance(form, Tucker) and list(form.core.shape) != ranks):
             raise InvalidInputError(
-                f"EntrySum needs a core and factors of shapes {wanted}, and the point has {found}; make them agree."
+                f"EntrySum is of tensors of shape {self.shape}, and a point has arrays of shapes "
+                f"{[tuple(part.shape) for part in point.parts]}; make the manifold fit the data."
             )
-        return core, factors
+        return form

@@ -14,7 +14,7 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Actions, Array, Factored, dense
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.product import Parts, diagonal_blocks, matrix_shape
-from rmopt.core.tensors import TuckerPoint
+from rmopt.core.tensors import TensorPoint
 from rmopt.precision import matched
 
 # What a point is made of: an array, a matrix by factors, or parts.
@@ -24,7 +24,7 @@ Form = Any
 
 def form_of(point: Any) -> Form:
     """Return what a point is made of."""
-    if isinstance(point, Parts | TuckerPoint):
+    if isinstance(point, Parts | TensorPoint):
         return tuple(form_of(part) for part in point.parts)
     return ARRAY if ns.is_array(point) else MATRIX
 
@@ -36,7 +36,7 @@ def kinds_in(form: Form) -> list[str]:
 
 def leaves_of(point: Any) -> list[Any]:
     """Return the arrays and the matrices of a point, in a flat list."""
-    if not isinstance(point, Parts | TuckerPoint):
+    if not isinstance(point, Parts | TensorPoint):
         return [point]
     return [leaf for part in point.parts for leaf in leaves_of(part)]
 
@@ -167,7 +167,7 @@ def _amid(block: Array, start: int, width: int) -> Array:
 
 def with_blocks(point: Any, direction: Any) -> list[Any]:
     """Return the blocks of a direction for the arrays and matrices of a point; None where it is zero."""
-    if isinstance(point, TuckerPoint):
+    if isinstance(point, TensorPoint):
         return list(direction.tangent.parts)
     if not isinstance(point, Parts):
         return [direction]

@@ -14,7 +14,7 @@ from rmopt.core.arguments import CheckedValue, bounded, integer, number, optiona
 from rmopt.core.cost import Cost, total
 from rmopt.core.points import normal_like, size_of
 from rmopt.costs.residuals import ResidualSum, residuals_at
-from rmopt.errors import InvalidInputError, MissingCapabilityError
+from rmopt.errors import InvalidInputError
 
 __all__ = ["L1", "Box", "Envelope", "GroupL2", "NonNegative", "Nuclear", "Proximable"]
 
@@ -105,20 +105,20 @@ class Envelope(Cost):
         self.h, self.of, self.penalty, self.multipliers = h, of, penalty, multipliers
 
     def refuses(self, point_type: type) -> str | None:
-        return None if self.of is None else self.of.refuses(point_type)
+        if self.of is not None:
+            return self.of.refuses(point_type)
+        if issubclass(point_type, np.ndarray):
+            return None
+        return (
+            f"{type(self.h).__name__} is a function of arrays, and a point is of type {point_type.__name__}; say by "
+            "`of`, such as rmopt.autograd_residuals(function), which array of the point is meant."
+        )
 
     def inner(self, point: Any) -> Array:
         """Return c at a point."""
         if isinstance(self.of, ResidualSum):
             return residuals_at(self.of, point)
-        if self.of is not None:
-            return np.array([self.of.value(point)])
-        if not ns.is_array(point):
-            raise MissingCapabilityError(
-                f"{type(self.h).__name__} is a function of arrays, and a point is a {type(point).__name__}; say by "
-                "`of`, as rmopt.autograd_residuals(function), which array of the point it is a function of."
-            )
-        return point
+        return point if self.of is None else np.array([self.of.value(point)])
 
     def parts(self, point: Any, inner: Array | None = None) -> tuple[Array, Array, Array]:
         """Return c, p and the force at a point; `inner` is c where it is known."""
@@ -227,7 +227,7 @@ class L1(GroupL2):
     --------
     >>> import numpy as np
     >>> from rmopt.costs import L1
-    >>> L1(1.0).prox(np.array([3.0, -0.5, 2j]), t=1.0)
+    >>> L1(1.0).prox(np.array([3.0, -0.5, 2j]), t=1.0) + 0.0
     array([2.+0.j, 0.+0.j, 0.+1.j])
     """
 

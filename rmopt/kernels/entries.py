@@ -1,4 +1,4 @@
-"""Seen entries of tensors by a core and factors: Σ over j of core[j] u₁[i₁, j₁] … u_d[i_d, j_d], and its transposed.
+"""Seen entries of tensors by core and factors, Σ over j of core[j] u₁[i₁, j₁] … u_d[i_d, j_d], and of tensor trains.
 
 Entries are in lexicographic order, so that neighbours share their first places: the core is multiplied by a row only
 where the place on its axis is new. A term of a dense slice takes O(r) in place of O(r^d) so. All factors stand in one
@@ -84,3 +84,44 @@ def slopes(core, factors, starts, ranks, entries, weights, by_core, by_factors):
                 _multiply(level, sizes, places, factors[at : at + ranks[k]], k)
             back[places[d]] += weights[i]
     by_core += back[: sizes[0]]
+
+
+@njit(cache=True, nogil=True)
+def train_scores(cores, starts, ranks, entries, out):
+    """Write the entries of a tensor train; each core has a matrix for each place of its axis."""
+    d = entries.shape[1]
+    left = np.ones((d + 1, ranks.max()))
+    for i in range(len(entries)):
+        _train_left(left, cores, starts, ranks, entries, i)
+        out[i] = left[d, 0]
+
+
+@njit(cache=True, nogil=True)
+def _train_left(left, cores, starts, ranks, entries, i):
+    for k in range(_shared(entries, i), entries.shape[1]):
+        width = ranks[k + 1]
+        at = starts[k] + entries[i, k] * ranks[k] * width
+        left[k + 1, :width] = 0.0
+        for a in range(ranks[k]):
+            for b in range(width):
+                left[k + 1, b] += left[k, a] * cores[at + a * width + b]
+
+
+@njit(cache=True, nogil=True)
+def train_slopes(cores, starts, ranks, entries, weights, found):
+    """Add the derivatives of Σ weight · entry by the cores."""
+    d = entries.shape[1]
+    left = np.ones((d + 1, ranks.max()))
+    right = np.zeros((d + 1, ranks.max()))
+    for i in range(len(entries)):
+        _train_left(left, cores, starts, ranks, entries, i)
+        right[d, 0] = weights[i]
+        for k in range(d - 1, -1, -1):
+            width = ranks[k + 1]
+            at = starts[k] + entries[i, k] * ranks[k] * width
+            for a in range(ranks[k]):
+                total, number = 0.0, left[k, a]
+                for b in range(width):
+                    found[at + a * width + b] += number * right[k + 1, b]
+                    total += cores[at + a * width + b] * right[k + 1, b]
+                right[k, a] = total

@@ -18,9 +18,10 @@ from rmopt.manifolds.special_euclidean import SpecialEuclidean
 from rmopt.manifolds.sphere import Oblique, Sphere
 from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel, Unitary
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
-from rmopt.manifolds.tensors import FixedMultilinearRank
+from rmopt.manifolds.tensors import FixedMultilinearRank, TensorTrain
 
 __all__ = [
+<<<<<<< HEAD
     "ArrayManifold",
     "BoundedRank",
     "DoublyStochastic",
@@ -53,4 +54,11 @@ __all__ = [
     "Unitary",
     "frechet_mean",
     "projected_mean",
+=======
+    "ArrayManifold", "BoundedRank", "Elliptope", "Euclidean", "FixedMultilinearRank", "FixedRankEmbedded",
+    "FixedRankFactors", "GeneralizedGrassmann", "GeneralizedStiefel", "Grassmann", "Hyperbolic", "Oblique",
+    "PSDFactors", "PSDFixedRank", "PolarPSD", "PositiveDefinite", "Power", "Product", "Simplex",
+    "SpecialOrthogonal", "Sphere", "Stiefel", "SymmetricPositiveDefinite", "TensorTrain", "Unitary",
+    "frechet_mean", "projected_mean",
+>>>>>>> main
 ]  # fmt: skip

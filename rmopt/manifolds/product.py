@@ -1,7 +1,8 @@
 """Products of manifolds, and powers of one; both may be nested."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from copy import copy
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -97,6 +98,11 @@ class Product(Manifold):
     @property
     def diameter(self) -> float:
         return float(np.sqrt(sum(factor.diameter**2 for factor in self.factors)))
+
+    def _in_a_run(self) -> Self:
+        twin = copy(self)
+        twin.factors = tuple(factor._in_a_run() for factor in self.factors)
+        return twin
 
     # The tangent space
 
@@ -285,6 +291,11 @@ class Power(ArrayManifold):
                 f"the formulas of {self.base} are those of single points, and Power works on k of them as one array; "
                 "let them work on the last axes (X.mT in place of X.T), or take Product([manifold] * k)."
             )
+
+    def _in_a_run(self) -> Self:
+        twin = copy(self)
+        twin.base = self.base._in_a_run()
+        return twin
 
     def _short_step(self, points: Array, vectors: Array) -> Array:
         return self.base.retraction(points, 0.1 * self.base.projection(points, vectors))

@@ -134,7 +134,7 @@ class Sphere(UnitLength):
 
     def products(self, a: Array, b: Array) -> Any:
         if type(a) is np.ndarray and a.ndim == b.ndim == len(self.shape):
-            return ns.real_dot(a, b)
+            return a.dot(b) if a.ndim == 1 and a.dtype.kind == "f" else ns.real_dot(a, b)
         return ns.real_dots(a, b, len(self.shape))
 
     # Geodesics

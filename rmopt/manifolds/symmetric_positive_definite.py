@@ -156,6 +156,9 @@ class SymmetricPositiveDefinite(ArrayManifold):
     # The tangent space
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
+        return float(self.inner(point, tangent_vector_a, tangent_vector_b))
+
+    def inner(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> Any:
         same = tangent_vector_b is tangent_vector_a
         vectors = [tangent_vector_a] if same else [tangent_vector_a, tangent_vector_b]
         try:
@@ -163,11 +166,11 @@ class SymmetricPositiveDefinite(ArrayManifold):
         except InvalidInputError:
             # Rounding has led a run out of the cone, where there is no metric: solvers take NaN for divergence.
             return float("nan")
-        return float(ns.real_dot(flat[0], flat[-1]))
+        return ns.real_dot(flat[0], flat[-1])
 
     def _flat(self, point: Array, *vectors: Array) -> list[Array]:
         """Return the coordinates of tangent vectors; in a run those of the last few are kept."""
-        if (kept := self._kept) is None:
+        if (kept := self._kept) is None or ns.is_traced(point):
             return self._metric.flat(point, *vectors)
         if id(point) not in kept:
             kept[id(point)] = point, self._metric.frame(point), dict[int, Any]()

@@ -1,4 +1,4 @@
-"""The manifold of tensors of fixed multilinear rank, with the metric of the tensors around it."""
+"""Tensors of fixed multilinear rank and tensor trains, with the metric of the tensors around them."""
 
 from collections.abc import Sequence
 from math import prod
@@ -8,30 +8,144 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt import namespaces as ns
+from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, numbers, sequence, shown
 from rmopt.core.manifold import Manifold, OverField
 from rmopt.core.points import as_like, in_precision, is_finite
 from rmopt.core.retraction import Retraction
 from rmopt.core.tensors import (
     Entries,
+    Form,
+    TensorPoint,
     TensorTangent,
+    TrainPoint,
     Tucker,
-    TuckerMove,
     TuckerPoint,
     bent_at,
-    gradient_by,
     in_order,
     multiplied,
     partials_at,
+    tall,
     unfolding,
 )
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_svd, leave_span
 from rmopt.precision import rank_of, real_type, slack
-from rmopt.retractions.tensors import HOSVD, TENSOR_RETRACTIONS, truncated
+from rmopt.retractions.tensors import (
+    HOSVD,
+    TRAIN_RETRACTIONS,
+    TTSVD,
+    TUCKER_RETRACTIONS,
+    truncated,
+)
 
 
-class FixedMultilinearRank(OverField, Manifold):
+class TensorManifold(OverField, Manifold):
+    """Real tensors of fixed ranks as a submanifold of all tensors; a point is a multilinear function of its arrays.
+
+    Attributes
+    ----------
+    shape, ranks : tuple of int
+    """
+
+    shape: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+    def _take_shape(self, shape: Any, ranks: Any, fewer: int) -> None:
+        """Keep sizes and ranks, or refuse what are none."""
+        sizes, wanted = sequence("shape", shape), sequence("ranks", ranks)
+        if len(sizes) < 2 or len(sizes) != len(wanted) + fewer:
+            raise InvalidInputError(
+                f"shape = {shown(shape)} and ranks = {shown(ranks)} must be of two or more axes, and as many ranks"
+                f"{' less one' if fewer else ''}."
+            )
+        self.shape = tuple(integer("a size in shape", n, 1) for n in sizes)
+        self.ranks = tuple(integer("a rank", k, 1) for k in wanted)
+        for k, most in zip(self.ranks, self._most(), strict=True):
+            if k > most:
+                raise InvalidInputError(
+                    f"ranks = {self.ranks} are out of range for {self.shape}: beside the others {k} may be {most} at "
+                    "most; choose a smaller one."
+                )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.shape}, {self.ranks})"
+
+    # What the two kinds have of their own.
+
+    def _most(self) -> list[int]:
+        """Return the largest ranks beside the others."""
+        raise NotImplementedError
+
+    def _shapes(self) -> list[tuple[int, ...]]:
+        """Return the shapes of a point's arrays."""
+        raise NotImplementedError
+
+    def _frames(self, point: Any) -> list[Array]:
+        """Return the matrices of a point that have orthonormal columns."""
+        raise NotImplementedError
+
+    def _spectra(self, point: Any) -> list[Array]:
+        """Return small matrices whose singular values are those of the tensor along its ranks."""
+        raise NotImplementedError
+
+    # The tangent space
+
+    def projection(self, point: Any, ambient: Any) -> TensorTangent:
+        return point.tangent_by(partials_at(point, ambient))
+
+    def inner_product(
+        self, point: Any, tangent_vector_a: TensorTangent, tangent_vector_b: TensorTangent
+    ) -> float:
+        return float(self.inner(point, tangent_vector_a, tangent_vector_b))
+
+    def embedding(self, point: Any, tangent_vector: TensorTangent) -> Form:
+        return point.move(tangent_vector)
+
+    def embed_point(self, point: Any) -> Form:
+        return point.as_ambient()
+
+    def zero_vector(self, point: Any) -> TensorTangent:
+        return TensorTangent(tuple(ns.zeros(part.shape, part) for part in point.parts))
+
+    # Points
+
+    def check_point(self, point: Any) -> str | None:
+        if not isinstance(point, TensorPoint) or not isinstance(point, self.point_type):
+            return f"a point of {self} is a {self.point_type.__name__}, not {type(point).__name__}"
+        shapes = [tuple(part.shape) for part in point.parts]
+        if shapes != self._shapes():
+            return f"its arrays have shapes {shapes}, not {self._shapes()}"
+        if len({ns.namespace(part) for part in point.parts}) > 1:
+            return "its arrays are of several libraries"
+        for part in point.parts:
+            if (reason := self._other_field(part)) is not None:
+                return reason
+        if not is_finite(point):
+            return "one of its arrays holds NaN or infinity"
+        for i, U in enumerate(self._frames(point)):
+            error = np.abs(ns.to_numpy(U.T @ U) - np.eye(U.shape[1])).max()
+            if error > slack(1e-10, U):
+                return f"along axis {i} it is not orthonormal: |UᵀU − I| reaches {error:.1e}"
+        return self.refusal(point)
+
+    def refusal(self, point: Any) -> str | None:
+        """Return why arrays of the right shapes are no point, or None: a rank is lower."""
+        for i, matrix in enumerate(self._spectra(point)):
+            sigma = ns.to_numpy(ns.namespace(matrix).linalg.svdvals(matrix))
+            if rank_of(sigma) < self.ranks[i]:
+                spread = f"singular values run from {sigma[0]:.1e} to {sigma[-1]:.1e}"
+                return f"the rank along axis {i} is below {self.ranks[i]}, for {spread}; choose lower ranks"
+        return None
+
+    def _checked(self, point: Any, what: str, given: Any) -> Any:
+        point = in_precision(point, real_type(given))
+        if (reason := self.refusal(point)) is not None:
+            raise InvalidInputError(f"{what} gives no point of {self}: {reason}.")
+        return as_like(point, given) if ns.namespace(given) is not np else point
+
+
+class FixedMultilinearRank(TensorManifold):
     """Real tensors of fixed multilinear rank (Tucker) as a submanifold of all tensors.
 
     Points are `TuckerPoint`: a core C and orthonormal factors Uᵢ. A tangent vector holds a move of the core, and
@@ -68,34 +182,28 @@ class FixedMultilinearRank(OverField, Manifold):
 
     point_type = TuckerPoint
     default_retraction: Retraction = HOSVD()
-    retractions = TENSOR_RETRACTIONS
+    retractions = TUCKER_RETRACTIONS
 
     def __init__(self, shape: Sequence[int], ranks: Sequence[int]) -> None:
-        sizes, wanted = sequence("shape", shape), sequence("ranks", ranks)
-        if len(sizes) < 2 or len(sizes) != len(wanted):
-            raise InvalidInputError(
-                f"shape = {shown(shape)} and ranks = {shown(ranks)} must have a number for each of two or more axes."
-            )
-        self.shape = tuple(integer("a size in shape", n, 1) for n in sizes)
-        self.ranks = tuple(integer("a rank", k, 1) for k in wanted)
-        for n, k in zip(self.shape, self.ranks, strict=True):
-            if k > min(n, prod(self.ranks) // k):
-                raise InvalidInputError(
-                    f"ranks = {self.ranks} are out of range: {k} is more than the size of its axis, {n}, or than the "
-                    f"product of the other ranks, {prod(self.ranks) // k}; choose a smaller one."
-                )
+        self._take_shape(shape, ranks, 0)
 
-    def __repr__(self) -> str:
-        return f"FixedMultilinearRank({self.shape}, {self.ranks})"
+    def _most(self) -> list[int]:
+        return [min(n, prod(self.ranks) // k) for n, k in zip(self.shape, self.ranks, strict=True)]
+
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [self.ranks, *zip(self.shape, self.ranks, strict=True)]
+
+    def _frames(self, point: TuckerPoint) -> list[Array]:
+        return list(point.factors)
+
+    def _spectra(self, point: TuckerPoint) -> list[Array]:
+        return [unfolding(point.core, i) for i in range(len(self.ranks))]
 
     @property
     def dim(self) -> int:
         return prod(self.ranks) + sum((n - k) * k for n, k in zip(self.shape, self.ranks, strict=True))
 
     # The tangent space
-
-    def projection(self, point: TuckerPoint, ambient: Any) -> TensorTangent:
-        return gradient_by(point, partials_at(point, ambient))
 
     def to_tangent_space(self, point: TuckerPoint, vector: TensorTangent) -> TensorTangent:
         move, *moves = vector.parts
@@ -112,20 +220,6 @@ class FixedMultilinearRank(OverField, Manifold):
             total = total + dot(pair[0].T @ pair[1], C @ C.T)
         return total
 
-    def inner_product(
-        self, point: TuckerPoint, tangent_vector_a: TensorTangent, tangent_vector_b: TensorTangent
-    ) -> float:
-        return float(self.inner(point, tangent_vector_a, tangent_vector_b))
-
-    def embedding(self, point: TuckerPoint, tangent_vector: TensorTangent) -> TuckerMove:
-        return TuckerMove(point, tangent_vector)
-
-    def embed_point(self, point: TuckerPoint) -> Tucker:
-        return point.as_ambient()
-
-    def zero_vector(self, point: TuckerPoint) -> TensorTangent:
-        return TensorTangent(tuple(ns.zeros(part.shape, part) for part in point.parts))
-
     def euclidean_to_riemannian_hessian(
         self,
         point: TuckerPoint,
@@ -138,8 +232,8 @@ class FixedMultilinearRank(OverField, Manifold):
         With moves V of the factors and W of those of the gradient, the core moves by that of its derivative less
         C ×ᵢ VᵢᵀWᵢ, and each factor by (P⊥ Ḋᵢ − Wᵢ Cᵢ Ċᵢᵀ)(Cᵢ Cᵢᵀ)⁻¹.
         """
-        move = self.embedding(point, tangent_vector)
-        flat, bent = partials_at(point, euclidean_hessian), bent_at(point, euclidean_gradient, move)
+        flat = partials_at(point, euclidean_hessian)
+        bent = bent_at(point, euclidean_gradient, point.move(tangent_vector))
         _, *along = self.projection(point, euclidean_gradient).parts
         (by_core, *by_factors), (turned, *turns) = (
             [a + b for a, b in zip(flat, bent, strict=True)],
@@ -149,39 +243,9 @@ class FixedMultilinearRank(OverField, Manifold):
         for i, (V, W) in enumerate(zip(turns, along, strict=True)):
             by_core = by_core - multiplied(point.core, [V.T @ W if j == i else None for j in axes])
             by_factors[i] = by_factors[i] - W @ (unfolding(point.core, i) @ unfolding(turned, i).T)
-        return gradient_by(point, [by_core, *by_factors])
+        return point.tangent_by([by_core, *by_factors])
 
     # Points
-
-    def check_point(self, point: Any) -> str | None:
-        if not isinstance(point, TuckerPoint):
-            return f"a point of {self} is a TuckerPoint, not {type(point).__name__}"
-        shapes = [tuple(part.shape) for part in point.parts]
-        wanted = [self.ranks, *zip(self.shape, self.ranks, strict=True)]
-        if shapes != wanted:
-            return f"core and factors have shapes {shapes}, not {wanted}"
-        if len({ns.namespace(part) for part in point.parts}) > 1:
-            return "core and factors are of several libraries"
-        for part in point.parts:
-            if (reason := self._other_field(part)) is not None:
-                return reason
-        if not is_finite(point):
-            return "the core or a factor holds NaN or infinity"
-        for i, U in enumerate(point.factors):
-            error = np.abs(ns.to_numpy(U.T @ U) - np.eye(self.ranks[i])).max()
-            if error > slack(1e-10, U):
-                return f"factor {i} is not orthonormal: |UᵀU − I| reaches {error:.1e}"
-        return self.refusal(point)
-
-    def refusal(self, point: TuckerPoint) -> str | None:
-        """Return why a core and orthonormal factors are no point, or None: a rank is lower."""
-        for i, k in enumerate(self.ranks):
-            C = unfolding(point.core, i)
-            sigma = ns.to_numpy(ns.namespace(C).linalg.svdvals(C))
-            if rank_of(sigma) < k:
-                spread = f"singular values run from {sigma[0]:.1e} to {sigma[-1]:.1e}"
-                return f"the rank along axis {i} is below {k}, for {spread}; choose lower ranks"
-        return None
 
     def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> TuckerPoint:
         """Return a point with uniformly distributed spaces and a core of standard normal numbers."""
@@ -229,11 +293,119 @@ class FixedMultilinearRank(OverField, Manifold):
             if min(rows.shape) < k or not given.any():
                 raise InvalidInputError(f"the entries give no point of {self}: they have lower ranks.")
             factors.append(np.ascontiguousarray(lanczos_svd(rows, k)[0]))
-        core = Entries(self.shape, places, given).partials(np.ones(self.ranks), factors)[0]
+        core = Tucker(np.ones(self.ranks), factors).partials(Entries(self.shape, places, given))[0]
         return self._checked(TuckerPoint(core, tuple(factors)), "the tensor of the entries", values)
 
-    def _checked(self, point: TuckerPoint, what: str, given: Any) -> TuckerPoint:
-        point = in_precision(point, real_type(given))
-        if (reason := self.refusal(point)) is not None:
-            raise InvalidInputError(f"{what} gives no point of {self}: {reason}.")
-        return as_like(point, given) if ns.namespace(given) is not np else point
+
+class TensorTrain(TensorManifold):
+    """Real tensor trains of fixed ranks as a submanifold of all tensors.
+
+    Points are `TrainPoint`, whose cores but the last have orthonormal columns. A tangent vector holds a move of each
+    core, that of all but the last orthogonal to it. A cost gives its gradient as on `FixedMultilinearRank`; automatic
+    costs are functions of the cores. Where second derivatives are wanted, differences of gradients stand for them.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Sizes of the axes, two or more.
+    ranks : sequence of int
+        The ranks between neighbouring axes, one less.
+
+    See Also
+    --------
+    FixedMultilinearRank : for few axes; the numbers of a point grow like rᵈ there, and like d r² here.
+
+    References
+    ----------
+    Steinlechner, Riemannian optimization for high-dimensional tensor completion, SIAM J. Sci. Comput. 38 (2016),
+    https://doi.org/10.1137/15M1010506. Holtz, Rohwedder and Schneider, On manifolds of tensors of fixed TT-rank,
+    Numerische Mathematik 120 (2012), https://doi.org/10.1007/s00211-011-0419-7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import TensorTrain
+    >>> manifold = TensorTrain((6, 7, 8, 9), (2, 3, 2))
+    >>> X = manifold.from_tensor(np.random.default_rng(0).standard_normal((6, 7, 8, 9)))
+    >>> [core.shape for core in X.cores], manifold.dim
+    ([(1, 6, 2), (2, 7, 3), (3, 8, 2), (2, 9, 1)], 103)
+    """
+
+    point_type = TrainPoint
+    default_retraction: Retraction = TTSVD()
+    retractions = TRAIN_RETRACTIONS
+
+    def __init__(self, shape: Sequence[int], ranks: Sequence[int]) -> None:
+        self._take_shape(shape, ranks, 1)
+
+    def _most(self) -> list[int]:
+        ends = [1, *self.ranks, 1]
+        pairs = zip(ends, self.shape, self.shape[1:], ends[2:], strict=False)
+        return [min(left * n, m * right) for left, n, m, right in pairs]
+
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [*zip((1, *self.ranks), self.shape, (*self.ranks, 1), strict=True)]
+
+    def _frames(self, point: TrainPoint) -> list[Array]:
+        return [tall(core) for core in point.cores[:-1]]
+
+    def _spectra(self, point: TrainPoint) -> list[Array]:
+        found = [ns.eye(1, point.cores[0])]
+        for core in point.cores[:0:-1]:
+            xp = ns.namespace(core)
+            flat = xp.reshape(xp.tensordot(core, found[-1], axes=1), (core.shape[0], -1))
+            found.append(xp.linalg.qr(flat.T)[1].T)
+        return found[:0:-1]
+
+    @property
+    def dim(self) -> int:
+        return sum(map(prod, self._shapes())) - sum(k * k for k in self.ranks)
+
+    def to_tangent_space(self, point: TrainPoint, vector: TensorTangent) -> TensorTangent:
+        pairs = zip(point.cores[:-1], vector.parts[:-1], strict=True)
+        moves = [ns.namespace(V).reshape(leave_span(tall(core), tall(V)), V.shape) for core, V in pairs]
+        return TensorTangent((*moves, vector.parts[-1]))
+
+    def inner(
+        self, point: TrainPoint, tangent_vector_a: TensorTangent, tangent_vector_b: TensorTangent
+    ) -> Any:
+        triples = zip(tangent_vector_a.parts, tangent_vector_b.parts, point.grams(), strict=True)
+        dots = [ns.real_dot(tall(a).T @ tall(b), gram) for a, b, gram in triples]
+        return sum(dots[1:], start=dots[0])
+
+    def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> TrainPoint:
+        """Return a point with uniformly distributed orthonormal cores and a last core of standard normal numbers."""
+        rng = np.random.default_rng(rng)
+        *frames, last = (rng.standard_normal(one) for one in self._shapes())
+        cores = [np.linalg.qr(tall(one))[0].reshape(one.shape) for one in frames]
+        return as_like(TrainPoint((*cores, last)), like)
+
+    def from_tensor(self, tensor: Any) -> TrainPoint:
+        """Return a point near an array of all entries: its distance is at most √(d − 1) times the least one.
+
+        Raises
+        ------
+        InvalidInputError
+            For a wrong shape, numbers that are not finite, or a tensor of lower ranks.
+        """
+        rest, cores = numbers("tensor", tensor, self.shape).reshape(1, -1), []
+        for n, k in zip(self.shape, self.ranks, strict=False):
+            rows = len(rest)
+            U, values, Vt = np.linalg.svd(rest.reshape(rows * n, -1), full_matrices=False)
+            cores.append(U[:, :k].reshape(rows, n, k))
+            rest = values[:k, None] * Vt[:k]
+        return self._checked(TrainPoint((*cores, rest[:, :, None])), "the tensor", tensor)
+
+    def from_entries(self, indices: Any, values: Any) -> TrainPoint:
+        """Return a point near the tensor that has some entries and zeros elsewhere, as `FixedMultilinearRank` does.
+
+        Parameters
+        ----------
+        indices : int array, shape (N, d)
+        values : array, shape (N,)
+        """
+        sizes = [min(n, k * r) for k, n, r in self._shapes()]
+        X = FixedMultilinearRank(self.shape, sizes).from_entries(indices, values)
+        inner = TensorTrain(X.core.shape, self.ranks).from_tensor(X.core)
+        cores = [np.einsum("aib,ji->ajb", core, U) for core, U in zip(inner.cores, X.factors, strict=True)]
+        return self._checked(TrainPoint(tuple(cores)), "the tensor of the entries", values)

@@ -29,9 +29,10 @@ from rmopt.retractions.positive_definite import (
     SecondOrderPD,
 )
 from rmopt.retractions.product import Componentwise
-from rmopt.retractions.tensors import HOSVD
+from rmopt.retractions.tensors import HOSVD, TTSVD
 
 __all__ = [
+<<<<<<< HEAD
     "FIXED_RANK_RETRACTIONS",
     "GRASSMANN_RETRACTIONS",
     "HOSVD",
@@ -60,4 +61,11 @@ __all__ = [
     "SecondOrderPD",
     "SecondOrderPSD",
     "Sinkhorn",
+=======
+    "FIXED_RANK_RETRACTIONS", "GRASSMANN_RETRACTIONS", "HOSVD", "POSITIVE_DEFINITE_RETRACTIONS",
+    "PSD_RETRACTIONS", "QR", "TTSVD", "Additive", "AffineExponential", "CanonicalCayley", "Cayley",
+    "Componentwise", "Congruence", "Exponential", "FrameQR", "GeneralizedPolar", "MetricProjection",
+    "MetricProjectionPSD", "MultiplicativeWeights", "Normalisation", "Orthographic", "OrthographicHyperbolic",
+    "Polar", "PolarFactors", "SchurExponential", "SecondOrder", "SecondOrderPD", "SecondOrderPSD",
+>>>>>>> main
 ]  # fmt: skip

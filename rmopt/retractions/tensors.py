@@ -4,7 +4,16 @@ from typing import Any
 
 from rmopt import namespaces as ns
 from rmopt.core.retraction import Retraction, by_name
-from rmopt.core.tensors import TensorTangent, TuckerPoint, doubled, multiplied, unfolding
+from rmopt.core.tensors import (
+    TensorTangent,
+    TrainPoint,
+    TuckerPoint,
+    doubled,
+    doubled_train,
+    multiplied,
+    tall,
+    unfolding,
+)
 
 
 class HOSVD(Retraction):
@@ -46,4 +55,38 @@ def truncated(core: Any, bases: Any, ranks: Any) -> TuckerPoint:
     return TuckerPoint(core, tuple(factors))
 
 
-TENSOR_RETRACTIONS = by_name(HOSVD())
+class TTSVD(Retraction):
+    """The tensor train X + ξ, whose cores have doubled ranks, cut back to the ranks of X from the first to the last.
+
+    References
+    ----------
+    Oseledets, Tensor-train decomposition, SIAM J. Sci. Comput. 33 (2011), https://doi.org/10.1137/090752286.
+    Steinlechner, Riemannian optimization for high-dimensional tensor completion, SIAM J. Sci. Comput. 38 (2016),
+    https://doi.org/10.1137/15M1010506.
+    """
+
+    order = 2
+    name = "tt-svd"
+
+    def __call__(
+        self, manifold: Any, point: TrainPoint, tangent: TensorTangent, t: float = 1.0
+    ) -> TrainPoint:
+        moves = [t * move for move in tangent.parts]
+        return rounded(doubled_train(point.cores, moves, point.cores[-1] + moves[-1]), point.ranks)
+
+
+def rounded(cores: Any, ranks: Any) -> TrainPoint:
+    """Return a tensor train cut to some ranks."""
+    cores, xp = list(cores), ns.namespace(cores[0])
+    for i in range(len(cores) - 1, 0, -1):
+        Q, R = xp.linalg.qr(xp.reshape(cores[i], (cores[i].shape[0], -1)).T)
+        cores[i] = xp.reshape(Q.T, (-1, *cores[i].shape[1:]))
+        cores[i - 1] = xp.tensordot(cores[i - 1], R.T, axes=1)
+    for i, k in enumerate(ranks):
+        U, values, Vt = xp.linalg.svd(tall(cores[i]), full_matrices=False)
+        cores[i] = xp.reshape(U[:, :k], (*cores[i].shape[:2], k))
+        cores[i + 1] = xp.tensordot(values[:k, None] * Vt[:k, :], cores[i + 1], axes=1)
+    return TrainPoint(tuple(cores))
+
+
+TUCKER_RETRACTIONS, TRAIN_RETRACTIONS = by_name(HOSVD()), by_name(TTSVD())

@@ -27,7 +27,7 @@ from rmopt.manifolds import (
     FixedRankFactors,
     Grassmann,
     PolarPSD,
-    Power,
+    Product,
     PSDFactors,
     PSDFixedRank,
     projected_mean,
@@ -147,7 +147,7 @@ def problems_of_others() -> list[tuple[Any, Problem]]:
         (ManifoldIdentification(0.1, inner_step_size=0.1), bilinear), (CoordinateDescent(), cone),
         (ScaledSGD(), Problem(FixedRankFactors(6, 5, 2), entries)),
         (RankIncremental(), Problem(PSDFixedRank(8, 2), metric)),
-        (Gossip(0.1), Problem(Power(Grassmann(10, 2), 5), agents)), (Parallel(SGD(0.1), 2), bilinear),
+        (Gossip(0.1), Problem(Product([Grassmann(10, 2)] * 5), agents)), (Parallel(SGD(0.1), 2), bilinear),
     ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
+import autograd.numpy as anp
 import numpy as np
 import pytest
 import scipy.linalg
@@ -13,11 +14,18 @@ from in_library import LIBRARIES, array_of
 from pymanopt.manifolds import HermitianPositiveDefinite
 from tabled import each_row
 
-from rmopt import InvalidInputError, Problem
+from rmopt import InvalidInputError, Problem, autograd_cost
 from rmopt import namespaces as ns
 from rmopt.core import Cost
 from rmopt.linalg import exp_differences, symmetric
-from rmopt.manifolds import PositiveDefinite, SymmetricPositiveDefinite, frechet_mean, projected_mean
+from rmopt.manifolds import (
+    Euclidean,
+    PositiveDefinite,
+    Product,
+    SymmetricPositiveDefinite,
+    frechet_mean,
+    projected_mean,
+)
 from rmopt.solvers import LBFGS, ConjugateGradient, GradientDescent, TrustRegions
 
 Array = np.ndarray
@@ -174,6 +182,12 @@ def test_what_a_run_remembers_changes_nothing(solver: Any, metric: str) -> None:
     cones = [kind(3, metric=metric) for kind in (SymmetricPositiveDefinite, Forgetful)]
     points = [solver.run(Problem(cone, ToTarget()), random_state=0).point for cone in cones]
     np.testing.assert_array_equal(*points)
+    pairs = [Product([cone, Euclidean(2)]) for cone in cones]
+    costs = [
+        autograd_cost(lambda W, x: anp.sum((W - TARGETS["real"]) ** 2) + anp.sum((x - W[0, :2]) ** 2))
+    ] * 2
+    results = [solver.run(Problem(*pair), random_state=0) for pair in zip(pairs, costs, strict=True)]
+    assert all(map(np.array_equal, *(result.point for result in results)))
     # Outside of runs nothing is remembered: arrays may be written to.
     x, v = np.eye(3), np.eye(3)
     norm = cones[0].norm(x, v)

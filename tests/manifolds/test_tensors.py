@@ -7,13 +7,14 @@ from typing import Any
 import autograd.numpy as anp
 import numpy as np
 import pytest
+from in_library import LIBRARIES, through
 from tabled import each_row
 
 from rmopt import InvalidInputError, Problem, autograd_cost
 from rmopt.checks import checks_of
-from rmopt.core import Cost, Parts, TuckerPoint
+from rmopt.core import Cost, Parts, TrainPoint, TuckerPoint
 from rmopt.costs import EntrySum, logistic
-from rmopt.manifolds import Euclidean, FixedMultilinearRank, Product, Stiefel
+from rmopt.manifolds import Euclidean, FixedMultilinearRank, Product, Stiefel, TensorTrain
 from rmopt.solvers import LBFGS, SGD, ConjugateGradient, GradientDescent, MaxSteps, TrustRegions
 
 SHAPE, RANKS = (7, 6, 5), (3, 2, 2)
@@ -58,6 +59,11 @@ def test_partial_derivatives_are_those_of_dense_tensors(cost: Any, weight: float
     xi = M.random_tangent_vector(x, rng)
     problem, other = Problem(M, cost), Problem(M, weight * Dense())
     assert problem.value(x) == pytest.approx(other.value(x), rel=1e-13)
+    if isinstance(cost, EntrySum):
+        train = TensorTrain(SHAPE, (3, 4))
+        y = train.random_point(rng)
+        gradients = [Problem(train, one).riemannian_gradient(y) for one in (cost, Dense())]
+        assert train.norm(y, gradients[0] - gradients[1]) < 1e-12 * train.norm(y, gradients[1])
     for found, wanted in (
         (problem.riemannian_gradient(x), other.riemannian_gradient(x)),
         (problem.riemannian_hessian(x, xi), other.riemannian_hessian(x, xi)),
@@ -68,38 +74,41 @@ def test_partial_derivatives_are_those_of_dense_tensors(cost: Any, weight: float
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_laws_hold_for_fifteen_seeds(dtype: Any) -> None:
     failed = []
-    for manifold in (
-        M,
-        FixedMultilinearRank((4, 4), (2, 2)),
-        FixedMultilinearRank((3, 2, 4, 3), (2, 2, 2, 3)),
-    ):
+    manifolds = [M, FixedMultilinearRank((4, 4), (2, 2)), FixedMultilinearRank((3, 2, 4, 3), (2, 2, 2, 3))]
+    manifolds += [TensorTrain(SHAPE, (3, 2)), TensorTrain((4, 5), (3,)), TensorTrain((3, 2, 3, 2), (2, 4, 2))]
+    for manifold in manifolds:
         failed += [
             f"{seed}: {one}" for seed in range(15) for one in checks_of(manifold, seed, dtype) if not one
         ]
     assert not failed, "\n".join(failed)
 
 
-def seen(
-    manifold: FixedMultilinearRank, share: float, seed: int = 0
-) -> tuple[EntrySum, TuckerPoint, TuckerPoint]:
+@pytest.mark.parametrize("library", LIBRARIES[1:])
+def test_laws_hold_for_arrays_of_each_library(library: str) -> None:
+    failed = []
+    for manifold in (FixedMultilinearRank((5, 4, 3), (2, 2, 2)), TensorTrain((5, 4, 3), (2, 2))):
+        failed += [str(one) for one in checks_of(through(manifold, library), 0) if not one]
+    assert not failed, "\n".join(failed)
+
+
+def seen(manifold: Any, share: float) -> tuple[EntrySum, Any, Any]:
     """Return the misfits of some entries of a tensor with entries near 1, where to begin, and the tensor."""
-    rng = np.random.default_rng(seed)
-    size = int(np.prod(manifold.shape))
-    X = manifold.random_point(rng)
-    truth = TuckerPoint(X.core * (size / np.prod(manifold.ranks)) ** 0.5, X.factors)
-    places = np.stack(
-        np.unravel_index(rng.choice(size, int(share * size), replace=False), manifold.shape), axis=1
-    )
-    cost = EntrySum(manifold.shape, places, truth.entries(places))
+    rng = np.random.default_rng(0)
+    shape = manifold.shape
+    size = int(np.prod(shape))
+    core, *factors = (rng.standard_normal(part.shape) for part in manifold.random_point(rng).parts)
+    truth: Any = TuckerPoint(core / core.size**0.5, tuple(factors))
+    if isinstance(manifold, TensorTrain):
+        truth = TrainPoint((core, *(factor / factor.shape[0] ** 0.5 for factor in factors)))
+    places = np.stack(np.unravel_index(rng.choice(size, int(share * size), replace=False), shape), axis=1)
+    cost = EntrySum(shape, places, truth.entries(places))
     return cost, manifold.from_entries(places, truth.entries(places)), truth
 
 
-def error(point: Any, truth: TuckerPoint) -> float:
+def error(point: Any, truth: Any) -> float:
     whole = truth.as_ambient().toarray()
-    C, *factors = point if isinstance(point, Parts) else point.parts
-    return float(
-        np.linalg.norm(TuckerPoint(C, tuple(factors)).as_ambient().toarray() - whole) / np.linalg.norm(whole)
-    )
+    found = tensor(*point) if isinstance(point, Parts) else point.as_ambient().toarray()
+    return float(np.linalg.norm(found - whole) / np.linalg.norm(whole))
 
 
 def test_completion_takes_few_steps_where_a_product_takes_many() -> None:
@@ -115,6 +124,15 @@ def test_completion_takes_few_steps_where_a_product_takes_many() -> None:
     assert error(theirs.point, truth) > 1e-7
 
 
+def test_tensor_trains_are_completed() -> None:
+    manifold = TensorTrain((14, 14, 14, 14), (2, 2, 2))
+    cost, start, truth = seen(manifold, 0.1)
+    for solver in (ConjugateGradient, LBFGS, TrustRegions):
+        found = solver(tol=1e-9).run(Problem(manifold, cost), start, stop=MaxSteps(60))
+        assert found.converged
+        assert error(found.point, truth) < 1e-7, solver
+
+
 def test_stochastic_steps_complete_too() -> None:
     manifold = FixedMultilinearRank((8, 8, 8), (2, 2, 2))
     cost, start, truth = seen(manifold, 0.6)
@@ -124,13 +142,10 @@ def test_stochastic_steps_complete_too() -> None:
 
 def test_entries_are_those_of_the_whole_tensor() -> None:
     rng = np.random.default_rng(0)
-    for shape, ranks in (
-        (SHAPE, RANKS),
-        ((4, 5), (3, 3)),
-        ((3, 4, 2, 5), (2, 3, 2, 2)),
-        ((2,) * 6, (2,) * 6),
-    ):
-        manifold = FixedMultilinearRank(shape, ranks)
+    several = [(SHAPE, RANKS), ((4, 5), (3, 3)), ((3, 4, 2, 5), (2, 3, 2, 2)), ((2,) * 6, (2,) * 6)]
+    several += [(SHAPE, (3, 4)), ((4, 5), (3,)), ((3, 4, 2, 5), (2, 5, 3)), ((2,) * 6, (2, 4, 5, 4, 2))]
+    for shape, ranks in several:
+        manifold = (FixedMultilinearRank if len(shape) == len(ranks) else TensorTrain)(shape, ranks)
         X = manifold.random_point(rng)
         whole = X.as_ambient().toarray()
         places = rng.integers(shape, size=(70, len(shape)))
@@ -143,9 +158,9 @@ def test_entries_are_those_of_the_whole_tensor() -> None:
 
 
 @each_row("make, says", [
-    (lambda: FixedMultilinearRank((4, 4), (2,)), "each of two or more axes"),
+    (lambda: FixedMultilinearRank((4, 4), (2,)), "two or more axes"),
     (lambda: FixedMultilinearRank((4, 4, 4), (5, 2, 2)), "out of range"),
-    (lambda: FixedMultilinearRank((9, 9, 9), (5, 2, 2)), "product of the other ranks"),
+    (lambda: FixedMultilinearRank((9, 9, 9), (5, 2, 2)), "may be 4 at most"),
     (lambda: M.from_tensor(np.zeros((3, 3))), "shape"),
     (lambda: M.from_tensor(np.ones(SHAPE)), "below"),
     (lambda: M.from_entries([[0, 0, 0]], [1.0]), "lower ranks"),
@@ -155,7 +170,7 @@ def test_entries_are_those_of_the_whole_tensor() -> None:
     (lambda: EntrySum((7, 6), PLACES[:, :2], TARGETS, logistic), "must be −1 or 1"),
     (lambda: Problem(M, EntrySum((7, 6, 6), PLACES, TARGETS)), "7 × 6 × 6"),
     (lambda: Problem(M, autograd_cost(lambda C: C.sum())).gradient(M.random_point()), "one argument"),
-    (lambda: Problem(Stiefel(7, 3), EntrySum(SHAPE, PLACES, TARGETS)), "TuckerPoint"),
+    (lambda: Problem(Stiefel(7, 3), EntrySum(SHAPE, PLACES, TARGETS)), "TensorPoint"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(make: Any, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says):

@@ -42,7 +42,8 @@ class Wrong(Cost):
     def _by(self, part: Array) -> Any:
         if self.by != "but for a row":
             return self.by
-        return (np.arange(len(part)) > 0)[:, None] if part.ndim > 1 else np.arange(len(part)) > 0
+        rows = np.arange(part.shape[-min(part.ndim, 2)]) > 0
+        return rows[:, None] if part.ndim > 1 else rows
 
 
 # Each place with each wrong gradient, and with some of the solvers.

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_library import LIBRARIES, array_of
 from tabled import each_row
 
 from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_cost
+from rmopt import namespaces as ns
 from rmopt.core import Cost
 from rmopt.costs import EmbeddedCost
-from rmopt.manifolds import Elliptope, Oblique, Sphere, Stiefel
+from rmopt.manifolds import Elliptope, Oblique, SpecialOrthogonal, Sphere, Stiefel
 from rmopt.solvers import Checkpoint, RankIncremental, TrustRegions, certify
 
 Array = np.ndarray
@@ -178,3 +180,29 @@ def test_right_gradients_are_never_refused() -> None:
         C = C + C.T + (case % 3 == 0) * 1e3 * np.eye(n)
         manifold, axis = [(Elliptope(n, k + 1), -1), (Oblique(k + 1, n), -2), (Sphere(n, k), -1)][case % 3]
         certify(Problem(manifold, Linear(C, axis)), manifold.random_point(rng))
+
+
+def test_rotations_and_frames_of_both_metrics_are_certified() -> None:
+    """Products that are measured without noise have rotations at their minimum."""
+    cost = Linear(-np.kron(np.ones((4, 4)), np.eye(3)), -2)
+    for manifold in (SpecialOrthogonal(3, 4), Stiefel(3, 3, 4), Stiefel(5, 3, 4, metric="canonical")):
+        point = np.broadcast_to(np.eye(manifold.shape[1])[:, :3], manifold.shape).copy()
+        assert certify(Problem(manifold, cost), point)[0].is_global(1e-12)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_certificates_in_every_library(library: str) -> None:
+    like, C = array_of(library), symmetric(12)
+
+    class Here(Cost):
+        def value(self, Y: Any) -> float:
+            return float(ns.real_dot(Y, 0.5 * self.gradient(Y)))
+
+        def gradient(self, Y: Any) -> Any:
+            assert ns.namespace(Y) is ns.namespace(like)
+            return ns.asarray(2.0 * C, like) @ Y
+
+    best = TrustRegions(tol=1e-11).run(Problem(Elliptope(12, 6), Linear(C)), random_state=0)
+    found, _, vectors = certify(Problem(Elliptope(12, 6), Here()), ns.asarray(best.point, like))
+    assert found.relative_gap <= 1e-10
+    assert type(vectors) is np.ndarray

@@ -14,7 +14,7 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.constraints import NonsmoothProblem
-from rmopt.costs.proximable import LEAST, excess
+from rmopt.costs.proximable import LEAST, TINY, excess
 from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
 from rmopt.manifolds import Elliptope, Grassmann
 from rmopt.precision import slack
@@ -162,19 +162,32 @@ class ProximalGradient(CheckedValue, Solver):
         norm, way = size_of(gradient), manifold.typical_dist
         drawn = manifold.random_tangent_vector(point, generator(work.seed, Stream.DIRECTIONS))
         along = gradient / norm if norm > 0.0 else drawn
-        # 1/curvature along the gradient; a cost that is linear may have none.
         short = 1e-4 * way
-        there = work.retract(point, along, -short)
-        bend = size_of(manifold.projection(point, work.probe(there)[1]) - gradient) / short
-        size = min(1.0 / max(bend, 1e-300), way / max(norm, 1e-300))
+        ahead = work.probe(work.retract(point, along, -short))[1]
+        bend = size_of(manifold.projection(point, ahead) - gradient) / short
+        # 1/curvature along the gradient, but no longer than the way: a linear cost may have none.
+        steep = norm + abs(work.h.value(point)) / max(size_of(point), TINY)
+        size = 1.0 / max(bend, steep / way, TINY)
         t = self.step_size or size
         normal, step, left = work.tangent_step(point, gradient, t, 0.0 * gradient, inf)
         first = (size_of(step) + left) / min(t, size)
         rounding = ROUNDINGS * (size_of(point) / size + norm)
+        # The start may be off the manifold by more than its roundings.
+        window = (-inf,) * (WINDOW - 2) + (work.probe(work.retract(point, gradient, 0.0))[0], cost)
         return Stand(
-            point, cost, gradient, t, size, normal, step, first, first, rounding, (-inf,) * (WINDOW - 1) + (cost,),
+            point,
+            cost,
+            gradient,
+            t,
+            size,
+            normal,
+            step,
+            first,
+            first,
+            rounding,
+            window,
             counts=tuple(work.counts),
-        )  # fmt: skip
+        )
 
     def advance(self, work: "Smooth", state: Stand, steps: int) -> Stand:
         """Do one step."""
@@ -228,8 +241,7 @@ class ProximalGradient(CheckedValue, Solver):
 
     def enough(self, state: Stand) -> float:
         """Return the stationarity that is short enough; a start may be a minimum."""
-        near = state.first <= 1e4 * state.rounding
-        return max(self.tol * state.first, state.rounding if near else 0.0)
+        return max(self.tol * state.first, state.rounding)
 
     def conclude(self, result: Result, work: "Smooth", state: Stand) -> Result:
         work.counts[:] = state.counts

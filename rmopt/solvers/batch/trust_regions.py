@@ -76,10 +76,16 @@ class ModelSolver(GradientSolver):
         """Return whether only the curvature keeps a run from its end."""
         return self.second_order and state.norm <= work.enough and state.least_curvature == np.inf
 
-    @np.errstate(all="ignore")
     def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
-        if steps == 0 or not self._looks(work, state):
-            return super().advance(work, state._replace(least_curvature=np.inf) if steps else state, steps)
+        if not self.second_order or steps == 0:
+            return super().advance(work, state, steps)
+        if not self._looks(work, state):
+            return super().advance(work, state._replace(least_curvature=np.inf), steps)
+        return self._beside(work, state)
+
+    @np.errstate(all="ignore")
+    def _beside(self, work: Oracle, state: Iterate) -> Iterate:
+        """Return the state at what lies below along the least curvature, or at the same point, whose end it is."""
         work.counts[:] = state.counts
         least, below, is_saddle = self._least(work, state)
         done = state._replace(steps=state.steps + 1, step_size=0.0, step_length=0.0)
@@ -97,9 +103,10 @@ class ModelSolver(GradientSolver):
     def finished(self, work: Oracle, state: Iterate) -> str | None:
         if self._looks(work, state) and np.isfinite(state.cost):
             return None
-        reason, least = super().finished(work, state), f"{state.least_curvature:.1e}"
+        reason = super().finished(work, state)
         if not (isinstance(reason, Converged) and state.least_curvature < np.inf):
             return reason
+        least = f"{state.least_curvature:.1e}"
         if state.stuck:
             return f"rounding: {reason}, where the least curvature is {least} and no step along it lowers the cost"
         return Converged(f"{reason}, where the least curvature is {least}")
@@ -214,10 +221,10 @@ class TrustRegions(ModelSolver):
     ----------
     max_iter, tol, gradient_norm, retraction, transport, threads : optional
         As in `GradientSolver`; vectors are carried for differences of gradients alone.
-    max_inner : int
-        Products with the Hessian in one step.
     second_order : bool
         Whether to leave saddles where the run meets one, and to report `Result.least_curvature` at its end.
+    max_inner : int
+        Products with the Hessian in one step.
     first_radius : float, optional
         Of the trust region, in the preconditioner's norm; ten steps of steepest descent unless given, and no more
         than the manifold's `diameter`. pymanopt begins with an eighth of the manifold's `typical_dist`, which is
@@ -263,7 +270,7 @@ class TrustRegions(ModelSolver):
     def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
         """Return what `ModelSolver` says, with the radius; sizes are in the preconditioner's norm."""
         point, radius, gradient = state.point, state.memory[0], state.gradient * scale
-        inner, precondition = partial(work.dot, point), work.preconditioner(point)
+        inner, precondition = work.metric(point), work.preconditioner(point)
         step, residual, at_once = None, gradient, work.at_once
         z = residual if precondition is None else precondition(residual)
         rz = (state.norm * scale) ** 2 if at_once and precondition is None else float(inner(residual, z))
@@ -317,7 +324,7 @@ class LevenbergMarquardt(TrustRegions):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport, threads, max_inner, second_order, first_radius : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads, second_order, max_inner, first_radius : optional
         As in `TrustRegions`.
 
     See Also
@@ -378,10 +385,10 @@ class AdaptiveCubics(ModelSolver):
     ----------
     max_iter, tol, gradient_norm, retraction, transport, threads : optional
         As in `TrustRegions`.
-    max_inner : int
-        Products with the Hessian in one step.
     second_order : bool
         Whether to leave saddles where the run meets one, and to report `Result.least_curvature` at its end.
+    max_inner : int
+        Products with the Hessian in one step.
 
     See Also
     --------
@@ -443,7 +450,7 @@ class Hybrid(TrustRegions):
 
     Parameters
     ----------
-    max_iter, tol, gradient_norm, retraction, transport, threads, max_inner, second_order, first_radius : optional
+    max_iter, tol, gradient_norm, retraction, transport, threads, second_order, max_inner, first_radius : optional
         As in `TrustRegions`.
 
     See Also

@@ -68,7 +68,7 @@ class CertifiedResult(Result):
 
     @property
     def is_global(self) -> bool:
-        """Whether the gap is at most `tol` times f(W) less its lower bound."""
+        """Whether the gap is at most `tol` times f(W) less its lower bound; with a known trace, of `excess`."""
         return self.certificate.is_global(self.tol)
 
 
@@ -124,6 +124,11 @@ class RankIncremental(CheckedValue, Solver):
     ``columns=1``: 1, 2, 4, … columns a round; with ``factor=1`` always one (Zhang et al. 2012), and ``rescale=False``
     (Journée et al. 2010); and ``inner=None``, boosting without local optimisation.
 
+    On manifolds of factors whose trace is known (`Elliptope`, `Oblique`, `Stiefel`, `Sphere`; see `certify`) any cost
+    of YYᵀ will do that is linear, or says that it is convex. The run begins at the rank of the manifold, and goes on
+    with local optimisation until it is stationary. Each round from there adds the eigenvectors of all negative
+    eigenvalues of S, up to six and to `columns`, by a step that lowers the cost. `factor` and `rescale` have no part.
+
     Parameters
     ----------
     columns, factor : int
@@ -150,15 +155,20 @@ class RankIncremental(CheckedValue, Solver):
     --------
     >>> import numpy as np
     >>> from problems.coembedding import MetricRegression
-    >>> from rmopt import Problem
+    >>> from rmopt import Problem, autograd_cost
     >>> from rmopt.costs import Trace
-    >>> from rmopt.manifolds import PSDFixedRank
+    >>> from rmopt.manifolds import Elliptope, PSDFixedRank
     >>> from rmopt.solvers import RankIncremental
     >>> X = np.random.default_rng(0).standard_normal((20, 50))
     >>> problem = Problem(PSDFixedRank(20, 1), MetricRegression(X) + Trace(0.5))
     >>> result = RankIncremental().run(problem)
     >>> result.point.rank, result.is_global
     (20, True)
+    >>> A = np.ones((5, 5)) - np.eye(5)
+    >>> max_cut = autograd_cost(lambda Y: 0.25 * (A * (Y @ Y.T)).sum())
+    >>> result = RankIncremental().run(Problem(Elliptope(5, 2), max_cut), random_state=0)
+    >>> result.is_global, round(result.lower_bound, 3)
+    (True, -1.25)
     """
 
     columns: Annotated[int, bounded(integer, 1)] = 64

@@ -85,14 +85,16 @@ class Relaxation:
 
     def __init__(self, problem: Problem, max_rank: int | None = None, seed: int = 0) -> None:
         manifold: Any = problem.manifold
-        self.problem, self.manifold, self.seed, self.linear = problem, manifold, seed, False
+        self.problem, self.seed, self.linear = problem, seed, False
         if not is_relaxation(problem):
             raise MissingCapabilityError(
                 f"{problem.manifold} has no dual in closed form; certify takes a Problem on Elliptope, Oblique, "
                 "Stiefel or a Sphere of matrices, of real numbers, or a ConvexCost with a factor."
             )
-        self.axis = self.manifold.rank_axis
-        n = int(np.prod(self.manifold.shape)) // self.manifold.shape[self.axis]
+        self.axis, shape = manifold.rank_axis, manifold.shape
+        # Of rotations that of frames, whose retractions take points of any rank.
+        self.manifold = manifold.with_rank(shape[self.axis])
+        n = int(np.prod(shape)) // shape[self.axis]
         self.max_rank, self.like = min(max_rank or n, n), np.empty(0)
 
     def rows(self, point: Any) -> Array:
@@ -188,9 +190,10 @@ def certify(
     Notes
     -----
     S = ∇f(W) − A*(y) is made of gradients alone, with the multipliers y of the constraints in closed form, and
-    f(W) − f(W*) ≤ |⟨S, W⟩| + tr W · max(0, −λ_min(S)). A bound is worth what the gradient is: it is held against
-    values along the eigenvector and along a random direction. Wrong by a share of 1e-5 it is refused; a smaller error
-    may pass, and a gap below it rests on the gradient: see `rmopt.checks.check_gradient`.
+    f(W) − f(W*) is at most tr W · max(0, −λ_min(S)) and the size of ⟨S, W⟩ together. A bound is worth what the
+    gradient is: it is held against values along the eigenvector and along a random direction. Wrong by a share of
+    1e-5 it is refused; a smaller error may pass, and a gap below it rests on the gradient: see
+    `rmopt.checks.check_gradient`.
 
     References
     ----------
@@ -223,7 +226,7 @@ def certify(
         raise InvalidInputError(f"the point is not on {manifold}: {reason}.")
     work.like = point = in_precision(of_reals(point), np.float64)
     # Constraints hold to rounding then.
-    Y = work.rows(manifold.retraction(point, manifold.zero_vector(point)))
+    Y = work.rows(work.manifold.retraction(point, 0.0 * point))
     n, trace = len(Y), float(np.vdot(Y, Y))
     if proof == "cholesky" and n > LARGEST:
         raise _refused(problem, f"proof = 'cholesky' takes up to {LARGEST:,} rows, not {n:,}; take 'lanczos'")
