@@ -199,14 +199,14 @@ def test_a_run_goes_on_with_another_number_of_threads_and_says_so(kind: str, tmp
         problem = ConstrainedProblem(problem.manifold, problem.cost, [Quadratic(np.eye(300))])
     ends = {}
     for first in (1, 2):
-        whole = MADE[kind](4, first).run(problem, start, random_state=0)
+        whole = MADE[kind](2, first).run(problem, start, random_state=0)
         for second in (1, 2):
             path = tmp_path / f"{first}{second}.npz"
-            MADE[kind](2, first).run(problem, start, random_state=0, checkpoint=path)
+            MADE[kind](1, first).run(problem, start, random_state=0, checkpoint=path)
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
-                end = MADE[kind](4, second).run(problem, start, random_state=0, checkpoint=path)
-            assert (end.steps, end.threads) == (4, second)
+                end = MADE[kind](2, second).run(problem, start, random_state=0, checkpoint=path)
+            assert (end.steps, end.threads) == (2, second)
             ends[first, second] = [str(one.message) for one in said if one.category is RuntimeWarning]
             if first == second:
                 np.testing.assert_array_equal(end.point, whole.point)

@@ -34,7 +34,7 @@ class Late(Counted):
 
 def augmented(cost: Any) -> AugmentedCost:
     problem = ConstrainedProblem(PSDFixedRank(6, 2), cost, equalities=[Fit(S)])
-    return AugmentedCost(problem, (np.zeros(1), np.zeros(0)), 1e-3)
+    return AugmentedCost(problem, [np.zeros(1)], 1e-3)
 
 
 # A cost made of a part, and whether it bends where the part does.
