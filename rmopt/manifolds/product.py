@@ -72,8 +72,8 @@ class Product(Manifold):
         for factor in self.factors:
             if issubclass(factor.point_type, TensorPoint):
                 raise MissingCapabilityError(
-                    f"products hold matrices and arrays, no {factor}; take its arrays as parts: Euclidean for a core, "
-                    "Stiefel for factors."
+                    f"products hold matrices and arrays, no {factor}; take its arrays as parts: Euclidean for a "
+                    "core, Stiefel for factors."
                 )
         self.default_retraction = Componentwise([factor.default_retraction for factor in self.factors])
 
