@@ -32,40 +32,10 @@ from rmopt.retractions.product import Componentwise
 from rmopt.retractions.tensors import HOSVD, TTSVD
 
 __all__ = [
-<<<<<<< HEAD
-    "FIXED_RANK_RETRACTIONS",
-    "GRASSMANN_RETRACTIONS",
-    "HOSVD",
-    "POSITIVE_DEFINITE_RETRACTIONS",
-    "PSD_RETRACTIONS",
-    "QR",
-    "Additive",
-    "AffineExponential",
-    "CanonicalCayley",
-    "Cayley",
-    "Componentwise",
-    "Congruence",
-    "Exponential",
-    "FrameQR",
-    "GeneralizedPolar",
-    "MetricProjection",
-    "MetricProjectionPSD",
-    "MultiplicativeWeights",
-    "Normalisation",
-    "Orthographic",
-    "OrthographicHyperbolic",
-    "Polar",
-    "PolarFactors",
-    "SchurExponential",
-    "SecondOrder",
-    "SecondOrderPD",
-    "SecondOrderPSD",
-    "Sinkhorn",
-=======
     "FIXED_RANK_RETRACTIONS", "GRASSMANN_RETRACTIONS", "HOSVD", "POSITIVE_DEFINITE_RETRACTIONS",
     "PSD_RETRACTIONS", "QR", "TTSVD", "Additive", "AffineExponential", "CanonicalCayley", "Cayley",
     "Componentwise", "Congruence", "Exponential", "FrameQR", "GeneralizedPolar", "MetricProjection",
     "MetricProjectionPSD", "MultiplicativeWeights", "Normalisation", "Orthographic", "OrthographicHyperbolic",
     "Polar", "PolarFactors", "SchurExponential", "SecondOrder", "SecondOrderPD", "SecondOrderPSD",
->>>>>>> main
+    "Sinkhorn",
 ]  # fmt: skip
