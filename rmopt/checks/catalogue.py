@@ -145,6 +145,11 @@ def array_instances() -> list[Instance]:
     """Return instances of manifolds of arrays: small, square, of one column, and batches."""
     sizes: dict[Callable[..., Manifold], list[tuple[int, ...]]] = {
         manifolds.Euclidean: [(4, 3)],
+        manifolds.Positive: [(5, 2), (3,)],
+        manifolds.Symmetric: [(3,)],
+        manifolds.SkewSymmetric: [(4,)],
+        manifolds.DoublyStochastic: [(2,), (5,)],
+        manifolds.SymmetricDoublyStochastic: [(4,)],
         manifolds.Sphere: [(2,), (9,), (4, 3), (2, 3, 2)],
         manifolds.Oblique: [(5, 4), (2, 3), (4, 1)],
         manifolds.Elliptope: [(9, 3), (4, 4), (5, 2)],

@@ -53,7 +53,7 @@ class _Term:
         self.h, self.rng = h, rng
         self.pairs = [
             (rng.standard_normal(shape), rng.standard_normal(shape), t)
-            for t in np.geomspace(0.03, 3.0, POINTS).tolist()
+            for t in map(float, np.geomspace(0.03, 3.0, POINTS))
         ]
 
     def slopes(self) -> list[tuple[Array, Array, Array, Array]]:

@@ -185,6 +185,20 @@ class Hyperbolic(_Columns):
         """
         return self._above(self._rows(array)[1])
 
+    def to_poincare(self, point: Array) -> Array:
+        """Return the points of the ball of Poincaré, (x₁, …, xₙ) / (1 + x₀), which are shorter than 1."""
+        first, rest = self._rows(point)
+        return rest / (1.0 + first)
+
+    def from_poincare(self, ball: Array) -> Array:
+        """Return the points of the sheet for points y of the ball: above 2 y / (1 − |y|²)."""
+        room = 1.0 - self.sums(ball * ball)
+        if not bool(ns.namespace(ball).min(room) > 0.0):
+            raise InvalidInputError(
+                f"a point is not inside the ball of {self}; scale it to a length below 1."
+            )
+        return self._above(2.0 * ball / room)
+
     def _above(self, rest: Array) -> Array:
         """Return the points above columns of n numbers, as `lifted` does."""
         first = self._sheet(rest)

@@ -11,7 +11,9 @@ from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import integer
 from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction
+from rmopt.errors import InvalidInputError
 from rmopt.manifolds.arrays import ArrayManifold, root_of_sums, weighted_sum
+from rmopt.precision import slack
 from rmopt.retractions.positive_definite import EUCLIDEAN_RETRACTIONS, Additive
 
 
@@ -71,3 +73,90 @@ class Euclidean(ArrayManifold):
 
     def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
         return weighted_sum(points, weights)
+
+
+class Symmetric(Euclidean):
+    """The symmetric n × n matrices, or the Hermitian ones, with the Frobenius inner product.
+
+    Parameters
+    ----------
+    n : int
+    field : {"real", "complex"}
+
+    See Also
+    --------
+    SkewSymmetric : those with Xᴴ = −X.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt.manifolds import Symmetric
+    >>> Symmetric(2).projection(
+    ...     np.zeros((2, 2)), np.array([[1.0, 4.0], [0.0, 2.0]])
+    ... ).tolist()
+    [[1.0, 2.0], [2.0, 2.0]]
+    """
+
+    _sign = 1.0
+
+    def __init__(self, n: int, *, field: str = "real") -> None:
+        super().__init__(n, n, field=field)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.shape[0]}{self._in_field})"
+
+    @property
+    def dim(self) -> int:
+        n = self.shape[0]
+        return n * n if self.field == "complex" else n * (n + int(self._sign)) // 2
+
+    def projection(self, point: Array, ambient: Any) -> Array:
+        Z = dense(ambient, point)
+        return 0.5 * (Z + self._sign * ns.adjoint(Z))
+
+    def euclidean_to_riemannian_hessian(
+        self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
+    ) -> Array:
+        """Return the part of the ambient Hessian that is tangent."""
+        return self.projection(point, euclidean_hessian)
+
+    def refusal(self, point: Array) -> str | None:
+        error = np.abs(ns.to_numpy(point - self._sign * ns.adjoint(point))).max()
+        if error <= slack(1e-12, point) * np.abs(ns.to_numpy(point)).max():
+            return None
+        return (
+            f"it is not {'skew-' * (self._sign < 0.0)}symmetric: its parts differ by {error:.1e}; project it"
+        )
+
+    def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
+        """Return the projection of a matrix of independent standard normal numbers."""
+        drawn = self.drawn(rng)
+        return as_like(self.projection(drawn, drawn), like)
+
+
+class SkewSymmetric(Symmetric):
+    """The n × n matrices with Xᵀ = −X, or Xᴴ = −X, with the Frobenius inner product.
+
+    Parameters
+    ----------
+    n : int
+        2 or more, if they are real.
+    field : {"real", "complex"}
+
+    See Also
+    --------
+    Symmetric : those with Xᴴ = X.
+
+    Examples
+    --------
+    >>> from rmopt.manifolds import SkewSymmetric
+    >>> SkewSymmetric(3).dim
+    3
+    """
+
+    _sign = -1.0
+
+    def __init__(self, n: int, *, field: str = "real") -> None:
+        super().__init__(n, field=field)
+        if self.dim < 1:
+            raise InvalidInputError("SkewSymmetric(1) has no directions to go; let n be 2 or more.")

@@ -13,6 +13,7 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, as_like
 from rmopt.core.product import BlockDiagonal, Parts, diagonal_blocks, matrix_shape
 from rmopt.core.retraction import Retraction
+from rmopt.core.tensors import TensorPoint
 from rmopt.core.transport import Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.arrays import ArrayManifold, root_of_sums
@@ -68,6 +69,12 @@ class Product(Manifold):
                 f"{type(self).__name__} needs one or more manifolds, got {shown(factors)}; "
                 "rmopt.interop.from_pymanopt turns one of pymanopt's into one."
             )
+        for factor in self.factors:
+            if issubclass(factor.point_type, TensorPoint):
+                raise MissingCapabilityError(
+                    f"products hold matrices and arrays, no {factor}; take its arrays as parts: Euclidean for a "
+                    "core, Stiefel for factors."
+                )
         self.default_retraction = Componentwise([factor.default_retraction for factor in self.factors])
 
     def __repr__(self) -> str:

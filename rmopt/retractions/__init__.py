@@ -7,6 +7,7 @@ from rmopt.retractions.arrays import (
     MultiplicativeWeights,
     Normalisation,
     OrthographicHyperbolic,
+    Sinkhorn,
 )
 from rmopt.retractions.fixed_rank import (
     FIXED_RANK_RETRACTIONS,
@@ -36,4 +37,5 @@ __all__ = [
     "Componentwise", "Congruence", "Exponential", "FrameQR", "GeneralizedPolar", "MetricProjection",
     "MetricProjectionPSD", "MultiplicativeWeights", "Normalisation", "Orthographic", "OrthographicHyperbolic",
     "Polar", "PolarFactors", "SchurExponential", "SecondOrder", "SecondOrderPD", "SecondOrderPSD",
+    "Sinkhorn",
 ]  # fmt: skip

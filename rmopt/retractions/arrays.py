@@ -7,7 +7,9 @@ import numpy as np
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.retraction import Retraction, by_name
-from rmopt.linalg import cayley, orthonormalised, skew_form
+from rmopt.errors import InvalidInputError
+from rmopt.linalg import cayley, orthonormalised, skew_form, symmetric
+from rmopt.precision import limits
 from rmopt.retractions.grassmann import QR, Exponential, Polar
 
 
@@ -82,6 +84,48 @@ class MultiplicativeWeights(Retraction):
         return ns.at_least(weights / manifold.sums(weights), least)
 
 
+class Sinkhorn(Retraction):
+    """R(ξ) = X ∘ exp(ξ / X), with rows and columns balanced in turns: numbers stay positive, however long the step.
+
+    References
+    ----------
+    Douik and Hassibi, Manifold optimization over the set of doubly stochastic matrices: a second-order geometry,
+    IEEE Transactions on Signal Processing 67 (2019), https://doi.org/10.1109/TSP.2019.2946024.
+    """
+
+    order = 1
+    name = "sinkhorn"
+
+    def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
+        xp, exponents = ns.namespace(point), t * (tangent / point)
+        moved = balanced(point * xp.exp(exponents - xp.max(exponents, axis=-1, keepdims=True)))
+        return moved if manifold.dim == (point.shape[-1] - 1) ** 2 else symmetric(moved)
+
+
+def balanced(matrix: Array, rounds: int = 300) -> Array:
+    """Return matrices of positive numbers with rows and columns scaled to the sum 1.
+
+    Raises
+    ------
+    InvalidInputError
+        Where this takes too long, which it does near the boundary.
+    """
+    xp, even = ns.namespace(matrix), 8.0 * float(limits(matrix).eps)
+    rows = xp.ones_like(matrix[..., :1])
+    for _ in range(rounds):
+        columns = 1.0 / (matrix.mT @ rows)
+        before, rows = rows, 1.0 / (matrix @ columns)
+        if bool(xp.max(abs(rows / before - 1.0)) <= even):
+            break
+    # Of symmetric ones both are one, but for a number.
+    found = rows * matrix * columns.mT
+    if not bool(xp.max(abs(xp.sum(found, axis=-2) - 1.0)) <= 1e3 * even) or not bool(xp.min(found) > 0.0):
+        raise InvalidInputError(
+            "rows and columns cannot be balanced: numbers are too near to 0; take shorter steps."
+        )
+    return found
+
+
 class OrthographicHyperbolic(Retraction):
     """R(ξ) = √(1 + ⟨ξ, ξ⟩) x + ξ: the point of the hyperboloid that differs from x + ξ by a normal vector.
 
@@ -101,6 +145,7 @@ class OrthographicHyperbolic(Retraction):
 
 SPHERE_RETRACTIONS = by_name(Normalisation(), Exponential())
 HYPERBOLIC_RETRACTIONS = by_name(Exponential(), OrthographicHyperbolic())
+SINKHORN_RETRACTIONS = by_name(Sinkhorn())
 SIMPLEX_RETRACTIONS = by_name(MultiplicativeWeights(), Exponential())
 FRAME_RETRACTIONS = by_name(Polar(), FrameQR(), Exponential(), Cayley())
 CANONICAL_RETRACTIONS = by_name(CanonicalCayley(), FrameQR(), Exponential())

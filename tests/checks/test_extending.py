@@ -38,8 +38,8 @@ assert all(found), found
 MANIFOLD = """
 from rmopt.checks.catalogue import array_instances
 from rmopt.checks import check_manifold, check_retraction
-from rmopt.manifolds import Positive, Power
-(one,) = (one for one in array_instances() if isinstance(one.manifold, Positive))
+from rmopt.manifolds import Chances, Power
+(one,) = (one for one in array_instances() if isinstance(one.manifold, Chances))
 found = check_manifold(one.manifold) + check_manifold(Power(one.manifold, 3))
 found += check_retraction(one.retractions[0], one.manifold)
 assert {"exp and log", "distance", "midpoint", "order 2", "staying"} <= {check.name for check in found}

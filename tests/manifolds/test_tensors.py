@@ -10,7 +10,7 @@ import pytest
 from in_library import LIBRARIES, through
 from tabled import each_row
 
-from rmopt import InvalidInputError, Problem, autograd_cost
+from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_cost
 from rmopt.checks import checks_of
 from rmopt.core import Cost, Parts, TrainPoint, TuckerPoint
 from rmopt.costs import EntrySum, logistic
@@ -175,3 +175,5 @@ def test_entries_are_those_of_the_whole_tensor() -> None:
 def test_what_cannot_be_is_refused(make: Any, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says):
         make()
+    with pytest.raises(MissingCapabilityError, match="as parts"):
+        Product([M, Stiefel(7, 3)])

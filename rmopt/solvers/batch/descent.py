@@ -175,5 +175,10 @@ class GradientSolver(CheckedValue, Solver):
 
     def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:
         work.counts[:] = state.counts
+        edge = getattr(work.manifold, "edge", None)
+        word = None if edge is None else edge(state.point, state.gradient, state.first_norm)
+        if word is not None:
+            # There all gradients are short.
+            result = replace(result, converged=False, stopped_by=f"{result.stopped_by}; {word}")
         result = held(result, work, state.cost, state.gradient, state.norm, work.enough, state.first_norm)
         return replace(result, counts=dict(zip(COUNTED, work.counts, strict=True)))
