@@ -227,11 +227,12 @@ class Product(Manifold):
     def _blocks_of(self, point: Parts, ambient: Any) -> dict[int, Any]:
         """Return the blocks on the diagonal of an ambient matrix, as the factors have them: points may be vectors."""
         shapes = [tuple(part.shape) for part in self._each("embed_point", point)]
-        blocks = diagonal_blocks(ambient, [matrix_shape(shape) for shape in shapes])
-        return {
-            i: block if len(shapes[i]) == 2 else dense(block).reshape(shapes[i])
-            for i, block in blocks.items()
-        }
+        blocks = dict(diagonal_blocks(ambient, [matrix_shape(shape) for shape in shapes]))
+        for i, block in blocks.items():
+            if len(shapes[i]) != 2:
+                whole = dense(block)
+                blocks[i] = ns.namespace(whole).reshape(whole, shapes[i])
+        return blocks
 
     @staticmethod
     def _blocks(parts: Parts) -> BlockDiagonal:
