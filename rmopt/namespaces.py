@@ -16,7 +16,8 @@ from rmopt.errors import InvalidInputError, MissingCapabilityError
 
 # The numbers that points are made of.
 TYPES = ("float32", "float64", "complex64", "complex128")
-_F8 = np.dtype(np.float64)
+# Numpy has one object of this type: to compare by `is` takes no time.
+F8 = np.dtype(np.float64)
 # The namespaces of the classes that were met.
 _KNOWN: dict[type, Any] = {np.ndarray: np}
 
@@ -66,12 +67,12 @@ def _in_numpy(dtype: Any) -> np.dtype[Any]:
 
 def is_complex(array: Any) -> bool:
     """Return whether an array is of complex numbers."""
-    return array.dtype is not _F8 and numbers_of(array).kind == "c"
+    return array.dtype is not F8 and numbers_of(array).kind == "c"
 
 
 def is_single(array: Any) -> bool:
     """Return whether an array is of single precision, real or complex."""
-    return array.dtype is not _F8 and numbers_of(array).name in ("float32", "complex64")
+    return array.dtype is not F8 and numbers_of(array).name in ("float32", "complex64")
 
 
 def conj(array: Any) -> Any:
@@ -81,7 +82,7 @@ def conj(array: Any) -> Any:
 
 def adjoint(matrix: Any) -> Any:
     """Return the conjugate transposes of matrices: of real ones the transposes."""
-    return matrix.mT if matrix.dtype is _F8 else conj(matrix.mT)
+    return matrix.mT if matrix.dtype is F8 else conj(matrix.mT)
 
 
 def real(array: Any) -> Any:
@@ -92,7 +93,7 @@ def real(array: Any) -> Any:
 def real_dot(a: Any, b: Any) -> Any:
     """Return the real inner product of two arrays, as a number or an array of no dimensions where they lie."""
     if type(a) is np.ndarray:
-        if a.dtype.kind != "f":
+        if a.dtype is not F8 and a.dtype.kind == "c":
             return np.vdot(a, b).real
         if a.ndim == 1:
             # The same sum as that of `vdot`, which takes twice as long to begin.
@@ -100,14 +101,14 @@ def real_dot(a: Any, b: Any) -> Any:
         if a.flags.fnc:
             # `vdot` copies arrays that are stored by columns.
             a, b = a.T, b.T
-        return np.vdot(a, b).real
+        return np.vdot(a, b)
     xp = namespace(a)
     return real(xp.vecdot(xp.reshape(a, (-1,)), xp.reshape(b, (-1,))))
 
 
 def dot_for(array: Any) -> Callable[[Any, Any], Any]:
     """Return a function that does as `real_dot` for arrays like one: of several that are short the choice counts."""
-    return np.vdot if type(array) is np.ndarray and array.dtype is _F8 else real_dot
+    return np.vdot if type(array) is np.ndarray and array.dtype is F8 else real_dot
 
 
 def real_dots(a: Any, b: Any, axes: int) -> Any:

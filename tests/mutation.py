@@ -178,7 +178,9 @@ TABLE = (
     )),
     ("resumption", "rmopt/solvers/certified/rank_incremental.py",
      "test_checkpoints.py::test_the_seed_reaches_the_local_optimiser", (
-        ("seeds-of-rounds", "Stream.INNER, state.steps", "Stream.INNER, 0"),
+        ("seeds-of-rounds",
+         "state.steps).integers(2**63))\n        if not isinstance",
+         "0).integers(2**63))\n        if not isinstance"),
     )),
     ("resumption", "rmopt/solvers/stochastic/samplers.py",
      "test_solvers.py::test_samplers", (

@@ -16,7 +16,7 @@ import numpy as np
 
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError
-from rmopt.namespaces import conj, is_array, is_complex
+from rmopt.namespaces import F8, conj, is_array, is_complex
 from rmopt.precision import matched, real_type
 
 Array = np.ndarray
@@ -299,7 +299,7 @@ def dense(ambient: Any, like: Any = None) -> Array:
 
 def images(ambient: Any, right: Array, left: Array) -> tuple[Array, Array]:
     """Return Z X and Zᴴ Y of an ambient matrix Z, in the precision of X and Y."""
-    if is_complex(left):
+    if left.dtype is not F8 and is_complex(left):
         # Of the transposed alone the action is known.
         return applied(ambient, right), conj(applied(ambient.T, conj(left)))
     if not isinstance(ambient, Operator):
@@ -309,7 +309,7 @@ def images(ambient: Any, right: Array, left: Array) -> tuple[Array, Array]:
 
 
 def _array(thing: Any) -> Array:
-    return thing if is_array(thing) else np.asarray(thing)
+    return thing if type(thing) is np.ndarray or is_array(thing) else np.asarray(thing)
 
 
 def applied(ambient: Any, block: Array) -> Array:

@@ -89,7 +89,7 @@ class ArrayManifold(OverField, Manifold):
 
     def inner(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> Any:
         found = ns.real_dot(tangent_vector_a, tangent_vector_b)
-        return float(found) if isinstance(found, np.generic) else found
+        return float(found) if type(tangent_vector_a) is np.ndarray else found
 
     def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
         """Return the inner product at each of many points; an array of the axes before those of a point."""

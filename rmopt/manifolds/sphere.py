@@ -54,7 +54,9 @@ class UnitLength(ArrayManifold):
     ) -> Array:
         """Return P(H) − ξ ⟨X, G⟩ for the Euclidean gradient G and its derivative H along ξ."""
         bend = tangent_vector * self.products(point, dense(euclidean_gradient, point))
-        return self.projection(point, dense(euclidean_hessian, point) - bend)
+        H = dense(euclidean_hessian, point)
+        change = np.subtract(H, bend, out=bend) if type(bend) is np.ndarray else H - bend
+        return self.projection(point, change)
 
     def with_rank(self, k: int) -> Self:
         """Return the manifold of points of another rank, with all else the same."""
@@ -133,9 +135,10 @@ class Sphere(UnitLength):
         return self.typical_dist
 
     def products(self, a: Array, b: Array) -> Any:
-        if type(a) is np.ndarray and a.ndim == b.ndim == len(self.shape):
-            return a.dot(b) if a.ndim == 1 and a.dtype.kind == "f" else ns.real_dot(a, b)
-        return ns.real_dots(a, b, len(self.shape))
+        axes = len(self.shape)
+        if type(a) is np.ndarray and a.ndim == b.ndim == axes:
+            return a.dot(b) if axes == 1 and a.dtype is ns.F8 else ns.real_dot(a, b)
+        return ns.real_dots(a, b, axes)
 
     # Geodesics
 
