@@ -59,8 +59,9 @@ class Manifold(ABC):
     Some manifolds have more methods, for solvers that ask for them by name: ``euclidean_to_riemannian_hessian``;
     ``n_blocks`` with ``block_of(ambient, block)``, the part of a symmetric ambient operator in a block, as a tangent
     vector; and where straight lines leave the manifold, ``max_step(point, direction)``, the least t at which one
-    does, with ``safe_step(point, direction)``, how far a solver may go. ``edge(point, gradient, first_norm)`` says in
-    a sentence where a run has ended at the boundary of a manifold that is open, and has not converged.
+    does, with ``safe_step(point, direction)``, how far a solver may go. ``edge(point, gradient, first_norm,
+    gradient_at)`` says in a sentence where a run has ended at the boundary of a manifold that is open, and has
+    not converged.
 
     References
     ----------

@@ -1,5 +1,6 @@
 """Positive matrices whose rows and columns have the sum 1, with the metric of Fisher and Rao."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -97,17 +98,22 @@ class DoublyStochastic(ArrayManifold):
         slopes = self.euclidean_to_riemannian_gradient(point, euclidean_gradient) / point
         return self.projection(point, point * dense(euclidean_hessian, point) + 0.5 * tangent_vector * slopes)
 
-    def edge(self, point: Array, gradient: Array, norm: float) -> str | None:
+    @np.errstate(all="ignore")
+    def edge(
+        self, point: Array, gradient: Array, norm: float, gradient_at: Callable[[Array], Array]
+    ) -> str | None:
         """Return in a sentence that a run has gone to the boundary, which its cost falls towards, or None.
 
-        Where numbers vanish so does the gradient, whatever the slope of the cost, which is gradient / X there.
+        Where numbers vanish so does the gradient, whatever the slope of the cost, which is gradient / X there. An
+        entropy changes it with their logarithms, so that it will be 0 before they are; other costs do not.
         """
-        X, slopes = (ns.to_numpy(array) for array in (point, gradient))
-        small = X < 1e-6
-        if not small.any():
+        X, slopes = ns.to_numpy(point), ns.to_numpy(gradient / point)
+        steep = (X < 1e-6) & (slopes > 1e-3 * norm / self.shape[0] ** 0.5)
+        if not steep.any():
             return None
-        steep = np.max(slopes[small] / X[small])
-        if steep <= 1e-3 * norm / self.shape[0] ** 0.5:
+        smaller = ns.asarray(np.where(steep, X / np.e, X), point)
+        bent = slopes - ns.to_numpy(gradient_at(smaller) / smaller)
+        if (bent >= 1e-3 * slopes)[steep].all():
             return None
         return (
             f"the minimum lies on the boundary, where numbers of {self} are 0 (the least is {X.min():.0e}); add an "

@@ -74,6 +74,16 @@ def test_entropic_transport_is_that_of_sinkhorn(weight: float, kind: Any, symmet
     np.testing.assert_allclose(result.point, wanted, atol=1e-7)
 
 
+def test_small_numbers_inside_are_no_boundary() -> None:
+    """Numbers of 1e-22 had not come to rest at the end, where their slopes weigh nothing."""
+    n = 60
+    prices = np.random.default_rng(0).random((n, n))
+    M = DoublyStochastic(n)
+    result = TrustRegions(tol=1e-9).run(Problem(M, Transport(prices, 0.02)), M.random_point(1))
+    assert result.converged
+    assert result.point.min() < 1e-20
+
+
 @each_row("shift, kind", [(shift, kind) for shift in (0.0, 0.4) for kind in (LBFGS,)])
 def test_the_nearest_matrix_is_that_of_cvxpy_or_said_to_lie_at_the_boundary(shift: float, kind: Any) -> None:
     cp, rng, n = pytest.importorskip("cvxpy"), np.random.default_rng(0), 12

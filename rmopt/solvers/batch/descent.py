@@ -176,7 +176,7 @@ class GradientSolver(CheckedValue, Solver):
     def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:
         work.counts[:] = state.counts
         edge = getattr(work.manifold, "edge", None)
-        word = None if edge is None else edge(state.point, state.gradient, state.first_norm)
+        word = None if edge is None else edge(state.point, state.gradient, state.first_norm, work.gradient)
         if word is not None:
             # There all gradients are short.
             result = replace(result, converged=False, stopped_by=f"{result.stopped_by}; {word}")
