@@ -191,7 +191,7 @@ class Hyperbolic(_Columns):
         return rest / (1.0 + first)
 
     def from_poincare(self, ball: Array) -> Array:
-        """Return the points of the sheet for points y of the ball: above 2 y / (1 − |y|²)."""
+        """Return the points of the sheet for points y of the ball: above 2 y / (1 − ‖y‖²)."""
         room = 1.0 - self.sums(ball * ball)
         if not bool(ns.namespace(ball).min(room) > 0.0):
             raise InvalidInputError(
