@@ -16,6 +16,7 @@ from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PolarPSD, PSDFixedRank
 from rmopt.manifolds.special_euclidean import SpecialEuclidean
 from rmopt.manifolds.sphere import Oblique, Sphere
+from rmopt.manifolds.statistics import TangentPCA, geometric_median, tangent_pca
 from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel, Unitary
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 from rmopt.manifolds.tensors import FixedMultilinearRank, TensorTrain
@@ -25,6 +26,6 @@ __all__ = [
     "FixedRankEmbedded", "FixedRankFactors", "GeneralizedGrassmann", "GeneralizedStiefel", "Grassmann",
     "Hyperbolic", "Oblique", "PSDFactors", "PSDFixedRank", "PolarPSD", "Positive", "PositiveDefinite",
     "Power", "Product", "Simplex", "SkewSymmetric", "SpecialEuclidean", "SpecialOrthogonal", "Sphere",
-    "Stiefel", "Symmetric", "SymmetricDoublyStochastic", "SymmetricPositiveDefinite", "TensorTrain",
-    "Unitary", "frechet_mean", "projected_mean",
+    "Stiefel", "Symmetric", "SymmetricDoublyStochastic", "SymmetricPositiveDefinite", "TangentPCA",
+    "TensorTrain", "Unitary", "frechet_mean", "geometric_median", "projected_mean", "tangent_pca",
 ]  # fmt: skip

@@ -57,6 +57,7 @@ def frechet_mean(
     See Also
     --------
     projected_mean : needs no logarithm, and one step.
+    geometric_median : less moved by points that are far off.
 
     References
     ----------
@@ -72,12 +73,7 @@ def frechet_mean(
     array([0.707, 0.707, 0.   ])
     """
     tol, max_iter = number("tol", tol, least=0), integer("max_iter", max_iter)
-    points = _held("frechet_mean", manifold, points)
-    shares = np.ones(len(points)) if weights is None else numbers("weights", weights, (len(points),))
-    if (shares < 0.0).any() or not shares.any():
-        raise InvalidInputError(f"weights must not be negative, and not all zero, got {shown(weights)}.")
-    shares = shares / shares.sum()
-
+    points, shares = weighed("frechet_mean", manifold, points, weights)
     look, step = _look(manifold, points, shares), 1.0
     for mean in (point for share, point in zip(shares, points, strict=True) if share > 0.0):
         direction, length, value = look(mean)
@@ -195,6 +191,15 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
             f"weights have the sum {shares.sum():.3g}; it must be 1: unless it is 0, divide them by it."
         )
     return mean_on(manifold)(points, shares)
+
+
+def weighed(mean: str, manifold: Manifold, points: Points, weights: Any) -> tuple[list[Any], Array]:
+    """Return points of a manifold and their weights, of the sum 1, or refuse what is none."""
+    points = _held(mean, manifold, points)
+    shares = np.ones(len(points)) if weights is None else numbers("weights", weights, (len(points),))
+    if (shares < 0.0).any() or not shares.any():
+        raise InvalidInputError(f"weights must not be negative, and not all zero, got {shown(weights)}.")
+    return points, shares / shares.sum()
 
 
 def _held(mean: str, manifold: Manifold, points: Points) -> list[Any]:
