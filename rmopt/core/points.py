@@ -29,11 +29,9 @@ def arrays_of(point: Any) -> list[Array]:
 def plain(point: Any) -> Any:
     """Return a point, tangent vector or state with its arrays brought to numpy; itself where they are numpy's."""
     arrays = arrays_of(point)
-    return (
-        point
-        if all(isinstance(one, np.ndarray) for one in arrays)
-        else rebuilt(point, list(map(ns.to_numpy, arrays)))
-    )
+    if all(isinstance(one, np.ndarray) for one in arrays):
+        return point
+    return rebuilt(point, list(map(ns.to_numpy, arrays)))
 
 
 def plain_reals(point: Any, taker: str) -> Any:

@@ -1,5 +1,6 @@
 """Tensors of low multilinear rank: points, tangent vectors, and tensors known by what factors make of them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -53,7 +54,7 @@ class TensorTangent(Linear):
         return TensorTangent(tuple(part * scalar for part in self.parts))
 
 
-class TensorPoint:
+class TensorPoint(ABC):
     """A tensor that is a multilinear function of some arrays, its `parts`, of which automatic costs are functions."""
 
     parts: tuple[Array, ...]
@@ -63,17 +64,17 @@ class TensorPoint:
         """Sizes of the axes of the tensor."""
         return self.as_ambient().shape
 
+    @abstractmethod
     def as_ambient(self) -> "Form":
         """Return the tensor as an operator."""
-        raise NotImplementedError
 
+    @abstractmethod
     def move(self, tangent: TensorTangent) -> "Form":
         """Return a tangent vector as an operator."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tangent_by(self, partials: Sequence[Array]) -> TensorTangent:
         """Return the tangent vector that has with others the inner products of a tensor with these derivatives."""
-        raise NotImplementedError
 
     def entries(self, indices: Any) -> Array:
         """Return the entries at some places, given by rows of an (N, d) array."""
@@ -180,9 +181,9 @@ class Tensor(Operator):
     def __matmul__(self, other: Array) -> Array:
         return self.toarray() @ other
 
+    @abstractmethod
     def toarray(self) -> Array:
         """Return all entries."""
-        raise NotImplementedError
 
 
 class Form(Tensor):
@@ -196,13 +197,13 @@ class Form(Tensor):
 
     tangent: TensorTangent | None
 
+    @abstractmethod
     def at(self, entries: Array) -> Array:
         """Return the entries at places in lexicographic order, in double precision."""
-        raise NotImplementedError
 
+    @abstractmethod
     def partials(self, tensor: Any) -> list[Array]:
         """Return the derivatives of the inner product with a tensor by the arrays."""
-        raise NotImplementedError
 
 
 class Tucker(Form):

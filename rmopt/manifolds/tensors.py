@@ -1,5 +1,6 @@
 """Tensors of fixed multilinear rank and tensor trains, with the metric of the tensors around them."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -73,21 +74,21 @@ class TensorManifold(OverField, Manifold):
 
     # What the two kinds have of their own.
 
+    @abstractmethod
     def _most(self) -> list[int]:
         """Return the largest ranks beside the others."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _shapes(self) -> list[tuple[int, ...]]:
         """Return the shapes of a point's arrays."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _frames(self, point: Any) -> list[Array]:
         """Return the matrices of a point that have orthonormal columns."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _spectra(self, point: Any) -> list[Array]:
         """Return small matrices whose singular values are those of the tensor along its ranks."""
-        raise NotImplementedError
 
     # The tangent space
 
