@@ -25,8 +25,6 @@ class Stream(IntEnum):
     ORDER = 11
     DIRECTIONS = 12
     WITNESS = 13
-    # Shares its number with CURVATURE: no run draws from both, and another number would change results in print.
-    TRIPLETS_OF_SPLITS = 3
 
 
 def seed_of(random_state: Any) -> int:
