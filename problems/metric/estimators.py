@@ -291,12 +291,12 @@ class CometMetric(TripletLearner):
         return NeighborTriplets(X, y) if near == "neighbors" else ClassTriplets(y)
 
     def _fit(self, X: Any, y: Any, seed: int, **more: Any) -> Self:
-        X = near_zero(in_range(X))
         self.compare_, self.prior_ = self._form(X, y, seed)
         if self.prior_ == 1.0:
             return super()._fit(X, y, seed, **more)
-        X = np.ascontiguousarray(X.toarray() if issparse(X) else X)
-        start = between_classes(X, y, self.prior_)
+        X = np.ascontiguousarray(X.toarray() if issparse(X) else near_zero(X))
+        unit = natural_size(in_range(X), 1.0, 0.5, centred=True)
+        start = unit * between_classes(unit * X, y, self.prior_)
         super()._fit(product(X, start.T), y, seed, **more)
         self.components_ = self.components_ @ start
         self.mahalanobis_ = self.components_.T @ self.components_
@@ -311,7 +311,7 @@ class CometMetric(TripletLearner):
         if len({*forms}) == 1 or len(counts) < 2 or np.sort(counts)[-2] < FOLDS:
             return forms[0]
         few = {"n_epochs": min(self.n_epochs, MOST_EPOCHS), "checkpoint": None, "verbose": False}
-        order = np.argsort(codes, kind="stable")
+        X, order = near_zero(X), np.argsort(codes, kind="stable")
 
         def found(form: tuple[str, float]) -> float:
             trial, shares = clone(self).set_params(**few, compare=form[0], prior=form[1]), []
