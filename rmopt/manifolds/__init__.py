@@ -15,6 +15,7 @@ from rmopt.manifolds.positive_definite import PositiveDefinite
 from rmopt.manifolds.product import Power, Product
 from rmopt.manifolds.psd_fixed_rank import PolarPSD, PSDFixedRank
 from rmopt.manifolds.special_euclidean import SpecialEuclidean
+from rmopt.manifolds.special_positive_definite import SpecialPositiveDefinite
 from rmopt.manifolds.sphere import Oblique, Sphere
 from rmopt.manifolds.statistics import TangentPCA, geometric_median, tangent_pca
 from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel, Unitary
@@ -25,7 +26,8 @@ __all__ = [
     "ArrayManifold", "BoundedRank", "DoublyStochastic", "Elliptope", "Euclidean", "FixedMultilinearRank",
     "FixedRankEmbedded", "FixedRankFactors", "GeneralizedGrassmann", "GeneralizedStiefel", "Grassmann",
     "Hyperbolic", "Oblique", "PSDFactors", "PSDFixedRank", "PolarPSD", "Positive", "PositiveDefinite",
-    "Power", "Product", "Simplex", "SkewSymmetric", "SpecialEuclidean", "SpecialOrthogonal", "Sphere",
-    "Stiefel", "Symmetric", "SymmetricDoublyStochastic", "SymmetricPositiveDefinite", "TangentPCA",
-    "TensorTrain", "Unitary", "frechet_mean", "geometric_median", "projected_mean", "tangent_pca",
+    "Power", "Product", "Simplex", "SkewSymmetric", "SpecialEuclidean", "SpecialOrthogonal",
+    "SpecialPositiveDefinite", "Sphere", "Stiefel", "Symmetric", "SymmetricDoublyStochastic",
+    "SymmetricPositiveDefinite", "TangentPCA", "TensorTrain", "Unitary", "frechet_mean", "geometric_median",
+    "projected_mean", "tangent_pca",
 ]  # fmt: skip
