@@ -7,19 +7,8 @@ from rmopt.core.ambient import Array, Factored, Vector
 from rmopt.core.matrices import row_dots
 
 
-@dataclass(frozen=True, eq=False)
-class LowRankPoint:
-    """The matrix W = U S Vᴴ, of real numbers or complex ones; for real ones Vᴴ is Vᵀ.
-
-    Attributes
-    ----------
-    U : array, shape (n, k)
-        Orthonormal columns.
-    S : array, shape (k, k)
-        Invertible, not necessarily diagonal.
-    V : array, shape (m, k)
-        Orthonormal columns.
-    """
+class FactoredMatrix:
+    """A matrix W = U S Vᴴ, known by its factors."""
 
     U: Array
     S: Array
@@ -39,6 +28,29 @@ class LowRankPoint:
         """Return W as an operator."""
         return Factored(self.U @ self.S, ns.conj(self.V))
 
+    def bilinear(self, left: Array, right: Array) -> Array:
+        """Return lᵢᵀ W rᵢ for the paired rows of two (N, n) and (N, m) dense or sparse arrays."""
+        return row_dots((left @ self.U) @ self.S, right @ ns.conj(self.V))
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankPoint(FactoredMatrix):
+    """The matrix W = U S Vᴴ, of real numbers or complex ones; for real ones Vᴴ is Vᵀ.
+
+    Attributes
+    ----------
+    U : array, shape (n, k)
+        Orthonormal columns.
+    S : array, shape (k, k)
+        Invertible, not necessarily diagonal.
+    V : array, shape (m, k)
+        Orthonormal columns.
+    """
+
+    U: Array
+    S: Array
+    V: Array
+
     def singular_values(self) -> Array:
         """Return the k singular values of W, largest first."""
         return ns.namespace(self.S).linalg.svdvals(self.S)
@@ -49,13 +61,23 @@ class LowRankPoint:
         root = sigma**0.5
         return self.U @ (P * root), self.V @ (ns.adjoint(Qh) * root)
 
-    def bilinear(self, left: Array, right: Array) -> Array:
-        """Return lᵢᵀ W rᵢ for the paired rows of two (N, n) and (N, m) dense or sparse arrays."""
-        return row_dots((left @ self.U) @ self.S, right @ ns.conj(self.V))
+
+class FactoredTangent(Vector):
+    """A tangent vector ξ = U M Vᴴ + U_p Vᴴ + U V_pᴴ at W = U S Vᴴ."""
+
+    M: Array
+    Up: Array
+    Vp: Array
+
+    def as_ambient(self, point: FactoredMatrix) -> Factored:
+        """Return ξ as an operator of rank at most 2k."""
+        U, V, xp = point.U, point.V, ns.namespace(point.S)
+        left = xp.concat([U @ self.M + self.Up, U], axis=1)
+        return Factored(left, ns.conj(xp.concat([V, self.Vp], axis=1)))
 
 
 @dataclass(frozen=True, eq=False)
-class LowRankTangent(Vector):
+class LowRankTangent(FactoredTangent):
     """The tangent vector ξ = U M Vᴴ + U_p Vᴴ + U V_pᴴ at W = U S Vᴴ.
 
     The three parts are orthogonal, so the inner product is the sum of three small ones.
@@ -74,9 +96,3 @@ class LowRankTangent(Vector):
     M: Array
     Up: Array
     Vp: Array
-
-    def as_ambient(self, point: LowRankPoint) -> Factored:
-        """Return ξ as an operator of rank at most 2k."""
-        xp = ns.namespace(point.U)
-        left = xp.concat([point.U @ self.M + self.Up, point.U], axis=1)
-        return Factored(left, ns.conj(xp.concat([point.V, self.Vp], axis=1)))

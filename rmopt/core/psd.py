@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmopt import namespaces as ns
-from rmopt.core.ambient import Array, Factored, Vector
-from rmopt.core.matrices import row_dots
+from rmopt.core.ambient import Array
+from rmopt.core.low_rank import FactoredMatrix, FactoredTangent
 from rmopt.linalg import flipped, symmetric
 
 
 @dataclass(frozen=True, eq=False)
-class PSDPoint:
+class PSDPoint(FactoredMatrix):
     """The matrix W = Q S Qᴴ, of real numbers or complex ones; for real ones Qᴴ is Qᵀ.
 
     Attributes
@@ -25,19 +25,7 @@ class PSDPoint:
     Q: Array
     S: Array
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns of W, (n, n)."""
-        return self.Q.shape[0], self.Q.shape[0]
-
-    @property
-    def rank(self) -> int:
-        """The rank k."""
-        return self.S.shape[0]
-
-    def as_ambient(self) -> Factored:
-        """Return W as an operator."""
-        return Factored(self.Q @ self.S, ns.conj(self.Q))
+    U = V = property(lambda self: self.Q)
 
     def eigenvalues(self) -> Array:
         """Return the k positive eigenvalues of W, largest first."""
@@ -51,10 +39,6 @@ class PSDPoint:
     def balanced_factors(self) -> tuple[Array, Array]:
         """Return Y twice: A = B = Y with W = A Bᴴ."""
         return (self.factor(),) * 2
-
-    def bilinear(self, left: Array, right: Array) -> Array:
-        """Return lᵢᵀ W rᵢ for the paired rows of two (N, n) dense or sparse arrays."""
-        return row_dots((left @ self.Q) @ self.S, right @ ns.conj(self.Q))
 
 
 def point_of(Y: Array) -> PSDPoint:
@@ -75,7 +59,7 @@ class FactorArray(PSDFactor, np.ndarray):
 
 
 @dataclass(frozen=True, eq=False)
-class PSDTangent(Vector):
+class PSDTangent(FactoredTangent):
     """The tangent vector ξ = Q M Qᴴ + Q_p Qᴴ + Q Q_pᴴ at W = Q S Qᴴ.
 
     With Y = Q S^½ these are ξˢ and ξᴾ of Shalit et al. (2012), Lemma 5: ξˢ = Q M Qᴴ.
@@ -91,8 +75,4 @@ class PSDTangent(Vector):
     M: Array
     Qp: Array
 
-    def as_ambient(self, point: PSDPoint) -> Factored:
-        """Return ξ as an operator of rank at most 2k."""
-        xp = ns.namespace(point.Q)
-        left = xp.concat([point.Q @ self.M + self.Qp, point.Q], axis=1)
-        return Factored(left, ns.conj(xp.concat([point.Q, self.Qp], axis=1)))
+    Up = Vp = property(lambda self: self.Qp)
