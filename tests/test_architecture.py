@@ -98,7 +98,7 @@ OPEN = {
     "rmopt.costs.log_det", "rmopt.engines.base", "rmopt.engines.bilinear", "rmopt.engines.log_det", "rmopt.errors",
     "rmopt.files", "rmopt.linalg", "rmopt.solvers.save", "rmopt.solvers.threads",
     "rmopt.core.runs", "rmopt.solvers.interrupts",
-    "rmopt.solvers.stochastic.continued", "rmopt.solvers.stochastic.step_sizes",
+    "rmopt.solvers.stochastic.continued", "rmopt.solvers.stochastic.scheduled",
 }  # fmt: skip
 
 

@@ -234,7 +234,7 @@ def _leaves(thing: Any) -> tuple[list[str], list[Any], list[bool]]:
 
 def _parts(thing: Any) -> dict[Any, Any] | None:
     """Return the parts of a point, state, mapping or sequence by name; None for an array or a number."""
-    if (names := _names(type(thing))) is not None:
+    if (names := _names(type(thing))) is not None:  # type: ignore[arg-type]
         return dict(zip(names, map(getattr, repeat(thing), names), strict=True))
     if isinstance(thing, Mapping):
         return dict(thing)

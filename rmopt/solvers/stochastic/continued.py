@@ -7,10 +7,9 @@ from typing import Any, Self
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.points import arrays_of, is_finite, packed, rebuilt
 from rmopt.core.problem import Problem
-from rmopt.core.psd import PSDPoint
 from rmopt.engines.base import Engine
 from rmopt.engines.gauged import GAUGES, GaugedState, counting
 from rmopt.engines.reference import ReferenceState
