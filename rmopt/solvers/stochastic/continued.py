@@ -17,10 +17,9 @@ from rmopt.errors import DivergedError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.memory import with_zeros
 from rmopt.kernels.steps import Counters
-from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.run import finite_numbers
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
-from rmopt.solvers.threads import one_blas_thread
+from rmopt.solvers.threads import Interrupts, one_blas_thread
 
 # What a run may stand as.
 KINDS: tuple[Any, ...] = (Factors, SymmetricFactors, LowRankPoint, PSDPoint)
