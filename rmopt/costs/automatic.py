@@ -368,6 +368,8 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     ------
     InvalidInputError
         For what is no function of arrays.
+    MissingCapabilityError
+        Where autograd is not installed.
 
     See Also
     --------
@@ -390,6 +392,7 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     >>> TrustRegions().run(Problem(plane, residuals), random_state=0).converged
     True
     """
+    AUTOGRAD.module()
     return AutomaticCost(function, AUTOGRAD)
 
 
