@@ -98,11 +98,10 @@ def check_retraction(
     start = start_at(manifold, point, rng)
     # A name, or None; a retraction of another manifold breaks its laws.
     retraction = retraction if isinstance(retraction, Retraction) else manifold.fitting(retraction)
-    x = in_precision(start, dtype)
-    xi, subject = manifold.random_tangent_vector(x, rng), f"{retraction} on {manifold}"
-    slopes = along_several(
-        partial(_slopes, retraction, manifold, x), partial(manifold.random_tangent_vector, x, rng), xi
-    )
+    x, subject = in_precision(start, dtype), f"{retraction} on {manifold}"
+    vectors = partial(manifold.random_tangent_vector, x, rng)
+    xi = vectors()
+    slopes = along_several(partial(_slopes, retraction, manifold, x), vectors, xi)
     return slopes + hold(RETRACTION, subject, _Curves(retraction, manifold, x, xi, rng), coarseness_of(x))
 
 
