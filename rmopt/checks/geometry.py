@@ -17,8 +17,7 @@ from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
-from rmopt.namespaces import adjoint, is_complex, real_dot
-from rmopt.precision import real_type
+from rmopt.namespaces import adjoint, is_complex, real_dot, real_type
 
 # Logarithms and roots of matrices lose digits with the condition of the point.
 GEODESIC = 1e-9

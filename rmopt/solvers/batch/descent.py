@@ -14,7 +14,7 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import as_transport
 from rmopt.errors import DivergedError
-from rmopt.precision import real_type, slack
+from rmopt.namespaces import real_type, slack
 from rmopt.solvers.batch.oracle import COUNTED, Iterate, Oracle, held
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged, Stop

@@ -22,7 +22,6 @@ from rmopt.core.transport import ByManifold, ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError, broke_down, warn
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Power, Product
-from rmopt.precision import real_type
 from rmopt.solvers.run import Result
 
 # What needs no look before it is taken for a number.
@@ -489,7 +488,7 @@ def misfit(
         return None
     along = along * (1.0 / square**0.5)
     said, steep = float(work.inner(point, gradient, along)), manifold.norm(point, gradient)
-    eps = float(np.finfo(real_type(*arrays_of(point))).eps)
+    eps = float(np.finfo(ns.real_type(*arrays_of(point))).eps)
     # As far as the numbers of the point are changed by a share of their size.
     way = size_of(point) / (size_of(along) or np.inf) or manifold.typical_dist
     h, noise = eps**0.5 * way, 8.0 * ROUNDINGS * eps * abs(cost)
