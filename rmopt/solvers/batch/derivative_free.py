@@ -206,7 +206,7 @@ class Stand(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class DerivativeFree(CheckedValue, Solver):
+class _DerivativeFree(CheckedValue, Solver):
     """What solvers share that look at values alone; `NelderMead` and `ParticleSwarm` say what its parameters are."""
 
     keeps_single, takes_all_arrays, needs_gradients = True, True, False
@@ -292,7 +292,7 @@ class Simplex(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class NelderMead(DerivativeFree):
+class NelderMead(_DerivativeFree):
     """Minimise by values alone: a simplex of dim + 1 points is reflected, stretched and shrunk (Nelder and Mead).
 
     It is for costs that have no gradient, jump or are noisy, on fewer than about twenty dimensions. The simplex is in
@@ -304,6 +304,13 @@ class NelderMead(DerivativeFree):
 
     Parameters
     ----------
+    max_iter : int
+        A new simplex counts as one step, and asks for all its costs at once where the cost has `values`.
+    tol : float, optional
+        A simplex is small when its edges are at most this share of the first ones, and its costs differ by at most
+        this share of their size or of the first difference. 1e-6 unless given, and 1e-4 in single precision.
+    retraction : Retraction or str, optional
+        The manifold's default retraction unless given.
     edge : float, optional
         Length of the edges of the first simplex; a quarter of the manifold's `typical_dist` unless given.
     reflection, expansion : float
@@ -312,13 +319,6 @@ class NelderMead(DerivativeFree):
         The same for steps that are shorter, to one side or the other.
     shrink : float
         The share of its edges that a simplex keeps where no step helps.
-    max_iter : int
-        A new simplex counts as one step, and asks for all its costs at once where the cost has `values`.
-    tol : float, optional
-        A simplex is small when its edges are at most this share of the first ones, and its costs differ by at most
-        this share of their size or of the first difference. 1e-6 unless given, and 1e-4 in single precision.
-    retraction : Retraction or str, optional
-        The manifold's default retraction unless given.
 
     See Also
     --------
@@ -421,7 +421,7 @@ class Swarm(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class ParticleSwarm(DerivativeFree):
+class ParticleSwarm(_DerivativeFree):
     """Minimise by values alone: particles fly towards the best points that they and the swarm have found.
 
     It is for costs with many local minima, and for those that have no gradient. The costs of all particles are asked
@@ -433,6 +433,13 @@ class ParticleSwarm(DerivativeFree):
 
     Parameters
     ----------
+    max_iter : int
+    tol : float, optional
+        Stop when the particles are together, up to this share of how far they were apart at the start, and their
+        costs up to this share of their size or of the first difference. 1e-6 unless given, and 1e-4 in single
+        precision.
+    retraction : Retraction or str, optional
+        The manifold's default retraction unless given.
     population_size : int, optional
         Number of particles: ten a dimension, up to 40, unless given. The first one begins at the initial point, the
         others at random points.
@@ -441,13 +448,6 @@ class ParticleSwarm(DerivativeFree):
     nostalgia, social : float
         The largest weights of the ways to a particle's own best point and to that of the swarm; weights are drawn for
         each particle in each step.
-    max_iter : int
-    tol : float, optional
-        Stop when the particles are together, up to this share of how far they were apart at the start, and their
-        costs up to this share of their size or of the first difference. 1e-6 unless given, and 1e-4 in single
-        precision.
-    retraction : Retraction or str, optional
-        The manifold's default retraction unless given.
 
     See Also
     --------
