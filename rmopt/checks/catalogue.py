@@ -15,10 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt import manifolds, retractions
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.problem import Problem
-from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.costs import LOSSES, BilinearSum, EntrySum, LogDetTriplet, TripletSum
 from rmopt.linalg import symmetric

@@ -10,11 +10,10 @@ from rmopt.checks.laws import Check, Law, along_several, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
 from rmopt.core.cost import AgentSum, BlockCost, FiniteSum
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at
-from rmopt.core.psd import PSDPoint
 from rmopt.core.tensors import TuckerPoint, multiplied
 from rmopt.costs import ConvexCost, Loss, ResidualSum
 from rmopt.errors import MissingCapabilityError

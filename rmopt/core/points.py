@@ -221,12 +221,7 @@ def _leaves(thing: Any) -> tuple[list[str], list[Any], list[bool]]:
     names, leaves, vary, waiting = [], [], [], [("", thing, False)]
     while waiting:
         name, part, varies = waiting.pop()
-        kind, parts = type(part), None
-        if (keys := _names(kind)) is not None:  # type: ignore[arg-type]
-            parts = dict(zip(keys, map(getattr, repeat(part), keys), strict=True))
-        elif kind not in PLAIN:
-            parts = _parts(part)
-        if parts is None:
+        if (parts := None if type(part) in PLAIN else _parts(part)) is None:
             names.append(name)
             leaves.append(part)
             vary.append(varies)
@@ -238,7 +233,9 @@ def _leaves(thing: Any) -> tuple[list[str], list[Any], list[bool]]:
 
 
 def _parts(thing: Any) -> dict[Any, Any] | None:
-    """Return the parts of a mapping or sequence by name; None for an array or a number."""
+    """Return the parts of a point, state, mapping or sequence by name; None for an array or a number."""
+    if (names := _names(type(thing))) is not None:  # type: ignore[arg-type]
+        return dict(zip(names, map(getattr, repeat(thing), names), strict=True))
     if isinstance(thing, Mapping):
         return dict(thing)
     return dict(enumerate(thing)) if isinstance(thing, list | tuple | Parts) else None
@@ -247,12 +244,7 @@ def _parts(thing: Any) -> dict[Any, Any] | None:
 def _filled(template: Any, values: Iterator[Any]) -> Any:
     """Return a point or state of the class of `template`, with new arrays and numbers in the order of `_leaves`."""
     made: Any = type(template)
-    parts: dict[Any, Any] | None
-    if (names := _names(made)) is not None:
-        parts = dict(zip(names, map(getattr, repeat(template), names), strict=True))
-    else:
-        parts = _parts(template)
-    if parts is None:
+    if (parts := _parts(template)) is None:
         return next(values)
     for key, part in parts.items():
         parts[key] = next(values) if type(part) in PLAIN else _filled(part, values)

@@ -14,9 +14,8 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDFactor, PSDPoint
 from rmopt.core.product import Parts
-from rmopt.core.psd import PSDFactor, PSDPoint
 from rmopt.core.runs import current_run
 from rmopt.core.tensors import Partials, TensorPoint
 from rmopt.core.values import Value
@@ -369,6 +368,8 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     ------
     InvalidInputError
         For what is no function of arrays.
+    MissingCapabilityError
+        Where autograd is not installed.
 
     See Also
     --------
@@ -391,6 +392,7 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     >>> TrustRegions().run(Problem(plane, residuals), random_state=0).converged
     True
     """
+    AUTOGRAD.module()
     return AutomaticCost(function, AUTOGRAD)
 
 

@@ -53,7 +53,7 @@ class Backend(ABC):
         except ImportError as error:
             raise MissingCapabilityError(
                 f"{self.name}_cost and {self.name}_residuals need {self.name}, which cannot be imported ({error}); "
-                f"install it: pip install {self.name}"
+                f'pip install "rmopt[{self.name}]".'
             ) from error
 
     def taken(self, array: Array) -> Array:
@@ -128,9 +128,7 @@ class Autograd(Backend):
         return call
 
     def bent(self, function: Callable[..., Any], count: int) -> Bent:
-        from autograd import make_vjp
-        from autograd.builtins import tuple as pack
-
+        make_vjp, pack = self.module().make_vjp, self.module(".builtins").tuple
         # Reverse over reverse, for not all of autograd's primitives have forward derivatives. The graph is made once
         # for a point; what it maps backwards it maps forwards too, since second derivatives are symmetric.
         alone = count == 1

@@ -7,10 +7,9 @@ import scipy.linalg
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, dense
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDFactor, PSDPoint, point_of
 from rmopt.core.manifold import Manifold, checked_rank
 from rmopt.core.product import LowRankFactors, Parts
-from rmopt.core.psd import PSDFactor, PSDPoint, point_of
 from rmopt.linalg import factor_product, horizontal, symmetric
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.product import Product

@@ -9,10 +9,10 @@ import scipy.sparse as sp
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, applied, dense
 from rmopt.core.arguments import integer, number, numbers
+from rmopt.core.low_rank import PSDPoint, PSDTangent, point_of
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
 from rmopt.core.points import as_like
-from rmopt.core.psd import PSDPoint, PSDTangent, point_of
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import diagonal, lanczos_eigh, leading_eigh, leave_span, symmetric
 from rmopt.precision import rank_of, slack

@@ -38,11 +38,10 @@ from rmopt.errors import (
     StorageError,
     broke_down,
 )
-from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.save import Checkpoint, Saver, difference, witness
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
-from rmopt.solvers.threads import blas_threads
+from rmopt.solvers.threads import Interrupts, blas_threads
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
