@@ -150,7 +150,7 @@ def tangent_basis(manifold: Manifold, point: Any) -> list[Any]:
     if manifold.dim > LARGE:
         raise MissingCapabilityError(
             f"{manifold} has {manifold.dim} dimensions, and a basis is written out up to {LARGE}; take "
-            "hessian_spectrum, which needs none."
+            "hessian_spectrum, or a solver such as ParticleSwarm, which need none."
         )
     rng = np.random.default_rng(0)
     basis = [manifold.random_tangent_vector(point, rng) for _ in range(manifold.dim)]
