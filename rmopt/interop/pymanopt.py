@@ -20,8 +20,7 @@ from rmopt.core.transport import ByProjection
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.namespaces import adjoint, is_complex
-from rmopt.solvers.batch.oracle import Oracle
-from rmopt.solvers.batch.premise import held
+from rmopt.solvers.batch.oracle import Oracle, held
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.run import Result, Solver, StopRule, finite_numbers
 from rmopt.solvers.save import Checkpoint

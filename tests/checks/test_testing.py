@@ -52,6 +52,8 @@ from rmopt.solvers import (
     GradientDescent,
     Hybrid,
     Momentum,
+    NelderMead,
+    ParticleSwarm,
     Solver,
     TrustRegions,
 )
@@ -204,7 +206,7 @@ def test_every_law_of_solvers_has_one_that_breaks_it() -> None:
 SOLVERS = [
     HeavyBall(), GradientDescent(max_iter=20), ConjugateGradient(max_iter=20), LBFGS(max_iter=20),
     TrustRegions(max_iter=6), AdaptiveCubics(max_iter=6), Hybrid(max_iter=10),
-    SGD(Constant(0.01), max_iter=40),
+    SGD(Constant(0.01), max_iter=40), NelderMead(max_iter=30), ParticleSwarm(max_iter=10),
 ]  # fmt: skip
 
 
