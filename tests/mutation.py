@@ -83,7 +83,7 @@ TABLE = (
         ("gradient-along", "agree(errors[:LOOKS]) or ", ""),
         ("convexity", " or off < -1e-6 * most", ""),
     )),
-    ("proof", "rmopt/solvers/batch/premise.py",
+    ("proof", "rmopt/solvers/batch/oracle.py",
      "test_premises.py test_certificates_of_strangers.py", (
         ("premise-norm", "if not abs(length * length - square) <= 0.01 * square < np.inf:", "if False:"),
         ("premise-bends", "if agree(bends):", "if False:"),

@@ -13,7 +13,6 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError
-from rmopt.precision import coarseness, matched, real_type
 
 # What is a leaf without a look.
 PLAIN = {np.ndarray, float, int, bool, np.float64, np.int64}
@@ -59,7 +58,7 @@ def as_like(point: Any, like: Any) -> Any:
     if like is None:
         return point
     first = arrays_of(like)[0]
-    wanted = in_precision(point, real_type(first))
+    wanted = in_precision(point, ns.real_type(first))
     return rebuilt(wanted, [ns.asarray(array, first) for array in arrays_of(wanted)])
 
 
@@ -69,7 +68,7 @@ def normal_like(point: Any, rng: np.random.Generator) -> Any:
     for part in arrays_of(point):
         found = rng.standard_normal(tuple(part.shape))
         drawn.append(
-            matched(found + 1j * rng.standard_normal(found.shape) if ns.is_complex(part) else found, part)
+            ns.matched(found + 1j * rng.standard_normal(found.shape) if ns.is_complex(part) else found, part)
         )
     return rebuilt(point, drawn)
 
@@ -114,7 +113,7 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     """
     leaves = _leaves(point)[1]
     held = [leaf for leaf in leaves if ns.is_array(leaf) and ns.numbers_of(leaf).kind in "fc"]
-    kind = (real_type(*held) if held else float) if dtype is None else dtype
+    kind = (ns.real_type(*held) if held else float) if dtype is None else dtype
     if kind not in (np.float32, np.float64, float, "float32", "float64"):
         raise InvalidInputError(f"dtype = {shown(dtype)} must be np.float32 or np.float64.")
     wanted = {"f": np.dtype(kind), "c": np.result_type(kind, np.complex64)}
@@ -152,7 +151,7 @@ def of_reals(point: Any) -> Any:
 
 def coarseness_of(point: Any) -> float:
     """Return how many times coarser than double precision a point is rounded (see `rmopt.precision.coarseness`)."""
-    return coarseness(*arrays_of(point))
+    return ns.coarseness(*arrays_of(point))
 
 
 def size_of(point: Any) -> float:

@@ -22,7 +22,6 @@ from rmopt.core.values import Value
 from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 from rmopt.errors import InvalidInputError
-from rmopt.precision import slack
 
 __all__ = ["AutomaticCost", "autograd_cost", "jax_cost", "torch_cost"]
 
@@ -246,7 +245,7 @@ class AutomaticCost(Cost):
         compiled, found = self._kept("slopes", form)(arguments)
         pairs = [[*map(ns.to_numpy, pair)] for pair in zip([value, *plain], [compiled, *found], strict=True)]
         sizes = [float(np.max(abs(part), initial=0.0)) for part, _ in pairs]
-        limit = slack(1e-9, *arguments)
+        limit = ns.slack(1e-9, *arguments)
         if not all(
             np.allclose(other, part, rtol=0.0, atol=limit * (size + 1e-6 * max(sizes)), equal_nan=True)
             for (part, other), size in zip(pairs, sizes, strict=True)
@@ -340,7 +339,7 @@ class AutomaticCost(Cost):
             other = at(_flat(map(forms.turned, forms.leaves_of(point))))
             elsewhere = at([1.5 * part for part in flat])
         scale = max(abs(number) for number in (value, elsewhere) if np.isfinite(number))
-        if not abs(other - value) <= slack(1e-6, *flat) * scale:
+        if not abs(other - value) <= ns.slack(1e-6, *flat) * scale:
             raise InvalidInputError(
                 f"{self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs of factors of "
                 "one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."

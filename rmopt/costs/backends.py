@@ -12,7 +12,6 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
-from rmopt.precision import matched
 
 __all__ = ["AUTOGRAD", "JAX", "TORCH", "Autograd", "Backend", "Jax", "Torch"]
 
@@ -75,7 +74,7 @@ class Backend(ABC):
 
     def back(self, slopes: Sequence[Any], arrays: Sequence[Array]) -> list[Array]:
         """Return derivatives by some arrays as these are: in their library, place and precision."""
-        found = map(matched, slopes, arrays)
+        found = map(ns.matched, slopes, arrays)
         return [*map(ns.conj, found)] if self.conjugates else [*found]
 
     def uncompiled(self) -> "Backend":

@@ -14,7 +14,6 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Actions, Array, Factored, dense
 from rmopt.core.product import Parts, diagonal_blocks, matrix_shape
 from rmopt.core.tensors import TensorPoint
-from rmopt.precision import matched
 
 # What a point is made of: an array, a matrix by factors, or parts.
 ARRAY, MATRIX = "array", "matrix"
@@ -109,7 +108,7 @@ def derivative(leaf: Any, act: Callable[..., Any], images: tuple[Array, Array]) 
             if block is base or (ns.is_complex(block) and block.shape == base.shape and ns.same(block, base)):
                 return images[side]
             blocks = [base[:, :0] for base in bases]
-            blocks[side] = ns.conj(matched(block, images[side]))
+            blocks[side] = ns.conj(ns.matched(block, images[side]))
             return act(*blocks)[side]
 
         return apply

@@ -20,8 +20,7 @@ from rmopt.core.transport import ByProjection
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.namespaces import adjoint, is_complex
-from rmopt.solvers.batch.oracle import Oracle
-from rmopt.solvers.batch.premise import held
+from rmopt.solvers.batch.oracle import Oracle, held
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.run import Result, Solver, StopRule, finite_numbers
 from rmopt.solvers.save import Checkpoint
@@ -336,6 +335,13 @@ class FromPymanopt(ArrayManifold):
             # There the diagonals count as complex.
             dim -= self.foreign._k * self.foreign._n
         return dim
+
+    @property
+    def typical_dist(self) -> float:
+        try:
+            return float(self.foreign.typical_dist)
+        except NotImplementedError:
+            return super().typical_dist
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
         return float(np.real(self._inner_product(point, tangent_vector_a, tangent_vector_b)))

@@ -13,7 +13,6 @@ from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.manifolds.arrays import ArrayManifold, root_of_sums, weighted_sum
-from rmopt.precision import slack
 from rmopt.retractions.grassmann import Exponential
 from rmopt.retractions.positive_definite import EUCLIDEAN_RETRACTIONS, Additive
 
@@ -123,7 +122,7 @@ class Symmetric(Euclidean):
 
     def refusal(self, point: Array) -> str | None:
         error = np.abs(ns.to_numpy(point - self._sign * ns.adjoint(point))).max()
-        if error <= slack(1e-12, point) * np.abs(ns.to_numpy(point)).max():
+        if error <= ns.slack(1e-12, point) * np.abs(ns.to_numpy(point)).max():
             return None
         return (
             f"it is not {'skew-' * (self._sign < 0.0)}symmetric: its parts differ by {error:.1e}; project it"

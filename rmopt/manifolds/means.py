@@ -13,7 +13,6 @@ from rmopt.core.points import arrays_of, coarseness_of, in_precision, of_reals, 
 from rmopt.errors import InvalidInputError, MissingCapabilityError, broke_down, warn
 from rmopt.manifolds.positive_definite import PositiveDefinite
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
-from rmopt.precision import real_type
 
 Points = Sequence[Any]
 # Sums of squares that differ by less may differ by rounding, where points are ill-conditioned.
@@ -225,7 +224,7 @@ def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
 
     def checked(points: Points, weights: Array) -> Any:
         with np.errstate(all="ignore"):
-            nearest = in_precision(manifold.projected_mean(points, weights), real_type(*arrays_of(points)))
+            nearest = in_precision(manifold.projected_mean(points, weights), ns.real_type(*arrays_of(points)))
         if (flaw := manifold.check_point(nearest)) is not None:
             raise InvalidInputError(f"the weighted sum has no nearest point on {manifold}: {flaw}.")
         return nearest

@@ -16,7 +16,6 @@ from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import horizontal, sinc
 from rmopt.manifolds.arrays import ArrayManifold, root_of_sums, weighted_sum
-from rmopt.precision import coarseness, limits, matched, slack
 from rmopt.retractions.arrays import SPHERE_RETRACTIONS, Normalisation
 
 
@@ -81,7 +80,9 @@ class UnitLength(ArrayManifold):
     def refusal(self, point: Array) -> str | None:
         error = np.abs(ns.to_numpy(self.products(point, point)) ** 0.5 - 1.0).max()
         return (
-            f"its length differs from 1 by {error:.1e}; divide by it" if error > slack(1e-10, point) else None
+            f"its length differs from 1 by {error:.1e}; divide by it"
+            if error > ns.slack(1e-10, point)
+            else None
         )
 
     def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
@@ -148,11 +149,11 @@ class Sphere(UnitLength):
         angle, chord = self._angles(point_a, point_b), point_b - point_a
         # Opposite points alone would leave nothing but rounding.
         wave = np.cos(np.arange(float(np.prod(self.shape)))).reshape(self.shape)
-        opposite = matched(angle > 3.1415, ns.real(chord))
-        aside = matched(1e-15 * coarseness(chord) * wave, chord) * opposite
+        opposite = ns.matched(angle > 3.1415, ns.real(chord))
+        aside = ns.matched(1e-15 * ns.coarseness(chord) * wave, chord) * opposite
         velocity = self.projection(point_a, self.projection(point_a, chord) + aside)
         length = self.products(velocity, velocity) ** 0.5
-        return velocity * (angle / ns.at_least(length, float(limits(chord).tiny)))
+        return velocity * (angle / ns.at_least(length, float(ns.limits(chord).tiny)))
 
     def dist(self, point_a: Array, point_b: Array) -> Any:
         """Return the angle, exact to rounding also for close and for opposite points."""
@@ -161,7 +162,7 @@ class Sphere(UnitLength):
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the shortest great circle, in parallel."""
         middle = point_a + point_b
-        half = ns.at_least(0.5 * self.products(middle, middle), float(limits(middle).tiny))
+        half = ns.at_least(0.5 * self.products(middle, middle), float(ns.limits(middle).tiny))
         return tangent_vector_a - middle * (self.products(point_b, tangent_vector_a) / half)
 
     def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:

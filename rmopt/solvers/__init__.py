@@ -1,8 +1,8 @@
 """Solvers and what they are made of: directions, step lengths, stopping criteria, samplers, checkpoints."""
 
 from rmopt.core.world import MPIWorld, World
+from rmopt.costs.gossip import TreeSum
 from rmopt.costs.shards import Shards
-from rmopt.costs.tree_sum import TreeSum
 from rmopt.engines.reference import StepRule
 from rmopt.engines.rules import SRG, SVRG, AdaGrad, Adam, Momentum
 from rmopt.solvers.batch.augmented_lagrangian import AugmentedLagrangian

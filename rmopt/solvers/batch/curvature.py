@@ -13,7 +13,6 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, rebuilt
 from rmopt.core.problem import Problem
 from rmopt.errors import InvalidInputError, MissingCapabilityError
-from rmopt.precision import matched
 from rmopt.solvers.batch.oracle import Oracle
 from rmopt.solvers.batch.trust_regions import combined, lanczos
 
@@ -170,7 +169,7 @@ def tangent_basis(manifold: Manifold, point: Any) -> list[Any]:
 def mixed(shares: Array, arrays: list[Any]) -> Any:
     """Return sums of arrays, with shares in rows."""
     stack = ns.namespace(arrays[0]).stack(arrays)
-    return ns.namespace(stack).tensordot(matched(ns.asarray(shares, stack), stack), stack, axes=1)
+    return ns.namespace(stack).tensordot(ns.matched(ns.asarray(shares, stack), stack), stack, axes=1)
 
 
 def _looked(problem: Problem, point: Any) -> tuple[Oracle, Any]:
