@@ -13,6 +13,7 @@ from rmopt.core.ambient import Array
 from rmopt.engines import GaugedEngine, GaugedState, register
 from rmopt.engines.base import Supports
 from rmopt.engines.bilinear import rows_of
+from rmopt.kernels.meeting import Meeting
 from rmopt.kernels.steps import Rows
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import MetricProjection, Orthographic, SecondOrder
@@ -54,10 +55,16 @@ class RankingEngine(GaugedEngine):
         return RankingTerms(rows, draws, etas)
 
     def loop(
-        self, state: GaugedState, terms: RankingTerms, position: int, probe_every: int, growth_limit: float
+        self,
+        state: GaugedState,
+        terms: RankingTerms,
+        position: int,
+        probe_every: int,
+        growth_limit: float,
+        meeting: Meeting | None,
     ) -> tuple[int, int]:
         sampling = kernels.WARP if type(self.cost) is WarpRanking else kernels.EXACT
         return kernels.run(
             self.retraction.kernel, sampling, state.factors, state.counters, *self._rows, terms,
-            position, probe_every, growth_limit,
+            position, probe_every, growth_limit, meeting,
         )  # fmt: skip

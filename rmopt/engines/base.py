@@ -79,6 +79,22 @@ class Engine(ABC):
             "the engine is yours, or use a solver whose steps remember nothing, such as SGD."
         )
 
+    def shared(self, state: Any) -> tuple[Array, ...]:
+        """Return tall arrays of a state whose rows workers bring to their mean, and at last a small one.
+
+        Nothing: workers meet as points. Otherwise `advance` takes a `rmopt.kernels.meeting.Meeting` too, and meets
+        the others before the steps that it names.
+        """
+        return ()
+
+    def sharing(self, state: Any, arrays: Sequence[Array]) -> Any:
+        """Return a state of its own, in which other arrays are those that it shares."""
+        raise NotImplementedError
+
+    def renewed(self, state: Any) -> Any:
+        """Return a state with what belongs to the arrays that it shares made anew."""
+        return state
+
     def handed_over(self, state: Any) -> Any:
         """Return a state without anything that belongs to this engine's data; the old one is used up."""
         return state

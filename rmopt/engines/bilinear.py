@@ -14,6 +14,7 @@ from rmopt.engines.base import Supports
 from rmopt.engines.gauged import SYMMETRIC, Gauge, GaugedEngine, GaugedState
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import batch_sgd, bilinear_sgd
+from rmopt.kernels.meeting import Meeting
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import MetricProjection, Orthographic, SecondOrder, SecondOrderPSD
@@ -49,13 +50,19 @@ class BilinearEngine(GaugedEngine):
         return StepRows(*self.cost.resolve(schedule.ravel()), etas)
 
     def loop(
-        self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
+        self,
+        state: GaugedState,
+        terms: StepRows,
+        position: int,
+        probe_every: int,
+        growth_limit: float,
+        meeting: Meeting | None,
     ) -> tuple[int, int]:
         kernel = self.retraction.kernel
         kinds = (None, kernel) if self.gauge is SYMMETRIC else (kernel, None)
         return with_slope(self.cost.loss, bilinear_sgd.run)(
             *kinds, state.factors, state.counters, *self._rows, terms,
-            position, probe_every, growth_limit,
+            position, probe_every, growth_limit, meeting,
         )  # fmt: skip
 
 
@@ -86,11 +93,17 @@ class BatchEngine(BilinearEngine):
         return None if fits else f"a step looks at {count} terms, and the compiled kernel at 2 to k = {k}"
 
     def loop(
-        self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
+        self,
+        state: GaugedState,
+        terms: StepRows,
+        position: int,
+        probe_every: int,
+        growth_limit: float,
+        meeting: Meeting | None,
     ) -> tuple[int, int]:
         return with_slope(self.cost.loss, batch_sgd.run)(
             state.factors, state.counters, *self._rows, terms, self.batch_size,
-            position, probe_every, growth_limit,
+            position, probe_every, growth_limit, meeting,
         )  # fmt: skip
 
 

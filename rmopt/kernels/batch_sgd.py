@@ -23,9 +23,11 @@ from rmopt.kernels.matrices import (
     transposed,
     write,
 )
+from rmopt.kernels.meeting import due_at, go_on
 from rmopt.kernels.steps import (
     FINISHED,
     NOT_FINITE,
+    NOT_MET,
     PROBE_DUE,
     STEP_REFUSED,
     add_row,
@@ -41,7 +43,7 @@ TOO_STEEP = 1e4
 
 
 @njit(cache=True, nogil=True)
-def run(loss, factors, counters, left, right, terms, batch, start, probe_every, growth_limit):
+def run(loss, factors, counters, left, right, terms, batch, start, probe_every, growth_limit, meeting):
     """Do the steps from `start` on; return (number of the next step, why the loop ended).
 
     A step looks at the terms batch·t, …, batch·t + batch − 1. Parameters and ends are otherwise those of
@@ -55,7 +57,12 @@ def run(loss, factors, counters, left, right, terms, batch, start, probe_every, 
     # Dense columns pᵢ and qᵢ of the terms at hand, for their Gram matrices; zero between steps.
     P, Q = np.zeros((A.shape[0], batch)), np.zeros((B.shape[0], batch))
     counts, size = counters.counts, counters.size
+    due = due_at(meeting)
     for t in range(start, terms.etas.shape[0]):
+        if meeting is not None and t == due:
+            if not go_on(meeting, factors.C_inverse, (factors.H_A, factors.H_B), counters):
+                return t, NOT_MET
+            due = due_at(meeting)
         if counts[1] >= probe_every:
             return t, PROBE_DUE
         r = 0
