@@ -101,7 +101,7 @@ def test_workers_learn_what_one_learns(problem: Problem, engine: str) -> None:
 def test_two_workers_by_hand(problem: Problem) -> None:
     """The engines of two workers, one after the other, and the mean of their ends, again and again."""
     own = solver(engine="reference")
-    parallel = Parallel(own, 2, every=150)
+    parallel = Parallel(own, 2, first=150, every=150)
     start = problem.manifold.random_point(np.random.default_rng(5))
     # An epoch of 600 terms is a block: steps 0 to 599.
     schedule, etas = parallel.prepare(problem, 7).draw(0)

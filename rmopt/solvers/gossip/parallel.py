@@ -261,7 +261,8 @@ class ParallelEngine(Engine):
         means = self._means(begin, end)
         # Threads of one process meet within their work.
         cuts = [] if state.met and self.world.size == 1 else means
-        for start, stop in zip([begin, *cuts], [*cuts, end], strict=True):
+        starts = sorted({begin, *cuts})
+        for start, stop in zip(starts, [*starts[1:], end], strict=True):
             if start in cuts:
                 state = self._brought(state)
             part = slice(start - begin, stop - begin)
