@@ -27,7 +27,7 @@ def run(kind, sampling, factors, counters, X, Y, terms, start, probe_every, grow
     due = due_at(meeting)
     for t in range(start, terms.rows.shape[0]):
         if meeting is not None and t == due:
-            if not go_on(meeting, factors.C_inverse, (factors.H_A, factors.H_B), counters):
+            if not go_on(meeting, factors.C, factors.C_inverse, (factors.H_A, factors.H_B), counters):
                 return t, NOT_MET
             due = due_at(meeting)
         if counts[1] >= probe_every:

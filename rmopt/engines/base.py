@@ -80,20 +80,19 @@ class Engine(ABC):
         )
 
     def shared(self, state: Any) -> tuple[Array, ...]:
-        """Return tall arrays of a state whose rows workers bring to their mean, and at last a small one.
+        """Return the matrices that workers bring to their mean, in C order, of doubles and one width; none: points.
 
-        Nothing: workers meet as points. Otherwise `advance` takes a `rmopt.kernels.meeting.Meeting` too, and meets
-        the others before the steps that it names.
+        With some `advance` also takes a `rmopt.kernels.meeting.Meeting`, and goes to it where this says, or None.
         """
         return ()
 
-    def sharing(self, state: Any, arrays: Sequence[Array]) -> Any:
-        """Return a state of its own, in which other arrays are those that it shares."""
+    def sharing(self, state: Any, matrices: Sequence[Array]) -> Any:
+        """Return a state that has other matrices in the place of those that it shares, and nothing else new."""
         raise NotImplementedError
 
-    def renewed(self, state: Any) -> Any:
-        """Return a state with what belongs to the arrays that it shares made anew."""
-        return state
+    def met(self, state: Any, meeting: Any) -> bool:
+        """Go to a meeting now; return whether all was well."""
+        raise NotImplementedError
 
     def handed_over(self, state: Any) -> Any:
         """Return a state without anything that belongs to this engine's data; the old one is used up."""

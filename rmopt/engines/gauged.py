@@ -18,7 +18,7 @@ from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
-from rmopt.kernels.meeting import Meeting
+from rmopt.kernels.meeting import Meeting, go_on
 from rmopt.kernels.memory import at_line, on_lines, with_zeros
 from rmopt.kernels.steps import FINISHED, NOT_MET, PROBE_DUE, STEP_REFUSED, Counters
 from rmopt.linalg import factor_product, symmetric, tall_qr
@@ -71,7 +71,7 @@ class Gauge(ABC):
         """Write factors with orthonormal columns in the gauge in which their tall ones are nearest to others."""
         backs = []
         for (own, H), other in zip(self.sides(factors), talls, strict=True):
-            P, lengths, Qt = np.linalg.svd(own[:, :k].T @ other[: len(own), :k])
+            P, lengths, Qt = np.linalg.svd(own[:, :k].T @ other[:, :k])
             # What is nearly orthogonal to all of the others has no gauge that is nearest.
             lengths = np.maximum(lengths, NEAREST * lengths[0])
             own[:, :k] = own[:, :k] @ ((P * lengths) @ Qt)
@@ -80,13 +80,6 @@ class Gauge(ABC):
         C, C_inverse = factors.C[:k, :k], factors.C_inverse[:k, :k]
         C[:] = backs[0].T @ C @ backs[-1]
         C_inverse[:] = np.linalg.inv(C)
-
-    def refresh(self, factors: Any, k: int) -> Counters:
-        """Make what is kept beside factors anew; return counters."""
-        factors.C_inverse[:k, :k] = np.linalg.inv(factors.C[:k, :k])
-        for tall, H in self.sides(factors):
-            H[:k, :k] = np.linalg.inv(symmetric(tall[:, :k].T @ tall[:, :k]))
-        return self.fresh_counters(factors)
 
     def drift(self, factors: Any, k: int) -> float:
         """Return how far the kept inverses are from the true ones, along one fixed random direction."""
@@ -271,7 +264,8 @@ class GaugedEngine(Engine):
     ) -> GaugedState:
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         terms = self.terms(schedule, np.ascontiguousarray(etas, dtype=float))
-        if meeting is None:
+        # Those who meet know where the factors of others lie.
+        if not (kept := meeting is not None):
             # Of a run that was resumed, copied or unpickled they may begin anywhere.
             state.factors = type(state.factors)(*map(at_line, state.factors))
         k = self.manifold.rank
@@ -286,9 +280,9 @@ class GaugedEngine(Engine):
                 hint(refused, position)
                 return state
             if reason == PROBE_DUE:
-                state = self._look_after(state, meeting)
+                state = self._look_after(state, kept)
             elif reason == STEP_REFUSED:
-                state = self._step_by_reference(state, schedule[position], etas[position], meeting)
+                state = self._step_by_reference(state, schedule[position], etas[position], kept)
                 position, refused = position + 1, refused + 1
             elif reason == NOT_MET:
                 raise _lost(state.steps, "workers did not meet")
@@ -302,7 +296,7 @@ class GaugedEngine(Engine):
         fits = isinstance(state, GaugedState) and GAUGES[type(state.factors)] is self.gauge
         return state if fits else None
 
-    def _look_after(self, state: GaugedState, meeting: Meeting | None) -> GaugedState:
+    def _look_after(self, state: GaugedState, kept: bool) -> GaugedState:
         """Probe the kept inverses; renew the gauge when they drifted or the factors became ill-conditioned."""
         k, factors = self.manifold.rank, state.factors
         state.counters.counts[1] = 0
@@ -310,12 +304,12 @@ class GaugedEngine(Engine):
         if condition <= CONDITION_GROWTH * k * k and self.gauge.drift(factors, k) <= DRIFT_LIMIT:
             return state
         try:
-            return self.moved(state, self.gauge.point_of(factors, k), meeting)
+            return self.moved(state, self.gauge.point_of(factors, k), kept)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
             raise _lost(state.steps, error) from error
 
     def _step_by_reference(
-        self, state: GaugedState, terms: Array, eta: float, meeting: Meeting | None = None
+        self, state: GaugedState, terms: Array, eta: float, kept: bool = False
     ) -> GaugedState:
         """Do one step that is ill-conditioned in the present gauge by the generic retraction."""
         reference = ReferenceEngine(self.manifold, self.cost, self.retraction)
@@ -323,18 +317,20 @@ class GaugedEngine(Engine):
             moved = reference.advance(
                 ReferenceState(self.dump(state), steps=state.steps), terms[None], np.array([eta])
             )
-            state = self.moved(state, moved.point, meeting)
+            state = self.moved(state, moved.point, kept)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
             raise _lost(state.steps, error) from error
         state.counters.counts[0] += moved.updates
         state.steps += 1
         return state
 
-    def moved(self, state: GaugedState, point: Any, meeting: Meeting | None = None) -> GaugedState:
+    def moved(self, state: GaugedState, point: Any, kept: bool = False) -> GaugedState:
+        """Return a state that goes on from another point; with `kept` as near to its gauge as is sound."""
+        before = [tall.copy() for tall, _ in self.gauge.sides(state.factors)] if kept else []
         # In the memory of those before: tall factors twice, and a QR of them, are most of what a process holds.
         factors = self.gauge.factors_of(point, state.factors)
-        if meeting is not None:
-            self.gauge.turn(factors, [stack[0] for stack in meeting.talls], self.manifold.rank)
+        if kept:
+            self.gauge.turn(factors, before, self.manifold.rank)
         for own, new in zip(state.factors, factors, strict=True):
             np.copyto(own, new)
         return counting(
@@ -344,18 +340,12 @@ class GaugedEngine(Engine):
     def shared(self, state: GaugedState) -> tuple[Array, ...]:
         return tuple(state.factors[: len(state.factors) // 2])
 
-    def sharing(self, state: GaugedState, arrays: Sequence[Array]) -> GaugedState:
-        own = map(np.array, state.factors[len(arrays) :])
-        return replace(
-            state,
-            factors=type(state.factors)(*arrays, *own),
-            counters=Counters(*map(np.array, state.counters)),
-        )
+    def sharing(self, state: GaugedState, matrices: Sequence[Array]) -> GaugedState:
+        return replace(state, factors=type(state.factors)(*matrices, *state.factors[len(matrices) :]))
 
-    def renewed(self, state: GaugedState) -> GaugedState:
-        """Return a state with what is kept beside its factors made anew."""
-        counters = self.gauge.refresh(state.factors, self.manifold.rank)
-        return counting(replace(state, counters=counters), state.steps, state.updates)
+    def met(self, state: GaugedState, meeting: Meeting) -> bool:
+        inverses = tuple(inverse for _, inverse in self.gauge.sides(state.factors))
+        return bool(go_on(meeting, state.factors.C, state.factors.C_inverse, inverses, state.counters))
 
 
 def hint(slow: int, steps: int) -> None:

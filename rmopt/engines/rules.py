@@ -360,7 +360,7 @@ class RowAdaGrad(Engine):
         return replace(state, point=point.copy())
 
     def shared(self, state: ReferenceState) -> tuple[Array, ...]:
-        return state.point, np.empty((0, 0))
+        return (state.point,) if state.point.dtype == float else ()
 
-    def sharing(self, state: ReferenceState, arrays: Sequence[Array]) -> ReferenceState:
-        return replace(state, point=arrays[0], memory=state.memory.copy())
+    def sharing(self, state: ReferenceState, matrices: Sequence[Array]) -> ReferenceState:
+        return replace(state, point=matrices[0])

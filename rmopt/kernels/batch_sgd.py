@@ -60,7 +60,7 @@ def run(loss, factors, counters, left, right, terms, batch, start, probe_every, 
     due = due_at(meeting)
     for t in range(start, terms.etas.shape[0]):
         if meeting is not None and t == due:
-            if not go_on(meeting, factors.C_inverse, (factors.H_A, factors.H_B), counters):
+            if not go_on(meeting, factors.C, factors.C_inverse, (factors.H_A, factors.H_B), counters):
                 return t, NOT_MET
             due = due_at(meeting)
         if counts[1] >= probe_every:

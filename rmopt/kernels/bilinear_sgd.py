@@ -44,7 +44,7 @@ def run(
     counts, size = counters.counts, counters.size
     for t in range(start, terms.left.shape[0]):
         if meeting is not None and t == due:
-            if not go_on(meeting, factors.C_inverse, inverses, counters):
+            if not go_on(meeting, factors.C, factors.C_inverse, inverses, counters):
                 return t, NOT_MET
             due = due_at(meeting)
         if counts[1] >= probe_every:

@@ -245,16 +245,21 @@ def _sleep(typing, microseconds):
     return types.void(types.int64), codegen
 
 
-def define_waiting(add_at_once: Any, sleep: Any) -> None:
+@intrinsic
+def _place(typing, address):
+    def codegen(context, builder, signature, given):
+        return builder.inttoptr(given[0], ir.DoubleType().as_pointer())
+
+    return types.CPointer(float64)(types.int64), codegen
+
+
+def define_meeting(add_at_once: Any, sleep: Any, matrix_at: Any) -> None:
     """Say what the functions of `rmopt.kernels.meeting` that have no body are in compiled loops."""
-
-    @overload(add_at_once, jit_options=INLINED)
-    def _add(array, number):
-        return lambda array, number: _add_at_once(array, number)
-
-    @overload(sleep, jit_options=INLINED)
-    def _wait(microseconds):
-        return lambda microseconds: _sleep(microseconds)
+    overload(add_at_once)(lambda array, number: lambda array, number: _add_at_once(array, number))
+    overload(sleep)(lambda microseconds: lambda microseconds: _sleep(microseconds))
+    overload(matrix_at)(
+        lambda address, rows, width: lambda address, rows, width: carray(_place(address), (rows, width))
+    )
 
 
 def callable_by_address(compiled: Any) -> Any:

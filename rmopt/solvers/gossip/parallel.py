@@ -1,7 +1,6 @@
 """Several workers that learn one model: local steps in threads or processes, and now and then their mean."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,8 +16,7 @@ from rmopt.costs.shards import Shards
 from rmopt.engines.base import Engine
 from rmopt.engines.gauged import counting
 from rmopt.errors import DivergedError, InvalidInputError
-from rmopt.kernels.meeting import FAILED, NEVER, Meeting, mean_of_rows
-from rmopt.kernels.memory import on_lines
+from rmopt.kernels.meeting import FAILED, NEVER, Meeting, meet
 from rmopt.manifolds.means import mean_on
 from rmopt.solvers.gossip.gossip import world_of
 from rmopt.solvers.run import Result
@@ -199,14 +197,10 @@ class EachForItself(Sampler):
 
 @dataclass
 class ParallelState:
-    """Where each worker here stands, and steps.
-
-    `met` has the arrays that workers share as they were where they met last; once a step is done those of all workers
-    lie behind them, in the same memory.
-    """
+    """Where each worker here stands, the matrices at which they met last if they share some, and steps."""
 
     own: list[Any]
-    met: tuple[Array, ...] = ()
+    last: tuple[Array, ...]
     steps: int = 0
 
     @property
@@ -242,31 +236,29 @@ class ParallelEngine(Engine):
         # Says what has no mean.
         mean_on(self.manifold)
 
-    @property
-    def _here(self) -> list[int]:
-        return self.world.mine(len(self.shares))
-
     def load(self, point: Any) -> ParallelState:
-        state = self.engines[0].load(point)
-        if met := self.engines[0].shared(state):
-            return ParallelState([state] * len(self.engines), met)
-        return ParallelState([state, *in_threads(lambda engine: engine.load(point), self.engines[1:])])
+        return self._begun(in_threads(lambda engine: engine.load(point), self.engines), 0)
+
+    def _begun(self, own: list[Any], steps: int) -> ParallelState:
+        return ParallelState(own, tuple(map(np.array, self.engines[0].shared(own[0]))), steps)
 
     @one_blas_thread()
     def advance(self, state: ParallelState, schedule: Array, etas: Array) -> ParallelState:
-        state = self._in_place(state)
         begin, end = state.steps, state.steps + len(etas)
         width = np.size(schedule) // max(1, len(etas)) // len(self.engines)
         terms = np.reshape(schedule, (len(schedule), len(self.engines), width)).swapaxes(0, 1)
         means = self._means(begin, end)
-        # Threads of one process meet within their work.
-        cuts = [] if state.met and self.world.size == 1 else means
-        starts = sorted({begin, *cuts})
+        # In one process threads meet within their work.
+        starts = [begin] if state.last and self.world.size == 1 else sorted({begin, *means})
         for start, stop in zip(starts, [*starts[1:], end], strict=True):
-            if start in cuts:
-                state = self._brought(state)
-            part = slice(start - begin, stop - begin)
-            meetings = self._meetings(state.met, [step - start for step in means if start <= step < stop])
+            if not state.last and start in means:
+                state = self._moved(state)
+            part, at = (
+                slice(start - begin, stop - begin),
+                [mean - start for mean in means if start <= mean < stop],
+            )
+            shared = self._shared(state, bool(at)) if state.last else []
+            meetings = self._meetings(shared, at) if shared else [None] * len(self.engines)
             own = self._work(state.own, [each[part] for each in terms], etas[part], meetings)
             state = replace(state, own=own, steps=stop)
         return state
@@ -276,158 +268,113 @@ class ParallelEngine(Engine):
         engine = self.engines[0]
         if not state.steps:
             return engine.dump(state.own[0])
-        if not state.met:
-            return self._mean_point(state)
-        return engine.dump(engine.sharing(state.own[0], self._mean(state)))
+        if not state.last:
+            return self._mean(state)
+        shared, means = self._shared(state), tuple(map(np.empty_like, state.last))
+        in_threads(meet, self._meetings(shared, [0], means))
+        return engine.dump(engine.sharing(state.own[0], means))
 
     @one_blas_thread()
     def handed_over(self, state: ParallelState) -> Any:
-        engine, own = self.engines[0], state.own[0]
-        if not state.met:
-            own = self._brought(state).own[0]
-        elif state.steps:
-            with _meeting_at(state.steps):
-                own = engine.renewed(engine.sharing(own, self._mean(state)))
-        return counting(engine.handed_over(own), state.steps, int(self.world.total(state.updates)))
+        if not state.last:
+            state = self._moved(state)
+        else:
+            shared = self._shared(state)
+            if not all(in_threads(_met, self.engines, state.own, self._meetings(shared, [0]))):
+                raise _diverged(state.steps, "the mean lost its rank")
+        stands = self.engines[0].handed_over(state.own[0])
+        return counting(stands, state.steps, int(self.world.total(state.updates)))
 
     def taken_over(self, state: Any) -> ParallelState | None:
         # The first worker of all counts the updates before.
-        known = [0 if worker else state.updates for worker in self._here]
+        known = [0 if worker else state.updates for worker in self.world.mine(len(self.shares))]
         copies = [counting(unpacked(packed(state), state), state.steps, updates) for updates in known]
         own = [engine.taken_over(copy) for engine, copy in zip(self.engines, copies, strict=True)]
-        return (
-            None
-            if any(one is None for one in own)
-            else ParallelState(own, self.engines[0].shared(own[0]), state.steps)
-        )
+        return None if any(one is None for one in own) else self._begun(own, state.steps)
 
-    def pack(self, state: ParallelState) -> dict[str, Array]:  # type: ignore[override]
-        return packed(self._apart(state))
+    def _everywhere(self, own: list[Any]) -> list[Any]:
+        """Return what workers here have, and those of other processes."""
+        here = dict(zip(self.world.mine(len(self.shares)), own, strict=True))
+        known = dict(enumerate(self.world.gather(here, len(self.shares)))) | here
+        return [known[worker] for worker in range(len(known))]
 
-    def unpack(self, arrays: dict[str, Array], template: ParallelState) -> ParallelState:  # type: ignore[override]
-        return unpacked(arrays, self._apart(template))
+    def _shared(self, state: ParallelState, everywhere: bool = True) -> list[Sequence[Array]]:
+        """Return the matrices at which workers met last, and those of each one here, or everywhere."""
+        own = [engine.shared(each) for engine, each in zip(self.engines, state.own, strict=True)]
+        return [state.last, *(self._everywhere(own) if everywhere else own)]
 
-    def _apart(self, state: ParallelState) -> ParallelState:
-        """Return a state without the memory of all workers."""
-        return replace(state, met=tuple(one[0] if one.ndim > 2 else one for one in state.met))
-
-    def _in_place(self, state: ParallelState) -> ParallelState:
-        """Return a state in which the arrays of all workers lie behind those at which they met."""
-        if not state.met:
-            return state
-        if state.met[0].ndim > 2 and np.may_share_memory(
-            state.met[0], self.engines[0].shared(state.own[0])[0]
-        ):
-            return state
-        state = self._apart(state)
-        stacks = tuple(on_lines((1 + len(self.shares), *one.shape)) for one in state.met)
-        for stack, met in zip(stacks, state.met, strict=True):
-            stack[0] = met
-
-        def moved(engine: Engine, own: Any, worker: int) -> Any:
-            places = [stack[1 + worker] for stack in stacks]
-            for place, array in zip(places, engine.shared(own), strict=True):
-                place[:] = array
-            return engine.sharing(own, places)
-
-        return replace(state, own=in_threads(moved, self.engines, state.own, self._here), met=stacks)
-
-    def _meetings(self, stacks: tuple[Array, ...], at: list[int]) -> Sequence[Meeting | None]:
-        """Return where each worker here meets the others, before some steps of a piece of work."""
-        if not stacks:
-            return [None] * len(self.engines)
-        *talls, core = stacks
-        grams = [np.zeros((len(self.shares), *[core.shape[1] and tall.shape[2]] * 2)) for tall in talls]
-        alike = (
-            len(self.engines),
-            self.shares,
-            tuple(talls),
-            core,
-            tuple(grams),
-            getattr(self.manifold, "rank", 0),
-        )
-        come, steps = np.zeros(1, dtype=np.int64), np.array([*at, NEVER])
-        return [
-            Meeting(steps, np.zeros(1, dtype=np.int64), place, *alike, come)
-            for place in range(len(self.engines))
+    def _meetings(
+        self, shared: list[Sequence[Array]], at: list[int], means: Sequence[Array] | None = None
+    ) -> list[Meeting]:
+        """Return where workers here meet, before some steps, who hold `shared`; `means` alone become so if given."""
+        here, last = len(self.engines), shared[0]
+        rank, width = getattr(self.manifold, "rank", 0), last[0].shape[1]
+        addresses = [
+            np.array([[one.ctypes.data for one in each] for each in many]).T
+            for many in (shared, [means or last])
         ]
+        alike = (
+            here, np.zeros(1, dtype=np.int64), self.shares, addresses[0].copy(), addresses[1].ravel(),
+            np.array([len(one) for one in last]), np.zeros((len(last), len(self.shares), width, width)), rank,
+        )  # fmt: skip
+        steps = np.array([*at, NEVER])
+        return [Meeting(steps, np.zeros(1, dtype=np.int64), place, *alike) for place in range(here)]
 
-    def _work(self, own: list[Any], terms: Any, etas: Array, meetings: Sequence[Meeting | None]) -> list[Any]:
+    def _work(
+        self, own: list[Any], terms: list[Array], etas: Array, meetings: Sequence[Meeting | None]
+    ) -> list[Any]:
         """Return where the workers here stand after a piece of work."""
         errors: list[Exception] = []
 
         def work(engine: Engine, state: Any, terms: Array, meeting: Meeting | None) -> Any:
             # Terms of other workers may lie between those of one.
-            terms = np.ascontiguousarray(terms)
-            if meeting is None:
-                return engine.advance(state, terms, etas)
+            terms, more = np.ascontiguousarray(terms), () if meeting is None else (meeting,)
             try:
-                return engine.advance(state, terms, etas, meeting)  # type: ignore[call-arg]
+                return engine.advance(state, terms, etas, *more)
             except Exception as error:
                 errors.append(error)
-                # Nobody waits for this one.
-                meeting.come[0] += FAILED
+                if meeting is not None:
+                    # Nobody waits for this one.
+                    meeting.come[0] += FAILED
                 raise
 
         try:
             return in_threads(work, self.engines, own, terms, meetings)
-        except Exception as error:
-            # Others failed because one did.
-            raise (errors or [error])[0] from None
+        except Exception:
+            # Others failed because the first one did.
+            raise errors[0] from None
 
     def _means(self, begin: int, end: int) -> list[int]:
         """Return the numbers of steps, from `begin` to below `end`, after which workers meet."""
-        at, gap, found = self.first, self.first, list[int]()
+        at, found = self.first, list[int]()
         while at < end:
             found += [at] * (at >= begin)
             gap = min(self.every, max(self.first, int(GROWTH * at)))
             at += gap * (max(1, (begin - at) // gap) if gap == self.every else 1)
         return found
 
-    def _mean(self, state: ParallelState) -> list[Array]:
-        """Return the arrays at which workers would meet now."""
-        state = self._brought(self._in_place(state))
-        out = [np.empty(stack.shape[1:]) for stack in state.met]
-        for stack, mean in zip(state.met, out, strict=True):
-            by_row, ends = mean is not out[-1], np.linspace(0, len(mean), len(self.engines) + 1).astype(int)
+    def _mean(self, state: ParallelState) -> Any:
+        """Return the mean of the points of workers."""
+        points = self._everywhere(in_threads(lambda engine, own: engine.dump(own), self.engines, state.own))
+        return mean_on(self.manifold)(points, self.shares)
 
-            def part(
-                first: int, last: int, about: Any = (stack, self.shares, by_row), mean: Array = mean
-            ) -> None:
-                mean_of_rows(*about, first, last, mean, False)
-
-            in_threads(part, ends[:-1], ends[1:])
-        return out
-
-    def _mean_point(self, state: ParallelState) -> Any:
-        points = in_threads(lambda engine, own: engine.dump(own), self.engines, state.own)
-        everywhere = self.world.gather(dict(zip(self._here, points, strict=True)), len(self.shares))
-        return mean_on(self.manifold)(everywhere, self.shares)
-
-    def _brought(self, state: ParallelState) -> ParallelState:
-        """Return the state in which workers go on from the mean of their points, or have what all of them share."""
-        if not state.met:
-            with _meeting_at(state.steps):
-                mean = self._mean_point(state)
-            return replace(
-                state, own=in_threads(lambda engine, own: engine.moved(own, mean), self.engines, state.own)
-            )
-        if self.world.size > 1:
-            shared = [engine.shared(own) for engine, own in zip(self.engines, state.own, strict=True)]
-            things = self.world.gather(dict(zip(self._here, shared, strict=True)), len(self.shares))
-            for worker in set(range(len(things))) - set(self._here):
-                for stack, array in zip(state.met, things[worker], strict=True):
-                    stack[1 + worker] = array
-        return state
+    def _moved(self, state: ParallelState) -> ParallelState:
+        """Return the state in which workers go on from the mean of their points."""
+        try:
+            mean = self._mean(state)
+        except (InvalidInputError, np.linalg.LinAlgError) as error:
+            raise _diverged(state.steps, error) from error
+        return replace(
+            state, own=in_threads(lambda engine, own: engine.moved(own, mean), self.engines, state.own)
+        )
 
 
-@contextmanager
-def _meeting_at(step: int) -> Iterator[None]:
-    try:
-        yield
-    except (InvalidInputError, np.linalg.LinAlgError) as error:
-        raise DivergedError(
-            f"the run diverged at step {step}, where workers met ({str(error).rstrip('.')}); take a smaller step "
-            "size.",
-            step,
-        ) from error
+def _met(engine: Engine, state: Any, meeting: Meeting) -> bool:
+    return engine.met(state, meeting)
+
+
+def _diverged(step: int, why: object) -> DivergedError:
+    return DivergedError(
+        f"the run diverged at step {step}, where workers met ({str(why).rstrip('.')}); take a smaller step size.",
+        step,
+    )
