@@ -25,7 +25,6 @@ from rmopt.core.points import (
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
-from rmopt.precision import real_type, slack
 
 FIELDS = ("real", "complex")
 
@@ -383,7 +382,7 @@ class FixedRankManifold(OverField, Manifold):
 
     def _checked(self, point: Any, what: str, *given: Any) -> Any:
         """Return a point in precision and library of what it was made of, or refuse one of a lower rank."""
-        point = in_precision(self._of_field(point), real_type(*given))
+        point = in_precision(self._of_field(point), ns.real_type(*given))
         if (reason := self.refusal(point)) is not None:
             raise InvalidInputError(f"{what} is no point of {self}: {reason}.")
         return point if ns.namespace(given[0]) is np else as_like(point, given[0])
@@ -396,7 +395,8 @@ class FixedRankManifold(OverField, Manifold):
 
     def check_point(self, point: Any) -> str | None:
         if not isinstance(point, self.point_type):
-            return f"a point of {self} is a {self.point_type.__name__}, not {type(point).__name__}"
+            kind = self.point_type.__name__
+            return f"a point of {self} is a {kind}, not {type(point).__name__}; `from_matrix` makes one"
         k, sizes, parts = self.rank, iter(self.shape), vars(point)
         names, shapes = ", ".join(parts), [tuple(part.shape) for part in parts.values()]
         wanted = [(k, k) if name == "S" else (next(sizes), k) for name in parts]
@@ -413,7 +413,7 @@ class FixedRankManifold(OverField, Manifold):
             if name == "S":
                 continue
             error = np.abs(ns.to_numpy(ns.adjoint(factor) @ factor) - np.eye(k)).max()
-            if error > slack(1e-10, factor):
+            if error > ns.slack(1e-10, factor):
                 return f"{name} is not orthonormal: |{name}ᴴ{name} − I| reaches {error:.1e}"
         return self.refusal(point)
 

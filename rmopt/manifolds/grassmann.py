@@ -24,7 +24,6 @@ from rmopt.linalg import (
     versine,
 )
 from rmopt.manifolds.arrays import ArrayManifold, root_of_sums
-from rmopt.precision import real_type, slack
 from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, Exponential
 
 
@@ -156,7 +155,7 @@ class Grassmann(ArrayManifold):
         """Return the subspace of the leading eigenvectors of the weighted sum of projectors."""
         xp = ns.namespace(points[0])
         Q, triangle = xp.linalg.qr(xp.concat(list(points), axis=-1))
-        shares = ns.asarray(np.repeat(weights, self.shape[1]), triangle, real_type(triangle))
+        shares = ns.asarray(np.repeat(weights, self.shape[1]), triangle, ns.real_type(triangle))
         gram = (triangle * shares) @ ns.adjoint(triangle)
         mean = Q @ leading_eigh(symmetric(gram), self.shape[1])[1]
         return np.ascontiguousarray(mean) if xp is np else mean
@@ -165,7 +164,7 @@ class Grassmann(ArrayManifold):
 
     def refusal(self, point: Array) -> str | None:
         error = np.abs(ns.to_numpy(ns.adjoint(point) @ point) - np.eye(self.shape[1])).max()
-        if error > slack(1e-10, point):
+        if error > ns.slack(1e-10, point):
             return f"its columns are not orthonormal: UᴴU − I reaches {error:.1e}; take np.linalg.qr(U)[0]"
         return None
 

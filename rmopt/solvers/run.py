@@ -38,11 +38,10 @@ from rmopt.errors import (
     StorageError,
     broke_down,
 )
-from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.save import Checkpoint, Saver, difference, witness
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
-from rmopt.solvers.threads import blas_threads
+from rmopt.solvers.threads import Interrupts, blas_threads
 
 # How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
@@ -153,6 +152,8 @@ class Solver(Value, ABC):
         The budget, unless `budget` says otherwise.
     keeps_constraints : bool
         Whether it looks at what a `ConstrainedProblem` or a `NonsmoothProblem` has beside the cost.
+    needs_gradients : bool
+        Whether it asks costs for gradients; those without are refused.
     keeps_single : bool
         Whether runs from a point of single precision stay in it; those of other solvers begin at it in double.
     takes_all_arrays : bool
@@ -195,6 +196,7 @@ class Solver(Value, ABC):
 
     max_iter: int = 1000
     keeps_constraints: ClassVar[bool] = False
+    needs_gradients: ClassVar[bool] = True
     keeps_single: ClassVar[bool] = False
     takes_all_arrays: ClassVar[bool] = False
     threads: int | None = 1
@@ -262,6 +264,8 @@ class Solver(Value, ABC):
     def check_problem(self, problem: Problem) -> None:
         """Refuse what is no problem, or has constraints that the solver would not look at."""
         instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)")
+        if self.needs_gradients and not problem.cost.has_gradient:
+            raise problem.cost._without_gradient()
         if not self.takes_all_arrays and getattr(problem.manifold, "field", "real") != "real":
             raise MissingCapabilityError(
                 f"{type(self).__name__} takes real numbers alone, and points of {problem.manifold} are complex; take "
