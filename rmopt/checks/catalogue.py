@@ -129,6 +129,7 @@ def positive_definite_instances() -> list[Instance]:
 
     whole = manifolds.SymmetricPositiveDefinite
     made.append(Instance("positive-definite-spread", manifolds.PositiveDefinite(8), every, point=steep))
+    made += [_unnamed(manifolds.SpecialPositiveDefinite(d, k)) for d, k in ((2, 1), (4, 2))]
     for metric in METRICS:
         made += [_unnamed(whole(d, k, metric)) for d, k in ((1, 1), (4, 1), (3, 4))]
         made.append(_unnamed(whole(3, 2, metric, field="complex")))

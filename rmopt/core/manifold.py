@@ -388,7 +388,8 @@ class FixedRankManifold(OverField, Manifold):
 
     def check_point(self, point: Any) -> str | None:
         if not isinstance(point, self.point_type):
-            return f"a point of {self} is a {self.point_type.__name__}, not {type(point).__name__}"
+            kind = self.point_type.__name__
+            return f"a point of {self} is a {kind}, not {type(point).__name__}; `from_matrix` makes one"
         k, sizes, parts = self.rank, iter(self.shape), vars(point)
         names, shapes = ", ".join(parts), [tuple(part.shape) for part in parts.values()]
         wanted = [(k, k) if name == "S" else (next(sizes), k) for name in parts]

@@ -336,6 +336,13 @@ class FromPymanopt(ArrayManifold):
             dim -= self.foreign._k * self.foreign._n
         return dim
 
+    @property
+    def typical_dist(self) -> float:
+        try:
+            return float(self.foreign.typical_dist)
+        except NotImplementedError:
+            return super().typical_dist
+
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
         return float(np.real(self._inner_product(point, tangent_vector_a, tangent_vector_b)))
 

@@ -15,14 +15,15 @@ from rmopt.manifolds.psd_fixed_rank import PolarPSD, PSDFixedRank
 from rmopt.manifolds.special_euclidean import SpecialEuclidean
 from rmopt.manifolds.sphere import Elliptope, Oblique, Sphere
 from rmopt.manifolds.stiefel import SpecialOrthogonal, Stiefel, Unitary
-from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
+from rmopt.manifolds.symmetric_positive_definite import SpecialPositiveDefinite, SymmetricPositiveDefinite
 from rmopt.manifolds.tensors import FixedMultilinearRank, TensorTrain
 
 __all__ = [
     "ArrayManifold", "BoundedRank", "DoublyStochastic", "Elliptope", "Euclidean", "FixedMultilinearRank",
     "FixedRankEmbedded", "FixedRankFactors", "GeneralizedGrassmann", "GeneralizedStiefel", "Grassmann",
     "Hyperbolic", "Oblique", "PSDFactors", "PSDFixedRank", "PolarPSD", "Positive", "PositiveDefinite",
-    "Power", "Product", "Simplex", "SkewSymmetric", "SpecialEuclidean", "SpecialOrthogonal", "Sphere",
-    "Stiefel", "Symmetric", "SymmetricDoublyStochastic", "SymmetricPositiveDefinite", "TangentPCA",
-    "TensorTrain", "Unitary", "frechet_mean", "geometric_median", "projected_mean", "tangent_pca",
+    "Power", "Product", "Simplex", "SkewSymmetric", "SpecialEuclidean", "SpecialOrthogonal",
+    "SpecialPositiveDefinite", "Sphere", "Stiefel", "Symmetric", "SymmetricDoublyStochastic",
+    "SymmetricPositiveDefinite", "TangentPCA", "TensorTrain", "Unitary", "frechet_mean", "geometric_median",
+    "projected_mean", "tangent_pca",
 ]  # fmt: skip
