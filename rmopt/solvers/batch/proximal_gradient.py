@@ -30,7 +30,7 @@ GROWTH, LONGEST = 10.0, 1e3
 # Roundings of the cost, and of a step, below which nothing can be told.
 ROUNDINGS = 64.0 * np.finfo(float).eps
 # The share of a step that may be out of the tangent space.
-INEXACT = 1e-2
+INEXACT = 1e-3
 # Newton's steps of a subproblem, and products in each, at most.
 NEWTON, PRODUCTS = 50, 60
 
@@ -169,25 +169,13 @@ class ProximalGradient(CheckedValue, Solver):
         steep = norm + abs(work.h.value(point)) / max(size_of(point), TINY)
         size = 1.0 / max(bend, steep / way, TINY)
         t = self.step_size or size
-        normal, step, left = work.tangent_step(point, gradient, t, 0.0 * gradient, inf)
+        normal, step, left = work.tangent_step(point, gradient, t, 0.0 * gradient)
         first = (size_of(step) + left) / min(t, size)
         rounding = ROUNDINGS * (size_of(point) / size + norm)
         # The start may be off the manifold by more than its roundings.
         window = (-inf,) * (WINDOW - 2) + (work.probe(work.retract(point, gradient, 0.0))[0], cost)
-        return Stand(
-            point,
-            cost,
-            gradient,
-            t,
-            size,
-            normal,
-            step,
-            first,
-            first,
-            rounding,
-            window,
-            counts=tuple(work.counts),
-        )
+        begun = Stand(point, cost, gradient, t, size, normal, step, first, first, rounding, window)
+        return begun._replace(counts=tuple(work.counts))
 
     def advance(self, work: "Smooth", state: Stand, steps: int) -> Stand:
         """Do one step."""
@@ -215,9 +203,7 @@ class ProximalGradient(CheckedValue, Solver):
                 square = float(ns.real_dot(*(2 * [moved if state.steps % 2 else change])))
                 wanted = square / both if state.steps % 2 else both / square
                 t = min(max(wanted, t / GROWTH), t * GROWTH, LONGEST * state.size)
-        normal, step, left = work.tangent_step(
-            there, gradient, t, state.normal * (t / state.t), state.stationarity / state.first
-        )
+        normal, step, left = work.tangent_step(there, gradient, t, state.normal * (t / state.t))
         return state._replace(
             point=there, cost=cost, gradient=gradient, t=t, normal=normal, step=step,
             stationarity=(size_of(step) + left) / min(t, state.size), window=(*state.window[1:], cost), step_size=a,
@@ -275,10 +261,8 @@ class Smooth(Oracle):
             return
         k = point.shape[-1]
         turn = np.linalg.qr(np.random.default_rng(0).standard_normal((k, k)))[0]
-        value, turned = (
-            self.h.value(point),
-            self.h.value(point @ ns.asarray(turn, point, ns.numbers_of(point))),
-        )
+        turned = self.h.value(point @ ns.asarray(turn, point, ns.numbers_of(point)))
+        value = self.h.value(point)
         if not abs(value - turned) <= slack(1e-8, point) * abs(value):
             raise InvalidInputError(
                 f"{type(self.h).__name__} depends on the basis in which a point of {self.manifold} is written; take "
@@ -296,7 +280,7 @@ class Smooth(Oracle):
         return there, value + self.h.value(there), ambient
 
     def tangent_step(
-        self, point: Array, gradient: Array, t: float, normal: Array, share: float
+        self, point: Array, gradient: Array, t: float, normal: Array
     ) -> tuple[Array, Array, float]:
         """Return N, the step V, and the length of what is left of P_N(prox(x − t grad f + N) − x) = 0.
 
@@ -316,18 +300,19 @@ class Smooth(Oracle):
 
         normal, step, left, off = look(out(normal))
         for _ in range(NEWTON):
-            if off <= max(INEXACT * min(1.0, share) * size_of(step), ROUNDINGS * size):
+            enough = max(INEXACT * size_of(step), ROUNDINGS * size)
+            if off <= enough:
                 break
             slope, shift = self.h.prox_slope(base + normal, t), 1e-3 * min(1e-2, off / size)
             way, rest = 0.0 * left, -left
             direction, square = rest, off * off
-            enough = (0.1 * min(0.1, (off / size) ** 0.5)) ** 2 * square
+            little = max(0.3 * enough, 1e-2 * off) ** 2
             for _ in range(PRODUCTS):
                 bent = out(slope(direction)) + shift * direction
                 a = square / float(ns.real_dot(direction, bent))
                 way, rest = way + a * direction, rest - a * bent
                 before, square = square, float(ns.real_dot(rest, rest))
-                if square <= enough:
+                if square <= little:
                     break
                 direction = rest + (square / before) * direction
             tried, a = look(normal + way), 1.0
