@@ -274,7 +274,8 @@ def test_wrong_parts_do_not_converge() -> None:
      (lambda: NonsmoothProblem(FixedRankEmbedded(5, 4, 2), None, L1(1.0)), "say by `of`"),
      (lambda: NonsmoothProblem(Sphere(3), None, L1(1.0), of=abs), "of = .* must be residuals"),
      (lambda: GroupL2(1.0, 3).value(np.ones(4)), "4 numbers are no groups of 3"),
-     (lambda: Box(2.0, 1.0), "lower = 2.0 is above"), (lambda: L1(0.0), "weight"),
+     (lambda: Box(2.0, 1.0), "lower = 2.0 to upper = 1.0"), (lambda: Box(np.inf, np.inf), "no number"),
+     (lambda: L1(0.0), "weight"),
      (lambda: L1(1.0).smoothed(0.0), "eps"),
      (lambda: NonNegative().prox(1j * np.ones(2), 1.0), "bounds real numbers")],
 )  # fmt: skip
