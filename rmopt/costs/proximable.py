@@ -388,17 +388,17 @@ class NonNegative(Box):
 
 def hold_to_shape(h: Proximable, z: Array) -> None:
     """Refuse a term whose value is no number, or whose maps return no arrays like what they are given."""
-    found = {"value": h.value(z), "prox": h.prox(z, 1.0), "prox_slope": h.prox_slope(z, 1.0)}
-    if callable(slope := found["prox_slope"]):
-        found["prox_slope"] = slope(z)
-    for name, one in found.items():
-        number_or_array = ns.is_array(one) if name != "value" else np.asarray(one).dtype.kind in "fiu"
-        if not number_or_array or np.shape(one) != (() if name == "value" else tuple(z.shape)):
-            wanted = "a number" if name == "value" else f"an array of shape {tuple(z.shape)}"
-            raise InvalidInputError(
-                f"`{name}` of {type(h).__name__} leads to {shown(one)}; let it be {wanted}: see "
-                "rmopt.checks.check_proximable."
-            )
+    value, slope, shape = h.value(z), h.prox_slope(z, 1.0), tuple(z.shape)
+    maps = {"prox": h.prox(z, 1.0), "prox_slope": slope(z) if callable(slope) else None}
+    wrong = {name: one for name, one in maps.items() if tuple(getattr(one, "shape", ())) != shape}
+    if not isinstance(value, float | int | np.number):
+        wrong = {"value": value}
+    for name, one in wrong.items():
+        wanted = "a number" if name == "value" else f"an array of shape {shape}"
+        raise InvalidInputError(
+            f"`{name}` of {type(h).__name__} leads to {shown(one)}; let it be {wanted}, and try "
+            "rmopt.checks.check_proximable."
+        )
 
 
 def excess(h: Proximable, z: Array, t: float, rng: np.random.Generator) -> float:

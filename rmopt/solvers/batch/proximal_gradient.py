@@ -31,8 +31,8 @@ GROWTH, LONGEST = 10.0, 1e3
 SHORTEST = 1e-8
 # Roundings of the cost, and of a step, below which nothing can be told.
 ROUNDINGS = 64.0 * np.finfo(float).eps
-# The share of a step that may be out of the tangent space.
-INEXACT = 1e-3
+# The share of what a step promises that may be lost by what is out of the tangent space.
+INEXACT = 0.5
 # Newton's steps of a subproblem, and products in each, at most.
 NEWTON, PRODUCTS = 50, 60
 
@@ -310,7 +310,10 @@ class Smooth(Oracle):
 
         normal, step, left, off = look(out(normal))
         for _ in range(NEWTON):
-            enough = max(INEXACT * float(dot(step, step)) ** 0.5, ROUNDINGS * size)
+            # What the step promises is |V|², and what is left of the equation costs its length times that of N.
+            square = float(dot(step, step))
+            along = max(square, float(dot(normal, normal)), TINY) ** 0.5
+            enough = max(INEXACT * square / along, ROUNDINGS * size)
             if off <= enough:
                 break
             slope, shift = self.h.prox_slope(base + normal, t), 1e-3 * min(1e-2, off / size)
