@@ -471,7 +471,6 @@ TABLE = (
     ("optimum", "rmopt/manifolds/doubly_stochastic.py",
      "test_doubly_stochastic.py", (
         ("edge-inside", "< -1e-6 * norm)[steep]", "< -1e6 * norm)[steep]"),
-        ("stochastic-hessian", "+ 0.5 * tangent_vector * slopes", "- 0.5 * tangent_vector * slopes"),
     )),
     ("optimum", "rmopt/manifolds/generalized.py",
      "test_generalized.py", (
