@@ -83,7 +83,7 @@ TABLE = (
         ("gradient-along", "agree(errors[:LOOKS]) or ", ""),
         ("convexity", " or off < -1e-6 * most", ""),
     )),
-    ("proof", "rmopt/solvers/batch/premise.py",
+    ("proof", "rmopt/solvers/batch/oracle.py",
      "test_premises.py test_certificates_of_strangers.py", (
         ("premise-norm", "if not abs(length * length - square) <= 0.01 * square < np.inf:", "if False:"),
         ("premise-bends", "if agree(bends):", "if False:"),
@@ -182,7 +182,7 @@ TABLE = (
          "state.steps).integers(2**63))\n        if not isinstance",
          "0).integers(2**63))\n        if not isinstance"),
     )),
-    ("resumption", "rmopt/solvers/stochastic/samplers.py",
+    ("resumption", "rmopt/solvers/stochastic/scheduled.py",
      "test_solvers.py::test_samplers", (
         ("uniform-terms", "rng.integers(self.n_terms,", "rng.integers(self.n_terms - 1,"),
     )),

@@ -25,6 +25,7 @@ class Stream(IntEnum):
     ORDER = 11
     DIRECTIONS = 12
     WITNESS = 13
+    SWARM = 14
     # Shares its number with CURVATURE: no run draws from both, and another number would change results in print.
     TRIPLETS_OF_SPLITS = 3
 

@@ -10,9 +10,8 @@ import scipy.linalg
 
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.manifold import FixedRankManifold
-from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.reference import ReferenceEngine, ReferenceState

@@ -19,8 +19,7 @@ from rmopt.costs.proximable import hold_to_shape
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.line_search import LBFGS
-from rmopt.solvers.batch.oracle import Oracle
-from rmopt.solvers.batch.premise import held
+from rmopt.solvers.batch.oracle import Oracle, held
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged
 

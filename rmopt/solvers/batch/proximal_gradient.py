@@ -18,8 +18,7 @@ from rmopt.costs.proximable import LEAST, TINY, excess, hold_to_shape
 from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
 from rmopt.manifolds import Elliptope, Grassmann, Power
 from rmopt.precision import slack
-from rmopt.solvers.batch.oracle import COUNTED, Oracle
-from rmopt.solvers.batch.premise import held
+from rmopt.solvers.batch.oracle import COUNTED, Oracle, held
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged
 
