@@ -21,7 +21,7 @@ class ValueCost(Cost):
 
     See Also
     --------
-    rmopt.autograd_cost : for functions that can be differentiated.
+    rmopt.costs.autograd_cost : for functions that can be differentiated.
 
     Examples
     --------

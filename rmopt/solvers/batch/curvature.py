@@ -161,12 +161,12 @@ def tangent_basis(manifold: Manifold, point: Any) -> list[Any]:
             gram[i, : i + 1] = [manifold.inner_product(point, one, other) for other in basis[: i + 1]]
         shares = np.linalg.inv(np.linalg.cholesky(gram + np.tril(gram, -1).T))
         stacks = zip(*map(arrays_of, basis), strict=True)
-        turned = [_mixed(shares, list(stack)) for stack in stacks]
+        turned = [mixed(shares, list(stack)) for stack in stacks]
         basis = [rebuilt(vector, [stack[i] for stack in turned]) for i, vector in enumerate(basis)]
     return basis
 
 
-def _mixed(shares: Array, arrays: list[Any]) -> Any:
+def mixed(shares: Array, arrays: list[Any]) -> Any:
     """Return sums of arrays, with shares in rows."""
     stack = ns.namespace(arrays[0]).stack(arrays)
     return ns.namespace(stack).tensordot(ns.matched(ns.asarray(shares, stack), stack), stack, axes=1)
@@ -175,6 +175,7 @@ def _mixed(shares: Array, arrays: list[Any]) -> Any:
 def _looked(problem: Problem, point: Any) -> tuple[Oracle, Any]:
     """Return a problem as solvers ask it, after a first look at a point, and the gradient there."""
     _on(instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)").manifold, point)
+    problem.hold_to_cost("a Hessian")
     work = Oracle(problem, None, None)
     return work, work.first(point).gradient
 

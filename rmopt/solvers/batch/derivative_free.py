@@ -23,8 +23,8 @@ from rmopt.errors import DivergedError, InvalidInputError, RmoptError, broke_dow
 from rmopt.manifolds import GeneralizedGrassmann, GeneralizedStiefel, Power, Product, Stiefel
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.stiefel import Turns
-from rmopt.precision import matched, real_type, slack
-from rmopt.solvers.batch.curvature import tangent_basis
+from rmopt.precision import real_type, slack
+from rmopt.solvers.batch.curvature import mixed, tangent_basis
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged
 
@@ -33,8 +33,6 @@ from rmopt.solvers.stop import Converged
 EDGE, AGAIN, FAR = 0.25, 0.1, 0.5
 # Of whose points the logarithm is looked for step by step.
 SEARCHED = (Stiefel, GeneralizedStiefel)
-# What nothing is divided by that is less.
-TINY = float(np.finfo(float).tiny)
 
 
 class Crowd:
@@ -57,21 +55,12 @@ class Crowd:
                 self.stacks = Power(manifold, 2) is not None
         self.manifold: Any = manifold._in_a_run()
         self.retract: Callable[..., Any] = partial(self.manifold.default_retraction, self.manifold)
-        # Of the cost and of the retraction; the least cost so far, and the point.
-        self.counts, self.best = dict.fromkeys(("costs", "retractions"), 0), (np.inf, None)
-        # Where the tangent space of a simplex is, and its basis.
+        # Of the present state: evaluations, and the least cost with its point.
+        self.counts: dict[str, int] = {}
+        self.best: tuple[float, Any] = np.inf, None
+        # The precision of the run; and where the tangent space of a simplex is, whose basis is `_basis`.
+        self.kind: Any = None
         self._base: Any = None
-        self._basis: list[Any] = []
-
-    def first(self, point: Any) -> float:
-        """Return the cost at the start, which must be a number."""
-        cost = self.problem.cost
-        with np.errstate(all="ignore"):
-            found = self.problem.real(unchanged(cost, point, lambda: cost.value(point), "value"))
-        if not isfinite(found):
-            raise DivergedError(f"{cost._name} is {found} at the initial point; start elsewhere.", 0)
-        self.kind, self.counts["costs"] = real_type(*arrays_of(point)), 1
-        return found
 
     def gathered(self, points: list[Any]) -> Any:
         """Return many points as one array, or as a list."""
@@ -151,12 +140,7 @@ class Crowd:
         """Return tangent vectors at a point by their coordinates, in rows."""
         if self._base is not base:
             self._base, self._basis = base, tangent_basis(self.manifold, base)
-            stacks = zip(*map(arrays_of, self._basis), strict=True)
-            self._arrays = [ns.namespace(stack[0]).stack(stack) for stack in stacks]
-        made = []
-        for stack in self._arrays:
-            shares = matched(ns.asarray(coordinates, stack), stack)
-            made.append(ns.namespace(stack).tensordot(shares, stack, axes=1))
+        made = [mixed(coordinates, [*stack]) for stack in zip(*map(arrays_of, self._basis), strict=True)]
         return made[0] if self.stacks else [rebuilt(self._basis[0], [*of]) for of in zip(*made, strict=True)]
 
 
@@ -220,8 +204,13 @@ class _DerivativeFree(CheckedValue, Solver):
         return Crowd(problem, self.retraction, seed)
 
     def begin(self, work: Crowd, point: Any) -> Stand:
-        cost = work.first(point)
-        return Stand(point, cost, self._crowd(work, point, cost), work.counts)
+        problem, cost = work.problem, work.problem.cost
+        with np.errstate(all="ignore"):
+            found = problem.real(unchanged(cost, point, lambda: cost.value(point), "value"))
+        if not isfinite(found):
+            raise DivergedError(f"{cost._name} is {found} at the initial point; start elsewhere.", 0)
+        work.kind = real_type(*arrays_of(point))
+        return Stand(point, found, self._crowd(work, point, found), {"costs": 1, "retractions": 0})
 
     @abstractmethod
     def _crowd(self, work: Crowd, point: Any, cost: float) -> Any:
@@ -266,9 +255,8 @@ class _DerivativeFree(CheckedValue, Solver):
         found = f"points within {state.size:.1e} of the best one, and costs within {state.spread:.1e}"
         if self._settled(state):
             return Converged(found)
-        least = 8.0 * float(np.finfo(work.kind).eps) * size_of(state.point)
-        rounded = state.steps > 0 and state.size <= least
-        return f"rounding: {found}; the cost jumps, or is noise" if rounded else None
+        resolved = state.size > 8.0 * float(np.finfo(work.kind).eps) * size_of(state.point)
+        return None if resolved or state.steps == 0 else f"rounding: {found}; the cost jumps, or is noise"
 
 
 class Simplex(NamedTuple):
@@ -389,11 +377,8 @@ class NelderMead(_DerivativeFree):
             costs[asked] = ask(corners[asked])
         order = np.argsort(costs, kind="stable")
         corners, costs = corners[order], costs[order]
-        return (
-            Simplex(base, corners, costs, level),
-            float(np.linalg.norm(corners - corners[0], axis=1).max()),
-            costs,
-        )
+        size = float(np.linalg.norm(corners - corners[0], axis=1).max())
+        return Simplex(base, corners, costs, level), size, costs
 
     def finished(self, work: Crowd, state: Stand) -> str | None:
         # A simplex that is small is not the last one where it found a lower cost than the one before.
@@ -492,16 +477,16 @@ class ParticleSwarm(_DerivativeFree):
             costs = work.values(points, k)
         else:
             draws = generator(work.seed, Stream.SWARM, state.steps).random((2, k))
-            weights = [
-                work.shares(draw, points) for draw in (self.nostalgia * draws[0], self.social * draws[1])
-            ]
+            draws *= [[self.nostalgia], [self.social]]
 
             def turned(here: Any, speed: Any, best: Any, way: Any, own: Any, all: Any) -> Any:
                 return speed * self.inertia + toward(manifold, here, best) * own + way * all
 
+            weights = (work.shares(draw, points) for draw in draws)
             moves = work.each(turned, points, speeds, bests, ways, *weights)
             # No step is longer than the first swarm was wide.
-            shares = state.first_size / np.maximum(work.norms(points, moves), max(state.first_size, TINY))
+            # Where nothing moves this is 0/0.
+            shares = np.fmin(1.0, state.first_size / work.norms(points, moves))
             moves, old = work.each(mul, moves, work.shares(shares, points)), points
             points, costs = work.reached(points, moves, k)
             carried = work.each(partial(manifold.default_transport, manifold), old, points, moves)
