@@ -21,9 +21,9 @@ from rmopt.core.runs import running
 from rmopt.core.values import written
 from rmopt.files import reading
 from rmopt.solvers import Checkpoint, Recorder
-from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.save import Saver
 from rmopt.solvers.stochastic.continued import Continued
+from rmopt.solvers.threads import Interrupts
 
 # Parameters on which no bit of a checkpoint depends, or which the seed stands for.
 NO_IDENTITY = (

@@ -11,7 +11,7 @@ The parts are sub-packages, loaded when first used:
 `testing`
     The same laws for the test suite of your own package.
 `interop`
-    pymanopt's optimizers on rmopt's manifolds, and the other way round.
+    pymanopt's optimizers on rmopt's manifolds, and the other way round, where pymanopt is installed.
 `experiments`
     What the author of a ``rmopt run`` experiment needs.
 """

@@ -361,7 +361,8 @@ def solve_lower(factor: Array, right: Array) -> Array:
     """Return F⁻¹ R for a lower triangular F."""
     if type(right) is np.ndarray and factor.ndim == right.ndim == 2:
         # On small matrices `scipy.linalg.solve_triangular` takes seven times as long.
-        found, flaw = TRTRS[right.dtype.char if factor.dtype == right.dtype else "d"](factor, right, lower=1)
+        numbers = right.dtype if factor.dtype == right.dtype else np.result_type(factor, right)
+        found, flaw = TRTRS[numbers.char](factor, right, lower=1)
         if flaw:
             raise np.linalg.LinAlgError(f"the factor is singular: its diagonal is zero at {flaw - 1}")
         return found

@@ -20,8 +20,7 @@ from problems.ranking import LabelRanking, WarpRanking
 from rmopt import Problem
 from rmopt.core import AgentSum, Cost, Factored, FiniteSum, LowRankPoint, Retraction
 from rmopt.core.ambient import RowColumn, dense
-from rmopt.core.low_rank import LowRankTangent
-from rmopt.core.psd import PSDTangent
+from rmopt.core.low_rank import LowRankTangent, PSDTangent
 from rmopt.costs import BilinearSum, LogDetTriplet, Loss, TripletSum, hinge, squared
 from rmopt.manifolds import ArrayManifold, FixedRankEmbedded, PositiveDefinite, PSDFixedRank
 from rmopt.retractions import Additive, SecondOrder, SecondOrderPSD

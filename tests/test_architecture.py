@@ -97,8 +97,7 @@ OPEN = {
     "rmopt.core.streams", "rmopt.core.values", "rmopt.core.world", "rmopt.costs.bilinear", "rmopt.costs.graph",
     "rmopt.costs.log_det", "rmopt.engines.base", "rmopt.engines.bilinear", "rmopt.engines.log_det", "rmopt.errors",
     "rmopt.files", "rmopt.linalg", "rmopt.solvers.save", "rmopt.solvers.threads",
-    "rmopt.core.runs", "rmopt.solvers.interrupts",
-    "rmopt.solvers.stochastic.continued", "rmopt.solvers.stochastic.step_sizes",
+    "rmopt.core.runs", "rmopt.solvers.stochastic.continued", "rmopt.solvers.stochastic.scheduled",
 }  # fmt: skip
 
 
@@ -157,7 +156,8 @@ def test_rooms_of_solvers() -> None:
 @pytest.mark.parametrize(
     ("command", "heavy"),
     [
-        ("import rmopt", {"numba", "sklearn", "matplotlib", "pymanopt", "autograd", "scipy"}),
+        ("import rmopt, rmopt.interop", {"numba", "sklearn", "matplotlib", "pymanopt", "autograd", "scipy"}),
+        ("import rmopt.solvers, rmopt.manifolds, rmopt.costs, rmopt.checks", {"pymanopt", "autograd"}),
         ("import rmopt.cli.commands", {"numpy"}),
         ("import rmopt.cli, rmopt.experiments", {"scipy", "sklearn", "matplotlib", "pymanopt", "autograd"}),
         ("import problems.similarity", {"numba", "sklearn.neighbors", "sklearn.linear_model", "matplotlib"}),
@@ -167,6 +167,24 @@ def test_import_is_light(command: str, heavy: set[str]) -> None:
     script = f"{command}; import sys; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("extra", "use"),
+    [
+        ("pymanopt", "from rmopt.interop import from_pymanopt"),
+        ("autograd", "rmopt.autograd_cost(len)"),
+        ("autograd", "rmopt.autograd_residuals(len)"),
+        ("jax", "rmopt.jax_cost(len)"),
+        ("torch", "rmopt.torch_cost(len)"),
+    ],
+)
+def test_what_needs_an_extra_names_it(extra: str, use: str) -> None:
+    script = f"import sys, rmopt; sys.modules[{extra!r}] = None; {use}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("rmopt.errors.MissingCapabilityError: ")
+    assert last.endswith(f'pip install "rmopt[{extra}]".')
 
 
 def test_loops_that_wait_for_numba_are_themselves_after_copying() -> None:

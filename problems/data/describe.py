@@ -24,7 +24,7 @@ def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
     Parameters
     ----------
     what : str
-        As `problems.data.load` takes it.
+        As `problems.data.load` takes it; empty: all registered data sets.
     data_home : Path, optional
         Of registered data sets.
 
@@ -32,8 +32,10 @@ def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
     -------
     dict
         ``name``, ``source``, ``holds``, ``columns``, ``summary``, ``odd``, ``experiments`` (commands by name, fits
-        first), and ``problem``: why it cannot be used, or None.
+        first), and ``problem``: why it cannot be used, or None. Or ``datasets``, as `listing` gives them.
     """
+    if not what:
+        return {"datasets": listing(data_home)}
     found: dict[str, Any] = {"holds": None, "columns": [], "summary": {}, "experiments": {}, "problem": None}
     known = entry_points(group="rmopt.datasets").names
     if what in known:

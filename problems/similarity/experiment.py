@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import Normalizer, normalize
 from sklearn.svm import LinearSVC
 from typer import Option
@@ -104,6 +105,13 @@ class ClassScores(LinearSVC):
         return normalize(X @ self.coef_.T)
 
 
+class Posteriors(LogisticRegression):
+    """Documents by the probability of each class: an inner product is that of being of one class."""
+
+    def transform(self, X: Any) -> Array:
+        return self.predict_proba(X)
+
+
 def _general(n: int, k: int) -> Manifold:
     return FixedRankEmbedded(n, n, k)
 
@@ -122,6 +130,9 @@ METHODS: dict[str, Method] = {
     # Documents as they are: what every method must beat.
     "cosine": Method("cosine", Normalizer()),
     "svm": Method("linear SVMs", ClassScores(), crossed(C=(0.1, 1.0, 10.0))),
+    "logistic": Method(
+        "logistic posteriors", Posteriors(C=10.0, solver="saga", tol=1e-2), crossed(C=(1.0, 10.0, 100.0))
+    ),
     "naive-gd": _steps("naive gradient descent", _general, FactoredGradientDescent, 0.1, grid=SMALL),
     "psd-gd": _steps("naive PSD descent", PSDFixedRank, PSDGradientDescent, 0.1, grid=SMALL),
     "pa": _steps("passive-aggressive", _general, PassiveAggressive, 0.1, grid=SMALL),

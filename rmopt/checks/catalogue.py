@@ -15,10 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt import manifolds, retractions
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.problem import Problem
-from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.costs import LOSSES, BilinearSum, EntrySum, LogDetTriplet, TripletSum
 from rmopt.linalg import symmetric
@@ -76,11 +75,8 @@ def fixed_rank_instances() -> list[Instance]:
     first, problem = every[:1], {"batch": _triplet_problem(manifold, "logistic")}
     made.append(Instance("fixed-rank-batches", manifold, first, problem, compiled=first, batch_size=4))
     spread = manifolds.FixedRankEmbedded(11, 8, 4)
-    for name, sigma in {
-        "tied": [1.0] * 4,
-        "spread": [9.0, 1.0, 0.5, 0.2],
-        "steep": [1.0, 0.1, 0.01, 1e-3],
-    }.items():
+    values = [1.0] * 4, [9.0, 1.0, 0.5, 0.2], [1.0, 0.1, 0.01, 1e-3]
+    for name, sigma in zip(("tied", "spread", "steep"), values, strict=True):
         problems = {loss: _bilinear_problem(spread, loss) for loss in LOSSES if name == "steep"}
         point = partial(with_spectrum, spread, sigma)
         made.append(Instance(f"fixed-rank-{name}", spread, every, problems, point))
@@ -133,6 +129,7 @@ def positive_definite_instances() -> list[Instance]:
 
     whole = manifolds.SymmetricPositiveDefinite
     made.append(Instance("positive-definite-spread", manifolds.PositiveDefinite(8), every, point=steep))
+    made += [_unnamed(manifolds.SpecialPositiveDefinite(d, k)) for d, k in ((2, 1), (4, 2))]
     for metric in METRICS:
         made += [_unnamed(whole(d, k, metric)) for d, k in ((1, 1), (4, 1), (3, 4))]
         made.append(_unnamed(whole(3, 2, metric, field="complex")))
@@ -181,15 +178,9 @@ def _unnamed(manifold: Manifold) -> Instance:
 
 def product_instances() -> list[Instance]:
     """Return products: of curved and flat factors, nested, and some whose factors differ in shape and in kind."""
-    cone, flat, turns = (
-        manifolds.PositiveDefinite(3),
-        manifolds.Euclidean(2, 3),
-        manifolds.SpecialOrthogonal(3, 4),
-    )
-    power, agents = (
-        manifolds.Power(manifolds.Grassmann(6, 2), 3),
-        manifolds.Product([manifolds.Grassmann(6, 2)] * 3),
-    )
+    cone, flat, lines = manifolds.PositiveDefinite(3), manifolds.Euclidean(2, 3), manifolds.Grassmann(6, 2)
+    power, agents = manifolds.Power(lines, 3), manifolds.Product([lines] * 3)
+    turns = manifolds.SpecialOrthogonal(3, 4)
     mixed = manifolds.Product([cone, manifolds.Power(flat, 2), manifolds.FixedRankEmbedded(5, 4, 2)])
     arrays = manifolds.Product([turns, manifolds.Sphere(5), manifolds.Power(manifolds.Oblique(3, 2), 2)])
     nested = manifolds.Product([manifolds.Grassmann(7, 2), manifolds.Product([cone, agents]), flat])

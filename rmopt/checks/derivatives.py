@@ -10,11 +10,10 @@ from rmopt.checks.laws import Check, Law, along_several, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
 from rmopt.core.cost import AgentSum, BlockCost, FiniteSum
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at
-from rmopt.core.psd import PSDPoint
 from rmopt.core.tensors import TuckerPoint, multiplied
 from rmopt.costs import ConvexCost, Loss, ResidualSum
 from rmopt.errors import MissingCapabilityError
@@ -95,12 +94,9 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
     check_gradient : one check in place of a list.
     """
     manifold, rng, x = _start(problem, rng, point, dtype)
-    xi, slopes = manifold.random_tangent_vector(x, rng), []
+    vectors = partial(manifold.random_tangent_vector, x, rng)
     # Of a part with a proximal step the value holds what the gradient does not.
-    if _is_smooth(problem, x):
-        slopes = along_several(
-            partial(_taylor, problem, x), partial(manifold.random_tangent_vector, x, rng), xi
-        )
+    slopes = along_several(partial(_taylor, problem, x), vectors) if _is_smooth(problem, x) else []
     laws = hold(COST, _subject(problem), _Cost(problem, x, rng), coarseness_of(x))
     return slopes + laws + [check for one in _constraints(problem) for check in check_cost(one, rng, x)]
 
@@ -128,11 +124,8 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
         When the manifold or the cost has no second derivatives.
     """
     manifold, rng, x = _start(problem, rng, point, dtype)
-    xi, eta = (manifold.random_tangent_vector(x, rng) for _ in range(2))
-    taylor, vectors = (
-        partial(_taylor, problem, x, second=True),
-        partial(manifold.random_tangent_vector, x, rng),
-    )
+    vectors = partial(manifold.random_tangent_vector, x, rng)
+    xi, eta, taylor = vectors(), vectors(), partial(_taylor, problem, x, second=True)
     slopes = [] if _straight(manifold) is None else along_several(taylor, vectors, xi)
     laws = hold(
         HESSIAN, _subject(problem), (problem, x, xi, eta, problem.riemannian_hessian(x, xi)), coarseness_of(x)

@@ -17,8 +17,7 @@ from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
-from rmopt.namespaces import adjoint, is_complex, real_dot
-from rmopt.precision import real_type
+from rmopt.namespaces import adjoint, is_complex, real_dot, real_type
 
 # Logarithms and roots of matrices lose digits with the condition of the point.
 GEODESIC = 1e-9
@@ -98,11 +97,10 @@ def check_retraction(
     start = start_at(manifold, point, rng)
     # A name, or None; a retraction of another manifold breaks its laws.
     retraction = retraction if isinstance(retraction, Retraction) else manifold.fitting(retraction)
-    x = in_precision(start, dtype)
-    xi, subject = manifold.random_tangent_vector(x, rng), f"{retraction} on {manifold}"
-    slopes = along_several(
-        partial(_slopes, retraction, manifold, x), partial(manifold.random_tangent_vector, x, rng), xi
-    )
+    x, subject = in_precision(start, dtype), f"{retraction} on {manifold}"
+    vectors = partial(manifold.random_tangent_vector, x, rng)
+    xi = vectors()
+    slopes = along_several(partial(_slopes, retraction, manifold, x), vectors, xi)
     return slopes + hold(RETRACTION, subject, _Curves(retraction, manifold, x, xi, rng), coarseness_of(x))
 
 

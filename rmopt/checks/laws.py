@@ -182,14 +182,14 @@ def slope_check(
 
 
 def along_several(
-    measure: Callable[[Any], list[Check]], vectors: Callable[[], Any], first: Any
+    measure: Callable[[Any], list[Check]], vectors: Callable[[], Any], first: Any = None
 ) -> list[Check]:
     """Return slopes along a tangent vector; of those that are broken the best of two others.
 
     Noise may bend a slope, in single precision above all, and so may a coefficient that nearly vanishes along one
     direction: of 400 random quadratic costs one. A part that is wrong is wrong in all directions.
     """
-    slopes = measure(first)
+    slopes = measure(vectors() if first is None else first)
     for _ in range(2):
         if not all(slopes):
             slopes = [old or new for old, new in zip(slopes, measure(vectors()), strict=True)]

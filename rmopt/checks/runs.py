@@ -23,9 +23,7 @@ from rmopt.kernels.row_column import EXACT, FIXED
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.save import Checkpoint
-from rmopt.solvers.stochastic.samplers import Sampler, as_sampler
-from rmopt.solvers.stochastic.scheduled import ScheduledSolver
-from rmopt.solvers.stochastic.step_sizes import StepSize
+from rmopt.solvers.stochastic.scheduled import Sampler, ScheduledSolver, StepSize, as_sampler
 from rmopt.solvers.stop import MaxSteps
 
 SOLVER: list[Law] = []
@@ -208,10 +206,10 @@ def _descent(runs: _Runs) -> Any:
     """The cost at the end is not above that at the start; where a run converged, it or the gradient has fallen."""
     problem, ends = runs.problem, (runs.first(), runs.whole.point)
     begun, ended = map(problem.value, ends)
-    norms = [problem.manifold.norm(point, problem.riemannian_gradient(point)) for point in ends]
-    fell = ended < begun or norms[1] < 0.5 * norms[0] or norms[0] < 1e-6 * max(1.0, abs(begun))
-    if runs.whole.converged and not fell:
-        return f"it is where it began, and the gradient there is {norms[0]:.1e} long"
+    if runs.whole.converged and not ended < begun and problem.cost.has_gradient:
+        norms = [problem.manifold.norm(point, problem.riemannian_gradient(point)) for point in ends]
+        if not (norms[1] < 0.5 * norms[0] or norms[0] < 1e-6 * max(1.0, abs(begun))):
+            return f"it is where it began, and the gradient there is {norms[0]:.1e} long"
     return max(0.0, ended - begun) / max(1.0, abs(begun))
 
 
@@ -267,7 +265,7 @@ def _observed(runs: _Runs) -> float | None:
     errors = []
     for row, point in zip(half.history[:1] + half.history[-1:], (runs.first(), half.point), strict=False):
         seen = [("cost", problem.value(point))]
-        if not problem.constraints:
+        if not problem.constraints and "gradient_norm" in row:
             # With some it is the gradient of a Lagrangian.
             seen.append(("gradient_norm", problem.manifold.norm(point, problem.riemannian_gradient(point))))
         errors += [abs(row[name] - size) / max(1.0, abs(size)) for name, size in seen if name in row]

@@ -1,4 +1,4 @@
-"""The commands of ``rmopt``: list, run, fit, check, data and serve. What they run is found through entry points."""
+"""The commands of ``rmopt``: best, fit, serve, data, run, list, check. What they run is found by entry points."""
 
 from importlib.metadata import version
 from pathlib import Path
@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from rmopt.cli.failures import one_line_errors
 from rmopt.cli.registry import DATASETS, EXPERIMENTS, Json, Seed, as_json, describe, folder, load, table_of
-from rmopt.cli.run import Registered
+from rmopt.cli.run import Registered, command_of
 from rmopt.errors import InvalidInputError
 
 Served = Annotated[Path, typer.Argument(metavar="PATH", hidden=True)]
@@ -17,7 +17,8 @@ Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0
 Port = Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 takes a free one.")]
 Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 
-File = Annotated[str, typer.Argument(metavar="FILE", hidden=True)]
+File = Annotated[str, typer.Argument(metavar="FILE", hidden=True, help="as rmopt data takes it.")]
+Minutes = Annotated[float, typer.Option(metavar="X", min=0.01, help="How long it may take.")]
 DataHome = Annotated[Path | None, folder("Folder that holds the data sets.")]
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", hidden=True)]
 
@@ -26,7 +27,7 @@ class Commands(TyperGroup):
     """The commands in the order in which people need them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return ["fit", "serve", "data", "run", "list", "check"]
+        return ["best", "fit", "serve", "data", "run", "list", "check"]
 
     def invoke(self, ctx: Any) -> Any:
         with one_line_errors():
@@ -64,6 +65,18 @@ _add_registered("run", "Compare methods, on an experiment's data or on yours.")
 _add_registered("fit", "Learn a model from your files: ratings, texts, labels.")
 
 
+def _best(run: Any, file: File, minutes: Minutes = 5.0, data_home: DataHome = None) -> Any:
+    """Find the best tool for a file of yours, of this library or not.
+
+    Models of this library and simple rivals are tuned alike and measured on held-out parts, with standard errors. The
+    winner learns from all, and is written.
+    """
+    return load("best", "rmopt.best")(run, file, minutes, data_home)
+
+
+app.command("best")(command_of("best", _best))
+
+
 @app.command()
 def serve(where: Served, host: Host = "127.0.0.1", port: Port = 8000) -> None:
     """Recommend, or search texts, in a browser.
@@ -82,16 +95,14 @@ def data(file: File = "", data_home: DataHome = None, json: Json = False) -> Non
     FILE: a file, a folder of texts or the name of a data set, which is shown with what is odd in it and with the
     commands that take it; what its columns mean may follow: ratings.csv::user=uid,item=movie,rating=stars.
     """
-    arguments = (file, data_home) if file else (data_home,)
-    found = load("describe" if file else "listing", "rmopt.data")(*arguments)
+    found = load("describe", "rmopt.data")(file, data_home)
     if json:
-        typer.echo(as_json(found if file else {"datasets": found}))
+        typer.echo(as_json(found))
     else:
         from rmopt.cli.result import print_description
 
-        print_description(found if file else {"columns": found})
-    if file and found["problem"]:
-        raise typer.Exit(2)
+        print_description(found)
+    raise typer.Exit(2 * bool(found.get("problem")))
 
 
 @app.command()
@@ -110,10 +121,8 @@ def check(names: Names = None, seed: Seed = 0, json: Json = False) -> None:
             typer.secho(line, fg=None if check else "red")
     if not checks:
         raise InvalidInputError(f"no check matches {', '.join(names or [])}; 'rmopt check' runs them all.")
-    if json:
-        typer.echo(as_json({"seed": seed, "rows": [vars(check) for check in checks]}))
-    else:
-        typer.echo(f"{sum(map(bool, checks))} of {len(checks)} checks passed.")
+    found = {"seed": seed, "rows": [vars(check) for check in checks]}
+    typer.echo(as_json(found) if json else f"{sum(map(bool, checks))} of {len(checks)} checks passed.")
     raise typer.Exit(not all(checks))
 
 

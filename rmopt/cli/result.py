@@ -31,15 +31,15 @@ def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
 
 
 def print_description(found: Mapping[str, Any]) -> None:
-    """Print what ``rmopt data`` finds: columns, what a file holds, what is odd, and which commands take it."""
+    """Print what ``rmopt data`` finds: data sets, or of one its columns, what is odd, and which commands take it."""
     console = Console(highlight=False, markup=False)
     if "source" in found:
         console.print(f"{found['source']}: {found['holds'] or 'cannot be used yet'}\n", soft_wrap=True)
-    if found["columns"]:
-        print_rows(console, found["columns"], {})
+    if table := found.get("datasets", found.get("columns")):
+        print_rows(console, table, {})
     summary = found.get("summary", {})
     width = max(map(len, summary), default=0)
-    lines = [""] * bool(found["columns"])
+    lines = [""] * bool(table)
     for name, value in summary.items():
         text = f"{value:.6g}" if isinstance(value, float) else cells_of([{"": value}], "")[0]
         lines.append(f"{name:{width}}  {text}")

@@ -33,9 +33,8 @@ class Registered(TyperGroup):
         return [entry.name for entry in registered(ENTRIES[self.name])]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        experiment = load(cmd_name, ENTRIES[self.name])
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(cmd_name)(as_command(experiment, partial(_execute, cmd_name, experiment)))
+        single.command(cmd_name)(command_of(cmd_name, load(cmd_name, ENTRIES[self.name])))
         return typer.main.get_command(single)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -83,6 +82,11 @@ class OutputFolder:
         """Return the names of the files and folders in it that are new or have changed since the start."""
         visible = (entry for entry in self.path.iterdir() if not entry.name.startswith("."))
         return sorted(entry.name for entry in visible if entry.lstat().st_mtime_ns >= self._begun)
+
+
+def command_of(name: str, experiment: Callable[..., Any]) -> Callable[..., None]:
+    """Return the command that calls an experiment, keeps what it returns, and shows it."""
+    return as_command(experiment, partial(_execute, name, experiment))
 
 
 def _execute(name: str, experiment: Callable[..., Any], **options: Any) -> None:

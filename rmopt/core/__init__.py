@@ -2,12 +2,11 @@
 
 from rmopt.core.ambient import Actions, Factored
 from rmopt.core.cost import AgentSum, BlockCost, Cost, FiniteSum
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.manifold import FixedRankManifold, Manifold
 from rmopt.core.points import in_precision
 from rmopt.core.problem import Problem
 from rmopt.core.product import BlockDiagonal, Parts
-from rmopt.core.psd import PSDPoint
 from rmopt.core.retraction import Retraction
 from rmopt.core.tensors import TrainPoint, TuckerPoint
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError, RmoptError, StorageError

@@ -16,8 +16,7 @@ import numpy as np
 
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError
-from rmopt.namespaces import F8, conj, is_array, is_complex
-from rmopt.precision import matched, real_type
+from rmopt.namespaces import F8, conj, is_array, is_complex, matched, real_type
 
 Array = np.ndarray
 Action = Callable[[Array], Array]

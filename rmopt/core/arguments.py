@@ -19,6 +19,7 @@ from rmopt.errors import InvalidInputError
 
 # More than an array could hold: named only to who goes beyond it.
 LARGEST = 2**62
+POSITIVE = {"a number above 0": "a positive number", "an integer of at least 1": "a positive integer"}
 
 Check = Callable[..., Any]
 T = TypeVar("T")
@@ -204,8 +205,5 @@ def _wanted(
         if bound is not None
     ]
     article = "an" if kind == "integer" else "a finite" if not bounds else "a"
-    if kind == "number" and bounds == ["above 0"]:
-        return "a positive number"
-    if kind == "integer" and bounds == ["of at least 1"]:
-        return "a positive integer"
-    return " ".join([article, kind, " and ".join(bounds)]).strip()
+    text = " ".join([article, kind, " and ".join(bounds)]).strip()
+    return POSITIVE.get(text, text)

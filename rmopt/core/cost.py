@@ -11,15 +11,18 @@ import numpy as np
 from rmopt.core.ambient import Ambient, Linear, Sum
 from rmopt.core.arguments import number
 from rmopt.core.product import Parts
-from rmopt.errors import InvalidInputError
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.namespaces import is_array
 
 
 class Cost(Linear, ABC):
     """A real function of a point, with its gradient as an ambient operator. Costs add and scale: ``f + 0.1 * g``.
 
-    A cost may have more methods, which solvers ask for by name: ``hessian(point, direction)``, the derivative of the
-    gradient along an ambient direction, as an operator; ``precondition(point, tangent)``, a symmetric positive
+    One without a `gradient` is for `NelderMead` and `ParticleSwarm`.
+
+    A cost may have more methods, which solvers ask for by name: ``values(points)``, the costs at many points, which
+    are one array with an axis more in front; ``hessian(point, direction)``, the derivative of the gradient along an
+    ambient direction, as an operator; ``precondition(point, tangent)``, a symmetric positive
     definite map of tangent vectors near to the inverse of the Riemannian Hessian; ``row_gradient(point, terms)`` of a
     sum at a matrix, the numbers of some rows, each once, and what the gradient of these terms is there;
     ``proximal_step(point, block, step)``, where the proximal map of a part that is not smooth takes a block, with
@@ -55,12 +58,23 @@ class Cost(Linear, ABC):
     def value(self, point: Any) -> float:
         """Return the cost at a point."""
 
-    @abstractmethod
     def gradient(self, point: Any) -> Ambient:
         """Return the Euclidean gradient at a point, as an operator on the ambient space.
 
         On products it may also be a list, a tuple or `Parts`: one for each part of the point.
         """
+        raise self._without_gradient()
+
+    def _without_gradient(self) -> MissingCapabilityError:
+        return MissingCapabilityError(
+            f"{self._name} has no `gradient(point)`; add it, make the cost by rmopt.autograd_cost(function), or take "
+            "NelderMead or ParticleSwarm."
+        )
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether there is a `gradient`."""
+        return type(self).gradient is not Cost.gradient
 
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
         """Return cost and Euclidean gradient; a cost that shares work between them overrides this."""
@@ -301,6 +315,13 @@ class Combined(Cost):
         reasons = (cost.refuses(point_type) for _, cost in self.parts)
         return next((reason for reason in reasons if reason is not None), None)
 
+    @property
+    def has_gradient(self) -> bool:
+        return all(cost.has_gradient for _, cost in self.parts)
+
+    def _without_gradient(self) -> MissingCapabilityError:
+        return next(cost for _, cost in self.parts if not cost.has_gradient)._without_gradient()
+
     def _proximal_steps(self, point: Any, block: int, step: float) -> Any:
         for weight, cost in self.parts:
             if hasattr(cost, "proximal_step"):
@@ -367,7 +388,13 @@ def _is_enumerated(cost: Cost) -> TypeGuard[FiniteSum]:
 
 def total(parts: Sequence[tuple[float, Any]]) -> Any:
     """Return a weighted sum of gradients: arrays, operators, or one for each part of a product."""
-    if any(isinstance(gradient, Parts | list | tuple) for _, gradient in parts):
+    several = [isinstance(gradient, Parts | list | tuple) for _, gradient in parts]
+    if any(several):
+        if not all(several):
+            raise InvalidInputError(
+                "one cost gives derivatives by the parts of a point, and another a gradient around it, which do not "
+                "add; let both give the same, or make one of them by rmopt.autograd_cost."
+            )
         columns = zip(*(gradient for _, gradient in parts), strict=True)
         weights = [weight for weight, _ in parts]
         return Parts([total([*zip(weights, column, strict=True)]) for column in columns])

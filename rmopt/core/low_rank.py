@@ -1,25 +1,17 @@
-"""Points and tangent vectors of the embedded manifold of rank-k matrices, as factors."""
+"""Points and tangent vectors of matrices of rank k, as factors: of all, and of positive semidefinite ones."""
 
 from dataclasses import dataclass
+
+import numpy as np
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array, Factored, Vector
 from rmopt.core.matrices import row_dots
+from rmopt.linalg import flipped, symmetric
 
 
-@dataclass(frozen=True, eq=False)
-class LowRankPoint:
-    """The matrix W = U S Vᴴ, of real numbers or complex ones; for real ones Vᴴ is Vᵀ.
-
-    Attributes
-    ----------
-    U : array, shape (n, k)
-        Orthonormal columns.
-    S : array, shape (k, k)
-        Invertible, not necessarily diagonal.
-    V : array, shape (m, k)
-        Orthonormal columns.
-    """
+class _Factors:
+    """A matrix W = U S Vᴴ, known by its factors."""
 
     U: Array
     S: Array
@@ -39,6 +31,29 @@ class LowRankPoint:
         """Return W as an operator."""
         return Factored(self.U @ self.S, ns.conj(self.V))
 
+    def bilinear(self, left: Array, right: Array) -> Array:
+        """Return lᵢᵀ W rᵢ for the paired rows of two (N, n) and (N, m) dense or sparse arrays."""
+        return row_dots((left @ self.U) @ self.S, right @ ns.conj(self.V))
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankPoint(_Factors):
+    """The matrix W = U S Vᴴ, of real numbers or complex ones; for real ones Vᴴ is Vᵀ.
+
+    Attributes
+    ----------
+    U : array, shape (n, k)
+        Orthonormal columns.
+    S : array, shape (k, k)
+        Invertible, not necessarily diagonal.
+    V : array, shape (m, k)
+        Orthonormal columns.
+    """
+
+    U: Array
+    S: Array
+    V: Array
+
     def singular_values(self) -> Array:
         """Return the k singular values of W, largest first."""
         return ns.namespace(self.S).linalg.svdvals(self.S)
@@ -49,13 +64,23 @@ class LowRankPoint:
         root = sigma**0.5
         return self.U @ (P * root), self.V @ (ns.adjoint(Qh) * root)
 
-    def bilinear(self, left: Array, right: Array) -> Array:
-        """Return lᵢᵀ W rᵢ for the paired rows of two (N, n) and (N, m) dense or sparse arrays."""
-        return row_dots((left @ self.U) @ self.S, right @ ns.conj(self.V))
+
+class _FactorTangent(Vector):
+    """A tangent vector ξ = U M Vᴴ + U_p Vᴴ + U V_pᴴ at W = U S Vᴴ."""
+
+    M: Array
+    Up: Array
+    Vp: Array
+
+    def as_ambient(self, point: _Factors) -> Factored:
+        """Return ξ as an operator of rank at most 2k."""
+        U, V, xp = point.U, point.V, ns.namespace(point.S)
+        left = xp.concat([U @ self.M + self.Up, U], axis=1)
+        return Factored(left, ns.conj(xp.concat([V, self.Vp], axis=1)))
 
 
 @dataclass(frozen=True, eq=False)
-class LowRankTangent(Vector):
+class LowRankTangent(_FactorTangent):
     """The tangent vector ξ = U M Vᴴ + U_p Vᴴ + U V_pᴴ at W = U S Vᴴ.
 
     The three parts are orthogonal, so the inner product is the sum of three small ones.
@@ -75,8 +100,70 @@ class LowRankTangent(Vector):
     Up: Array
     Vp: Array
 
-    def as_ambient(self, point: LowRankPoint) -> Factored:
-        """Return ξ as an operator of rank at most 2k."""
-        xp = ns.namespace(point.U)
-        left = xp.concat([point.U @ self.M + self.Up, point.U], axis=1)
-        return Factored(left, ns.conj(xp.concat([point.V, self.Vp], axis=1)))
+
+@dataclass(frozen=True, eq=False)
+class PSDPoint(_Factors):
+    """The matrix W = Q S Qᴴ, of real numbers or complex ones; for real ones Qᴴ is Qᵀ.
+
+    Attributes
+    ----------
+    Q : array, shape (n, k)
+        Orthonormal columns.
+    S : array, shape (k, k)
+        Symmetric or Hermitian, and positive definite; not necessarily diagonal.
+    """
+
+    Q: Array
+    S: Array
+
+    U = V = property(lambda self: self.Q)
+
+    def eigenvalues(self) -> Array:
+        """Return the k positive eigenvalues of W, largest first."""
+        return flipped(ns.namespace(self.S).linalg.eigvalsh(self.S))
+
+    def factor(self) -> Array:
+        """Return Y (n, k) with W = Y Yᴴ and YᴴY diagonal, largest column first."""
+        values, vectors = ns.namespace(self.S).linalg.eigh(self.S)
+        return self.Q @ flipped(vectors * ns.at_least(values, 0.0) ** 0.5)
+
+    def balanced_factors(self) -> tuple[Array, Array]:
+        """Return Y twice: A = B = Y with W = A Bᴴ."""
+        return (self.factor(),) * 2
+
+
+def point_of(Y: Array) -> PSDPoint:
+    """Return YYᴴ as a point, for any factor; its rank may be smaller than the number of columns."""
+    Q, triangle = ns.namespace(Y).linalg.qr(Y)
+    return PSDPoint(Q, symmetric(triangle @ ns.adjoint(triangle)))
+
+
+class PSDFactor:
+    """An n × k array Y that stands for W = YYᴴ: a name for what costs are functions of. Any array is taken.
+
+    It is no class of arrays, since a cost of matrices W is no function of Y.
+    """
+
+
+class FactorArray(PSDFactor, np.ndarray):
+    """The same where costs of arrays are taken too: those that are written for Y."""
+
+
+@dataclass(frozen=True, eq=False)
+class PSDTangent(_FactorTangent):
+    """The tangent vector ξ = Q M Qᴴ + Q_p Qᴴ + Q Q_pᴴ at W = Q S Qᴴ.
+
+    With Y = Q S^½ these are ξˢ and ξᴾ of Shalit et al. (2012), Lemma 5: ξˢ = Q M Qᴴ.
+
+    Attributes
+    ----------
+    M : array, shape (k, k)
+        Symmetric or Hermitian.
+    Qp : array, shape (n, k)
+        Qᴴ Q_p = 0.
+    """
+
+    M: Array
+    Qp: Array
+
+    Up = Vp = property(lambda self: self.Qp)

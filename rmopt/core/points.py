@@ -13,7 +13,6 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError
-from rmopt.precision import coarseness, matched, real_type
 
 # What is a leaf without a look.
 PLAIN = {np.ndarray, float, int, bool, np.float64, np.int64}
@@ -59,7 +58,7 @@ def as_like(point: Any, like: Any) -> Any:
     if like is None:
         return point
     first = arrays_of(like)[0]
-    wanted = in_precision(point, real_type(first))
+    wanted = in_precision(point, ns.real_type(first))
     return rebuilt(wanted, [ns.asarray(array, first) for array in arrays_of(wanted)])
 
 
@@ -69,7 +68,7 @@ def normal_like(point: Any, rng: np.random.Generator) -> Any:
     for part in arrays_of(point):
         found = rng.standard_normal(tuple(part.shape))
         drawn.append(
-            matched(found + 1j * rng.standard_normal(found.shape) if ns.is_complex(part) else found, part)
+            ns.matched(found + 1j * rng.standard_normal(found.shape) if ns.is_complex(part) else found, part)
         )
     return rebuilt(point, drawn)
 
@@ -114,7 +113,7 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     """
     leaves = _leaves(point)[1]
     held = [leaf for leaf in leaves if ns.is_array(leaf) and ns.numbers_of(leaf).kind in "fc"]
-    kind = (real_type(*held) if held else float) if dtype is None else dtype
+    kind = (ns.real_type(*held) if held else float) if dtype is None else dtype
     if kind not in (np.float32, np.float64, float, "float32", "float64"):
         raise InvalidInputError(f"dtype = {shown(dtype)} must be np.float32 or np.float64.")
     wanted = {"f": np.dtype(kind), "c": np.result_type(kind, np.complex64)}
@@ -152,7 +151,7 @@ def of_reals(point: Any) -> Any:
 
 def coarseness_of(point: Any) -> float:
     """Return how many times coarser than double precision a point is rounded (see `rmopt.precision.coarseness`)."""
-    return coarseness(*arrays_of(point))
+    return ns.coarseness(*arrays_of(point))
 
 
 def size_of(point: Any) -> float:
@@ -221,12 +220,7 @@ def _leaves(thing: Any) -> tuple[list[str], list[Any], list[bool]]:
     names, leaves, vary, waiting = [], [], [], [("", thing, False)]
     while waiting:
         name, part, varies = waiting.pop()
-        kind, parts = type(part), None
-        if (keys := _names(kind)) is not None:  # type: ignore[arg-type]
-            parts = dict(zip(keys, map(getattr, repeat(part), keys), strict=True))
-        elif kind not in PLAIN:
-            parts = _parts(part)
-        if parts is None:
+        if (parts := None if type(part) in PLAIN else _parts(part)) is None:
             names.append(name)
             leaves.append(part)
             vary.append(varies)
@@ -238,7 +232,9 @@ def _leaves(thing: Any) -> tuple[list[str], list[Any], list[bool]]:
 
 
 def _parts(thing: Any) -> dict[Any, Any] | None:
-    """Return the parts of a mapping or sequence by name; None for an array or a number."""
+    """Return the parts of a point, state, mapping or sequence by name; None for an array or a number."""
+    if (names := _names(type(thing))) is not None:  # type: ignore[arg-type]
+        return dict(zip(names, map(getattr, repeat(thing), names), strict=True))
     if isinstance(thing, Mapping):
         return dict(thing)
     return dict(enumerate(thing)) if isinstance(thing, list | tuple | Parts) else None
@@ -247,12 +243,7 @@ def _parts(thing: Any) -> dict[Any, Any] | None:
 def _filled(template: Any, values: Iterator[Any]) -> Any:
     """Return a point or state of the class of `template`, with new arrays and numbers in the order of `_leaves`."""
     made: Any = type(template)
-    parts: dict[Any, Any] | None
-    if (names := _names(made)) is not None:
-        parts = dict(zip(names, map(getattr, repeat(template), names), strict=True))
-    else:
-        parts = _parts(template)
-    if parts is None:
+    if (parts := _parts(template)) is None:
         return next(values)
     for key, part in parts.items():
         parts[key] = next(values) if type(part) in PLAIN else _filled(part, values)

@@ -11,7 +11,6 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Array, Linear, Operator, Sum, dense
 from rmopt.core.arguments import shown
 from rmopt.errors import InvalidInputError
-from rmopt.precision import real_type
 
 
 class Parts(Linear):
@@ -97,7 +96,7 @@ class BlockDiagonal(Operator):
         if xp is not np:
             missing = (ns.zeros((end - start, *width), other) for start, end in pairwise(rows))
             return xp.concat([parts.get(i, zero) for i, zero in enumerate(missing)], axis=0)
-        kind = np.result_type(real_type(other, *parts.values()), *{part.dtype for part in parts.values()})
+        kind = np.result_type(ns.real_type(other, *parts.values()), *{part.dtype for part in parts.values()})
         result = np.zeros((self.shape[0], *width), kind)
         for i, part in parts.items():
             result[rows[i] : rows[i + 1]] = part

@@ -25,6 +25,7 @@ class Stream(IntEnum):
     ORDER = 11
     DIRECTIONS = 12
     WITNESS = 13
+    SWARM = 14
 
 
 def seed_of(random_state: Any) -> int:

@@ -13,11 +13,12 @@ from rmopt.costs.losses import LOSSES, Loss, absolute, hinge, logistic, squared,
 from rmopt.costs.on_factors import OnFactors
 from rmopt.costs.proximable import L1, Box, GroupL2, NonNegative, Nuclear, Proximable
 from rmopt.costs.residuals import ResidualSum, autograd_residuals, jax_residuals, torch_residuals
+from rmopt.costs.value_only import ValueCost
 
 __all__ = [
     "L1", "LOSSES", "AutomaticCost", "BilinearSum", "Box", "ConstrainedProblem", "ConvexCost", "EmbeddedCost",
     "EntrySum", "GossipCost", "Graph", "Grid", "GroupL2", "LogDetTriplet", "Loss", "NonNegative",
     "NonsmoothProblem", "Nuclear", "OnFactors", "Pairs", "PairwiseDistance", "Proximable", "ResidualSum", "Trace",
-    "TripletSum", "absolute", "as_graph", "autograd_cost", "autograd_residuals", "hinge", "jax_cost",
+    "TripletSum", "ValueCost", "absolute", "as_graph", "autograd_cost", "autograd_residuals", "hinge", "jax_cost",
     "jax_residuals", "logistic", "squared", "squared_hinge", "torch_cost", "torch_residuals",
 ]  # fmt: skip

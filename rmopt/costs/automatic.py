@@ -14,16 +14,14 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
 from rmopt.core.cost import Cost
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDFactor, PSDPoint
 from rmopt.core.product import Parts
-from rmopt.core.psd import PSDFactor, PSDPoint
 from rmopt.core.runs import current_run
 from rmopt.core.tensors import Partials, TensorPoint
 from rmopt.core.values import Value
 from rmopt.costs import point_forms as forms
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 from rmopt.errors import InvalidInputError
-from rmopt.precision import slack
 
 __all__ = ["AutomaticCost", "autograd_cost", "jax_cost", "torch_cost"]
 
@@ -247,7 +245,7 @@ class AutomaticCost(Cost):
         compiled, found = self._kept("slopes", form)(arguments)
         pairs = [[*map(ns.to_numpy, pair)] for pair in zip([value, *plain], [compiled, *found], strict=True)]
         sizes = [float(np.max(abs(part), initial=0.0)) for part, _ in pairs]
-        limit = slack(1e-9, *arguments)
+        limit = ns.slack(1e-9, *arguments)
         if not all(
             np.allclose(other, part, rtol=0.0, atol=limit * (size + 1e-6 * max(sizes)), equal_nan=True)
             for (part, other), size in zip(pairs, sizes, strict=True)
@@ -341,7 +339,7 @@ class AutomaticCost(Cost):
             other = at(_flat(map(forms.turned, forms.leaves_of(point))))
             elsewhere = at([1.5 * part for part in flat])
         scale = max(abs(number) for number in (value, elsewhere) if np.isfinite(number))
-        if not abs(other - value) <= slack(1e-6, *flat) * scale:
+        if not abs(other - value) <= ns.slack(1e-6, *flat) * scale:
             raise InvalidInputError(
                 f"{self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs of factors of "
                 "one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."
@@ -369,6 +367,8 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     ------
     InvalidInputError
         For what is no function of arrays.
+    MissingCapabilityError
+        Where autograd is not installed.
 
     See Also
     --------
@@ -391,6 +391,7 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     >>> TrustRegions().run(Problem(plane, residuals), random_state=0).converged
     True
     """
+    AUTOGRAD.module()
     return AutomaticCost(function, AUTOGRAD)
 
 

@@ -12,7 +12,6 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
-from rmopt.precision import matched
 
 __all__ = ["AUTOGRAD", "JAX", "TORCH", "Autograd", "Backend", "Jax", "Torch"]
 
@@ -53,7 +52,7 @@ class Backend(ABC):
         except ImportError as error:
             raise MissingCapabilityError(
                 f"{self.name}_cost and {self.name}_residuals need {self.name}, which cannot be imported ({error}); "
-                f"install it: pip install {self.name}"
+                f'pip install "rmopt[{self.name}]".'
             ) from error
 
     def taken(self, array: Array) -> Array:
@@ -75,7 +74,7 @@ class Backend(ABC):
 
     def back(self, slopes: Sequence[Any], arrays: Sequence[Array]) -> list[Array]:
         """Return derivatives by some arrays as these are: in their library, place and precision."""
-        found = map(matched, slopes, arrays)
+        found = map(ns.matched, slopes, arrays)
         return [*map(ns.conj, found)] if self.conjugates else [*found]
 
     def uncompiled(self) -> "Backend":
@@ -128,9 +127,7 @@ class Autograd(Backend):
         return call
 
     def bent(self, function: Callable[..., Any], count: int) -> Bent:
-        from autograd import make_vjp
-        from autograd.builtins import tuple as pack
-
+        make_vjp, pack = self.module().make_vjp, self.module(".builtins").tuple
         # Reverse over reverse, for not all of autograd's primitives have forward derivatives. The graph is made once
         # for a point; what it maps backwards it maps forwards too, since second derivatives are symmetric.
         alone = count == 1

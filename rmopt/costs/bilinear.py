@@ -10,10 +10,8 @@ import scipy.sparse as sp
 from rmopt.core.ambient import Array, Factored, dense
 from rmopt.core.arguments import numbers
 from rmopt.core.cost import FiniteSum
-from rmopt.core.low_rank import LowRankPoint
-from rmopt.core.matrices import as_rows, checked_matrix, row_dots
-from rmopt.core.psd import PSDPoint
-from rmopt.costs.index_rows import index_rows
+from rmopt.core.low_rank import LowRankPoint, PSDPoint
+from rmopt.core.matrices import as_rows, checked_matrix, index_rows, row_dots
 from rmopt.costs.losses import Loss, as_loss, check_targets, hinge
 from rmopt.errors import InvalidInputError
 

@@ -14,7 +14,7 @@ import numpy as np
 from rmopt.core.ambient import Actions, Ambient, Array, Factored, Sum, dense
 from rmopt.core.arguments import number, optional
 from rmopt.core.cost import Cost
-from rmopt.core.psd import PSDFactor, PSDPoint
+from rmopt.core.low_rank import PSDFactor, PSDPoint
 from rmopt.errors import InvalidInputError
 
 # f at a mixture Σ cᵢ YᵢYᵢᵀ, and its derivatives with respect to the weights c.

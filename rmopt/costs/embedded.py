@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 from rmopt.core.ambient import Actions, Ambient, Array
 from rmopt.core.arguments import array, integer, shown
+from rmopt.core.matrices import index_rows
 from rmopt.costs.convex import ConvexCost, LocalModel, Mixture
-from rmopt.costs.index_rows import index_rows
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, integer, number, one_of
+from rmopt.core.matrices import index_rows
 from rmopt.core.streams import seed_of
-from rmopt.costs.index_rows import index_rows
 from rmopt.errors import InvalidInputError
 
 

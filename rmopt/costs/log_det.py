@@ -10,8 +10,8 @@ from scipy.linalg import cho_factor, cho_solve
 from rmopt.core.ambient import Array, RowColumn, dense
 from rmopt.core.arguments import bounded, number, one_of
 from rmopt.core.cost import BlockCost
+from rmopt.core.low_rank import PSDPoint
 from rmopt.core.matrices import as_rows, row_dots
-from rmopt.core.psd import PSDPoint
 from rmopt.costs.bilinear import checked_triplets
 from rmopt.costs.losses import Loss, as_loss, hinge
 from rmopt.linalg import symmetric

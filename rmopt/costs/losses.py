@@ -183,16 +183,11 @@ def _name(function: Scalar) -> str:
     return getattr(function, "__name__", str(function))
 
 
-hinge, squared_hinge, logistic, squared, absolute = (
-    Loss(name, *scalars)
-    for name, scalars in zip(
-        ("hinge", "squared_hinge", "logistic", "squared", "absolute"), kernels.SCALARS, strict=True
-    )
-)
-
+_NAMES = ("hinge", "squared_hinge", "logistic", "squared", "absolute")
+LOSSES = {name: Loss(name, *scalars) for name, scalars in zip(_NAMES, kernels.SCALARS, strict=True)}
+hinge, squared_hinge, logistic, squared, absolute = LOSSES.values()
 # Their targets are −1 and 1.
 MARGIN_LOSSES = (hinge, squared_hinge, logistic)
-LOSSES: dict[str, Loss] = {loss.name: loss for loss in (hinge, squared_hinge, logistic, squared, absolute)}
 
 
 def as_loss(loss: Loss | str) -> Loss:

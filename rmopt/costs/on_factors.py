@@ -8,9 +8,8 @@ import numpy as np
 from rmopt.core.ambient import Ambient, Factored
 from rmopt.core.arguments import instance
 from rmopt.core.cost import Cost
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDFactor, PSDPoint
 from rmopt.core.product import LowRankFactors, Parts
-from rmopt.core.psd import PSDFactor, PSDPoint
 from rmopt.linalg import factor_product
 
 

@@ -12,10 +12,8 @@ import numpy as np
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Actions, Array, Factored, dense
-from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.product import Parts, diagonal_blocks, matrix_shape
 from rmopt.core.tensors import TensorPoint
-from rmopt.precision import matched
 
 # What a point is made of: an array, a matrix by factors, or parts.
 ARRAY, MATRIX = "array", "matrix"
@@ -58,8 +56,7 @@ def bases_of(leaf: Any) -> tuple[Array, Array]:
     """Return what spans the columns of Wᵀ and of W; of an array itself."""
     if ns.is_array(leaf):
         return leaf, leaf
-    right, left = (leaf.V, leaf.U) if isinstance(leaf, LowRankPoint) else (leaf.Q, leaf.Q)
-    return ns.conj(right), left
+    return ns.conj(leaf.V), leaf.U
 
 
 def widened(leaf: Any) -> list[Array]:
@@ -102,7 +99,7 @@ def images_of(slopes: Sequence[Array], right: Array, left: Array) -> tuple[Array
 def derivative(leaf: Any, act: Callable[..., Any], images: tuple[Array, Array]) -> Actions:
     """Return the derivative G by a matrix: its images of the bases are known, others are found when asked for."""
     bases = bases_of(leaf)
-    known = leaf.V if isinstance(leaf, LowRankPoint) else leaf.Q, ns.conj(bases[1])
+    known = leaf.V, ns.conj(bases[1])
 
     def action(side: int) -> Callable[[Array], Array]:
         def apply(block: Array) -> Array:
@@ -111,7 +108,7 @@ def derivative(leaf: Any, act: Callable[..., Any], images: tuple[Array, Array]) 
             if block is base or (ns.is_complex(block) and block.shape == base.shape and ns.same(block, base)):
                 return images[side]
             blocks = [base[:, :0] for base in bases]
-            blocks[side] = ns.conj(matched(block, images[side]))
+            blocks[side] = ns.conj(ns.matched(block, images[side]))
             return act(*blocks)[side]
 
         return apply

@@ -159,6 +159,8 @@ def autograd_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
     ------
     InvalidInputError
         For what is no function of arrays.
+    MissingCapabilityError
+        Where autograd is not installed.
 
     Examples
     --------
@@ -175,6 +177,7 @@ def autograd_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
     >>> AugmentedLagrangian().run(problem, random_state=0).point.round(4) + 0.0
     array([0., 0., 1.])
     """
+    AUTOGRAD.module()
     return AutomaticResiduals(function, AUTOGRAD)
 
 

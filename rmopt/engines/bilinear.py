@@ -1,4 +1,4 @@
-"""The compiled engines of LORETA: bilinear costs, one sparse rank-one term a step or several."""
+"""The compiled engines of LORETA: bilinear costs, a term of rank one a step or several, with or without memory."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -7,13 +7,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Array
+from rmopt.core.low_rank import LowRankPoint, LowRankTangent, PSDPoint, PSDTangent
 from rmopt.core.matrices import sound
+from rmopt.core.points import arrays_of
+from rmopt.core.transport import ByManifold, ByProjection
 from rmopt.costs.bilinear import Bilinear, BilinearSum, TripletSum
 from rmopt.costs.losses import Loss, with_slope
-from rmopt.engines.base import Supports
+from rmopt.engines.base import Supports, checked, diverged, unlike
 from rmopt.engines.gauged import SYMMETRIC, Gauge, GaugedEngine, GaugedState
+from rmopt.engines.reference import Plain, ReferenceEngine, ReferenceState
+from rmopt.engines.rules import AdaGrad, Adam, Memory, Momentum, Weights
 from rmopt.errors import InvalidInputError
-from rmopt.kernels import batch_sgd, bilinear_sgd
+from rmopt.kernels import bilinear_sgd
+from rmopt.kernels.memory import with_zeros
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import MetricProjection, Orthographic, SecondOrder, SecondOrderPSD
@@ -48,14 +54,11 @@ class BilinearEngine(GaugedEngine):
     def terms(self, schedule: Array, etas: Array) -> StepRows:
         return StepRows(*self.cost.resolve(schedule.ravel()), etas)
 
-    def loop(
-        self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
-    ) -> tuple[int, int]:
+    def loop(self, state: GaugedState, terms: StepRows, *about: Any) -> tuple[int, int]:
         kernel = self.retraction.kernel
         kinds = (None, kernel) if self.gauge is SYMMETRIC else (kernel, None)
         return with_slope(self.cost.loss, bilinear_sgd.run)(
-            *kinds, state.factors, state.counters, *self._rows, terms,
-            position, probe_every, growth_limit,
+            *kinds, state.factors, state.counters, *self._rows, terms, *about,
         )  # fmt: skip
 
 
@@ -85,12 +88,9 @@ class BatchEngine(BilinearEngine):
         fits = 1 < count <= k
         return None if fits else f"a step looks at {count} terms, and the compiled kernel at 2 to k = {k}"
 
-    def loop(
-        self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
-    ) -> tuple[int, int]:
-        return with_slope(self.cost.loss, batch_sgd.run)(
-            state.factors, state.counters, *self._rows, terms, self.batch_size,
-            position, probe_every, growth_limit,
+    def loop(self, state: GaugedState, terms: StepRows, *about: Any) -> tuple[int, int]:
+        return with_slope(self.cost.loss, bilinear_sgd.run_batches)(
+            state.factors, state.counters, *self._rows, terms, self.batch_size, *about,
         )  # fmt: skip
 
 
@@ -104,3 +104,116 @@ def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:
             )
         sound(name, rows)
     return Rows(left.indptr, left.indices, left.data), Rows(right.indptr, right.indices, right.data)
+
+
+@dataclass
+class SpannedState:
+    """Both sides, or the one of a symmetric matrix, what stands between them, squared lengths, and counts."""
+
+    sides: tuple[bilinear_sgd.Side, ...]
+    cores: tuple[Array, Array]
+    squares: Array
+    counts: Array
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return int(self.counts[0])
+
+    @property
+    def updates(self) -> int:
+        """Number of steps that moved the point."""
+        return int(self.counts[1])
+
+
+@dataclass(frozen=True)
+class DirectedEngine(ReferenceEngine):
+    """Momentum, Adam, AdaGrad and batches of up to k terms on sums of bilinear terms, compiled.
+
+    All stays in the span of some columns and of the rows that were looked at since, and steps are done in coordinates
+    (`rmopt.kernels.bilinear_sgd`).
+    """
+
+    supports: ClassVar[Supports] = BILINEAR | {
+        "manifold": (FixedRankEmbedded, PSDFixedRank),
+        "retraction": (SecondOrder, SecondOrderPSD),
+        "rule": (Plain, Momentum, Adam, AdaGrad),
+    }
+
+    cost: Bilinear
+    _rows: tuple[Rows, Rows] = field(init=False, repr=False)
+
+    @classmethod
+    def refuses(cls, reference: ReferenceEngine) -> str | None:
+        count, k = reference.batch_size, reference.manifold.rank  # type: ignore[attr-defined]
+        if count > k:
+            return f"a step looks at {count} terms, and the compiled kernel at up to k = {k}"
+        return unlike("transport", reference.manifold.default_transport, (ByManifold, ByProjection))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "_rows", rows_of(self.cost.left, self.cost.right))
+
+    @property
+    def _weights(self) -> Weights:
+        return getattr(self.rule, "weights", Weights())
+
+    def load(self, point: Any) -> SpannedState:  # type: ignore[override]
+        return self._spanned(super().load(point))
+
+    def dump(self, state: SpannedState) -> Any:
+        return self._in_full(state).point
+
+    def moved(self, state: SpannedState, point: Any) -> SpannedState:  # type: ignore[override]
+        return self._spanned(super().moved(self._in_full(state), point))
+
+    def advance(self, state: SpannedState, schedule: Array, etas: Array) -> SpannedState:  # type: ignore[override]
+        schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
+        terms = StepRows(*self.cost.resolve(schedule.ravel()), np.ascontiguousarray(etas, dtype=float))
+        first = state.steps
+
+        def loop(*arguments: Any) -> bool:
+            try:
+                return bool(bilinear_sgd.run_directed(*arguments))
+            except (ValueError, np.linalg.LinAlgError):
+                # A core is singular, or numbers are not finite any more.
+                return False
+
+        if not with_slope(self.cost.loss, loop)(
+            self._weights, state.sides, *state.cores, state.squares, state.counts, *self._rows, terms, self.batch_size
+        ):  # fmt: skip
+            raise diverged(state.steps, etas[state.steps - first])
+        return state
+
+    def _in_full(self, state: SpannedState) -> ReferenceState:
+        """Return the state as the reference has it."""
+        point, vector = (LowRankPoint, LowRankTangent) if len(state.sides) == 2 else (PSDPoint, PSDTangent)
+        left, *right = (side.Z @ (side.K @ side.U) for side in state.sides)
+        tails = (side.Z @ (side.K @ side.Up) for side in state.sides)
+        remembered = vector(state.cores[1].copy(), *tails) if self._weights.keep else ()
+        memory = () if type(self.rule) is Plain else Memory(remembered, float(state.squares[0]))
+        return ReferenceState(point(left, state.cores[0].copy(), *right), state.steps, state.updates, memory)
+
+    def _spanned(self, state: ReferenceState) -> SpannedState:
+        """Return a state of the reference by new columns, and coordinates in them."""
+        remembered, squares = state.memory or ((), 0.0)
+        vector = remembered if self._weights.keep else self.manifold.zero_vector(state.point)
+        # Points of single precision are moved in double precision, as by all compiled steps.
+        point, tails = (
+            [np.array(part, dtype=float) for part in arrays_of(one)] for one in (state.point, vector)
+        )
+        S, M = point.pop(1), tails.pop(0)
+        sides = tuple(spanning(*parts, 2 * self.batch_size) for parts in zip(point, tails, strict=True))  # type: ignore[operator]
+        counts = state.steps, state.updates
+        return SpannedState(sides, (S, M), np.array([squares], dtype=float), np.array(counts))
+
+
+def spanning(U: Array, Up: Array, rows: int) -> bilinear_sgd.Side:
+    """Return a side by columns that hold all of it and have room for more rows."""
+    columns = np.linalg.qr(np.hstack([U, Up]))[0]
+    (n, h), k = columns.shape, U.shape[1]
+    c = h + max(h, 2 * rows)
+    coordinates = (with_zeros(columns.T @ part, (c, k)) for part in (U, Up))
+    return bilinear_sgd.Side(
+        with_zeros(columns, (n, c)), with_zeros(np.eye(h), (c, c)), np.array([h]), *coordinates
+    )

@@ -8,9 +8,8 @@ from rmopt.core.cost import as_sum
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, unlike
-from rmopt.engines.bilinear import BatchEngine, BilinearEngine, SymmetricBilinearEngine
+from rmopt.engines.bilinear import BatchEngine, BilinearEngine, DirectedEngine, SymmetricBilinearEngine
 from rmopt.engines.coordinate import CoordinateDescentEngine, CoordinateReference
-from rmopt.engines.directed import DirectedEngine
 from rmopt.engines.log_det import LogDetEngine
 from rmopt.engines.reference import Plain, ReferenceEngine, StepRule
 from rmopt.errors import MissingCapabilityError

@@ -8,19 +8,6 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
-import pymanopt
-from pymanopt import optimizers
-from pymanopt.manifolds import (
-    ComplexCircle,
-    HermitianPositiveDefinite,
-    Positive,
-    SkewSymmetric,
-    SpecialHermitianPositiveDefinite,
-    Symmetric,
-    UnitaryGroup,
-)  # fmt: skip
-from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
-from pymanopt.manifolds.manifold import RetrAsExpMixin, raise_not_implemented_error
 
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, one_of, shown
@@ -33,13 +20,22 @@ from rmopt.core.transport import ByProjection
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.namespaces import adjoint, is_complex
-from rmopt.solvers.batch.oracle import Oracle
-from rmopt.solvers.batch.premise import held
+from rmopt.solvers.batch.oracle import Oracle, held
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.run import Result, Solver, StopRule, finite_numbers
 from rmopt.solvers.save import Checkpoint
 from rmopt.solvers.stop import Converged, asked
 from rmopt.solvers.threads import one_blas_thread
+
+try:
+    import pymanopt
+    from pymanopt import manifolds, optimizers
+    from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
+    from pymanopt.manifolds.manifold import RetrAsExpMixin, raise_not_implemented_error
+except ImportError as error:
+    raise MissingCapabilityError(
+        f'the adapters of pymanopt need it, and it cannot be imported ({error}); pip install "rmopt[pymanopt]".'
+    ) from error
 
 # From here on isinstance(rmopt manifold, pymanopt manifold) holds, which is all that pymanopt asks for.
 PymanoptManifold.register(Manifold)
@@ -259,9 +255,11 @@ def _skew(foreign: Any, point: Array, ambient: Array) -> Array:
 
 # What pymanopt 2.2.1 does as if all numbers were real.
 _MENDED: dict[tuple[type, str], Any] = {
-    (ComplexCircle, "exp"): lambda _, point, vector: point * np.exp(1j * (point.conj() * vector).imag),
-    (UnitaryGroup, "projection"): _skew,
-    (UnitaryGroup, "euclidean_to_riemannian_gradient"): _skew,
+    (manifolds.ComplexCircle, "exp"): lambda _, point, vector: (
+        point * np.exp(1j * (point.conj() * vector).imag)
+    ),
+    (manifolds.UnitaryGroup, "projection"): _skew,
+    (manifolds.UnitaryGroup, "euclidean_to_riemannian_gradient"): _skew,
 }
 
 
@@ -331,10 +329,19 @@ class FromPymanopt(ArrayManifold):
     @property
     def dim(self) -> int:
         dim = int(self.foreign.dim)
-        if isinstance(self.foreign, HermitianPositiveDefinite | SpecialHermitianPositiveDefinite):
+        if isinstance(
+            self.foreign, manifolds.HermitianPositiveDefinite | manifolds.SpecialHermitianPositiveDefinite
+        ):
             # There the diagonals count as complex.
             dim -= self.foreign._k * self.foreign._n
         return dim
+
+    @property
+    def typical_dist(self) -> float:
+        try:
+            return float(self.foreign.typical_dist)
+        except NotImplementedError:
+            return super().typical_dist
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
         return float(np.real(self._inner_product(point, tangent_vector_a, tangent_vector_b)))
@@ -380,9 +387,9 @@ class FromPymanopt(ArrayManifold):
             nearest = self.foreign.retraction(point, np.zeros_like(point))
         except np.linalg.LinAlgError as error:
             return f"a step of length zero fails ({error})"
-        if isinstance(self.foreign, Symmetric | SkewSymmetric):
+        if isinstance(self.foreign, manifolds.Symmetric | manifolds.SkewSymmetric):
             nearest = self.foreign.projection(nearest, nearest)
-        elif isinstance(self.foreign, Positive):
+        elif isinstance(self.foreign, manifolds.Positive):
             nearest = np.abs(nearest)
         elif hasattr(self.foreign, "_subspace_projector"):
             nearest = self.foreign._subspace_projector @ nearest

@@ -6,8 +6,9 @@ two rows, which may overlap for all that it knows, are 3 to 6 times faster.
 """
 
 import math
+import os
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial, reduce
 from typing import Any
 
 from llvmlite import ir
@@ -40,7 +41,9 @@ def _spread(builder: Any, number: Any, kind: Any) -> Any:
 
 
 class Loops:
-    """What the loops below are written with: arrays of doubles in C order, and vectors of them."""
+    """What the loops below are written with: arrays in C order, of doubles unless `align` says less; and vectors."""
+
+    align = 8
 
     def __init__(self, context: Any, builder: Any, kinds: Any, given: Any) -> None:
         self.context, self.builder, self.kinds, self.given = context, builder, kinds, given
@@ -66,16 +69,17 @@ class Loops:
         """Return the places of `size` numbers of a row, from `first` on, as places of vectors."""
         builder, lanes = self.builder, min(size, LANES)
         position = builder.add(builder.mul(row, width), first)
-        place, kind = builder.gep(self.array(at).data, [position]), ir.VectorType(ir.DoubleType(), lanes)
+        kind = ir.VectorType(self.context.get_value_type(self.kinds[at].dtype), lanes)
+        place = builder.gep(self.array(at).data, [position])
         parts = [builder.gep(place, [WHOLE(part)]) for part in range(0, size, lanes)]
         return [builder.bitcast(part, kind.as_pointer()) for part in parts]
 
     def load(self, places: list[Any]) -> list[Any]:
-        return [self.builder.load(place, align=8) for place in places]
+        return [self.builder.load(place, align=self.align) for place in places]
 
     def store(self, numbers: list[Any], places: list[Any]) -> None:
         for one, place in zip(numbers, places, strict=True):
-            self.builder.store(one, place, align=8)
+            self.builder.store(one, place, align=self.align)
 
     def plus(self, sums: list[Any], number: Any, taken: list[Any]) -> list[Any]:
         """Return the sums with a number times the vectors taken added."""
@@ -222,6 +226,45 @@ def define_rows(add_rows: Any, add_to_rows: Any, fetch: Any) -> None:
         return fetch
 
 
+@intrinsic
+def _add_at_once(typing, array, number):
+    def codegen(context, builder, signature, given):
+        place = Loops(context, builder, signature.args, given).array(0).data
+        return builder.atomic_rmw("add", place, given[1], "seq_cst")
+
+    return types.int64(array, types.int64), codegen
+
+
+@intrinsic
+def _sleep(typing, microseconds):
+    def codegen(context, builder, signature, given):
+        # Windows counts milliseconds.
+        name, unit = ("Sleep", 1000) if os.name == "nt" else ("usleep", 1)
+        number = ir.IntType(32)
+        wait = get_or_insert_function(builder.module, ir.FunctionType(number, [number]), name)
+        builder.call(wait, [builder.trunc(builder.sdiv(given[0], WHOLE(unit)), number)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+@intrinsic
+def _place(typing, address):
+    def codegen(context, builder, signature, given):
+        return builder.inttoptr(given[0], ir.DoubleType().as_pointer())
+
+    return types.CPointer(float64)(types.int64), codegen
+
+
+def define_meeting(add_at_once: Any, sleep: Any, matrix_at: Any) -> None:
+    """Say what the functions of `rmopt.kernels.meeting` that have no body are in compiled loops."""
+    overload(add_at_once)(lambda array, number: lambda array, number: _add_at_once(array, number))
+    overload(sleep)(lambda microseconds: lambda microseconds: _sleep(microseconds))
+    overload(matrix_at)(
+        lambda address, rows, width: lambda address, rows, width: carray(_place(address), (rows, width))
+    )
+
+
 def callable_by_address(compiled: Any) -> Any:
     """Return a function of numbers (z, y) that is compiled as one for `Own`, which has an ``address``."""
 
@@ -268,55 +311,36 @@ def _entry_step(typing, A, i, B, j, weights, shrink, y, eta, k):
     """
 
     def codegen(context, builder, signature, given):
-        T, n = context.get_value_type(A.dtype), k.literal_value // LANES
-        V, whole = ir.VectorType(T, LANES), ir.IntType(64)
-        size = A.dtype.bitwidth // 8
-        fast = {"flags": ("fast",)}
+        loops, width = Loops(context, builder, signature.args, given), k.literal_value
+        T, loops.align, fast = context.get_value_type(A.dtype), A.dtype.bitwidth // 8, {"flags": ("fast",)}
+        plus, times, minus = (partial(one, **fast) for one in (builder.fadd, builder.fmul, builder.fsub))
 
-        def data(kind, value):
-            return context.make_array(kind)(context, builder, value).data
-
-        def row(kind, matrix, at):
-            offset = builder.mul(builder.sext(at, whole), ir.Constant(whole, k.literal_value))
-            return builder.gep(data(kind, matrix), [offset])
-
-        def place(pointer, part):
-            return builder.bitcast(builder.gep(pointer, [ir.Constant(whole, LANES * part)]), V.as_pointer())
-
-        def load(pointer, part):
-            return builder.load(place(pointer, part), align=size)
-
-        def plus(x, y):
-            return builder.fadd(x, y, **fast)
-
-        def times(x, y):
-            return builder.fmul(x, y, **fast)
+        def row(at, number):
+            return loops.block(at, number, WHOLE(width), WHOLE(0), width)
 
         def total(parts):
-            while len(parts) > 1:
-                parts = [plus(*parts[:2]), *parts[2:]]
-            kind = ir.FunctionType(T, [T, V])
+            kind = ir.FunctionType(T, [T, parts[0].type])
             name = f"llvm.vector.reduce.fadd.v{LANES}f{A.dtype.bitwidth}"
             summed = get_or_insert_function(builder.module, kind, name)
-            return builder.call(summed, [ir.Constant(T, 0.0), *parts], fastmath=("fast",))
+            return builder.call(summed, [ir.Constant(T, 0.0), reduce(plus, parts)], fastmath=("fast",))
 
-        a_at, b_at = row(A, *given[:2]), row(B, *given[2:4])
-        w_at, h_at, (value, eta) = data(weights, given[4]), data(shrink, given[5]), given[6:8]
-        products, squares, kept = [], [], []
-        for part in range(n):
-            a, b = load(a_at, part), load(b_at, part)
+        rows = loops.whole(1), loops.whole(3), WHOLE(0), WHOLE(0)
+        places = list(zip(*map(row, (0, 2, 4, 5), rows), strict=True))
+        products, squares, kept, (value, eta) = [], [], [], given[6:8]
+        for a_at, b_at, w_at, _ in places:
+            a, b = loops.load((a_at, b_at))
             kept.append((a, b))
             products.append(times(a, b))
-            squares.append(times(load(w_at, part), plus(times(a, a), times(b, b))))
-        residual = builder.fsub(total(products), value, **fast)
+            squares.append(times(*loops.load((w_at,)), plus(times(a, a), times(b, b))))
+        residual = minus(total(products), value)
         damped = plus(ir.Constant(T, 1.0), times(eta, total(squares)))
-        tau = _spread(builder, builder.fdiv(times(eta, residual), damped, **fast), V)
-        for part in range(n):
-            a, b = kept[part] if n * LANES <= KEPT else (load(a_at, part), load(b_at, part))
-            pull, h = times(tau, load(w_at, part)), load(h_at, part)
+        tau = _spread(builder, builder.fdiv(times(eta, residual), damped, **fast), products[0].type)
+        for (a_at, b_at, *others), pair in zip(places, kept, strict=True):
+            a, b = pair if width <= KEPT else loops.load((a_at, b_at))
+            weight, h = loops.load(others)
+            pull = times(tau, weight)
             for at, one, other in ((a_at, a, b), (b_at, b, a)):
-                moved = times(h, builder.fsub(one, times(pull, other), **fast))
-                builder.store(moved, place(at, part), align=size)
+                loops.store([times(h, minus(one, times(pull, other)))], [at])
         return residual
 
     if isinstance(k, types.IntegerLiteral):

@@ -13,7 +13,6 @@ from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import quotient, sinc
 from rmopt.manifolds.arrays import ArrayManifold, root_of_sums
-from rmopt.precision import limits, slack
 from rmopt.retractions.arrays import HYPERBOLIC_RETRACTIONS, SIMPLEX_RETRACTIONS, MultiplicativeWeights
 from rmopt.retractions.grassmann import Exponential
 
@@ -212,7 +211,7 @@ class Hyperbolic(_Columns):
         return xp.hypot(xp.sqrt(self.sums(rest * rest)), 1.0)
 
     def _too_far(self, first: Array) -> str | None:
-        farthest, limit = float(ns.namespace(first).max(first)), 1e-3 / float(limits(first).eps)
+        farthest, limit = float(ns.namespace(first).max(first)), 1e-3 / float(ns.limits(first).eps)
         if farthest <= limit:
             return None
         return f"x₀ = {farthest:.1e}, and above {limit:.1e} tangent vectors have no digits"
@@ -221,7 +220,7 @@ class Hyperbolic(_Columns):
         first, rest = self._rows(point)
         sheet = self._sheet(rest)
         error = float(ns.namespace(point).max(abs(first - sheet) / sheet))
-        if not error <= slack(1e-10, point):
+        if not error <= ns.slack(1e-10, point):
             return f"it is not on the upper sheet: x₀ differs from √(1 + x₁² + …) by {error:.1e} of it"
         return self._too_far(first)
 
@@ -400,7 +399,9 @@ class Simplex(_Columns):
         least, error = float(xp.min(point)), float(xp.max(abs(self.sums(point) - 1.0)))
         if not least > 0.0:
             return f"its least number is {least:.1e}; all of them must be positive"
-        return f"its sum differs from 1 by {error:.1e}; divide by it" if error > slack(1e-10, point) else None
+        return (
+            f"its sum differs from 1 by {error:.1e}; divide by it" if error > ns.slack(1e-10, point) else None
+        )
 
     def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
         """Return a point away from the boundary, of Dirichlet's distribution with the parameters 5."""

@@ -7,14 +7,12 @@ import scipy.linalg
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, dense
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDFactor, PSDPoint, point_of
 from rmopt.core.manifold import Manifold, checked_rank
 from rmopt.core.product import LowRankFactors, Parts
-from rmopt.core.psd import PSDFactor, PSDPoint, point_of
 from rmopt.linalg import factor_product, horizontal, symmetric
 from rmopt.manifolds.euclidean import Euclidean
 from rmopt.manifolds.product import Product
-from rmopt.precision import rank_of
 
 
 class PSDFactors(Euclidean):
@@ -226,7 +224,7 @@ class FixedRankFactors(BoundedRank):
             return reason
         for name, factor in zip("AB", point, strict=True):
             values = np.linalg.svdvals(ns.to_numpy(factor))
-            if rank_of(values) < self.rank:
+            if ns.rank_of(values) < self.rank:
                 spread = f"singular values run from {values[0]:.1e} to {values[-1]:.1e}"
                 return f"{name} has a rank below {self.rank}, for {spread}; BoundedRank takes lower ranks"
         return None

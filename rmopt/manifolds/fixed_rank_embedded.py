@@ -15,7 +15,6 @@ from rmopt.core.matrices import real_matrix
 from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import diagonal, factor_product, lanczos_svd, leave_span, truncated_svd_of_product
-from rmopt.precision import rank_of
 from rmopt.retractions.fixed_rank import FIXED_RANK_RETRACTIONS, SecondOrder
 
 
@@ -134,7 +133,7 @@ class FixedRankEmbedded(FixedRankManifold):
 
     def refusal(self, point: LowRankPoint) -> str | None:
         sigma = ns.to_numpy(point.singular_values())
-        if rank_of(sigma) < self.rank:
+        if ns.rank_of(sigma) < self.rank:
             spread = f"singular values run from {sigma[0]:.1e} to {sigma[-1]:.1e}"
             return f"the rank is below {self.rank}, for {spread}; BoundedRank takes lower ranks"
         return None

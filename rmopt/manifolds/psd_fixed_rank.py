@@ -9,13 +9,12 @@ import scipy.sparse as sp
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, applied, dense
 from rmopt.core.arguments import integer, number, numbers
+from rmopt.core.low_rank import PSDPoint, PSDTangent, point_of
 from rmopt.core.manifold import FixedRankManifold, checked_rank
 from rmopt.core.matrices import real_matrix
 from rmopt.core.points import as_like
-from rmopt.core.psd import PSDPoint, PSDTangent, point_of
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import diagonal, lanczos_eigh, leading_eigh, leave_span, symmetric
-from rmopt.precision import rank_of, slack
 from rmopt.retractions.fixed_rank import PSD_RETRACTIONS, PolarFactors, SecondOrderPSD
 
 
@@ -79,9 +78,9 @@ class PSDMatrices(FixedRankManifold):
 
     def refusal(self, point: PSDPoint) -> str | None:
         S, values = ns.to_numpy(point.S), ns.to_numpy(point.eigenvalues())
-        if np.abs(S - ns.adjoint(S)).max() > slack(1e-12, S) * np.abs(S).max():
+        if np.abs(S - ns.adjoint(S)).max() > ns.slack(1e-12, S) * np.abs(S).max():
             return f"S is not {'symmetric' if self.field == 'real' else 'Hermitian'}"
-        if rank_of(values) < self.rank:
+        if ns.rank_of(values) < self.rank:
             spread = f"they run from {values[0]:.1e} to {values[-1]:.1e}"
             return (
                 f"fewer than {self.rank} eigenvalues are positive, for {spread}; PSDFactors takes lower ranks"

@@ -15,7 +15,6 @@ from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.arrays import ArrayManifold, root_of_sums, weighted_sum
-from rmopt.precision import coarseness, limits, matched, slack
 from rmopt.retractions.arrays import CANONICAL_RETRACTIONS, FRAME_RETRACTIONS, CanonicalCayley
 from rmopt.retractions.grassmann import Exponential, Polar
 
@@ -177,7 +176,7 @@ class Stiefel(ArrayManifold):
     def refusal(self, point: Array) -> str | None:
         xp = ns.namespace(point)
         error = float(xp.max(xp.abs(ns.adjoint(point) @ point - ns.eye(self.p, point))))
-        if error > slack(1e-10, point):
+        if error > ns.slack(1e-10, point):
             return f"its columns are not orthonormal: XᴴX − I reaches {error:.1e}; take np.linalg.qr(X)[0]"
         return None
 
@@ -417,7 +416,7 @@ def _euclidean_log(X: Array, Y: Array, projection: Move) -> Array:
     start = np.eye(*goal.shape, dtype=goal.dtype)
     velocity = projection(start, goal - start)
     velocity *= np.linalg.norm(goal - start) / max(float(np.linalg.norm(velocity)), 1e-30)
-    enough = 3e-14 * coarseness(goal) * p**0.5
+    enough = 3e-14 * ns.coarseness(goal) * p**0.5
     memory, starts = _Memory(), np.broadcast_to(start, (len(STAGES), *start.shape))
     stages = STAGES.astype(goal.dtype)
     for _ in range(MAX_STEPS):
@@ -458,7 +457,7 @@ def _canonical_log(X: Array, Y: Array) -> Array:
     for _ in range(MAX_STEPS):
         generator = linalg.rotation_log(V)
         B, C = generator[p:, :p], generator[p:, p:]
-        if np.linalg.norm(C) <= 1e-13 * coarseness(C):
+        if np.linalg.norm(C) <= 1e-13 * ns.coarseness(C):
             return X @ generator[:p, :p] + Q @ B
         rest, known = memory.parts_of(C)
         # To third order in B the block C moves by S Γ + Γ S with S = BBᵀ/12 − I/2, which far off is no guide.
@@ -490,7 +489,7 @@ def _too_far(tried: str) -> MissingCapabilityError:
 def _log_in_space(Q: Array) -> Array:
     """Return the skew-symmetric logarithms of rotations of ℝ³ by axes and angles, exact at all angles."""
     xp, skew = ns.namespace(Q), 0.5 * (Q - Q.mT)
-    sines = xp.sqrt(ns.at_least(_half_square(skew), float(limits(Q).tiny)))
+    sines = xp.sqrt(ns.at_least(_half_square(skew), float(ns.limits(Q).tiny)))
     cosines = (0.5 * (Q[..., 0, 0] + Q[..., 1, 1] + Q[..., 2, 2] - 1.0))[..., None, None]
     angle, wide = xp.atan2(sines, cosines), cosines < 0.0
     found = skew * (angle / sines)
@@ -505,7 +504,7 @@ def _wide_turns(Q: Array, skew: Array, cosines: Array) -> Array:
     square = linalg.symmetric(Q) - cosines * identity
     longest = xp.argmax(xp.linalg.diagonal(square), axis=-1)
     chosen = xp.reshape(xp.take(identity, xp.reshape(longest, (-1,)), axis=0), (*Q.shape[:-1], 1))
-    turns = xp.reshape((square @ chosen).mT @ matched(TURNS, Q), Q.shape)
+    turns = xp.reshape((square @ chosen).mT @ ns.matched(TURNS, Q), Q.shape)
     length = xp.sqrt(_half_square(turns))
     along = xp.sum(turns * skew, axis=(-2, -1), keepdims=True)
     return turns / xp.where(along < 0.0, -length, length)

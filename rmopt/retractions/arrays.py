@@ -9,7 +9,6 @@ from rmopt.core.ambient import Array
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import cayley, orthonormalised, skew_form, symmetric
-from rmopt.precision import limits
 from rmopt.retractions.grassmann import QR, Exponential, Polar
 
 
@@ -110,7 +109,7 @@ def balanced(matrix: Array, rounds: int = 300) -> Array:
     InvalidInputError
         Where this takes too long, which it does near the boundary.
     """
-    xp, even = ns.namespace(matrix), 8.0 * float(limits(matrix).eps)
+    xp, even = ns.namespace(matrix), 8.0 * float(ns.limits(matrix).eps)
     rows = xp.ones_like(matrix[..., :1])
     for _ in range(rounds):
         columns = 1.0 / (matrix.mT @ rows)

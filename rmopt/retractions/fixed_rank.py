@@ -7,8 +7,7 @@ three retractions of general matrices are of second order; they differ in cost a
 from typing import Any
 
 from rmopt import namespaces as ns
-from rmopt.core.low_rank import LowRankPoint, LowRankTangent
-from rmopt.core.psd import PSDPoint, PSDTangent
+from rmopt.core.low_rank import LowRankPoint, LowRankTangent, PSDPoint, PSDTangent
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import lifted

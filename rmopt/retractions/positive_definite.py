@@ -15,7 +15,6 @@ from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import row_column
 from rmopt.linalg import lyapunov, symmetric, whitened
-from rmopt.precision import coarseness
 
 # LAPACK's solves with positive definite matrices, by the type of numbers.
 POSV = {"f": sposv, "d": dposv, "F": cposv, "D": zposv}
@@ -149,7 +148,7 @@ class SchurExponential(Retraction):
             return float("inf")
         schur = manifold.schur_along(point, tangent)
         # That of single precision can bear less.
-        corner = float(point[tangent.k, tangent.k]) * coarseness(point) ** 0.5
+        corner = float(point[tangent.k, tangent.k]) * ns.coarseness(point) ** 0.5
         return float(row_column.reach(self.kernel, schur, corner))
 
     @staticmethod

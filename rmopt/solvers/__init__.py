@@ -1,12 +1,13 @@
 """Solvers and what they are made of: directions, step lengths, stopping criteria, samplers, checkpoints."""
 
 from rmopt.core.world import MPIWorld, World
+from rmopt.costs.gossip import TreeSum
 from rmopt.costs.shards import Shards
-from rmopt.costs.tree_sum import TreeSum
 from rmopt.engines.reference import StepRule
 from rmopt.engines.rules import SRG, SVRG, AdaGrad, Adam, Momentum
 from rmopt.solvers.batch.augmented_lagrangian import AugmentedLagrangian
 from rmopt.solvers.batch.curvature import hessian_matrix, hessian_spectrum, tangent_basis
+from rmopt.solvers.batch.derivative_free import NelderMead, ParticleSwarm
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.batch.line_search import LBFGS, ConjugateGradient, GradientDescent, LineSearchSolver
@@ -24,19 +25,23 @@ from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.save import Checkpoint
 from rmopt.solvers.stochastic.coordinate_descent import CoordinateDescent
 from rmopt.solvers.stochastic.identification import ManifoldIdentification
-from rmopt.solvers.stochastic.samplers import Cyclic, FromDraw, Sampler, ShuffledEpochs, Uniform
 from rmopt.solvers.stochastic.scaled_sgd import ScaledSGD
-from rmopt.solvers.stochastic.scheduled import ScheduledSolver
-from rmopt.solvers.stochastic.sgd import SGD
-from rmopt.solvers.stochastic.step_sizes import (
+from rmopt.solvers.stochastic.scheduled import (
+    SGD,
     Constant,
     Cosine,
+    Cyclic,
     ExactLineSearch,
     FractionOfBound,
+    FromDraw,
     FromFunction,
     InverseSqrt,
     InverseTime,
+    Sampler,
+    ScheduledSolver,
+    ShuffledEpochs,
     StepSize,
+    Uniform,
 )
 from rmopt.solvers.stop import (
     Below,
@@ -53,15 +58,15 @@ from rmopt.solvers.stop import (
 )
 
 __all__ = [
-    "LBFGS", "SGD", "SRG", "SVRG", "AdaGrad", "Adam", "AdaptiveCubics", "AugmentedLagrangian",
-    "Backtracking", "BarzilaiBorwein", "Below", "Certificate", "CertifiedResult", "Checkpoint",
-    "Conjugate", "ConjugateGradient", "Constant", "Converged", "CoordinateDescent", "Cosine", "Cyclic",
-    "Direction", "Exact", "ExactLineSearch", "FractionOfBound", "FromDraw", "FromFunction", "Gossip",
-    "GradientDescent", "GradientNorm", "GradientSolver", "Hybrid", "InverseSqrt", "InverseTime",
-    "LevenbergMarquardt", "LineSearchSolver", "MPIWorld", "ManifoldIdentification", "ManyResult", "Matchings",
-    "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum", "Move", "NotFinite", "Parallel", "ProximalGradient",
-    "QuasiNewton", "RankIncremental", "Recorder", "Result", "Sampler", "ScaledSGD", "ScheduledSolver",
-    "Shards", "ShuffledEpochs", "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent",
-    "StepLength", "StepRule", "StepSize", "Stop", "StrongWolfe", "TreeSum", "TrustRegions", "Uniform",
-    "World", "certify", "hessian_matrix", "hessian_spectrum", "solve_many", "tangent_basis",
+    "LBFGS", "SGD", "SRG", "SVRG", "AdaGrad", "Adam", "AdaptiveCubics", "AugmentedLagrangian", "Backtracking",
+    "BarzilaiBorwein", "Below", "Certificate", "CertifiedResult", "Checkpoint", "Conjugate", "ConjugateGradient",
+    "Constant", "Converged", "CoordinateDescent", "Cosine", "Cyclic", "Direction", "Exact", "ExactLineSearch",
+    "FractionOfBound", "FromDraw", "FromFunction", "Gossip", "GradientDescent", "GradientNorm", "GradientSolver",
+    "Hybrid", "InverseSqrt", "InverseTime", "LevenbergMarquardt", "LineSearchSolver", "MPIWorld",
+    "ManifoldIdentification", "ManyResult", "Matchings", "MaxEvaluations", "MaxSeconds", "MaxSteps", "Momentum",
+    "Move", "NelderMead", "NotFinite", "Parallel", "ParticleSwarm", "ProximalGradient", "QuasiNewton",
+    "RankIncremental", "Recorder", "Result", "Sampler", "ScaledSGD", "ScheduledSolver", "Shards",
+    "ShuffledEpochs", "SmallChange", "SmallStep", "Solver", "Stagnation", "SteepestDescent", "StepLength",
+    "StepRule", "StepSize", "Stop", "StrongWolfe", "TreeSum", "TrustRegions", "Uniform", "World", "certify",
+    "hessian_matrix", "hessian_spectrum", "solve_many", "tangent_basis",
 ]  # fmt: skip

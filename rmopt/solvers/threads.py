@@ -1,16 +1,18 @@
-"""Threads of BLAS are held, for their number decides how sums are rounded; and functions that run in threads."""
+"""What a run holds while it lasts: threads of BLAS, whose number decides how sums are rounded, and signals."""
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from math import ceil
 from operator import itemgetter
 from pathlib import Path
 from sys import maxsize
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
@@ -87,11 +89,8 @@ def blas_threads(most: int | None) -> Iterator[int | None]:
             del _found[at]
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Let BLAS use one thread in a context, or in a function that this decorates."""
-    with blas_threads(1):
-        yield
+# Of a context, or of a function that it decorates.
+one_blas_thread = partial(blas_threads, 1)
 
 
 def in_threads(function: Callable[..., Any], *many: Iterable[Any]) -> list[Any]:
@@ -101,3 +100,52 @@ def in_threads(function: Callable[..., Any], *many: Iterable[Any]) -> list[Any]:
         return [function(*call) for call in calls]
     with ThreadPoolExecutor(len(calls)) as threads:
         return list(threads.map(lambda call: function(*call), calls))
+
+
+class Interrupts:
+    """A context in which the first Ctrl-C or SIGTERM only leaves a note; a second one acts at once.
+
+    Handlers are set in the main thread alone, and are as before at the end. Signals that are ignored stay ignored.
+
+    Parameters
+    ----------
+    wanted : bool
+        Whether to do anything at all.
+
+    Attributes
+    ----------
+    pending : int or None
+        The signal that came.
+    """
+
+    def __init__(self, wanted: bool) -> None:
+        self.pending: int | None = None
+        self._wanted, self._before = wanted, dict[int, Any]()
+
+    def __enter__(self) -> Self:
+        main = threading.current_thread() is threading.main_thread()
+        for number in (signal.SIGINT, signal.SIGTERM) if self._wanted and main else ():
+            before = signal.getsignal(number)
+            if before not in (signal.SIG_IGN, None):
+                self._before[number] = before
+                signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        if problem[0] is None:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Do what the signal does otherwise: KeyboardInterrupt, or for SIGTERM the exit status 143."""
+        number, self.pending = self.pending, None
+        if number is not None:
+            if not callable(self._before[number]):
+                raise SystemExit(128 + number)
+            self._before[number](number, None)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        again, self.pending = self.pending is not None, number
+        if again:
+            self.deliver()

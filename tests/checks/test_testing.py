@@ -52,10 +52,12 @@ from rmopt.solvers import (
     GradientDescent,
     Hybrid,
     Momentum,
+    NelderMead,
+    ParticleSwarm,
     Solver,
     TrustRegions,
 )
-from rmopt.solvers.stochastic.samplers import Uniform
+from rmopt.solvers.stochastic.scheduled import Uniform
 from rmopt.testing import parametrize_with_laws
 
 FLAT = Problem(Euclidean(4, 3), autograd_cost(lambda X: ((X - 1.0) ** 2).sum() + (X**4).sum()))
@@ -204,7 +206,7 @@ def test_every_law_of_solvers_has_one_that_breaks_it() -> None:
 SOLVERS = [
     HeavyBall(), GradientDescent(max_iter=20), ConjugateGradient(max_iter=20), LBFGS(max_iter=20),
     TrustRegions(max_iter=6), AdaptiveCubics(max_iter=6), Hybrid(max_iter=10),
-    SGD(Constant(0.01), max_iter=40),
+    SGD(Constant(0.01), max_iter=40), NelderMead(max_iter=30), ParticleSwarm(max_iter=10),
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from rmopt import InvalidInputError, Problem
 from rmopt import namespaces as ns
 from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, LowRankPoint, Parts
-from rmopt.core.psd import PSDPoint
+from rmopt.core.low_rank import PSDPoint
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power, Product, PSDFixedRank, Sphere
 from rmopt.solvers import LBFGS, GradientDescent, TrustRegions

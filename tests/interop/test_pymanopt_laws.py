@@ -20,7 +20,7 @@ from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
 from pymanopt.tools.testing import euclidean_to_riemannian_hessian
 from tabled import each_row
 
-from rmopt import Problem, autograd_cost
+from rmopt import Problem, autograd_cost, solvers
 from rmopt.checks import check_manifold, check_retraction
 from rmopt.core.ambient import dense
 from rmopt.interop import from_pymanopt, to_pymanopt
@@ -32,12 +32,18 @@ from rmopt.manifolds import (
     Grassmann,
     Hyperbolic,
     Oblique,
+    Positive,
     Product,
     PSDFactors,
+    PSDFixedRank,
+    SkewSymmetric,
     SpecialOrthogonal,
+    SpecialPositiveDefinite,
     Sphere,
     Stiefel,
+    Symmetric,
     SymmetricPositiveDefinite,
+    Unitary,
 )
 
 Array = np.ndarray
@@ -330,6 +336,54 @@ def test_hyperbolic_space_is_the_ball_of_pymanopt() -> None:
     np.testing.assert_allclose(ours.dist(x, y), theirs.dist(*inside), rtol=1e-10)
     middle = ours.pair_mean(x, y)
     np.testing.assert_allclose(middle[1:] / (1.0 + middle[0]), theirs.pair_mean(*inside), atol=1e-10)
+
+
+# Every manifold and optimizer of pymanopt, beside what stands for it here
+
+BASIS = np.linalg.qr(np.random.default_rng(0).standard_normal((7, 3)))[0]
+COUNTERPARTS = {
+    "ComplexCircle": ((4,), Oblique(1, 4, field="complex")),
+    "ComplexEuclidean": ((4, 2), Euclidean(4, 2, field="complex")),
+    "ComplexGrassmann": ((6, 2), Grassmann(6, 2, field="complex")),
+    "Elliptope": ((7, 3), Elliptope(7, 3)),
+    "Euclidean": ((4, 2), Euclidean(4, 2)),
+    "FixedRankEmbedded": ((7, 5, 2), FixedRankEmbedded(7, 5, 2)),
+    "Grassmann": ((6, 2), Grassmann(6, 2)),
+    "HermitianPositiveDefinite": ((4,), SymmetricPositiveDefinite(4, field="complex")),
+    "Oblique": ((4, 3), Oblique(4, 3)),
+    "PSDFixedRank": ((6, 2), PSDFixedRank(6, 2)),
+    "PSDFixedRankComplex": ((6, 2), PSDFixedRank(6, 2, field="complex")),
+    "PoincareBall": ((4,), Hyperbolic(4)),
+    "Positive": ((4, 2), Positive(4, 2)),
+    "Product": (([foreign.Sphere(4), foreign.Euclidean(3)],), Product([Sphere(4), Euclidean(3)])),
+    "SkewSymmetric": ((4,), SkewSymmetric(4)),
+    "SpecialHermitianPositiveDefinite": ((4,), SpecialPositiveDefinite(4, field="complex")),
+    "SpecialOrthogonalGroup": ((4,), SpecialOrthogonal(4)),
+    "Sphere": ((5,), Sphere(5)),
+    "SphereSubspaceComplementIntersection": ((BASIS,), Sphere(4)),
+    "SphereSubspaceIntersection": ((BASIS,), Sphere(3)),
+    "Stiefel": ((5, 2), Stiefel(5, 2)),
+    "Symmetric": ((4,), Symmetric(4)),
+    "SymmetricPositiveDefinite": ((4,), SymmetricPositiveDefinite(4)),
+    "UnitaryGroup": ((3,), Unitary(3)),
+}  # fmt: skip
+SOLVERS = {
+    "ConjugateGradient": "ConjugateGradient", "NelderMead": "NelderMead", "ParticleSwarm": "ParticleSwarm",
+    "SteepestDescent": "GradientDescent", "TrustRegions": "TrustRegions",
+}  # fmt: skip
+
+
+@each_row("name", foreign.__all__)
+def test_every_manifold_has_a_counterpart_of_the_same_dimension(name: str) -> None:
+    sizes, ours = COUNTERPARTS[name]
+    theirs = getattr(foreign, name)(*sizes)
+    # With complex numbers pymanopt counts some dimensions wrongly.
+    assert ours.dim == (from_pymanopt(theirs).dim if theirs.point_layout == 1 else theirs.dim)
+
+
+@each_row("name", pymanopt.optimizers.__all__)
+def test_every_optimizer_has_a_counterpart(name: str) -> None:
+    assert issubclass(getattr(solvers, SOLVERS[name]), solvers.Solver)
 
 
 # Our laws over their manifolds. On pymanopt's Elliptope the sign of a Lyapunov equation is wrong

@@ -26,6 +26,7 @@ from rmopt.manifolds import (
     Simplex,
     SkewSymmetric,
     SpecialOrthogonal,
+    SpecialPositiveDefinite,
     Sphere,
     Stiefel,
     Symmetric,
@@ -50,6 +51,7 @@ MANIFOLDS = [
     GeneralizedStiefel(MASS, 2), GeneralizedGrassmann(MASS, 2), GeneralizedGrassmann(MASS, 2, field="complex"),
     Positive(4), Positive(3, 2), Symmetric(3), SkewSymmetric(3), Symmetric(3, field="complex"),
     SkewSymmetric(2, field="complex"), DoublyStochastic(4), SymmetricDoublyStochastic(4),
+    SpecialPositiveDefinite(3), SpecialPositiveDefinite(2, k=3, field="complex"),
 ]  # fmt: skip
 
 

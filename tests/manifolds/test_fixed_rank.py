@@ -10,8 +10,7 @@ import scipy.sparse as sp
 
 from rmopt import InvalidInputError
 from rmopt.core import Factored, LowRankPoint, PSDPoint
-from rmopt.core.low_rank import LowRankTangent
-from rmopt.core.psd import PSDTangent
+from rmopt.core.low_rank import LowRankTangent, PSDTangent
 from rmopt.core.transport import Isometric
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.retractions import (

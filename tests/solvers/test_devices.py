@@ -32,7 +32,6 @@ from rmopt.manifolds import (
     Stiefel,
     SymmetricPositiveDefinite,
 )
-from rmopt.precision import matched
 from rmopt.solvers import (
     LBFGS,
     AdaptiveCubics,
@@ -81,7 +80,7 @@ class Quadratic(Cost):
             if ns.is_complex(W):
                 L, B = (one + 1j * rng.standard_normal(one.shape) for one in (L, B))
             A = L @ L.conj().T / len(L) + np.diag(np.arange(1.0, len(L) + 1.0))
-            self.terms.append([matched(one, like) for one in (A, -A @ (W + 0.2 * B))])
+            self.terms.append([ns.matched(one, like) for one in (A, -A @ (W + 0.2 * B))])
 
     def each(self, point: Any) -> Iterator[Any]:
         parts = point if isinstance(point, Parts) else [point]
@@ -247,7 +246,7 @@ def test_constraints_at_points_of_other_libraries(library: str) -> None:
     cost, residuals = (torch_cost, torch_residuals) if torch else (jax_cost, jax_residuals)
     ends = []
     for one in (np.zeros(1), like):
-        weights = matched(np.arange(1.0, 4.0), like)
+        weights = ns.matched(np.arange(1.0, 4.0), like)
         energy, signs = cost(lambda x, w=weights: -(w * x**2).sum()), residuals(lambda x: -x)
         half = cost(lambda x: x[2] ** 2 - 0.5)
         problem = ConstrainedProblem(manifold, energy, [half], [signs])

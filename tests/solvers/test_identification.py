@@ -10,9 +10,9 @@ from sklearn.datasets import load_digits
 from rmopt import InvalidInputError, Problem
 from rmopt.core import DivergedError, MissingCapabilityError
 from rmopt.costs import BilinearSum, TripletSum, hinge
-from rmopt.engines.identification import IdentificationEngine, IdentificationState
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.solvers import SGD, Checkpoint, FromDraw, ManifoldIdentification, Uniform
+from rmopt.solvers.stochastic.identification import IdentificationEngine, IdentificationState
 
 N, M, K = 14, 11, 3
 MANIFOLD = FixedRankEmbedded(N, M, K)

@@ -17,7 +17,7 @@ from problems.coembedding.estimators import minimise
 from problems.coembedding.instances import convex_costs
 from rmopt import Problem
 from rmopt.core import DivergedError, InvalidInputError, PSDPoint
-from rmopt.core.psd import point_of
+from rmopt.core.low_rank import point_of
 from rmopt.costs import ConvexCost, EmbeddedCost, Trace
 from rmopt.interop import PymanoptSolver
 from rmopt.manifolds import PSDFactors, PSDFixedRank

@@ -13,7 +13,6 @@ from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, rebuilt
 from rmopt.core.problem import Problem
 from rmopt.errors import InvalidInputError, MissingCapabilityError
-from rmopt.precision import matched
 from rmopt.solvers.batch.oracle import Oracle
 from rmopt.solvers.batch.trust_regions import combined, lanczos
 
@@ -151,7 +150,7 @@ def tangent_basis(manifold: Manifold, point: Any) -> list[Any]:
     if manifold.dim > LARGE:
         raise MissingCapabilityError(
             f"{manifold} has {manifold.dim} dimensions, and a basis is written out up to {LARGE}; take "
-            "hessian_spectrum, which needs none."
+            "hessian_spectrum, or a solver such as ParticleSwarm, which need none."
         )
     rng = np.random.default_rng(0)
     basis = [manifold.random_tangent_vector(point, rng) for _ in range(manifold.dim)]
@@ -162,20 +161,21 @@ def tangent_basis(manifold: Manifold, point: Any) -> list[Any]:
             gram[i, : i + 1] = [manifold.inner_product(point, one, other) for other in basis[: i + 1]]
         shares = np.linalg.inv(np.linalg.cholesky(gram + np.tril(gram, -1).T))
         stacks = zip(*map(arrays_of, basis), strict=True)
-        turned = [_mixed(shares, list(stack)) for stack in stacks]
+        turned = [mixed(shares, list(stack)) for stack in stacks]
         basis = [rebuilt(vector, [stack[i] for stack in turned]) for i, vector in enumerate(basis)]
     return basis
 
 
-def _mixed(shares: Array, arrays: list[Any]) -> Any:
+def mixed(shares: Array, arrays: list[Any]) -> Any:
     """Return sums of arrays, with shares in rows."""
     stack = ns.namespace(arrays[0]).stack(arrays)
-    return ns.namespace(stack).tensordot(matched(ns.asarray(shares, stack), stack), stack, axes=1)
+    return ns.namespace(stack).tensordot(ns.matched(ns.asarray(shares, stack), stack), stack, axes=1)
 
 
 def _looked(problem: Problem, point: Any) -> tuple[Oracle, Any]:
     """Return a problem as solvers ask it, after a first look at a point, and the gradient there."""
     _on(instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)").manifold, point)
+    problem.hold_to_cost("a Hessian")
     work = Oracle(problem, None, None)
     return work, work.first(point).gradient
 

@@ -14,9 +14,8 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import as_transport
 from rmopt.errors import DivergedError
-from rmopt.precision import real_type, slack
-from rmopt.solvers.batch.oracle import COUNTED, Iterate, Oracle
-from rmopt.solvers.batch.premise import held
+from rmopt.namespaces import real_type, slack
+from rmopt.solvers.batch.oracle import COUNTED, Iterate, Oracle, held
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged, Stop
 

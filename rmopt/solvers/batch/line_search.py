@@ -129,9 +129,7 @@ class GradientDescent(LineSearchSolver):
     """
 
     def __init__(self, step_length: StepLength | None = None, **options: Any) -> None:
-        super().__init__(
-            SteepestDescent(), BarzilaiBorwein() if step_length is None else step_length, **options
-        )
+        super().__init__(SteepestDescent(), step_length or BarzilaiBorwein(), **options)
 
 
 class ConjugateGradient(LineSearchSolver):
@@ -169,7 +167,7 @@ class ConjugateGradient(LineSearchSolver):
     def __init__(
         self, rule: str = "hestenes-stiefel", step_length: StepLength | None = None, **options: Any
     ) -> None:
-        super().__init__(Conjugate(rule), Backtracking() if step_length is None else step_length, **options)
+        super().__init__(Conjugate(rule), step_length or Backtracking(), **options)
 
 
 class LBFGS(LineSearchSolver):
@@ -206,6 +204,4 @@ class LBFGS(LineSearchSolver):
     """
 
     def __init__(self, memory: int = 10, step_length: StepLength | None = None, **options: Any) -> None:
-        super().__init__(
-            QuasiNewton(memory), Backtracking() if step_length is None else step_length, **options
-        )
+        super().__init__(QuasiNewton(memory), step_length or Backtracking(), **options)

@@ -23,7 +23,6 @@ from rmopt.costs.automatic import AutomaticCost
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError, broke_down
 from rmopt.manifolds.arrays import ArrayManifold
-from rmopt.precision import coarseness, limits, matched, real_type, slack
 from rmopt.solvers.batch.oracle import ROUNDED_AWAY, is_extrinsic
 from rmopt.solvers.batch.step_lengths import PAST, RISE, ROUNDING, SHARE, TRIALS
 from rmopt.solvers.batch.trust_regions import ACCEPTED
@@ -121,7 +120,7 @@ class Work:
     def __init__(self, manifold: ArrayManifold, cost: Any, like: Array) -> None:
         self.manifold, self.cost = manifold, cost
         self._stays = is_extrinsic(manifold, manifold.default_transport)
-        self.noise, self.inner_steps = ROUNDING * coarseness(like), min(manifold.dim, 500)
+        self.noise, self.inner_steps = ROUNDING * ns.coarseness(like), min(manifold.dim, 500)
 
     def look(self, point: Array) -> Stand:
         """Return costs and gradients, or refuse what are none of so many points."""
@@ -136,7 +135,7 @@ class Work:
                     f"the {what} of {self.cost._name} is {shown(found)}, and of {point.shape[0]} points it must be "
                     f"an array of shape {tuple(shape)}; return one for each point."
                 )
-        cost, ambient = ns.converted(cost, point, real_type(point)), ns.copied(matched(ambient, point))
+        cost, ambient = ns.converted(cost, point, ns.real_type(point)), ns.copied(ns.matched(ambient, point))
         gradient = self.manifold.euclidean_to_riemannian_gradient(point, ambient)
         return Stand(point, cost, ambient, gradient, self.dots(point, gradient, gradient))
 
@@ -157,7 +156,7 @@ class Work:
             along = self.cost.hessian_along(at.point)
 
         def product(tangent: Array) -> Array:
-            bent = matched(along(manifold.embedding(at.point, tangent)), at.point)
+            bent = ns.matched(along(manifold.embedding(at.point, tangent)), at.point)
             return manifold.euclidean_to_riemannian_hessian(at.point, at.ambient, bent, tangent)
 
         return product
@@ -339,7 +338,7 @@ def solve_many(
         raise MissingCapabilityError(reason)
     work = Work(manifold, cost, points)
     with running(), np.errstate(all="ignore"):
-        at = _first(work, points, slack(1e-6, points) if given is None else given, advance)
+        at = _first(work, points, ns.slack(1e-6, points) if given is None else given, advance)
         step: Callable[..., Stand] = partial(_tried, work, advance)
         if isinstance(cost, AutomaticCost) and advance is barzilai_borwein:
             parts = manifold, manifold.default_retraction, manifold.default_transport
@@ -410,9 +409,9 @@ def _first(work: Work, points: Array, tol: float, advance: Step) -> Stand:
     """Return where problems begin, or refuse those that depend on each other."""
     xp, k = ns.namespace(points), points.shape[0]
     at = unchanged(work.cost, points, lambda: work.look(points), "value and gradient")
-    ambient, tiny, ones = at.ambient, float(limits(points).tiny), weighted(points)[1]
+    ambient, tiny, ones = at.ambient, float(ns.limits(points).tiny), weighted(points)[1]
     lengths = ns.real_dots(ambient, ambient, ambient.ndim - 1)
-    rounding = float(ROUNDED_AWAY) * coarseness(points) * xp.reshape(lengths, (-1,)) ** 0.5
+    rounding = float(ROUNDED_AWAY) * ns.coarseness(points) * xp.reshape(lengths, (-1,)) ** 0.5
     norm = at.square**0.5
     # A start near the minimum is no measure of how short the gradient can be.
     least = xp.maximum(xp.where(norm <= 1e4 * rounding, rounding, 0.0), tiny**0.5 * xp.clip(norm, 1.0, None))
@@ -438,7 +437,7 @@ def _check_independence(work: Work, at: Stand) -> None:
         old, new = (ns.to_numpy(one).reshape(len(moves), -1)[~moves] for one in pair)
         finite, axis = np.isfinite(old), None if what == "value" else 1
         size = np.max(abs(old), axis=axis, keepdims=True, where=finite, initial=0.0)
-        if not np.all((abs(new - old) <= slack(1e-9, at.point) * size) | ~finite):
+        if not np.all((abs(new - old) <= ns.slack(1e-9, at.point) * size) | ~finite):
             raise InvalidInputError(
                 f"the {what} of {work.cost._name} at a point changed with other points; let each of the numbers "
                 "depend on its own point alone."

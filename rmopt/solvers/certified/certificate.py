@@ -13,8 +13,7 @@ from rmopt.costs.convex import ConvexCost, LocalModel
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_eigh, leading_eigh
 from rmopt.manifolds.factors import PSDFactors
-from rmopt.solvers.batch.oracle import Oracle
-from rmopt.solvers.batch.premise import LONGER, LOOKS, ROUNDINGS, agree, misfit
+from rmopt.solvers.batch.oracle import LONGER, LOOKS, ROUNDINGS, Oracle, agree, misfit
 
 Apply = Callable[[Array], Array]
 

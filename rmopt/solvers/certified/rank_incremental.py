@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, optional
+from rmopt.core.low_rank import PSDPoint, point_of
 from rmopt.core.problem import Problem
-from rmopt.core.psd import PSDPoint, point_of
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.convex import ConvexCost
 from rmopt.errors import DivergedError, MissingCapabilityError

@@ -20,7 +20,7 @@ from rmopt.core.arguments import integer, one_of
 from rmopt.core.points import in_precision, of_reals
 from rmopt.core.problem import Problem
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
-from rmopt.solvers.batch.premise import ROUNDINGS
+from rmopt.solvers.batch.oracle import ROUNDINGS
 from rmopt.solvers.certified.certificate import (
     ROUGH,
     ROUGH_RESTARTS,
@@ -84,6 +84,7 @@ class Relaxation:
     """
 
     def __init__(self, problem: Problem, max_rank: int | None = None, seed: int = 0) -> None:
+        problem.hold_to_cost("a certificate")
         manifold: Any = problem.manifold
         self.problem, self.seed, self.linear = problem, seed, False
         if not is_relaxation(problem):

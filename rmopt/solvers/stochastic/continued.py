@@ -7,10 +7,9 @@ from typing import Any, Self
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.points import arrays_of, is_finite, packed, rebuilt
 from rmopt.core.problem import Problem
-from rmopt.core.psd import PSDPoint
 from rmopt.engines.base import Engine
 from rmopt.engines.gauged import GAUGES, GaugedState, counting
 from rmopt.engines.reference import ReferenceState
@@ -18,10 +17,9 @@ from rmopt.errors import DivergedError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.memory import with_zeros
 from rmopt.kernels.steps import Counters
-from rmopt.solvers.interrupts import Interrupts
 from rmopt.solvers.run import finite_numbers
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
-from rmopt.solvers.threads import one_blas_thread
+from rmopt.solvers.threads import Interrupts, one_blas_thread
 
 # What a run may stand as.
 KINDS: tuple[Any, ...] = (Factors, SymmetricFactors, LowRankPoint, PSDPoint)

@@ -1,0 +1,497 @@
+"""Minimisation by values alone, without derivatives: a simplex in a tangent space, and a swarm."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isfinite
+from operator import itemgetter, mul
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from rmopt import namespaces as ns
+from rmopt.core.ambient import Array
+from rmopt.core.arguments import CheckedValue, bounded, integer, number, optional, shown
+from rmopt.core.points import arrays_of, as_like, in_precision, is_finite, rebuilt, size_of
+from rmopt.core.problem import Problem, unchanged
+from rmopt.core.product import Parts
+from rmopt.core.retraction import Retraction
+from rmopt.core.streams import Stream, generator
+from rmopt.errors import DivergedError, InvalidInputError, RmoptError, broke_down
+from rmopt.manifolds import GeneralizedGrassmann, GeneralizedStiefel, Power, Product, Stiefel
+from rmopt.manifolds.arrays import ArrayManifold
+from rmopt.manifolds.stiefel import Turns
+from rmopt.precision import real_type, slack
+from rmopt.solvers.batch.curvature import mixed, tangent_basis
+from rmopt.solvers.run import Result, Solver
+from rmopt.solvers.stop import Converged
+
+# Edges of the first simplex, and of one that begins again where one has ended, as shares of the size of the manifold
+# and of the first one; and how far a simplex may go in a tangent space.
+EDGE, AGAIN, FAR = 0.25, 0.1, 0.5
+# Of whose points the logarithm is looked for step by step.
+SEARCHED = (Stiefel, GeneralizedStiefel)
+
+
+class Crowd:
+    """A problem as solvers without derivatives ask it: at many points at once, counted.
+
+    Many points are one array, where points are arrays and the formulas of the manifold take it, and else a list.
+
+    Parameters
+    ----------
+    problem : Problem
+    retraction : Retraction, str or None
+    seed : int
+    """
+
+    def __init__(self, problem: Problem, retraction: Any, seed: int) -> None:
+        manifold = problem.manifold.using(retraction)
+        self.problem, self.seed, self.stacks = problem, seed, False
+        if isinstance(manifold, ArrayManifold):
+            with suppress(InvalidInputError):
+                self.stacks = Power(manifold, 2) is not None
+        self.manifold: Any = manifold._in_a_run()
+        self.retract: Callable[..., Any] = partial(self.manifold.default_retraction, self.manifold)
+        # Of the present state: evaluations, and the least cost with its point.
+        self.counts: dict[str, int] = {}
+        self.best: tuple[float, Any] = np.inf, None
+        # The precision of the run; and where the tangent space of a simplex is, whose basis is `_basis`.
+        self.kind: Any = None
+        self._base: Any = None
+
+    def gathered(self, points: list[Any]) -> Any:
+        """Return many points as one array, or as a list."""
+        return ns.namespace(points[0]).stack(points) if self.stacks else points
+
+    def listed(self, points: Any, count: int) -> list[Any]:
+        """Return many points one by one."""
+        return [points[i, ...] for i in range(count)] if self.stacks else points
+
+    def each(self, function: Callable[..., Any], *crowds: Any) -> Any:
+        """Return what a function makes of each of many points and vectors."""
+        if self.stacks:
+            return function(*crowds)
+        return [function(*those) for those in zip(*crowds, strict=True)]
+
+    def chosen(self, points: Any, others: Any, places: Array) -> Any:
+        """Return those at some places of two crowds in a row."""
+        if not self.stacks:
+            return [(points + others)[i] for i in places]
+        xp = ns.namespace(points)
+        return xp.take(xp.concat([points, others]), ns.asarray(places, points), axis=0)
+
+    def shares(self, numbers: Array, points: Any) -> Any:
+        """Return a number for each point, to multiply vectors by."""
+        if not self.stacks:
+            return numbers.tolist()
+        return ns.asarray(numbers.reshape(-1, *[1] * (points.ndim - 1)), points, self.kind)
+
+    def reached(self, points: Any, vectors: Any, count: int) -> tuple[Any, Array]:
+        """Return the ends of steps, and the costs there; a step that would leave the manifold is not taken."""
+        self.counts["retractions"] += count
+        there = None
+        if self.stacks:
+            with suppress(ValueError, RuntimeError):
+                there = in_precision(self.retract(points, vectors), self.kind)
+        if there is None or not is_finite(there) or self.manifold.refusal(there) is not None:
+            pairs = zip(*(self.listed(crowd, count) for crowd in (points, vectors)), strict=True)
+            there = self.gathered([self._step(*pair) for pair in pairs])
+        return there, self.values(there, count)
+
+    def _step(self, point: Any, vector: Any) -> Any:
+        """Return the end of a step, or where it begins when it fails or leaves the manifold."""
+        try:
+            there = in_precision(self.retract(point, vector), self.kind)
+        except (ValueError, RuntimeError) as error:
+            if not (isinstance(error, RmoptError) or broke_down(error)):
+                raise
+            return point
+        return point if self.manifold.check_point(there) else there
+
+    def values(self, points: Any, count: int) -> Array:
+        """Return the costs at many points, by one call where the cost has `values`; infinity for NaN."""
+        cost: Any = self.problem.cost
+        if self.stacks and hasattr(cost, "values"):
+            given = cost.values(points)
+            found = ns.to_numpy(given) if ns.is_array(given) else np.asarray(given)
+            if found.shape != (count,) or found.dtype.kind not in "fiu":
+                raise InvalidInputError(
+                    f"values of {cost._name} gave {shown(given)} at {count} points; return an array of shape "
+                    f"({count},), of real numbers."
+                )
+        else:
+            found = np.array([self.problem.value(point) for point in self.listed(points, count)])
+        found = np.where(np.isnan(found), np.inf, found.astype(float))
+        self.counts["costs"] += count
+        if found[least := int(found.argmin())] < self.best[0]:
+            self.best = float(found[least]), self.listed(points, count)[least]
+        return found
+
+    def norms(self, points: Any, vectors: Any) -> Array:
+        """Return the lengths of tangent vectors."""
+        if self.stacks:
+            return ns.to_numpy(self.manifold.inner_products(points, vectors, vectors)) ** 0.5
+        return np.array(self.each(self.manifold.norm, points, vectors))
+
+    def vectors(self, base: Any, coordinates: Array) -> Any:
+        """Return tangent vectors at a point by their coordinates, in rows."""
+        if self._base is not base:
+            self._base, self._basis = base, tangent_basis(self.manifold, base)
+        made = [mixed(coordinates, [*stack]) for stack in zip(*map(arrays_of, self._basis), strict=True)]
+        return made[0] if self.stacks else [rebuilt(self._basis[0], [*of]) for of in zip(*made, strict=True)]
+
+
+def toward(manifold: Any, point: Any, other: Any) -> Any:
+    """Return a tangent vector at a point that leads towards another one; to first order it is the logarithm.
+
+    It is the logarithm where that has a closed form, and else the projection of the difference in the space around.
+    """
+    if isinstance(manifold, Product):
+        return Parts([*map(toward, manifold.factors, point, other)])
+    base = manifold
+    while isinstance(base, Power):
+        base = base.base
+    # The others of them have closed forms.
+    searched = isinstance(base, SEARCHED) and not isinstance(base, Turns | GeneralizedGrassmann)
+    if manifold.knows("log") and not searched:
+        return manifold.log(point, other)
+    return manifold.projection(point, manifold.embed_point(other) - manifold.embed_point(point))
+
+
+class Stand(NamedTuple):
+    """Where a run stands.
+
+    Attributes
+    ----------
+    point : point
+        The best one so far.
+    cost, size, spread : float
+        The cost there, the longest way from there to another point, and how far costs are above it.
+    first_size, first_spread : float
+        Those after the first step.
+    crowd : Simplex or Swarm
+    counts : dict of int
+    steps, updates : int
+    """
+
+    point: Any
+    cost: float
+    crowd: Any
+    counts: dict[str, int]
+    size: float = 0.0
+    spread: float = 0.0
+    first_size: float = 0.0
+    first_spread: float = 0.0
+    steps: int = 0
+    updates: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class _DerivativeFree(CheckedValue, Solver):
+    """What solvers share that look at values alone; `NelderMead` and `ParticleSwarm` say what its parameters are."""
+
+    keeps_single, takes_all_arrays, needs_gradients = True, True, False
+    not_identity = (*Solver.not_identity, "tol")
+
+    max_iter: Annotated[int, integer] = 5000
+    tol: Annotated[float | None, optional(number, least=0)] = None
+    retraction: Retraction | str | None = None
+
+    def prepare(self, problem: Problem, seed: int) -> Crowd:
+        return Crowd(problem, self.retraction, seed)
+
+    def begin(self, work: Crowd, point: Any) -> Stand:
+        problem, cost = work.problem, work.problem.cost
+        with np.errstate(all="ignore"):
+            found = problem.real(unchanged(cost, point, lambda: cost.value(point), "value"))
+        if not isfinite(found):
+            raise DivergedError(f"{cost._name} is {found} at the initial point; start elsewhere.", 0)
+        work.kind = real_type(*arrays_of(point))
+        return Stand(point, found, self._crowd(work, point, found), {"costs": 1, "retractions": 0})
+
+    @abstractmethod
+    def _crowd(self, work: Crowd, point: Any, cost: float) -> Any:
+        """Return the simplex or the swarm before the first step, in which their costs are asked for."""
+
+    @abstractmethod
+    def _step(self, work: Crowd, state: Stand) -> tuple[Any, float, Array]:
+        """Return the next simplex or swarm, the longest way from its best point to another one, and the costs."""
+
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def advance(self, work: Crowd, state: Stand, steps: int) -> Stand:
+        """Do one step."""
+        if steps == 0:
+            return state
+        work.best, work.counts = (state.cost, state.point), dict(state.counts)
+        crowd, size, costs = self._step(work, state)
+        (cost, point), finite = work.best, costs[np.isfinite(costs)]
+        done = state._replace(
+            point=point, cost=cost, crowd=crowd, counts=work.counts, size=size,
+            spread=float(costs.max() - cost), steps=state.steps + 1, updates=state.updates + (cost < state.cost),
+        )  # fmt: skip
+        return done if state.steps else done._replace(first_size=size, first_spread=float(np.ptp(finite)))
+
+    def observe(self, work: Crowd, state: Stand) -> dict[str, float]:
+        """Return the least cost, how far points and costs are apart, and what was evaluated so far."""
+        return {"cost": state.cost, "size": state.size, "spread": state.spread, **state.counts}
+
+    def conclude(self, result: Result, work: Crowd, state: Stand) -> Result:
+        return replace(result, counts=dict(state.counts))
+
+    def _seen(self, state: Stand) -> tuple[float, float]:
+        """Return the least size, and the least difference of costs, that counts."""
+        tol = slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
+        return tol * state.first_size, tol * max(abs(state.cost), state.first_spread)
+
+    def _settled(self, state: Stand) -> bool:
+        """Return whether points and costs are together."""
+        size, spread = self._seen(state)
+        return state.steps > 0 and state.size <= size and state.spread <= spread
+
+    def finished(self, work: Crowd, state: Stand) -> str | None:
+        found = f"points within {state.size:.1e} of the best one, and costs within {state.spread:.1e}"
+        if self._settled(state):
+            return Converged(found)
+        resolved = state.size > 8.0 * float(np.finfo(work.kind).eps) * size_of(state.point)
+        return None if resolved or state.steps == 0 else f"rounding: {found}; the cost jumps, or is noise"
+
+
+class Simplex(NamedTuple):
+    """A simplex in a tangent space.
+
+    Attributes
+    ----------
+    base : point
+        Where the tangent space is.
+    corners : array, shape (dim + 1, dim)
+        Coordinates there, the best corner first.
+    costs : array, shape (dim + 1,)
+    level : float
+        The least cost when it began.
+    """
+
+    base: Any
+    corners: Array
+    costs: Array
+    level: float
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class NelderMead(_DerivativeFree):
+    """Minimise by values alone: a simplex of dim + 1 points is reflected, stretched and shrunk (Nelder and Mead).
+
+    It is for costs that have no gradient, jump or are noisy, on fewer than about twenty dimensions. The simplex is in
+    the tangent space at a point, whose vectors the retraction maps to points, so that every manifold will do. Where
+    it has gone far from there a new simplex of its size begins at its best corner.
+
+    `converged` says that a simplex became small, and that a new one around its best corner came to a cost that is
+    as low. No gradient is looked at: the end need be no stationary point.
+
+    Parameters
+    ----------
+    max_iter : int
+        A new simplex counts as one step, and asks for all its costs at once where the cost has `values`.
+    tol : float, optional
+        A simplex is small when its edges are at most this share of the first ones, and its costs differ by at most
+        this share of their size or of the first difference. 1e-6 unless given, and 1e-4 in single precision.
+    retraction : Retraction or str, optional
+        The manifold's default retraction unless given.
+    edge : float, optional
+        Length of the edges of the first simplex; a quarter of the manifold's `typical_dist` unless given.
+    reflection, expansion : float
+        How far beyond the centre of the others the worst corner goes, beside its distance from there.
+    contraction : float
+        The same for steps that are shorter, to one side or the other.
+    shrink : float
+        The share of its edges that a simplex keeps where no step helps.
+
+    See Also
+    --------
+    ParticleSwarm : looks for global minima.
+    rmopt.costs.ValueCost : a cost of a plain function.
+
+    References
+    ----------
+    Nelder and Mead, A simplex method for function minimization, The Computer Journal 7 (1965),
+    https://doi.org/10.1093/comjnl/7.4.308.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import ValueCost
+    >>> from rmopt.manifolds import Grassmann
+    >>> from rmopt.solvers import NelderMead
+    >>> A = np.diag([5.0, 4.0, 1.0, 0.5])
+    >>> problem = Problem(Grassmann(4, 2), ValueCost(lambda U: -np.sum(U * (A @ U))))
+    >>> result = NelderMead().run(problem, random_state=0)
+    >>> result.converged, round(result.cost, 8)
+    (True, -9.0)
+    """
+
+    edge: Annotated[float | None, optional(number, above=0)] = None
+    reflection: Annotated[float, bounded(number, above=0)] = 1.0
+    expansion: Annotated[float, bounded(number, above=1)] = 2.0
+    contraction: Annotated[float, bounded(number, above=0, below=1)] = 0.5
+    shrink: Annotated[float, bounded(number, above=0, below=1)] = 0.5
+
+    def _crowd(self, work: Crowd, point: Any, cost: float) -> Simplex:
+        dim = work.manifold.dim
+        return Simplex(point, np.zeros((dim + 1, dim)), np.full(dim + 1, cost), np.inf)
+
+    def _step(self, work: Crowd, state: Stand) -> tuple[Simplex, float, Array]:
+        base, corners, costs, level = state.crowd
+        scale, again = work.manifold.typical_dist, self._settled(state)
+
+        def ask(rows: Array) -> Array:
+            return work.reached(work.gathered([base] * len(rows)), work.vectors(base, rows), len(rows))[1]
+
+        def along(share: float) -> tuple[float, Array]:
+            corner = centre + share * (centre - corners[-1])
+            return float(ask(corner[None])[0]), corner
+
+        dim = work.manifold.dim
+        asked = np.arange(dim + 1) > 0
+        if state.steps == 0 or again or np.linalg.norm(corners[0]) > max(FAR * scale, state.size):
+            # A new simplex around the best point.
+            edge = AGAIN * state.first_size if again else state.size or self.edge or EDGE * scale
+            base, level = state.point, state.cost if again else level
+            corners, costs = edge * np.eye(dim + 1, dim, -1), np.full(dim + 1, state.cost)
+        else:
+            corners, costs, centre = corners.copy(), costs.copy(), corners[:-1].mean(axis=0)
+            taken = tried = along(self.reflection)
+            asked &= False
+            if tried[0] < costs[0]:
+                taken = min(along(self.expansion), tried, key=itemgetter(0))
+            elif tried[0] >= costs[-2]:
+                taken = along(self.contraction if tried[0] < costs[-1] else -self.contraction)
+                asked[1:] = taken[0] > min(tried[0], costs[-1])
+            if asked.any():
+                corners[1:] = corners[0] + self.shrink * (corners[1:] - corners[0])
+            else:
+                costs[-1], corners[-1] = taken
+        if asked.any():
+            costs[asked] = ask(corners[asked])
+        order = np.argsort(costs, kind="stable")
+        corners, costs = corners[order], costs[order]
+        size = float(np.linalg.norm(corners - corners[0], axis=1).max())
+        return Simplex(base, corners, costs, level), size, costs
+
+    def finished(self, work: Crowd, state: Stand) -> str | None:
+        # A simplex that is small is not the last one where it found a lower cost than the one before.
+        if self._settled(state) and state.crowd.level - state.cost > self._seen(state)[1]:
+            return None
+        return super().finished(work, state)
+
+
+class Swarm(NamedTuple):
+    """Particles.
+
+    Attributes
+    ----------
+    points, speeds, bests, ways : array or list
+        Of each particle: where it is, its velocity, its best point, and the way to that of the swarm.
+    costs : array
+        At the best points of particles.
+    """
+
+    points: Any
+    speeds: Any
+    bests: Any
+    ways: Any
+    costs: Array
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class ParticleSwarm(_DerivativeFree):
+    """Minimise by values alone: particles fly towards the best points that they and the swarm have found.
+
+    It is for costs with many local minima, and for those that have no gradient. The costs of all particles are asked
+    for at once where the cost has `values`. A particle flies along the logarithm of a point, or along the projection
+    of the difference where that has no closed form; so every manifold will do.
+
+    `converged` says that all particles came to one place and their costs are alike. The end need be no minimum: a
+    swarm may come together too early. Run it from several seeds, and `NelderMead` from where it ends.
+
+    Parameters
+    ----------
+    max_iter : int
+    tol : float, optional
+        Stop when the particles are together, up to this share of how far they were apart at the start, and their
+        costs up to this share of their size or of the first difference. 1e-6 unless given, and 1e-4 in single
+        precision.
+    retraction : Retraction or str, optional
+        The manifold's default retraction unless given.
+    population_size : int, optional
+        Number of particles: ten a dimension, up to 40, unless given. The first one begins at the initial point, the
+        others at random points.
+    inertia : float
+        The share of its velocity that a particle keeps.
+    nostalgia, social : float
+        The largest weights of the ways to a particle's own best point and to that of the swarm; weights are drawn for
+        each particle in each step.
+
+    See Also
+    --------
+    NelderMead : takes fewer values to the nearest minimum.
+    rmopt.costs.ValueCost : a cost of a plain function.
+
+    References
+    ----------
+    Borckmans, Ishteva and Absil, A modified particle swarm optimization algorithm for the best low multilinear rank
+    approximation of higher-order tensors, ANTS (2010), https://doi.org/10.1007/978-3-642-15461-4_2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rmopt import Problem
+    >>> from rmopt.costs import ValueCost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import ParticleSwarm
+    >>> bumps = ValueCost(lambda x: x[..., 0] + np.cos(20.0 * x[..., 0]), many=True)
+    >>> result = ParticleSwarm().run(Problem(Sphere(3), bumps), random_state=0)
+    >>> result.converged, round(result.cost, 4)
+    (True, -1.7866)
+    """
+
+    population_size: Annotated[int | None, optional(integer, 2)] = None
+    inertia: Annotated[float, bounded(number, least=0, below=1)] = 0.75
+    nostalgia: Annotated[float, bounded(number, least=0)] = 1.4
+    social: Annotated[float, bounded(number, least=0)] = 1.4
+
+    def _crowd(self, work: Crowd, point: Any, cost: float) -> Swarm:
+        manifold, rng = work.manifold, generator(work.seed, Stream.SWARM)
+        k = self.population_size or min(40, 10 * manifold.dim)
+        points = work.gathered([point, *(as_like(manifold.random_point(rng), point) for _ in range(k - 1))])
+        # Half of the way to the next one.
+        others = work.chosen(points, points, np.arange(k) + 1)
+        speeds = work.each(lambda *pair: toward(manifold, *pair) * 0.5, points, others)
+        return Swarm(points, speeds, points, speeds, np.full(k, np.inf))
+
+    def _step(self, work: Crowd, state: Stand) -> tuple[Swarm, float, Array]:
+        manifold, (points, speeds, bests, ways, least), k = work.manifold, state.crowd, len(state.crowd.costs)
+        if state.steps == 0:
+            costs = work.values(points, k)
+        else:
+            draws = generator(work.seed, Stream.SWARM, state.steps).random((2, k))
+            draws *= [[self.nostalgia], [self.social]]
+
+            def turned(here: Any, speed: Any, best: Any, way: Any, own: Any, all: Any) -> Any:
+                return speed * self.inertia + toward(manifold, here, best) * own + way * all
+
+            weights = (work.shares(draw, points) for draw in draws)
+            moves = work.each(turned, points, speeds, bests, ways, *weights)
+            # No step is longer than the first swarm was wide.
+            # Where nothing moves this is 0/0.
+            shares = np.fmin(1.0, state.first_size / work.norms(points, moves))
+            moves, old = work.each(mul, moves, work.shares(shares, points)), points
+            points, costs = work.reached(points, moves, k)
+            carried = work.each(partial(manifold.default_transport, manifold), old, points, moves)
+            speeds = in_precision(carried, work.kind)
+        bests = work.chosen(points, bests, np.arange(k) + k * (costs >= least))
+        ways = work.each(partial(toward, manifold), points, work.gathered([work.best[1]] * k))
+        swarm = Swarm(points, speeds, bests, ways, np.minimum(costs, least))
+        return swarm, float(work.norms(points, ways).max()), costs
