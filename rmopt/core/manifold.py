@@ -126,8 +126,9 @@ class Manifold(ABC):
     def projection(self, point: Any, ambient: Ambient) -> Any:
         """Return the orthogonal projection of an ambient operator onto the tangent space.
 
-        Orthogonal in the inner product of the ambient space, as in pymanopt, or in the manifold's own if that takes
-        ambient arrays, as in Manopt. Gradients are another matter: see `euclidean_to_riemannian_gradient`.
+        It is orthogonal in the inner product of the ambient space, or in the metric alone where `inner_product` takes
+        ambient arrays as well; `rmopt.checks` accepts both. Gradients are another matter: see
+        `euclidean_to_riemannian_gradient`.
         """
 
     def to_tangent_space(self, point: Any, vector: Any) -> Any:

@@ -23,6 +23,7 @@ from rmopt.kernels.matrices import (
     transposed,
     write,
 )
+from rmopt.kernels.meeting import due_at, go_on
 from rmopt.kernels.vectors import dot, invert, product, trace
 
 # A step with larger entries of S, or a larger inverse of I + αS, is left to the generic retraction.
@@ -31,7 +32,7 @@ TOO_STEEP = 1e4
 
 
 @njit(cache=True, nogil=True)
-def run(loss, factors, counters, left, right, terms, batch, start, probe_every, growth_limit):
+def run(loss, factors, counters, left, right, terms, batch, start, probe_every, growth_limit, meeting):
     """Do the steps from `start` on; return (number of the next step, why the loop ended).
 
     A step looks at the terms batch·t, …, batch·t + batch − 1. Parameters and ends are otherwise those of
@@ -45,7 +46,12 @@ def run(loss, factors, counters, left, right, terms, batch, start, probe_every, 
     # Dense columns pᵢ and qᵢ of the terms at hand, for their Gram matrices; zero between steps.
     P, Q = np.zeros((A.shape[0], batch)), np.zeros((B.shape[0], batch))
     counts, size = counters.counts, counters.size
+    due = due_at(meeting)
     for t in range(start, terms.etas.shape[0]):
+        if meeting is not None and t == due:
+            if not go_on(meeting, factors.C, factors.C_inverse, (factors.H_A, factors.H_B), counters):
+                return t, steps.NOT_MET
+            due = due_at(meeting)
         if counts[1] >= probe_every:
             return t, steps.PROBE_DUE
         r = 0

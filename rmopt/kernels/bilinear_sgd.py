@@ -5,28 +5,38 @@ import numpy as np
 from rmopt.kernels import njit, steps
 from rmopt.kernels.lifted import REFUSED, make_scratch, score, step, symmetric_gram_growth, symmetric_step
 from rmopt.kernels.losses import slope_of
+from rmopt.kernels.meeting import due_at, go_on
 from rmopt.kernels.vectors import scatter, sparse_dot, square, trace
 
 
 @njit(cache=True, nogil=True)
-def run(loss, kind, symmetric, factors, counters, left, right, terms, start, probe_every, growth_limit):
+def run(
+    loss, kind, symmetric, factors, counters, left, right, terms, start, probe_every, growth_limit, meeting
+):
     """Do the steps from `start` on; return (number of the next step, why the loop ended).
 
     It ends when all terms are used (`FINISHED`), when the gauge should be looked at
     (`PROBE_DUE`), before a step that is ill-conditioned in this gauge (`STEP_REFUSED`), or
-    before a step whose score is not finite (`NOT_FINITE`).
+    before a step whose score is not finite (`NOT_FINITE`), or before one where workers did not meet (`NOT_MET`).
 
     Of `kind` and `symmetric`, the retractions of `Factors` and of `SymmetricFactors`, one is None. Numba compiles
     nothing below an ``is not None`` that is false.
     """
     if kind is not None:
         A, B = factors.A, factors.B
+        inverses = factors.H_A, factors.H_B
     if symmetric is not None:
         A = B = factors.Y
+        inverses = (factors.H,)
+    due = due_at(meeting)
     scratch = make_scratch(A.shape[1])
     spare_indices, spare_values = steps.difference_workspace(right)
     counts, size = counters.counts, counters.size
     for t in range(start, terms.left.shape[0]):
+        if meeting is not None and t == due:
+            if not go_on(meeting, factors.C, factors.C_inverse, inverses, counters):
+                return t, steps.NOT_MET
+            due = due_at(meeting)
         if counts[1] >= probe_every:
             return t, steps.PROBE_DUE
         steps.gather_term(A, B, left, right, terms, t, scratch.u, scratch.v)

@@ -261,8 +261,8 @@ class Solver(Value, ABC):
                 f"{type(self).__name__} takes real numbers alone, and points of {problem.manifold} are complex; take "
                 "a solver of whole gradients, such as ConjugateGradient."
             )
-        if problem.beyond and not self.keeps_constraints:
-            raise MissingCapabilityError(f"{type(self).__name__} {problem.beyond}.")
+        if not self.keeps_constraints:
+            problem.hold_to_cost(type(self).__name__)
 
     def check_start(self, problem: Problem, point: Any) -> str | None:
         """Return why a run cannot begin at a point, or None."""

@@ -132,6 +132,26 @@ def test_tensor_trains_are_completed() -> None:
         assert error(found.point, truth) < 1e-7, solver
 
 
+def test_what_trains_and_costs_lack_is_said() -> None:
+    manifold = TensorTrain(SHAPE, (3, 2))
+    problem, x = Problem(manifold, EntrySum(SHAPE, PLACES, TARGETS)), manifold.random_point(0)
+    # Trust regions take differences of gradients, and count them.
+    with pytest.raises(MissingCapabilityError, match="first-order"):
+        problem.riemannian_hessian(x, manifold.random_tangent_vector(x, 1))
+    counts = TrustRegions(max_iter=2).run(problem, x).counts
+    assert counts["gradients"] >= counts["hessians"] > 0
+
+    class Core(Cost):
+        def value(self, X: TuckerPoint) -> float:
+            return 0.5 * float(np.sum(X.core**2))
+
+        def gradient(self, X: TuckerPoint) -> Any:
+            return [X.core, *(0.0 * U for U in X.factors)]
+
+    with pytest.raises(InvalidInputError, match="do not add"):
+        Problem(M, problem.cost + Core()).gradient(M.random_point(0))
+
+
 def test_stochastic_steps_complete_too() -> None:
     manifold = FixedMultilinearRank((8, 8, 8), (2, 2, 2))
     cost, start, truth = seen(manifold, 0.6)
