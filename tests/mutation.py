@@ -480,7 +480,7 @@ TABLE = (
      "test_tensors.py", (
         ("tucker-gram", "U @ (U.T @ D), C @ C.T)", "U @ (U.T @ D), ns.eye(C.shape[0], C))"),
     )),
-    ("statistics", "rmopt/manifolds/statistics.py",
+    ("statistics", "rmopt/manifolds/means.py",
      "test_statistics.py", (
         ("median-here", "share = max(slope - here, 0.0)", "share = slope"),
         ("components-middle", "vector - middle * (1.0 / len(points))", "vector"),
