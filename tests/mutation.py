@@ -182,7 +182,7 @@ TABLE = (
          "state.steps).integers(2**63))\n        if not isinstance",
          "0).integers(2**63))\n        if not isinstance"),
     )),
-    ("resumption", "rmopt/solvers/stochastic/scheduled.py",
+    ("resumption", "rmopt/solvers/stochastic/samplers.py",
      "test_solvers.py::test_samplers", (
         ("uniform-terms", "rng.integers(self.n_terms,", "rng.integers(self.n_terms - 1,"),
     )),
