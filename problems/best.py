@@ -26,7 +26,7 @@ from problems.data import Bundle, ClassBundle, MultilabelBundle, Ratings, read_t
 from problems.data.bundles import scaling
 from problems.evaluation import evaluate_retrieval
 from problems.methods import Cell, Method, Settings
-from problems.metric import experiment as metric
+from problems.metric.experiment import METHODS as MEASURES
 from problems.options import loaded
 from problems.ranking import LoretaLabelRanker
 from problems.ranking import experiment as ranking
@@ -40,9 +40,9 @@ from rmopt.experiments import Outcome, Run
 from rmopt.files import write_atomically
 from rmopt.solvers.threads import one_blas_thread
 
-# Folds of all, each held out once; folds of the first training part, by which parameters are chosen, one of them from
-# so many rows on; the share of the time for that.
-SPLITS, FOLDS, MANY, TUNING = 5, 3, 200_000, 0.5
+# Folds of all, each held out once; folds of the first training part, by which parameters are chosen, of them one for
+# data of more numbers than so many; the share of the time for that.
+SPLITS, FOLDS, MANY, TUNING = 5, 3, 2_000_000, 0.5
 HEADINGS = {"rmse": "RMSE", "votes": "kNN", "sem": "± s.e.m.", "behind_sem": "±", "train_seconds": "fit s"}
 
 
@@ -91,7 +91,7 @@ _COSINES = Method("ContrastiveSimilarity", ContrastiveSimilarity(), _BATCHES)
 # Of rows with several labels, of words, and of features.
 RANKERS: Any = *map(ranking.METHODS.get, ("ridge", "one-vs-rest", "low-rank-logistic")), _ROWS
 TEXTS: Any = *map(similarity.METHODS.get, ("svm", "logistic")), _STEPS, _COSINES
-METRICS: Any = tuple(map(metric.METHODS.get, ("euclidean", "lda", "comet", "comet-distance", "lego")))
+METRICS: Any = tuple(map(MEASURES.get, ("euclidean", "lda", "comet-default", "comet-distance", "lego")))
 
 
 def samples(bundle: Any, run: Run, file: str) -> tuple[Any, ...]:
@@ -101,7 +101,7 @@ def samples(bundle: Any, run: Run, file: str) -> tuple[Any, ...]:
     y, splitter = y if names is None else np.array(names)[y], KFold if several else StratifiedKFold
     kinds = RANKERS if several else TEXTS if issparse(X) else METRICS
     scoring: Any = ranking.Ranking.score if several else retrieval if issparse(X) else "accuracy"
-    behind = [("neighbours", KNeighborsClassifier(metric.VOTERS))] * (kinds is METRICS)
+    behind = [("neighbours", KNeighborsClassifier())] * (kinds is METRICS)
     # Measurements may be alike in size as they are.
     scalings: Any = crossed(scaling=(StandardScaler(), "passthrough")) if behind else [{}]
 
@@ -156,7 +156,7 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None) -> Ou
     run.say(f"{bundle.source}: {bundle.holds}. Rivals: {', '.join(one.label for one in kinds)}.")
     (rows, _), *_ = splits = list(splitter(SPLITS).split(X, y))
     inner = splitter(SPLITS).split(X[rows], y[rows])
-    folds = [(rows[train], rows[test]) for train, test in inner][: 1 if len(rows) > MANY else FOLDS]
+    folds = [(rows[train], rows[test]) for train, test in inner][: 1 if X.size > MANY else FOLDS]
 
     def measured(one: Rival, point: Settings, folds: Any) -> list[Cell]:
         model = one.kind.made(point, **given)
