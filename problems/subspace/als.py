@@ -19,9 +19,10 @@ from problems.threads import WORTH_THREADS, in_pieces
 from rmopt import Problem
 from rmopt.core import InvalidInputError, Parts
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, integer, number
+from rmopt.core.arguments import bounded, integer, number, one_of
 from rmopt.core.streams import Stream, generator
 from rmopt.costs import BilinearSum, OnFactors, squared
+from rmopt.errors import warn
 from rmopt.manifolds import BoundedRank
 from rmopt.solvers import Cosine, ScaledSGD
 
@@ -29,14 +30,24 @@ from rmopt.solvers import Cosine, ScaledSGD
 START = 0.1
 # Factors whose length a sweep changes by less than this share are as long as they were.
 STILL = 0.02
-# Beyond this the weight of a single entry is all that a system of double precision sees.
-LARGEST_CONFIDENCE = 1e12
+# Beyond this the weight of a single entry is all that single precision sees.
+LARGEST_CONFIDENCE = 1e6
+# Of conjugate gradients in a half sweep; they begin where the last one ended.
+STEPS = 3
+# Ratings by which the factors of a row are damped beside its own.
+FEW = 50.0
 # Of effects alone, before steps on single entries.
 SWEEPS = 15
+# What counts say: by BM25, by their logarithm, as they are, and that they are not 0.
+WEIGHTS = ("bm25", "log", "counts", "ones")
+# Of BM25: where a count of a usual row is worth half of what it can be, and how far rows' sums matter for that.
+HALF, RELATIVE = 1.2, 0.75
+# Counts as they are that run so far above their mean are most of the objective.
+SKEWED = 30.0
 
 
-# Returns the factors of each column of a side given those of its rows, and what each costs.
-Solve = Callable[["Side", Array], tuple[Array, Array]]
+# Returns the factors of each column of a side given those of its rows, and what each costs, from its last factors.
+Solve = Callable[["Side", Array, Any], tuple[Array, Array]]
 
 
 class Regressed(NamedTuple):
@@ -60,16 +71,17 @@ class Side:
         self.counts = np.diff(indptr)
 
     def regress(
-        self, features: Array, precision: Array, pull: Array, alpha: float, noise: Array, scales: Array
-    ) -> Regressed:
+        self, features: Array, precision: Array, pull: Array, alpha: float, noise: Array, scales: Array,
+        corner: float = 0.0,
+    ) -> Regressed:  # fmt: skip
         """Regress each column; see `problems.subspace.kernels`."""
         n, d = len(self.counts), features.shape[1]
         found = Regressed(np.empty((n, d)), np.empty((n, d)), np.empty(n))
-        given = self.known, features, (scales, precision, pull, alpha), noise
-        self.each(lambda *columns: regress_piece(*given, *columns, *found), d - 1, "or a smaller rank")
+        given = self.known, features, (scales, precision, pull, alpha, corner), noise
+        self.each(lambda *columns: regress_piece(*given, *columns, *found), d - 1)
         return found
 
-    def each(self, solve: Callable[[int, int], Any], rank: int, cure: str) -> None:
+    def each(self, solve: Callable[[int, int], Any], rank: int) -> None:
         """Let a compiled function of the first column and an end solve each; refuse the last that it cannot."""
         work = self.counts.sum() * (rank + 1) ** 2
         cuts = self.cuts if work >= WORTH_THREADS else self.cuts[[0, -1]]
@@ -77,7 +89,7 @@ class Side:
         if failed >= 0:
             raise InvalidInputError(
                 f"column or row {failed} with {self.counts[failed]} known entries has no unique solution at rank "
-                f"{rank} in double precision; choose a larger lam, {cure}."
+                f"{rank} in double precision; choose a larger lam, or a smaller rank."
             )
 
 
@@ -91,23 +103,30 @@ def standardised(table: KnownEntries) -> tuple[KnownEntries, float, float]:
 
 @dataclass(frozen=True)
 class Penalty:
-    """λ c^power ‖factors‖² of each row and column with c entries."""
+    """λ (c + few)^power ‖factors‖² of each row and column with c entries; their effects, the first, may have a λ."""
 
     lam: float
     power: float
+    few: float = 0.0
+    effects: float | None = None
 
     def scales(self, side: Side) -> Array:
         """Return the weight of each row or column; what has no entry has factors 0 at any penalty."""
-        return float(self.lam) * np.maximum(side.counts, 1.0) ** float(self.power)
+        return float(self.lam) * (np.maximum(side.counts, 1.0) + self.few) ** float(self.power)
 
     def __call__(self, side: Side, factors: Array) -> float:
-        return float(self.scales(side) @ np.einsum("ij,ij->i", factors, factors))
+        first, rest = (0.0, factors) if self.effects is None else (self.effects, factors[:, 1:])
+        cost = float(self.scales(side) @ np.einsum("ij,ij->i", rest, rest))
+        return cost + first * float(factors[:, 0] @ factors[:, 0])
 
-    def regressed(self, side: Side, features: Array) -> tuple[Array, Array]:
+    def regressed(self, side: Side, features: Array, last: Any = None) -> tuple[Array, Array]:
         """Return the regression of each row or column on features of the others, and the squared residuals."""
         d = features.shape[1]
-        zeros = np.zeros((len(side.counts), d))
-        found = side.regress(features, np.eye(d), zeros, 1.0, zeros, self.scales(side))
+        zeros, precision = np.zeros((len(side.counts), d)), np.eye(d)
+        if self.effects is not None:
+            precision[0, 0] = 0.0
+        corner = float(self.effects or 0.0)
+        found = side.regress(features, precision, zeros, 1.0, zeros, self.scales(side), corner)
         return found.means, found.squares
 
 
@@ -130,11 +149,11 @@ def alternated(
     """
     by_rows = sp.csr_array(table)
     rows, columns = Side(by_rows, by_rows.data), Side(table, table.data)
-    cost = np.inf
+    cost, U = np.inf, np.zeros((table.shape[0], W.shape[1]), W.dtype)
     for sweep in range(1, max_iter + 1):
-        U, _ = solve(rows, W)
+        U, _ = solve(rows, W, U)
         before, length = cost, np.linalg.norm(W[:, first:])
-        W, costs = solve(columns, U)
+        W, costs = solve(columns, U, W)
         cost = float(costs.sum() + penalty(rows, U) + penalty(columns, W))
         still = abs(np.linalg.norm(W[:, first:]) - length) <= STILL * length
         if sweep == max_iter or (still and before - cost <= tol * cost):
@@ -146,10 +165,10 @@ def alternated(
 class BiasedALS(PointCompletion):
     """Matrix completion by alternating least squares: mean + effects of row and column + u_i · w_j.
 
-    Minimises Σ (y_ij − b_i − c_j − u_i · w_j)² + λ Σ_i n_i^p (b_i² + ‖u_i‖²) + λ Σ_j n_j^p (c_j² + ‖w_j‖²) over the
-    known entries, which are centred and scaled to a standard deviation of 1; row i has n_i of them. With p = 0 all
-    rows have one penalty, with p = 1 it is that of Zhou, Wilkinson, Schreiber and Pan 2008. An effect and the factors
-    of a row are solved for at once.
+    Minimises Σ (y_ij − b_i − c_j − u_i · w_j)² + Σ_i (μ b_i² + λ_i ‖u_i‖²) + Σ_j (μ c_j² + λ_j ‖w_j‖²) over the known
+    entries, which are centred and scaled to a standard deviation of 1. For a row with n_i of them λ_i is
+    λ (n_i + 50)^p, as that of Zhou, Wilkinson, Schreiber and Pan 2008 but for the 50: a few entries say something of
+    an effect, and next to nothing of factors. An effect and the factors of a row are solved for at once.
 
     Parameters
     ----------
@@ -159,8 +178,8 @@ class BiasedALS(PointCompletion):
         As in `RTRMC`.
     random_state : int, RandomState or None
         Of the start; equal integers give equal bits.
-    lam : float
-        λ.
+    lam, lam_effects : float
+        λ and μ.
     count_power : float
         p, from 0 to 1.
     max_iter : int
@@ -203,7 +222,8 @@ class BiasedALS(PointCompletion):
 
     rank: Annotated[int, bounded(integer, 0)] = 10
     _: KW_ONLY
-    lam: Annotated[float, bounded(number, above=0)] = 1.0
+    lam: Annotated[float, bounded(number, above=0)] = 0.9
+    lam_effects: Annotated[float, bounded(number, above=0)] = 3.0
     count_power: Annotated[float, bounded(number, least=0, most=1)] = 0.5
     max_iter: Annotated[int, bounded(integer, 1)] = 15
     tol: Annotated[float, bounded(number, least=0)] = 1e-4
@@ -214,7 +234,7 @@ class BiasedALS(PointCompletion):
         entries, self.mean_, unit = standardised(table)
         W = START * generator(seed, Stream.START).standard_normal((table.shape[1], self.rank + 1))
         W[:, 0] = 0.0
-        penalty = Penalty(self.lam, self.count_power)
+        penalty = self._penalty()
         U, W, self.cost_, self.n_iter_ = alternated(
             entries, penalty.regressed, penalty, W, self.max_iter, self.tol, 1
         )
@@ -222,19 +242,32 @@ class BiasedALS(PointCompletion):
         self.weights_, self.column_effects_ = unit * W[:, 1:], unit * W[:, 0]
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
-        return regressed_on(self, table, Penalty(self.lam, self.count_power))
+        return regressed_on(self, table, self._penalty())
+
+    def _penalty(self) -> Penalty:
+        return Penalty(self.lam, self.count_power, FEW, self.lam_effects)
+
+
+def bm25(counts: Array, lengths: Array, others: Array, documents: int) -> Array:
+    """Return what counts are worth in documents of relative lengths, by terms of which others have so many."""
+    return np.log1p(documents / others) * counts / (counts + HALF * (1.0 - RELATIVE + RELATIVE * lengths))
 
 
 @dataclass(eq=False, repr=False)
 class ImplicitALS(PointCompletion):
     """Recommendations from implicit feedback by confidence-weighted alternating least squares (Hu et al. 2008).
 
-    A known entry with a value r > 0, how often or how surely, says yes with a confidence of 1 + α r; all other
+    A known entry with a value r > 0, how often or how surely, says yes with a confidence of 1 + α f(r); all other
     entries say no with a confidence of 1. Minimises Σ c_ij (p_ij − u_i · w_j)² over all entries, p = 1 for yes and 0
     for no, plus λ Σ_i n_i^q ‖u_i‖² + λ Σ_j n_j^q ‖w_j‖²; row i has n_i known entries. A zero that is stored says no
-    as the others do, but counts as known, and is not recommended; ``eliminate_zeros()`` removes such. A sweep costs
-    O(N k² + (m + n) k³) for N known entries at rank k: the others are never visited. Predictions are scores, mostly
-    from 0 to 1, and meant for `recommend`; `score` is the nDCG of ten recommendations.
+    as the others do, but counts as known, and is not recommended; ``eliminate_zeros()`` removes such. A half sweep
+    makes three steps of conjugate gradients in each row, in single precision: O(N k + (m + n) k²) for N known entries
+    at rank k; the others are never visited. Predictions are scores, mostly from 0 to 1, and meant for `recommend`;
+    `score` is the nDCG of ten recommendations.
+
+    A few entries that are counted very often would be most of the objective. So f damps: by BM25 a count grows in
+    value up to a limit, later where the row's counts are large, and counts more in columns with few entries; f has
+    mean 1 over the known entries, and is 1 where all of them are alike.
 
     Parameters
     ----------
@@ -245,6 +278,8 @@ class ImplicitALS(PointCompletion):
         What to do with rows and columns that `fit` did not see; "mean": predict 0, with a warning.
     random_state : int, RandomState or None
         Of the start; equal integers give equal bits, with any number of threads.
+    weights : {"bm25", "log", "counts", "ones"}
+        f: BM25, the logarithm of 1 + r, r itself, or 1; divided by its mean.
     alpha : float
         α.
     lam : float
@@ -263,6 +298,12 @@ class ImplicitALS(PointCompletion):
         U.
     weights_ : array, shape (n, rank)
         W.
+    row_lengths_ : array, shape (m,)
+        Sums of the values in each row, over their mean.
+    weighing_ : str
+        The f that was taken: ``weights``, or "ones" where all values are alike.
+    unit_ : float
+        The mean by which f is divided.
     known_, row_names_, column_names_
         As of `RTRMC`.
     n_iter_ : int
@@ -275,6 +316,9 @@ class ImplicitALS(PointCompletion):
 
     References
     ----------
+    Robertson and Zaragoza, The probabilistic relevance framework: BM25 and beyond, Foundations and Trends in
+    Information Retrieval 3 (2009), https://doi.org/10.1561/1500000019.
+
     Hu, Koren and Volinsky, Collaborative filtering for implicit feedback datasets, ICDM (2008),
     https://doi.org/10.1109/ICDM.2008.22.
 
@@ -292,45 +336,77 @@ class ImplicitALS(PointCompletion):
     """
 
     _: KW_ONLY
-    alpha: Annotated[float, bounded(number, above=0)] = 2.0
-    lam: Annotated[float, bounded(number, above=0)] = 3.0
+    weights: Annotated[str, bounded(one_of, WEIGHTS)] = "bm25"
+    alpha: Annotated[float, bounded(number, above=0)] = 1.0
+    lam: Annotated[float, bounded(number, above=0)] = 2.0
     count_power: Annotated[float, bounded(number, least=0, most=1)] = 0.5
     max_iter: Annotated[int, bounded(integer, 1)] = 15
     tol: Annotated[float, bounded(number, least=0)] = 1e-3
 
     _rates: ClassVar = False
-    _numbers: ClassVar = {**PointCompletion._numbers, "cost_": number, "n_iter_": integer}
+    _arrays: ClassVar = {**PointCompletion._arrays, "row_lengths_": (float, ("m",))}
+    _numbers: ClassVar = {
+        **PointCompletion._numbers, "cost_": number, "n_iter_": integer, "unit_": number,
+        "weighing_": bounded(one_of, WEIGHTS),
+    }  # fmt: skip
 
     def _learn(self, table: KnownEntries, seed: int) -> None:
-        self._check_confidences(table)
+        counts = table.data[table.data > 0.0]
+        if table.data.min() < 0.0 or len(counts) == 0:
+            raise InvalidInputError(
+                f"values run from {table.data.min():g} to {table.data.max():g}; they must say how often or how "
+                "surely: numbers from 0, some of them above. Leave out what was disliked."
+            )
+        self.weighing_ = self.weights if counts.min() < counts.max() else "ones"
+        if self.weighing_ == "counts" and counts.max() > SKEWED * counts.mean():
+            warn(
+                f"values run up to {counts.max():g}, {counts.max() / counts.mean():.0f} times their mean: a few "
+                "entries are most of the objective; take weights='bm25' or 'log'."
+            )
+        sums = np.bincount(table.indices, table.data, table.shape[0])
+        self.row_lengths_, self.unit_ = sums / sums[sums > 0.0].mean(), 1.0
+        self.unit_ = float(self._weights(table)[table.data > 0.0].mean())
+        confidences = self._confidences(table)
         W = START * generator(seed, Stream.START).standard_normal((table.shape[1], self.rank))
         penalty = Penalty(self.lam, self.count_power)
-        self.components_, self.weights_, self.cost_, self.n_iter_ = alternated(
-            table, self._weighed, penalty, W, self.max_iter, self.tol
+        U, W, self.cost_, self.n_iter_ = alternated(
+            confidences, self._weighed, penalty, W.astype(np.float32), self.max_iter, self.tol
         )
-        self.mean_ = 0.0
+        self.components_, self.weights_, self.mean_ = U.astype(float), W.astype(float), 0.0
         self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
-        self._check_confidences(table)
-        return self._weighed(Side(table, table.data), self.components_)[0], np.zeros(table.shape[1])
+        new, features = self._confidences(table), self.components_.astype(np.float32)
+        zeros = np.zeros((table.shape[1], self.rank), np.float32)
+        return self._weighed(Side(new, new.data), features, zeros, 4 * self.rank)[0], zeros[:, 0]
 
-    def _check_confidences(self, table: KnownEntries) -> None:
-        least, most = float(table.data.min()), float(table.data.max())
-        if least < 0.0 or most == 0.0 or not self.alpha * most <= LARGEST_CONFIDENCE:
-            raise InvalidInputError(
-                f"values run from {least:g} to {most:g}; they must say how often or how surely: numbers from 0, some "
-                f"of them above, up to {LARGEST_CONFIDENCE / self.alpha:g}. Leave out what was disliked; of large "
-                "counts take numpy.log1p."
+    def _weights(self, table: KnownEntries) -> Array:
+        """Return f of each known entry."""
+        if self.weighing_ == "bm25":
+            columns = np.diff(table.indptr)
+            found = bm25(
+                table.data, self.row_lengths_[table.indices], columns[columns_of(table)], table.shape[0]
             )
+        else:
+            found = {"log": np.log1p, "counts": np.abs, "ones": np.sign}[self.weighing_](table.data)
+        return found / self.unit_
 
-    def _weighed(self, side: Side, features: Array) -> tuple[Array, Array]:
+    def _confidences(self, table: KnownEntries) -> KnownEntries:
+        """Return what the confidence of each known entry has above 1."""
+        found = self.alpha * self._weights(table)
+        if not found.max() <= LARGEST_CONFIDENCE:
+            raise InvalidInputError(
+                f"confidences run up to {found.max():.1e}, of at most {LARGEST_CONFIDENCE:g}; choose a smaller "
+                "alpha, or weights='bm25'."
+            )
+        return table.with_values(found.astype(np.float32))
+
+    def _weighed(self, side: Side, features: Array, last: Array, steps: int = STEPS) -> tuple[Array, Array]:
         """Return the factors of each column of a side, and what each costs over all rows."""
-        n, d = len(side.counts), features.shape[1]
-        factors, costs = np.empty((n, d)), np.empty(n)
+        factors, costs = last.copy(), np.zeros(len(side.counts))
         gram, scales = features.T @ features, Penalty(self.lam, self.count_power).scales(side)
-        given = side.known, features, gram, scales, float(self.alpha)
-        side.each(lambda *columns: weigh_piece(*given, *columns, factors, costs), d, "a smaller alpha")
+        given = side.known, features, gram, scales.astype(np.float32), steps
+        side.each(lambda *columns: weigh_piece(*given, *columns, factors, costs), features.shape[1])
         return factors, costs + np.einsum("ij,ij->i", factors @ gram, factors)
 
 

@@ -252,9 +252,6 @@ class Biases(BiasedALS):
     """Mean and effects of rows and columns alone: of rank 0, which no comparison changes."""
 
     rank: int = 0
-    _: KW_ONLY
-    lam: float = 5.0
-    count_power: float = 0.0
 
     full_rank = True
 

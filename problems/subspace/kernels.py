@@ -9,9 +9,9 @@ Cholesky factors of the systems and the residuals, which are not kept where ther
 
 Others regress each column on the factors of its known rows, at the mean or at random numbers. With effects of rows
 and columns an entry is b_i + c_j + u_i · w_j and noise. A row of `features` is (b_i, u_i), and x = (c, w) of a column
-has, given these, the normal distribution with precision A = α ZᵀZ + s Λ and mean A⁻¹ (α Zᵀ(y − b) + h), where the
-rows of Z are (1, u_i) of the known rows i. One pass is a half sweep of Gibbs sampling, and at the mean of alternating
-least squares. Rows are regressed in the same way on the factors of columns.
+has, given these, the normal distribution with precision A = α ZᵀZ + s Λ, with more in the corner of the effect, and
+mean A⁻¹ (α Zᵀ(y − b) + h), where the rows of Z are (1, u_i) of the known rows i. One pass is a half sweep of Gibbs
+sampling, and at the mean of alternating least squares. Rows are regressed in the same way on the factors of columns.
 """
 
 import numpy as np
@@ -20,6 +20,8 @@ from rmopt.kernels import njit
 
 # Sums may be reordered into vector instructions; nothing is assumed of NaN and infinity.
 VECTOR = {"reassoc", "contract", "nsz"}
+# Of the squared length of what conjugate gradients begin with, where they have nothing left to do.
+SETTLED = 1e-14
 
 
 @njit(cache=True, nogil=True)
@@ -227,7 +229,7 @@ def _add_products(Z, count, weight, A):
 def regress_piece(known, features, prior, noise, first, last, drawn, means, squares):
     """Regress the columns first … last − 1, which no other column takes part in: pieces may run in parallel."""
     indptr, rows, values = known
-    scales, precision, pull, alpha = prior
+    scales, precision, pull, alpha, corner = prior
     d = features.shape[1]
     longest = _longest(indptr, first, last)
     Z, gaps = np.empty((d, longest)), np.empty(longest)
@@ -244,6 +246,7 @@ def regress_piece(known, features, prior, noise, first, last, drawn, means, squa
             mean[a] = alpha * _dot(Z[a], gaps, count) + pull[j, a]
             for b in range(a + 1):
                 A[a, b] = scales[j] * precision[a, b]
+        A[0, 0] += corner
         _add_products(Z, count, alpha, A)
         if not _factorise(A):
             return j
@@ -260,39 +263,83 @@ def regress_piece(known, features, prior, noise, first, last, drawn, means, squa
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
-def weigh_piece(known, features, gram, scales, alpha, first, last, found, costs):
-    """Find the x of each column that minimises Σ_i c_i (p_i − u_i · x)² + s ‖x‖² over all rows i (Hu et al. 2008).
+def _inner(x, y):
+    """Return x · y in the precision of x."""
+    total = x.dtype.type(0)
+    for a in range(len(x)):
+        total += x[a] * y[a]
+    return total
 
-    Rows with a value r > 0 have p = 1 and c = 1 + α r, all others p = 0 and c = 1.
+
+@njit(cache=True, nogil=True, fastmath=VECTOR)
+def _weighed(gram, scale, Z, weights, x, products, out):
+    """Write (G + s I) x + Zᵀ D Z x for the diagonal matrix D of weights, and Z x into `products`."""
+    d = len(x)
+    for a in range(d):
+        out[a] = scale * x[a]
+    for b in range(d):
+        share, line = x[b], gram[b]
+        for a in range(d):
+            out[a] += share * line[a]
+    for t in range(len(weights)):
+        line = Z[t]
+        products[t] = _inner(line, x)
+        share = weights[t] * products[t]
+        for a in range(d):
+            out[a] += share * line[a]
+
+
+@njit(cache=True, nogil=True, fastmath=VECTOR)
+def weigh_piece(known, features, gram, scales, steps, first, last, found, costs):
+    """Lower Σ_i c_i (p_i − u_i · x)² + s ‖x‖² over all rows i (Hu et al. 2008) from the x of each column in `found`.
+
+    Rows with a weight w > 0 have p = 1 and c = 1 + w, all others p = 0 and c = 1. At most so many steps of conjugate
+    gradients are made, in the precision of the features.
     """
-    indptr, rows, values = known
-    d = features.shape[1]
+    indptr, rows, weights = known
+    d, kind = features.shape[1], features.dtype
     longest = _longest(indptr, first, last)
-    Z, sure = np.empty((d, longest)), np.empty(longest)
-    A, x = np.empty((d, d)), np.empty(d)
+    Z, scores, products = np.empty((longest, d), kind), np.empty(longest, kind), np.empty(longest, kind)
+    gap, along, turned = np.empty(d, kind), np.empty(d, kind), np.empty(d, kind)
     for j in range(first, last):
         begin, count = indptr[j], indptr[j + 1] - indptr[j]
+        x, w = found[j], weights[begin : begin + count]
+        if count == 0:
+            x[:] = 0.0
+            continue
+        gap[:] = 0.0
         for t in range(count):
-            extra = alpha * values[begin + t]
-            root = np.sqrt(extra)
-            sure[t] = (1.0 + extra) / root if extra > 0.0 else 0.0
+            products[t] = 1.0 + w[t] if w[t] > 0.0 else 0.0
+            sure = products[t]
+            line = features[rows[begin + t]]
             for a in range(d):
-                Z[a, t] = root * features[rows[begin + t], a]
-        A[:] = gram
+                Z[t, a] = line[a]
+                gap[a] += sure * line[a]
+        enough = SETTLED * _inner(gap, gap)
+        _weighed(gram, scales[j], Z, w, x, scores, turned)
         for a in range(d):
-            x[a] = _dot(Z[a], sure, count)
-            A[a, a] += scales[j]
-        _add_products(Z, count, 1.0, A)
-        if not _factorise(A):
-            return j
-        _solve(A, x)
+            gap[a] -= turned[a]
+        along[:] = gap
+        square = _inner(gap, gap)
+        for _ in range(steps):
+            if not square > enough:
+                break
+            _weighed(gram, scales[j], Z, w, along, products, turned)
+            step, before = square / _inner(along, turned), square
+            for a in range(d):
+                x[a] += step * along[a]
+                gap[a] -= step * turned[a]
+            for t in range(count):
+                scores[t] += step * products[t]
+            square = _inner(gap, gap)
+            turn = square / before
+            for a in range(d):
+                along[a] = gap[a] + turn * along[a]
         cost = 0.0
         for t in range(count):
-            score = _dot(features[rows[begin + t]], x, d)
-            confidence = 1.0 + alpha * values[begin + t]
-            wanted = 1.0 if values[begin + t] > 0.0 else 0.0
-            cost += confidence * (wanted - score) ** 2 - score**2
-        found[j], costs[j] = x, cost
+            score, wanted = float(scores[t]), 1.0 if w[t] > 0.0 else 0.0
+            cost += (1.0 + w[t]) * (wanted - score) ** 2 - score**2
+        costs[j] = cost
     return -1
 
 

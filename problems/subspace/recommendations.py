@@ -123,7 +123,7 @@ def _measured(estimator: CompletionModel, ratings: Ratings, seed: int, n: int) -
         lists = model.ranked(test, n=n), ranked_lists(lambda column: popular, train, test, n)
         ours, theirs = ({key: getattr(measures, key) for key in MEASURES} for measures in lists)
         return [row | ours, {"model": "the most popular"} | theirs]
-    biases = BiasedALS(0, lam=5.0, count_power=0.0, limits=ratings.limits, random_state=seed).fit(train)
+    biases = BiasedALS(0, limits=ratings.limits, random_state=seed).fit(train)
     return [
         row | {"test_rmse": model.rmse(test)},
         {"model": "users and items alone", "test_rmse": biases.rmse(test)},

@@ -54,14 +54,11 @@ class BilinearEngine(GaugedEngine):
     def terms(self, schedule: Array, etas: Array) -> StepRows:
         return StepRows(*self.cost.resolve(schedule.ravel()), etas)
 
-    def loop(
-        self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
-    ) -> tuple[int, int]:
+    def loop(self, state: GaugedState, terms: StepRows, *about: Any) -> tuple[int, int]:
         kernel = self.retraction.kernel
         kinds = (None, kernel) if self.gauge is SYMMETRIC else (kernel, None)
         return with_slope(self.cost.loss, bilinear_sgd.run)(
-            *kinds, state.factors, state.counters, *self._rows, terms,
-            position, probe_every, growth_limit,
+            *kinds, state.factors, state.counters, *self._rows, terms, *about,
         )  # fmt: skip
 
 
@@ -91,12 +88,9 @@ class BatchEngine(BilinearEngine):
         fits = 1 < count <= k
         return None if fits else f"a step looks at {count} terms, and the compiled kernel at 2 to k = {k}"
 
-    def loop(
-        self, state: GaugedState, terms: StepRows, position: int, probe_every: int, growth_limit: float
-    ) -> tuple[int, int]:
+    def loop(self, state: GaugedState, terms: StepRows, *about: Any) -> tuple[int, int]:
         return with_slope(self.cost.loss, bilinear_sgd.run_batches)(
-            state.factors, state.counters, *self._rows, terms, self.batch_size,
-            position, probe_every, growth_limit,
+            state.factors, state.counters, *self._rows, terms, self.batch_size, *about,
         )  # fmt: skip
 
 

@@ -10,55 +10,55 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmopt.kernels import njit
+from rmopt.kernels import njit, steps
 from rmopt.kernels.lifted import OK, REFUSED, make_scratch, score, step, symmetric_gram_growth, symmetric_step
 from rmopt.kernels.losses import slope_of
-from rmopt.kernels.steps import (
-    FINISHED,
-    NOT_FINITE,
-    PROBE_DUE,
-    STEP_REFUSED,
-    add_row,
-    difference_workspace,
-    gather_row,
-    gather_term,
-    right_vector,
-    scatter_row,
-)
+from rmopt.kernels.meeting import due_at, go_on
 from rmopt.kernels.vectors import dot, invert, product, scatter, sparse_dot, square, trace, transposed_product
 
 
 @njit(cache=True, nogil=True)
-def run(loss, kind, symmetric, factors, counters, left, right, terms, start, probe_every, growth_limit):
+def run(
+    loss, kind, symmetric, factors, counters, left, right, terms, start, probe_every, growth_limit, meeting
+):
     """Do the steps from `start` on; return (number of the next step, why the loop ended).
 
     It ends when all terms are used (`FINISHED`), when the gauge should be looked at
     (`PROBE_DUE`), before a step that is ill-conditioned in this gauge (`STEP_REFUSED`), or
-    before a step whose score is not finite (`NOT_FINITE`).
+    before a step whose score is not finite (`NOT_FINITE`), or before one where workers did not meet (`NOT_MET`).
 
     Of `kind` and `symmetric`, the retractions of `Factors` and of `SymmetricFactors`, one is None. Numba compiles
     nothing below an ``is not None`` that is false.
     """
     if kind is not None:
         A, B = factors.A, factors.B
+        inverses = factors.H_A, factors.H_B
     if symmetric is not None:
         A = B = factors.Y
+        inverses = (factors.H,)
+    due = due_at(meeting)
     scratch = make_scratch(A.shape[1])
-    spare_indices, spare_values = difference_workspace(right)
+    spare_indices, spare_values = steps.difference_workspace(right)
     counts, size = counters.counts, counters.size
     for t in range(start, terms.left.shape[0]):
+        if meeting is not None and t == due:
+            if not go_on(meeting, factors.C, factors.C_inverse, inverses, counters):
+                return t, steps.NOT_MET
+            due = due_at(meeting)
         if counts[1] >= probe_every:
-            return t, PROBE_DUE
-        gather_term(A, B, left, right, terms, t, scratch.u, scratch.v)
+            return t, steps.PROBE_DUE
+        steps.gather_term(A, B, left, right, terms, t, scratch.u, scratch.v)
         z = score(factors, scratch)
         if not np.isfinite(z):
-            return t, NOT_FINITE
+            return t, steps.NOT_FINITE
         scale = -terms.etas[t] * slope_of(loss, z, terms.targets[t])
         counts[1] += 1
         if scale == 0.0:
             continue
         # Most triplets end above; only an update needs the difference as one sparse vector.
-        q_indices, q_values, q_start, q_stop = right_vector(right, terms, t, spare_indices, spare_values)
+        q_indices, q_values, q_start, q_stop = steps.right_vector(
+            right, terms, t, spare_indices, spare_values
+        )
         p_start, p_stop = left.indptr[terms.left[t]], left.indptr[terms.left[t] + 1]
         p_square = square(left.values, p_start, p_stop)
         q_square = square(q_values, q_start, q_stop)
@@ -71,7 +71,7 @@ def run(loss, kind, symmetric, factors, counters, left, right, terms, start, pro
             status = symmetric_step(factors, scratch, p_square, q_square, pq, scale)
         if status == REFUSED:
             counts[1] -= 1
-            return t, STEP_REFUSED
+            return t, steps.STEP_REFUSED
         counts[0] += 1
         # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): large means that H_A is losing digits.
         scatter(A, left.indices, left.values, p_start, p_stop, scratch.g)
@@ -86,8 +86,8 @@ def run(loss, kind, symmetric, factors, counters, left, right, terms, start, pro
             size[0] += symmetric_gram_growth(scratch, scale, p_square, q_square, pq)
             outgrown = size[0] * trace(factors.H) > growth_limit
         if outgrown:
-            return t + 1, PROBE_DUE
-    return terms.left.shape[0], FINISHED
+            return t + 1, steps.PROBE_DUE
+    return terms.left.shape[0], steps.FINISHED
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -105,7 +105,9 @@ TOO_STEEP = 1e4
 
 
 @njit(cache=True, nogil=True)
-def run_batches(loss, factors, counters, left, right, terms, batch, start, probe_every, growth_limit):
+def run_batches(
+    loss, factors, counters, left, right, terms, batch, start, probe_every, growth_limit, meeting
+):
     """Do the steps from `start` on; return (number of the next step, why the loop ended).
 
     A step looks at the terms batch·t, …, batch·t + batch − 1. Parameters and ends are otherwise those of `run`;
@@ -119,16 +121,21 @@ def run_batches(loss, factors, counters, left, right, terms, batch, start, probe
     # Dense columns pᵢ and qᵢ of the terms at hand, for their Gram matrices; zero between steps.
     P, Q = np.zeros((A.shape[0], batch)), np.zeros((B.shape[0], batch))
     counts, size = counters.counts, counters.size
+    due = due_at(meeting)
     for t in range(start, terms.etas.shape[0]):
+        if meeting is not None and t == due:
+            if not go_on(meeting, factors.C, factors.C_inverse, (factors.H_A, factors.H_B), counters):
+                return t, steps.NOT_MET
+            due = due_at(meeting)
         if counts[1] >= probe_every:
-            return t, PROBE_DUE
+            return t, steps.PROBE_DUE
         r = 0
         for term in range(t * batch, (t + 1) * batch):
-            gather_term(A, B, left, right, terms, term, U[r], V[r])
+            steps.gather_term(A, B, left, right, terms, term, U[r], V[r])
             product(factors.C, V[r], score)
             z = dot(U[r], score)
             if not np.isfinite(z):
-                return t, NOT_FINITE
+                return t, steps.NOT_FINITE
             scales[r] = -terms.etas[t] * slope_of(loss, z, terms.targets[term])
             if scales[r] != 0.0:
                 active[r] = term
@@ -145,20 +152,20 @@ def run_batches(loss, factors, counters, left, right, terms, batch, start, probe
         status, G, H = _step(factors, U[:r], V[:r], R_P, R_Q)
         if status == REFUSED:
             counts[1] -= 1
-            return t, STEP_REFUSED
+            return t, steps.STEP_REFUSED
         counts[0] += 1
         size[0] += _block_growth(U[:r], G, R_P)
         size[1] += _block_growth(V[:r], H, R_Q)
         for i in range(r):
             term = active[i]
             scale_row(H, i, scales[i])
-            scatter_row(A, left, terms.left[term], G[i], 1.0)
-            scatter_row(B, right, terms.plus[term], H[i], 1.0)
-            scatter_row(B, right, terms.minus[term], H[i], -1.0)
+            steps.scatter_row(A, left, terms.left[term], G[i], 1.0)
+            steps.scatter_row(B, right, terms.plus[term], H[i], 1.0)
+            steps.scatter_row(B, right, terms.minus[term], H[i], -1.0)
         # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): large means that H_A is losing digits.
         if size[0] * trace(factors.H_A) > growth_limit or size[1] * trace(factors.H_B) > growth_limit:
-            return t + 1, PROBE_DUE
-    return terms.etas.shape[0], FINISHED
+            return t + 1, steps.PROBE_DUE
+    return terms.etas.shape[0], steps.FINISHED
 
 
 @njit(cache=True, nogil=True)
@@ -233,10 +240,10 @@ def _gram(dense, rows, plus, minus, active, scales):
     r = active.shape[0]
     out = np.empty((dense.shape[1], dense.shape[1]))
     for i in range(r):
-        add_row(dense[:, i], rows, plus[active[i]], scales[i])
-        add_row(dense[:, i], rows, minus[active[i]], -scales[i])
+        steps.add_row(dense[:, i], rows, plus[active[i]], scales[i])
+        steps.add_row(dense[:, i], rows, minus[active[i]], -scales[i])
     for i in range(r):
-        gather_row(dense, rows, plus[active[i]], minus[active[i]], out[i])
+        steps.gather_row(dense, rows, plus[active[i]], minus[active[i]], out[i])
         scale_row(out, i, scales[i])
     for i in range(r):
         _clear(dense, rows, plus[active[i]])
@@ -393,7 +400,7 @@ def _make_room(side, rows):
 def _coordinates(side, rows, plus, minus, out):
     """Set out = Qᵀp for p a row, or the difference of two rows."""
     raw = np.empty(out.shape[0])
-    gather_row(side.Z, rows, plus, minus, raw)
+    steps.gather_row(side.Z, rows, plus, minus, raw)
     transposed_product(side.K, raw, out)
 
 
@@ -402,8 +409,8 @@ def _lodge(side, rows, plus, minus, out):
     """Set out to the coordinates of p, a row or the difference of two, in columns that span it: a new one may be."""
     live = side.live[0]
     column = side.Z[:, live]
-    add_row(column, rows, plus, 1.0)
-    add_row(column, rows, minus, -1.0)
+    steps.add_row(column, rows, plus, 1.0)
+    steps.add_row(column, rows, minus, -1.0)
     _coordinates(side, rows, plus, minus, out)
     outside = columns(side.Z, live, live + 1)
     square = inner(outside, outside)

@@ -197,6 +197,12 @@ class Product(Manifold):
 
     # Points
 
+    def as_point(self, given: Any) -> Any:
+        """Return the parts of a point, which may be given in a list or tuple, as `Parts`."""
+        if not isinstance(given, Parts | list | tuple) or len(given) != len(self.factors):
+            return given
+        return Parts([factor.as_point(part) for factor, part in zip(self.factors, given, strict=True)])
+
     def check_point(self, point: Any) -> str | None:
         if not isinstance(point, Parts) or len(point) != len(self.factors):
             return f"a point of {self} is a rmopt.core.Parts with {len(self.factors)} parts"

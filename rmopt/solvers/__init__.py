@@ -27,6 +27,7 @@ from rmopt.solvers.stochastic.coordinate_descent import CoordinateDescent
 from rmopt.solvers.stochastic.identification import ManifoldIdentification
 from rmopt.solvers.stochastic.scaled_sgd import ScaledSGD
 from rmopt.solvers.stochastic.scheduled import (
+    SGD,
     Constant,
     Cosine,
     Cyclic,
@@ -42,7 +43,6 @@ from rmopt.solvers.stochastic.scheduled import (
     StepSize,
     Uniform,
 )
-from rmopt.solvers.stochastic.sgd import SGD
 from rmopt.solvers.stop import (
     Below,
     Converged,

@@ -228,7 +228,7 @@ def models_of_ratings(large: bool) -> dict[str, Any]:
     """Penalties are those that cross-validation on a training part likes best."""
     unseen = {"handle_unknown": "mean"}
     models: dict[str, Any] = {
-        "biases alone": Biases(lam=2.0 if large else 4.0, **unseen),
+        "biases alone": Biases(lam_effects=2.0 if large else 4.0, **unseen),
         "BiasedALS": BiasedALS(10, lam=0.7 if large else 1.0, **unseen),
         "BiasedALS, 8 sweeps": BiasedALS(10, lam=0.7 if large else 1.0, max_iter=8, **unseen),
         "ScaledSGDCompletion, rank 32": ScaledSGDCompletion(32, lam=0.05 if large else 0.08, **unseen),

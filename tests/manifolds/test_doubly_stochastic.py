@@ -98,6 +98,13 @@ def test_the_nearest_matrix_is_that_of_cvxpy_or_said_to_lie_at_the_boundary(shif
     np.testing.assert_allclose(result.point, W.value, atol=1e-6 if shift == 0.0 else 1e-2)
 
 
+def test_a_minimum_on_the_boundary_is_told_where_the_slope_vanishes_too() -> None:
+    problem = Problem(DoublyStochastic(6), Near(np.eye(6)))
+    result = ConjugateGradient(max_iter=300).run(problem, random_state=0)
+    assert not result.converged
+    assert "the minimum lies on the boundary" in result.stopped_by
+
+
 @each_row("kind", [ConjugateGradient, LBFGS, TrustRegions])
 def test_a_linear_cost_ends_at_the_boundary_with_a_sentence(kind: Any) -> None:
     prices = np.random.default_rng(0).random((10, 10))

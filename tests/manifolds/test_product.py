@@ -33,6 +33,15 @@ def blocks() -> dict[int, np.ndarray]:
     return {0: rng.standard_normal((2, 3)), 2: rng.standard_normal((3, 3))}
 
 
+def test_runs_begin_at_nested_lists_of_parts() -> None:
+    parts = np.array([0.6, 0.8]), [np.ones(3), (np.zeros(2), np.eye(2)[1])]
+    M = Product([Sphere(2), Product([Euclidean(3), Product([Euclidean(2), Sphere(2)])])])
+    start = M.as_point(parts)
+    assert M.check_point(start) is None
+    assert start[1][1][1] is parts[1][1][1]
+    assert M.check_point(M.as_point(parts[:1])) is not None
+
+
 def test_the_blocks_of_any_ambient_matrix() -> None:
     made, rng = BlockDiagonal(SHAPES, blocks()), np.random.default_rng(2)
     dense = rng.standard_normal((9, 7))

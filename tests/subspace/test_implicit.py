@@ -29,52 +29,85 @@ def views(m: int = 25, n: int = 35, share: float = 0.3) -> sp.csc_array:
     return sp.csc_array((rng.integers(1, 5, known.sum()).astype(float), np.nonzero(known)), shape=(m, n))
 
 
-def dense(model: ImplicitALS, table: Array, features: Array) -> Array:
-    """Solve each column of a dense table over all rows, as Hu, Koren and Volinsky print it."""
+def confidences(model: ImplicitALS, R: Array) -> Array:
+    """Return 1 + α f of a whole table, entry by entry."""
+    m, lengths, known = len(R), R.sum(axis=1), np.count_nonzero(R, axis=0)
+    found = np.zeros_like(R)
+    for i, j in np.argwhere(R > 0.0):
+        half = 1.2 * (0.25 + 0.75 * lengths[i] / lengths[lengths > 0.0].mean())
+        found[i, j] = {
+            "bm25": np.log(1.0 + m / known[j]) * R[i, j] / (R[i, j] + half), "log": np.log(1.0 + R[i, j]),
+            "counts": R[i, j], "ones": 1.0,
+        }[model.weights]  # fmt: skip
+    return 1.0 + model.alpha * found / found[R > 0.0].mean()
+
+
+def dense(model: ImplicitALS, C: Array, features: Array) -> Array:
+    """Solve each column of a dense table of confidences over all rows, as Hu, Koren and Volinsky print it."""
     found = []
-    for values in table.T:
-        C, p = np.diag(1.0 + model.alpha * values), (values > 0.0).astype(float)
-        scale = model.lam * max(np.count_nonzero(values), 1) ** model.count_power
-        A = features.T @ C @ features + scale * np.eye(features.shape[1])
-        found.append(np.linalg.solve(A, features.T @ C @ p))
+    for c in C.T:
+        p, scale = c > 1.0, model.lam * max(np.count_nonzero(c > 1.0), 1) ** model.count_power
+        A = (features.T * c) @ features + scale * np.eye(features.shape[1])
+        found.append(np.linalg.solve(A, features.T @ (c * p)))
     return np.array(found)
 
 
-@each_row("options", [{}, {"count_power": 0.0, "alpha": 0.3}, {"count_power": 1.0, "lam": 0.1, "rank": 5}])
-def test_a_sweep_is_the_dense_one(options: dict[str, Any]) -> None:
+@each_row(
+    "options",
+    [
+        {}, {"count_power": 0.0, "alpha": 0.3, "weights": "log"}, {"weights": "counts"},
+        {"count_power": 1.0, "lam": 0.1, "rank": 5, "weights": "ones"},
+    ],
+)  # fmt: skip
+def test_it_ends_where_each_side_is_the_dense_solution_of_the_other(options: dict[str, Any]) -> None:
     table = views()
-    model = ImplicitALS(**{"rank": 3, "random_state": 0} | options, max_iter=4, tol=0.0).fit(table)
-    before = ImplicitALS(**{"rank": 3, "random_state": 0} | options, max_iter=3, tol=0.0).fit(table)
-    U = dense(model, table.toarray().T, before.weights_)
-    np.testing.assert_allclose(model.components_, U, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(model.weights_, dense(model, table.toarray(), U), rtol=1e-9, atol=1e-12)
-    column = np.zeros((25, 1))
-    column[[3, 9], 0] = 2.0, 1.0
-    scores = model.components_ @ dense(model, column, model.components_)[0]
-    later = model.recommend_to_new({3: 2.0, 9: 1.0}, 25)
-    np.testing.assert_allclose([score for _, score in later], scores[[row for row, _ in later]], rtol=1e-9)
+    R = table.toarray()
+    model = ImplicitALS(**{"rank": 3, "random_state": 0} | options, max_iter=600, tol=0.0).fit(table)
+    C, U = confidences(model, R), model.components_
+    # In single precision the cost settles before the factors do; the columns were solved for last.
+    np.testing.assert_allclose(U, dense(model, C.T, model.weights_), atol=5e-4)
+    np.testing.assert_allclose(model.weights_, dense(model, C, U), atol=5e-6)
+    # A column that comes later, alike to one that was there.
+    later = dict(model.recommend_to_new({row: R[row, 5] for row in np.flatnonzero(R[:, 5]).tolist()}, 25))
+    here = dict(model.recommend(5, 25))
+    assert later.keys() == here.keys()
+    np.testing.assert_allclose([later[row] for row in here], list(here.values()), atol=1e-4)
+
+
+def test_a_few_counts_that_are_huge_are_not_the_whole_objective() -> None:
+    table, wanted = views(60, 80), views(60, 80)
+    rng = np.random.default_rng(1)
+    hidden = rng.random(table.nnz) < 0.2
+    table.data, wanted.data = np.where(hidden, 0.0, np.ceil(rng.lognormal(3.0, 3.0, table.nnz))), 1.0 * hidden
+    table.eliminate_zeros()
+    found = {
+        weights: ImplicitALS(3, weights=weights, random_state=0) for weights in ("bm25", "log", "counts")
+    }
+    with pytest.warns(UserWarning, match="weights='bm25'"):
+        scores = {name: model.fit(table).ranked(wanted).ndcg for name, model in found.items()}
+    assert min(scores["bm25"], scores["log"]) > scores["counts"] + 0.05
 
 
 @each_row("power", [0.0, 0.5])
 def test_it_ends_where_the_cost_over_all_entries_is_flat(power: float) -> None:
     table = views(9, 11)
-    model = ImplicitALS(2, alpha=3.0, lam=0.5, count_power=power, max_iter=3000, tol=0.0, random_state=0).fit(
-        table
-    )
+    how = {"alpha": 3.0, "lam": 0.5, "count_power": power, "max_iter": 3000, "tol": 0.0}
+    model = ImplicitALS(2, weights="counts", random_state=0, **how).fit(table)
     R = table.toarray()
+    C = confidences(model, R)
     weights = [np.maximum((R > 0).sum(axis=axis), 1.0) ** power for axis in (1, 0)]
 
     def cost(x: Array) -> float:
         U, W = x[:18].reshape(9, 2), x[18:].reshape(11, 2)
-        gaps = (1.0 + 3.0 * R) * ((R > 0) - U @ W.T) ** 2
+        gaps = C * ((R > 0) - U @ W.T) ** 2
         return float(
             gaps.sum() + 0.5 * (weights[0] @ np.sum(U**2, axis=1) + weights[1] @ np.sum(W**2, axis=1))
         )
 
     end = np.concatenate([model.components_.ravel(), model.weights_.ravel()])
-    assert model.cost_ == pytest.approx(cost(end), rel=1e-10)
-    assert np.abs(approx_fprime(end, cost, 1e-7)).max() < 1e-4
-    assert np.abs(approx_fprime(1.01 * end, cost, 1e-7)).max() > 1e-2
+    assert model.cost_ == pytest.approx(cost(end), rel=1e-6)
+    assert np.abs(approx_fprime(end, cost, 1e-7)).max() < 5e-3
+    assert np.abs(approx_fprime(1.01 * end, cost, 1e-7)).max() > 5e-2
 
 
 def test_bits_do_not_depend_on_the_number_of_threads() -> None:
@@ -156,7 +189,7 @@ def test_cross_validation_prefers_a_rank_that_tells_groups_apart() -> None:
     [
         (lambda t: -t, "how often or how surely"),
         (lambda t: 0.0 * t, "how often or how surely"),
-        (lambda t: 1e13 * t, "numpy.log1p"),
+        (lambda t: 1e4 * t, "smaller alpha"),
         (lambda t: np.nan * t, "NaN"),
     ],
 )
@@ -164,7 +197,7 @@ def test_values_that_are_no_confidences_are_refused(wrong: Any, said: str) -> No
     table = views()
     bad = sp.csc_array((wrong(table.data), table.indices, table.indptr), shape=table.shape)
     with pytest.raises(InvalidInputError, match=said):
-        ImplicitALS(3, random_state=0).fit(bad)
+        ImplicitALS(3, weights="counts", alpha=1e6, random_state=0).fit(bad)
 
 
 def test_one_entry_is_enough_and_one_that_comes_twice_is_refused() -> None:
@@ -175,11 +208,6 @@ def test_one_entry_is_enough_and_one_that_comes_twice_is_refused() -> None:
         ImplicitALS(2).fit([[3, 2], [3, 2]], [1.0, 1.0], shape=(20, 30))
     with pytest.raises(InvalidInputError, match="integers"):
         ImplicitALS(2).fit([["film", "user"]], [1.0])
-
-
-def test_a_system_that_is_singular_to_rounding_names_the_way_out() -> None:
-    with pytest.raises(InvalidInputError, match="choose a larger lam"):
-        ImplicitALS(2, lam=1e-300, random_state=0).fit([[3, 2]], [1.0], shape=(20, 30))
 
 
 def test_entries_of_rows_and_columns_that_fit_did_not_see_are_no_hits() -> None:
