@@ -13,7 +13,6 @@ from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import Parts
 from rmopt.costs.proximable import Box, Envelope, Proximable
 from rmopt.costs.residuals import ResidualSum
-from rmopt.errors import InvalidInputError
 
 __all__ = ["AugmentedCost", "CompositeProblem", "ConstrainedProblem", "NonsmoothProblem"]
 
@@ -76,7 +75,7 @@ class ConstrainedProblem(CompositeProblem):
     Raises
     ------
     InvalidInputError
-        As in `Problem`, for the cost and for each constraint; and where there is none.
+        As in `Problem`, for the cost and for each constraint.
 
     Examples
     --------
@@ -95,11 +94,6 @@ class ConstrainedProblem(CompositeProblem):
 
     equalities: Sequence[Cost] = ()
     inequalities: Sequence[Cost] = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (self.equalities or self.inequalities):
-            raise InvalidInputError("a ConstrainedProblem has one or more constraints; take Problem.")
 
 
 @dataclass(frozen=True)

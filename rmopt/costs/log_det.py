@@ -181,20 +181,17 @@ class LogDetTriplet(BlockCost):
 
     def block_gradient(self, point: Array, block: int) -> RowColumn:
         """Return row and column k of the gradient."""
-        losses, barrier, frobenius = self._gradient_parts(point, block)
-        return RowColumn.from_column(block, losses + barrier + frobenius)
+        return RowColumn.from_column(block, np.add.reduce(self._gradient_parts(point, block)))
 
     def block_scale(self, point: Array, block: int) -> float:
         """Return the summed lengths of column k of the gradients of losses, barrier and Frobenius term."""
         return sum(float(np.linalg.norm(part)) for part in self._gradient_parts(point, block))
 
     def _gradient_parts(self, point: Array, block: int) -> tuple[Array, Array, Array]:
-        unit = np.zeros(self.n_blocks)
-        unit[block] = 1.0
         slopes = self.loss.slopes(self.scores(point), np.ones(len(self.triplets)))
         barrier = np.zeros(self.n_blocks)
         if self.alpha > 0.0:
-            barrier = -self.alpha * _solved(self._shifted(point), unit)
+            barrier = -self.alpha * _solved(self._shifted(point), np.eye(1, self.n_blocks, block)[0])
         return self._pulled(slopes, block), barrier, self.beta * point[block]
 
     def proximal_step(self, point: Array, block: int, step: float) -> Array:
