@@ -22,7 +22,6 @@ from rmopt.core.streams import Stream, generator
 from rmopt.errors import DivergedError, InvalidInputError, RmoptError, broke_down
 from rmopt.manifolds import GeneralizedStiefel, Power, Product, Stiefel
 from rmopt.manifolds.arrays import ArrayManifold
-from rmopt.precision import real_type, slack
 from rmopt.solvers.batch.curvature import mixed, tangent_basis
 from rmopt.solvers.batch.many import chosen, each
 from rmopt.solvers.run import Result, Solver
@@ -202,7 +201,7 @@ class _DerivativeFree(CheckedValue, Solver):
             found = problem.real(unchanged(cost, point, lambda: cost.value(point), "value"))
         if not isfinite(found):
             raise DivergedError(f"{cost._name} is {found} at the initial point; start elsewhere.", 0)
-        work.kind = real_type(*arrays_of(point))
+        work.kind = ns.real_type(*arrays_of(point))
         return Stand(point, found, self._crowd(work, point, found), {"costs": 1, "retractions": 0})
 
     @abstractmethod
@@ -236,7 +235,7 @@ class _DerivativeFree(CheckedValue, Solver):
 
     def _seen(self, state: Stand) -> tuple[float, float]:
         """Return the least size, and the least difference of costs, that counts."""
-        tol = slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
+        tol = ns.slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
         return tol * state.first_size, tol * max(abs(state.cost), state.first_spread)
 
     def _settled(self, state: Stand) -> bool:
