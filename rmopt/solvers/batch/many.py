@@ -15,14 +15,13 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, number, one_of, optional, shown
 from rmopt.core.cost import Cost
-from rmopt.core.points import in_precision, normal_like, of_reals
+from rmopt.core.points import in_precision, is_finite, normal_like, of_reals
 from rmopt.core.problem import Problem, unchanged
 from rmopt.core.product import Parts
 from rmopt.core.runs import running
 from rmopt.costs.automatic import AutomaticCost
 from rmopt.costs.backends import AUTOGRAD, JAX, TORCH, Backend
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError, broke_down
-from rmopt.manifolds import Power
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.solvers.batch.oracle import ROUNDED_AWAY, is_extrinsic
 from rmopt.solvers.batch.step_lengths import PAST, RISE, ROUNDING, SHARE, TRIALS
@@ -387,7 +386,10 @@ def _started(manifold: Any, points: Any) -> Array:
             f"{manifold} for each of k problems, not {f'of shape {shape}' if shape else shown(points)}."
         )
     points = in_precision(of_reals(points))
-    if (reason := Power(manifold, shape[0]).check_point(points)) is not None:
+    reason = (
+        manifold.check_point(points[0, ...]) if is_finite(points) else "one of them holds NaN or infinity"
+    )
+    if (reason := reason or manifold.refusal(points)) is not None:
         raise InvalidInputError(f"the points are not all on {manifold}: {reason}.")
     return points
 
