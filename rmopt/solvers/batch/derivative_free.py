@@ -53,7 +53,6 @@ class Crowd:
             with suppress(InvalidInputError):
                 self.stacks = Power(manifold, 2) is not None
         self.manifold: Any = manifold._in_a_run()
-        self.retract: Callable[..., Any] = partial(self.manifold.default_retraction, self.manifold)
         # Of the present state: evaluations, and the least cost with its point.
         self.counts: dict[str, int] = {}
         self.best: tuple[float, Any] = np.inf, None
@@ -89,7 +88,7 @@ class Crowd:
         """Return the ends of steps."""
         if self.stacks:
             with suppress(ValueError, RuntimeError):
-                there = in_precision(self.retract(points, vectors), self.kind)
+                there = in_precision(self.manifold.retraction(points, vectors), self.kind)
                 if is_finite(there) and self.manifold.refusal(there) is None:
                     self.counts["retractions"] += there.shape[0]
                     return there
@@ -99,7 +98,7 @@ class Crowd:
         """Return the end of a step, or where it begins when it fails or leaves the manifold."""
         self.counts["retractions"] += 1
         try:
-            there = in_precision(self.retract(point, vector), self.kind)
+            there = in_precision(self.manifold.retraction(point, vector), self.kind)
         except (ValueError, RuntimeError) as error:
             if not (isinstance(error, RmoptError) or broke_down(error)):
                 raise
