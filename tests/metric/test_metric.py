@@ -440,9 +440,8 @@ def test_distances_do_not_depend_on_an_offset(kind: Any) -> None:
 
 def test_a_line_search_finds_steps_of_any_size() -> None:
     data, target = load_iris(return_X_y=True)
-    for seed in range(2):
-        model = CometMetric(retraction="affine-exponential", loss="squared_hinge")
-        triplets = ClassTriplets(target).draw(np.random.default_rng(seed), 0, 3000)
-        # Bisection ended with an error of its own.
-        with suppress(DivergedError):
-            assert np.isfinite(model.fit_triplets(1e6 * data, triplets).mahalanobis_).all()
+    model = CometMetric(retraction="affine-exponential", loss="squared_hinge")
+    triplets = ClassTriplets(target).draw(np.random.default_rng(0), 0, 3000)
+    # Bisection ended with an error of its own.
+    with suppress(DivergedError):
+        assert np.isfinite(model.fit_triplets(1e6 * data, triplets).mahalanobis_).all()
