@@ -124,8 +124,8 @@ def tune(rivals: Sequence[Rival], contest: Contest, rows: Any, end: float, tick:
 def ratings(bundle: Ratings, run: Run, file: str) -> Contest:
     """Return who competes on ratings."""
     kinds = [
-        Method("users and items alone", BiasedALS(0, count_power=0.0), crossed(lam=(1.0, 2.0, 5.0, 10.0, 20.0))),
-        Method("BiasedALS", BiasedALS(), crossed(rank=(5, 10, 20, 40), lam=(0.5, 0.7, 1.0, 1.4, 2.0))),
+        Method("users and items alone", BiasedALS(0), crossed(lam_effects=(1.0, 2.0, 5.0, 10.0, 20.0))),
+        Method("BiasedALS", BiasedALS(), crossed(rank=(5, 10, 20, 40), lam=(0.4, 0.6, 0.9, 1.3, 2.0))),
         Method("BayesianCompletion", BayesianCompletion(), crossed(rank=(5, 10, 20, 30))),
     ]  # fmt: skip
 

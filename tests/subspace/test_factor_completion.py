@@ -52,10 +52,11 @@ def plainly_regressed(
         Z = np.column_stack([np.ones(len(rows)), features[rows, 1:]])
         y = table[rows, j] - features[rows, 0]
         A = prior.precision + alpha * Z.T @ Z
-        expected = prior.mean + (prior.shift[j] if np.ndim(prior.shift) else 0.0)
+        expected = prior.mean + (prior.shift[j % len(prior.shift)] if np.ndim(prior.shift) else 0.0)
         mean = np.linalg.solve(A, prior.precision @ expected + alpha * Z.T @ y)
         x = mean + np.linalg.solve(np.linalg.cholesky(A).T, noise[j])
-        found.append((x, mean, np.sum((y - Z @ x) ** 2)))
+        gaps, fits = y - Z @ x, Z[:, 1:] @ x[1:]
+        found.append((x, mean, [gaps @ gaps, gaps @ fits, fits @ fits]))
     return [np.array(part) for part in zip(*found, strict=True)]
 
 
@@ -75,6 +76,28 @@ def prior_of(factors: Array, rng: np.random.Generator, others: Array | None = No
     precision = root @ root.T
     away = np.linalg.solve(np.linalg.cholesky((2.0 + n) * precision).T, rng.standard_normal(d))
     return FactorPrior(n * mean / (2.0 + n) + away, precision)
+
+
+def resized(
+    link: list[Any],
+    factors: Array,
+    prior: FactorPrior,
+    squares: Array,
+    alpha: float,
+    rng: np.random.Generator,
+) -> Any:
+    """Draw the size of factors, which moves with prior and links; return the squared residuals at the end."""
+    d, (square, along, length) = factors.shape[1], squares.sum(axis=0)
+    s = rng.normal(1.0 + along / length, (alpha * length) ** -0.5) if d > 1 else 1.0
+    if d == 1 or np.log(rng.random()) > -(d * (d - 1) + 1) * np.log(abs(s)) - sum(
+        prior.precision[k, k] * (1.0 / s**2 - 1.0) / 2.0 for k in range(1, d)
+    ):
+        return factors, prior, square
+    D = np.diag([1.0, *[s] * (d - 1)])
+    link[0] = link[0] @ D
+    inverse = np.linalg.inv(D)
+    prior = FactorPrior(prior.mean @ D, inverse @ prior.precision @ inverse, prior.shift @ D)
+    return factors @ D, prior, square + 2.0 * (1.0 - s) * along + (1.0 - s) ** 2 * length
 
 
 def linked(
@@ -114,13 +137,14 @@ def test_the_sampler_is_the_plain_one_for_the_same_random_numbers(rank: int, imp
     rng, d, alpha = np.random.default_rng(1), rank + 1, 1.0
     columns = 0.1 * rng.standard_normal((41, d))
     columns[:, 0] = 0.0
-    row_prior = column_prior = FactorPrior(np.zeros(d), 5.0 * np.eye(d))
+    row_prior = column_prior = FactorPrior(np.zeros(d), 5.0 * np.eye(d), np.zeros((1, d)))
     row_link, column_link = ([np.zeros((F.shape[1], d)), 1.0] for F in (of_rows, of_columns))
     for _ in range(6):
         found = sampler.sweep()
-        rows, *_ = plainly_regressed(
+        rows, _, squares = plainly_regressed(
             known.T, table.T, columns, row_prior, alpha, rng.standard_normal((31, d))
         )
+        rows, row_prior, _ = resized(row_link, rows, row_prior, squares, alpha, rng)
         row_prior = linked(of_rows, row_link, rows[:-1], row_prior, rng)
         columns, means, squares = plainly_regressed(
             known, table, rows, column_prior, alpha, rng.standard_normal((41, d))
@@ -128,8 +152,9 @@ def test_the_sampler_is_the_plain_one_for_the_same_random_numbers(rank: int, imp
         expected = Sample(
             rows, columns, means, alpha, column_prior.mean, column_prior.precision, column_link[0].copy()
         )
+        columns, column_prior, square = resized(column_link, columns, column_prior, squares, alpha, rng)
         column_prior = linked(of_columns, column_link, columns[:-1], column_prior, rng)
-        alpha = rng.gamma(1.0 + known.sum() / 2.0) / (1.0 + squares.sum() / 2.0)
+        alpha = rng.gamma(1.0 + known.sum() / 2.0) / (1.0 + square / 2.0)
         for name in Sample._fields:
             np.testing.assert_allclose(
                 getattr(found, name), getattr(expected, name), rtol=1e-8, atol=1e-9, err_msg=name
