@@ -23,9 +23,9 @@ from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Parallel, Recorder, Sampler, ScheduledSolver
 from rmopt.solvers.stochastic.continued import Continued, with_zero_rows
 
-# How much longer the steps of several workers are, for each of them up to so many (docs/scaling.md has the
+# How much longer the steps of several workers are for each of them, and at most (docs/scaling.md has the
 # measurements).
-LONGER, MANY = 0.8, 8
+LONGER, MOST = 0.8, 5.0
 
 
 def loreta_solver(
@@ -48,7 +48,7 @@ def with_workers(solver: ScheduledSolver, n_jobs: int | None, **meetings: Any) -
     workers = threads_of(n_jobs)
     if workers == 1:
         return solver
-    factor = max(1.0, LONGER * min(workers, MANY))
+    factor = max(1.0, min(LONGER * workers, MOST))
     return Parallel(solver, workers, step_factor=factor, **meetings)
 
 

@@ -37,7 +37,7 @@ from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.errors import InvalidInputError
 from rmopt.solvers.save import Saver, file_name
-from rmopt.solvers.stochastic.scheduled import as_step_size
+from rmopt.solvers.stochastic.step_sizes import as_step_size
 
 # Where a state is saved; None: nowhere.
 file_path = optional(file_name)

@@ -114,7 +114,8 @@ def dot_for(array: Any) -> Callable[[Any, Any], Any]:
 def real_dots(a: Any, b: Any, axes: int) -> Any:
     """Return the real inner products over the last axes, which stay as axes of length 1; of one or more points."""
     xp = namespace(a)
-    a, b = (xp.reshape(one, (*one.shape[: one.ndim - axes], -1)) for one in (a, b))
+    if axes != 1:
+        a, b = (xp.reshape(one, (*one.shape[: one.ndim - axes], -1)) for one in (a, b))
     found = real(xp.vecdot(a, b))
     return xp.reshape(found, (*found.shape, *[1] * axes))
 

@@ -182,7 +182,7 @@ TABLE = (
          "state.steps).integers(2**63))\n        if not isinstance",
          "0).integers(2**63))\n        if not isinstance"),
     )),
-    ("resumption", "rmopt/solvers/stochastic/scheduled.py",
+    ("resumption", "rmopt/solvers/stochastic/samplers.py",
      "test_solvers.py::test_samplers", (
         ("uniform-terms", "rng.integers(self.n_terms,", "rng.integers(self.n_terms - 1,"),
     )),
@@ -442,6 +442,49 @@ TABLE = (
         ("log-det-hessian",
          "self.alpha * symmetric(inverse @ direction @ inverse)",
          "self.alpha * symmetric(direction)"),
+    )),
+    ("kinks", "rmopt/costs/proximable.py",
+     "test_nonsmooth.py::test_laws_of_terms", (
+        ("group-slope", "across * several + along", "across * several - along"),
+        ("nuclear-odd", "differ * even + add * odd", "differ * even + differ * odd"),
+        ("nuclear-beside", "return xp.reshape(bent + beside + below, z.shape)",
+         "return xp.reshape(bent + below, z.shape)"),
+    )),
+    ("kinks", "rmopt/costs/proximable.py",
+     "test_nonsmooth.py::test_the_envelope_is_a_cost_below", (
+        ("envelope-square", "value + 0.5 * float", "value + float"),
+    )),
+    ("kinks", "rmopt/solvers/batch/proximal_gradient.py",
+     "test_nonsmooth.py::test_three_traps", (
+        ("stationarity-long", "/ min(t, size)", "/ t"),
+        ("stationarity-left", "first = (size_of(step) + left) /", "first = size_of(step) /"),
+    )),
+    ("kinks", "rmopt/solvers/batch/proximal_gradient.py",
+     "test_nonsmooth.py::test_sparse_components", (
+        ("zeros", "result if work.manifold.check_point(there) else", "result if True else"),
+    )),
+    ("proof", "rmopt/solvers/certified/relaxation.py",
+     "test_relaxations.py", (
+        ("trace-gap", "abs(self.complementarity) + self.eigenvalue", "self.eigenvalue"),
+        ("trace-turned", "if abs(turned - value) > SAME", "if False and abs(turned - value) > SAME"),
+    )),
+    ("optimum", "rmopt/manifolds/doubly_stochastic.py",
+     "test_doubly_stochastic.py", (
+        ("edge-inside", "< -1e-6 * norm)[steep]", "< -1e6 * norm)[steep]"),
+        ("stochastic-hessian", "point) + 0.5 * tangent_vector * slopes)", "point) - 0.5 * tangent_vector * slopes)"),
+    )),
+    ("optimum", "rmopt/manifolds/generalized.py",
+     "test_generalized.py", (
+        ("generalized-hessian", "point)) - tangent_vector @ bend)", "point)) + tangent_vector @ bend)"),
+    )),
+    ("optimum", "rmopt/core/tensors.py",
+     "test_tensors.py", (
+        ("tucker-gram", "U @ (U.T @ D), C @ C.T)", "U @ (U.T @ D), ns.eye(C.shape[0], C))"),
+    )),
+    ("statistics", "rmopt/manifolds/means.py",
+     "test_statistics.py", (
+        ("median-here", "share = max(slope - here, 0.0)", "share = slope"),
+        ("components-middle", "vector - middle * (1.0 / len(points))", "vector"),
     )),
 )  # fmt: skip
 MUTANTS = [Mutant(name, *where, *change) for *where, rows in TABLE for name, *change in rows]

@@ -97,7 +97,7 @@ OPEN = {
     "rmopt.core.streams", "rmopt.core.values", "rmopt.core.world", "rmopt.costs.bilinear", "rmopt.costs.graph",
     "rmopt.costs.log_det", "rmopt.engines.base", "rmopt.engines.bilinear", "rmopt.engines.log_det", "rmopt.errors",
     "rmopt.files", "rmopt.linalg", "rmopt.solvers.save", "rmopt.solvers.threads",
-    "rmopt.core.runs", "rmopt.solvers.stochastic.continued", "rmopt.solvers.stochastic.scheduled",
+    "rmopt.core.runs", "rmopt.solvers.stochastic.continued", "rmopt.solvers.stochastic.step_sizes",
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -53,11 +53,8 @@ class RankingEngine(GaugedEngine):
         rows, draws = (np.ascontiguousarray(columns[:, i]) for i in (0, -1))
         return RankingTerms(rows, draws, etas)
 
-    def loop(
-        self, state: GaugedState, terms: RankingTerms, position: int, probe_every: int, growth_limit: float
-    ) -> tuple[int, int]:
+    def loop(self, state: GaugedState, terms: RankingTerms, *about: Any) -> tuple[int, int]:
         sampling = kernels.WARP if type(self.cost) is WarpRanking else kernels.EXACT
         return kernels.run(
-            self.retraction.kernel, sampling, state.factors, state.counters, *self._rows, terms,
-            position, probe_every, growth_limit,
+            self.retraction.kernel, sampling, state.factors, state.counters, *self._rows, terms, *about,
         )  # fmt: skip

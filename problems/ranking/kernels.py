@@ -5,14 +5,15 @@ import numpy as np
 from rmopt.kernels import njit
 from rmopt.kernels.exponential import sigmoid
 from rmopt.kernels.lifted import REFUSED, make_scratch, step
-from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED
+from rmopt.kernels.meeting import due_at, go_on
+from rmopt.kernels.steps import FINISHED, NOT_FINITE, NOT_MET, PROBE_DUE, STEP_REFUSED
 from rmopt.kernels.vectors import dot, gather, product, scatter, square, trace
 
 EXACT, WARP = range(2)
 
 
 @njit(cache=True, nogil=True)
-def run(kind, sampling, factors, counters, X, Y, terms, start, probe_every, growth_limit):
+def run(kind, sampling, factors, counters, X, Y, terms, start, probe_every, growth_limit, meeting):
     """Do the steps from `start` on; return (number of the next step, why the loop ended)."""
     A, B = factors.A, factors.B
     n_labels, k = A.shape
@@ -23,7 +24,12 @@ def run(kind, sampling, factors, counters, X, Y, terms, start, probe_every, grow
     for r in range(1, n_labels + 1):
         harmonic[r] = harmonic[r - 1] + 1.0 / r
     counts, size = counters.counts, counters.size
+    due = due_at(meeting)
     for t in range(start, terms.rows.shape[0]):
+        if meeting is not None and t == due:
+            if not go_on(meeting, factors.C, factors.C_inverse, (factors.H_A, factors.H_B), counters):
+                return t, NOT_MET
+            due = due_at(meeting)
         if counts[1] >= probe_every:
             return t, PROBE_DUE
         row = terms.rows[t]

@@ -7,7 +7,7 @@ import numpy as np
 from rmopt.checks.geometry import written
 from rmopt.checks.laws import Check, Law, hold, law
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import instance
+from rmopt.core.arguments import instance, integer, sequence
 from rmopt.costs.proximable import LEAST, Proximable, excess
 from rmopt.namespaces import real_dot
 
@@ -42,6 +42,7 @@ def check_proximable(h: Proximable, shape: tuple[int, ...] = (6, 4), rng: Any = 
     ['least', 'slope']
     """
     instance("h", h, Proximable, "a Proximable")
+    shape = tuple(integer("a size in shape", n, 1) for n in sequence("shape", shape))
     name = repr(h) if type(h).__repr__ is not object.__repr__ else type(h).__name__
     return hold(PROXIMABLE, name, _Term(h, shape, np.random.default_rng(rng)))
 

@@ -388,7 +388,13 @@ def _is_enumerated(cost: Cost) -> TypeGuard[FiniteSum]:
 
 def total(parts: Sequence[tuple[float, Any]]) -> Any:
     """Return a weighted sum of gradients: arrays, operators, or one for each part of a product."""
-    if any(isinstance(gradient, Parts | list | tuple) for _, gradient in parts):
+    several = [isinstance(gradient, Parts | list | tuple) for _, gradient in parts]
+    if any(several):
+        if not all(several):
+            raise InvalidInputError(
+                "one cost gives derivatives by the parts of a point, and another a gradient around it, which do not "
+                "add; let both give the same, or make one of them by rmopt.autograd_cost."
+            )
         columns = zip(*(gradient for _, gradient in parts), strict=True)
         weights = [weight for weight, _ in parts]
         return Parts([total([*zip(weights, column, strict=True)]) for column in columns])

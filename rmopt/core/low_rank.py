@@ -10,7 +10,7 @@ from rmopt.core.matrices import row_dots
 from rmopt.linalg import flipped, symmetric
 
 
-class FactoredMatrix:
+class _Factors:
     """A matrix W = U S Vᴴ, known by its factors."""
 
     U: Array
@@ -37,7 +37,7 @@ class FactoredMatrix:
 
 
 @dataclass(frozen=True, eq=False)
-class LowRankPoint(FactoredMatrix):
+class LowRankPoint(_Factors):
     """The matrix W = U S Vᴴ, of real numbers or complex ones; for real ones Vᴴ is Vᵀ.
 
     Attributes
@@ -65,14 +65,14 @@ class LowRankPoint(FactoredMatrix):
         return self.U @ (P * root), self.V @ (ns.adjoint(Qh) * root)
 
 
-class FactoredTangent(Vector):
+class _FactorTangent(Vector):
     """A tangent vector ξ = U M Vᴴ + U_p Vᴴ + U V_pᴴ at W = U S Vᴴ."""
 
     M: Array
     Up: Array
     Vp: Array
 
-    def as_ambient(self, point: FactoredMatrix) -> Factored:
+    def as_ambient(self, point: _Factors) -> Factored:
         """Return ξ as an operator of rank at most 2k."""
         U, V, xp = point.U, point.V, ns.namespace(point.S)
         left = xp.concat([U @ self.M + self.Up, U], axis=1)
@@ -80,7 +80,7 @@ class FactoredTangent(Vector):
 
 
 @dataclass(frozen=True, eq=False)
-class LowRankTangent(FactoredTangent):
+class LowRankTangent(_FactorTangent):
     """The tangent vector ξ = U M Vᴴ + U_p Vᴴ + U V_pᴴ at W = U S Vᴴ.
 
     The three parts are orthogonal, so the inner product is the sum of three small ones.
@@ -102,7 +102,7 @@ class LowRankTangent(FactoredTangent):
 
 
 @dataclass(frozen=True, eq=False)
-class PSDPoint(FactoredMatrix):
+class PSDPoint(_Factors):
     """The matrix W = Q S Qᴴ, of real numbers or complex ones; for real ones Qᴴ is Qᵀ.
 
     Attributes
@@ -150,7 +150,7 @@ class FactorArray(PSDFactor, np.ndarray):
 
 
 @dataclass(frozen=True, eq=False)
-class PSDTangent(FactoredTangent):
+class PSDTangent(_FactorTangent):
     """The tangent vector ξ = Q M Qᴴ + Q_p Qᴴ + Q Q_pᴴ at W = Q S Qᴴ.
 
     With Y = Q S^½ these are ξˢ and ξᴾ of Shalit et al. (2012), Lemma 5: ξˢ = Q M Qᴴ.

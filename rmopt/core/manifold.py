@@ -10,18 +10,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from rmopt import namespaces as ns
+from rmopt.core import points
 from rmopt.core.ambient import Ambient, dense
 from rmopt.core.arguments import integer, named, one_of
-from rmopt.core.points import (
-    arrays_of,
-    as_like,
-    coarseness_of,
-    in_precision,
-    is_finite,
-    normal_like,
-    rebuilt,
-    size_of,
-)
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
@@ -117,7 +108,7 @@ class Manifold(ABC):
         square = self.inner_product(point, tangent_vector, tangent_vector)
         if square < 0.0:
             # Rounding may lead an indefinite form there.
-            if square < -1e-8 * size_of(tangent_vector) ** 2:
+            if square < -1e-8 * points.size_of(tangent_vector) ** 2:
                 raise InvalidInputError(
                     f"the inner product of a tangent vector with itself is {square:.1e} on {self!r}, and must not be "
                     "negative; hold inner_product and projection against rmopt.checks.check_manifold."
@@ -125,7 +116,7 @@ class Manifold(ABC):
             return 0.0
         if square < 1e-30:
             # The square of a length below 1e-160 is zero, where the length is not; in single precision below 1e-19.
-            least, scale = (1e-290, 1e150) if coarseness_of(point) == 1.0 else (1e-30, 1e15)
+            least, scale = (1e-290, 1e150) if points.coarseness_of(point) == 1.0 else (1e-30, 1e15)
             if square < least:
                 longer = tangent_vector * scale
                 return sqrt(max(self.inner_product(point, longer, longer), 0.0)) / scale
@@ -135,8 +126,9 @@ class Manifold(ABC):
     def projection(self, point: Any, ambient: Ambient) -> Any:
         """Return the orthogonal projection of an ambient operator onto the tangent space.
 
-        Orthogonal in the inner product of the ambient space, as in pymanopt, or in the manifold's own if that takes
-        ambient arrays, as in Manopt. Gradients are another matter: see `euclidean_to_riemannian_gradient`.
+        It is orthogonal in the inner product of the ambient space, or in the metric alone where `inner_product` takes
+        ambient arrays as well; `rmopt.checks` accepts both. Gradients are another matter: see
+        `euclidean_to_riemannian_gradient`.
         """
 
     def to_tangent_space(self, point: Any, vector: Any) -> Any:
@@ -174,9 +166,9 @@ class Manifold(ABC):
         rng, zero = np.random.default_rng(rng), self.zero_vector(point)
         # The first numbers may be those that the point was made of, and nothing of them but rounding be tangent.
         for _ in range(2):
-            drawn = normal_like(zero, rng)
+            drawn = points.normal_like(zero, rng)
             vector = self.projection(point, self.embedding(point, drawn))
-            if size_of(vector) > 1e-8 * coarseness_of(vector) ** 0.5 * size_of(drawn):
+            if points.size_of(vector) > 1e-8 * points.coarseness_of(vector) ** 0.5 * points.size_of(drawn):
                 break
         return vector / self.norm(point, vector)
 
@@ -378,14 +370,16 @@ class FixedRankManifold(OverField, Manifold):
         """Return a point in double precision with complex numbers, where those of the manifold are."""
         if self.field == "real":
             return point
-        return rebuilt(point, [ns.converted(one, one, np.complex128) for one in arrays_of(point)])
+        return points.rebuilt(
+            point, [ns.converted(one, one, np.complex128) for one in points.arrays_of(point)]
+        )
 
     def _checked(self, point: Any, what: str, *given: Any) -> Any:
         """Return a point in precision and library of what it was made of, or refuse one of a lower rank."""
-        point = in_precision(self._of_field(point), ns.real_type(*given))
+        point = points.in_precision(self._of_field(point), ns.real_type(*given))
         if (reason := self.refusal(point)) is not None:
             raise InvalidInputError(f"{what} is no point of {self}: {reason}.")
-        return point if ns.namespace(given[0]) is np else as_like(point, given[0])
+        return point if ns.namespace(given[0]) is np else points.as_like(point, given[0])
 
     def embedding(self, point: Any, tangent_vector: Any) -> Ambient:
         return tangent_vector.as_ambient(point)
@@ -407,7 +401,7 @@ class FixedRankManifold(OverField, Manifold):
         for part in parts.values():
             if (reason := self._other_field(part)) is not None:
                 return reason
-        if not is_finite(point):
+        if not points.is_finite(point):
             return f"one of {names} holds NaN or infinity"
         for name, factor in parts.items():
             if name == "S":

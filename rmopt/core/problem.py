@@ -57,6 +57,11 @@ class Problem:
         """In words what a solver of the cost alone does with what is not in the cost; empty where nothing is."""
         return ""
 
+    def hold_to_cost(self, who: str) -> None:
+        """Refuse what is not in the cost, for one who looks at the cost alone."""
+        if self.beyond:
+            raise MissingCapabilityError(f"{who} {self.beyond}.")
+
     def __post_init__(self) -> None:
         manifold, cost = self.manifold, self.cost
         if not isinstance(manifold, Manifold):

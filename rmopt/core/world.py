@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -16,8 +16,6 @@ from rmopt.errors import InvalidInputError, MissingCapabilityError
 BUSY, PAUSE = 1e-3, 0.05
 # Another process may have this core. A sleep of no time would take 50 microseconds.
 _yield_core: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
-# Pairs of things, and how much each of the two counts for.
-Join = Callable[[list[tuple[Any, Any]], list[tuple[int, int]]], Iterable[Any]]
 Ways = Sequence[tuple[int, int]]
 Messages = Mapping[int, Array]
 
@@ -70,33 +68,6 @@ class World:
         """Return the things of all agents, such as points, in every process."""
         known = {agent: thing for part in self.everywhere(dict(things)) for agent, thing in part.items()}
         return [known[agent] for agent in range(n_agents)]
-
-    def joined(self, own: Mapping[int, Any], shares: Sequence[int], join: Join) -> Any:
-        """Return what the things of all agents become, joined in pairs along a tree, in every process.
-
-        Agents 0 and 1, 2 and 3, …; then the first two and the next two, until one thing is left: the same pairs, in
-        the same order, however agents are spread. All processes join all pairs.
-
-        Parameters
-        ----------
-        own : mapping from int to thing
-            Of the agents here.
-        shares : sequence of int
-            For how much each agent counts.
-        join : callable
-            Of a list of pairs of things, and of how much each of the two counts for; returns what each pair becomes.
-        """
-        n, span = len(shares), 1
-        things = dict(enumerate(self.gather(own, n)))
-        while span < n:
-            lows = range(0, n - span, 2 * span)
-            pairs = [(things[low], things[low + span]) for low in lows]
-            counts = [
-                (sum(shares[low : low + span]), sum(shares[low + span : low + 2 * span])) for low in lows
-            ]
-            things |= dict(zip(lows, join(pairs, counts), strict=True))
-            span *= 2
-        return things[0]
 
     def total(self, numbers: Any) -> Array:
         """Return the sum of some numbers over all processes."""

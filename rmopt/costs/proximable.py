@@ -184,8 +184,8 @@ class GroupL2(CheckedValue, Proximable):
 
     def _lengths(self, z: Array) -> tuple[Array, Array]:
         """Return the groups, one a row, and their lengths."""
-        size = self.size or z.shape[-1]
-        if prod(z.shape) % size:
+        size = self.size or (1, *z.shape)[-1]
+        if not size or prod(z.shape) % size:
             raise InvalidInputError(
                 f"{prod(z.shape)} numbers are no groups of {size}; choose a `size` that divides them."
             )
@@ -198,15 +198,14 @@ class GroupL2(CheckedValue, Proximable):
 
     def prox(self, z: Array, t: float) -> Array:
         groups, lengths = self._lengths(z)
-        share = ns.at_least(1.0 - t * self.weight / ns.at_least(lengths, TINY), 0.0)
+        share = 1.0 - t * self.weight / ns.at_least(lengths, t * self.weight or TINY)
         return ns.namespace(z).reshape(groups * share, z.shape)
 
     def prox_slope(self, z: Array, t: float) -> Callable[[Array], Array]:
         xp, (groups, lengths) = ns.namespace(z), self._lengths(z)
-        lengths = ns.at_least(lengths, TINY)
+        lengths = ns.at_least(lengths, t * self.weight or TINY)
         share, unit = t * self.weight / lengths, groups / lengths
-        on = xp.astype(share < 1.0, lengths.dtype)
-        across, along = on * (1.0 - share), on * share * unit
+        across, along = 1.0 - share, xp.astype(share < 1.0, lengths.dtype) * share * unit
 
         def slope(direction: Array) -> Array:
             several = xp.reshape(direction, groups.shape)
@@ -249,6 +248,14 @@ class L1(GroupL2):
         return lambda direction: on * direction
 
 
+def _sizes(name: str, value: Any) -> tuple[int, ...]:
+    return tuple(integer(f"a size in {name}", n, 1) for n in sequence(name, value))
+
+
+def _bound(name: str, value: Any) -> float:
+    return value if isinstance(value, float) and abs(value) == inf else number(name, value)
+
+
 @dataclass(frozen=True)
 class Nuclear(CheckedValue, Proximable):
     """The sum of the singular values of matrices, times a weight: the rank falls.
@@ -269,15 +276,18 @@ class Nuclear(CheckedValue, Proximable):
     """
 
     weight: Annotated[float, bounded(number, above=0)]
-    shape: Annotated[tuple[int, int] | None, optional(lambda name, value: tuple(sequence(name, value)))] = (
-        None
-    )
+    shape: Annotated[tuple[int, ...] | None, optional(_sizes)] = None
+
+    def _matrix(self, z: Array) -> Array:
+        shape = self.shape or tuple(z.shape)
+        if len(shape) < 2 or prod(shape) != prod(z.shape):
+            raise InvalidInputError(
+                f"{self} is of matrices, and numbers of shape {tuple(z.shape)} are none; choose its `shape`."
+            )
+        return ns.namespace(z).reshape(z, shape)
 
     def _svd(self, z: Array) -> Any:
         return ns.namespace(z).linalg.svd(self._matrix(z), full_matrices=False)
-
-    def _matrix(self, z: Array) -> Array:
-        return z if self.shape is None else ns.namespace(z).reshape(z, self.shape)
 
     def value(self, z: Array) -> float:
         return self.weight * float(ns.namespace(z).sum(self._svd(z)[1]))
@@ -330,16 +340,15 @@ class Box(CheckedValue, Proximable):
     """
 
     is_finite = False
-    lower: float = -inf
-    upper: float = inf
+    lower: Annotated[float, _bound] = -inf
+    upper: Annotated[float, _bound] = inf
 
     def __post_init__(self) -> None:
-        for name in ("lower", "upper"):
-            value = getattr(self, name)
-            if value not in (-inf, inf):
-                number(name, value)
-        if not self.lower <= self.upper:
-            raise InvalidInputError(f"lower = {self.lower} is above upper = {self.upper}; exchange them.")
+        super().__post_init__()
+        if self.lower > self.upper or self.lower == inf or self.upper == -inf:
+            raise InvalidInputError(
+                f"no number is from lower = {self.lower} to upper = {self.upper}; exchange them."
+            )
 
     def _real(self, z: Array) -> Array:
         if ns.is_complex(z):
@@ -375,6 +384,21 @@ class NonNegative(Box):
 
     lower: ClassVar[float] = 0.0  # type: ignore[misc]
     upper: ClassVar[float] = inf  # type: ignore[misc]
+
+
+def hold_to_shape(h: Proximable, z: Array) -> None:
+    """Refuse a term whose value is no number, or whose maps return no arrays like what they are given."""
+    value, slope, shape = h.value(z), h.prox_slope(z, 1.0), tuple(z.shape)
+    maps = {"prox": h.prox(z, 1.0), "prox_slope": slope(z) if callable(slope) else None}
+    wrong = {name: one for name, one in maps.items() if tuple(getattr(one, "shape", ())) != shape}
+    if not isinstance(value, float | int | np.number):
+        wrong = {"value": value}
+    for name, one in wrong.items():
+        wanted = "a number" if name == "value" else f"an array of shape {shape}"
+        raise InvalidInputError(
+            f"`{name}` of {type(h).__name__} leads to {shown(one)}; let it be {wanted}, and try "
+            "rmopt.checks.check_proximable."
+        )
 
 
 def excess(h: Proximable, z: Array, t: float, rng: np.random.Generator) -> float:

@@ -79,6 +79,21 @@ class Engine(ABC):
             "the engine is yours, or use a solver whose steps remember nothing, such as SGD."
         )
 
+    def shared(self, state: Any) -> tuple[Array, ...]:
+        """Return the matrices that workers bring to their mean, in C order, of doubles and one width; none: points.
+
+        With some `advance` also takes a `rmopt.kernels.meeting.Meeting`, and goes to it where this says, or None.
+        """
+        return ()
+
+    def sharing(self, state: Any, matrices: Sequence[Array]) -> Any:
+        """Return a state that has other matrices in the place of those that it shares, and nothing else new."""
+        raise NotImplementedError
+
+    def met(self, state: Any, meeting: Any) -> bool:
+        """Go to a meeting now; return whether all was well."""
+        raise NotImplementedError
+
     def handed_over(self, state: Any) -> Any:
         """Return a state without anything that belongs to this engine's data; the old one is used up."""
         return state

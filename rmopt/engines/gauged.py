@@ -2,11 +2,11 @@
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.linalg
 
 from rmopt.core.ambient import Array
 from rmopt.core.cost import FiniteSum
@@ -17,9 +17,10 @@ from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
+from rmopt.kernels.meeting import Meeting, go_on
 from rmopt.kernels.memory import at_line, on_lines, with_zeros
-from rmopt.kernels.steps import FINISHED, PROBE_DUE, STEP_REFUSED, Counters
-from rmopt.linalg import factor_product, leading_eigh, symmetric, tall_qr
+from rmopt.kernels.steps import FINISHED, NOT_MET, PROBE_DUE, STEP_REFUSED, Counters
+from rmopt.linalg import factor_product, symmetric, tall_qr
 
 # Columns are padded with zeros to a multiple of this, so that vector loops have no short remainder.
 PADDING = 4
@@ -27,6 +28,8 @@ PADDING = 4
 # number of a Gram matrix has grown by this factor since the last renewal.
 DRIFT_LIMIT = 1e-11
 CONDITION_GROWTH = 1e4
+# The least length to which a gauge that is near another turns a column, relative to the greatest.
+NEAREST = 0.1
 # So many slow steps in one piece of work are no reason for a hint.
 FEW = 20
 
@@ -63,29 +66,19 @@ class Gauge(ABC):
         inverses = [inverse for _, inverse in self.sides(factors)]
         return max(float(size * np.trace(H)) for size, H in zip(counters.size, inverses, strict=True))
 
-    @staticmethod
-    @abstractmethod
-    def diagonal(middle: Array, k: int) -> tuple[Array, ...]:
-        """Return the leading k values of a small matrix between orthonormal sides, and the vectors of each side."""
-
-    def mean(self, pair: tuple[Any, Any], weights: Array, k: int) -> Any:
-        """Return factors of the nearest matrix of rank k to the weighted sum of those at which two stand.
-
-        By Gram matrices: some products with tall factors in place of QR factorisations. A' and B' are sums of what is
-        there, whatever the Gram matrices hold; their rounding decides alone how near W' is, to half of the digits
-        where the sum has singular values that are close to each other.
-        """
-        sides = list(zip(*map(self.sides, pair), strict=True))
-        roots = [_root(side, k) for side in sides]
-        middle = scipy.linalg.block_diag(*(w * one.C[:k, :k] for w, one in zip(weights, pair, strict=True)))
-        sigma, *turns = self.diagonal(roots[0][0] @ middle @ roots[-1][0].T, k)
-        talls, inverses = [], []
-        for ((one, _), (other, _)), (_, back), turn in zip(sides, roots, turns, strict=True):
-            first, second = np.split(back @ turn, 2)
-            tall = one[:, :k] @ first + other[:, :k] @ second
-            talls.append(padded(tall))
-            inverses.append(padded(np.linalg.inv(symmetric(tall.T @ tall)), square=True))
-        return self.kind(*talls, *squares(sigma)[:2], *inverses)
+    def turn(self, factors: Any, talls: Sequence[Array], k: int) -> None:
+        """Write factors with orthonormal columns in the gauge in which their tall ones are nearest to others."""
+        backs = []
+        for (own, H), other in zip(self.sides(factors), talls, strict=True):
+            P, lengths, Qt = np.linalg.svd(own[:, :k].T @ other[:, :k])
+            # What is nearly orthogonal to all of the others has no gauge that is nearest.
+            lengths = np.maximum(lengths, NEAREST * lengths[0])
+            own[:, :k] = own[:, :k] @ ((P * lengths) @ Qt)
+            backs.append((P / lengths) @ Qt)
+            H[:k, :k] = backs[-1].T @ backs[-1]
+        C, C_inverse = factors.C[:k, :k], factors.C_inverse[:k, :k]
+        C[:] = backs[0].T @ C @ backs[-1]
+        C_inverse[:] = np.linalg.inv(C)
 
     def drift(self, factors: Any, k: int) -> float:
         """Return how far the kept inverses are from the true ones, along one fixed random direction."""
@@ -102,11 +95,6 @@ class GeneralGauge(Gauge):
 
     kind = Factors
 
-    @staticmethod
-    def diagonal(middle: Array, k: int) -> tuple[Array, ...]:
-        P, sigma, Qt = np.linalg.svd(middle)
-        return sigma[:k], P[:, :k], Qt[:k].T
-
     def factors_of(self, point: LowRankPoint, into: Factors | None = None) -> Factors:
         P, sigma, Qt = np.linalg.svd(point.S)
         C, C_inverse, H = squares(sigma)
@@ -122,10 +110,6 @@ class SymmetricGauge(Gauge):
 
     kind = SymmetricFactors
 
-    @staticmethod
-    def diagonal(middle: Array, k: int) -> tuple[Array, ...]:
-        return leading_eigh(symmetric(middle), k)
-
     def factors_of(self, point: PSDPoint, into: SymmetricFactors | None = None) -> SymmetricFactors:
         values, vectors = np.linalg.eigh(point.S)
         return SymmetricFactors(_turned(point.Q, vectors, None if into is None else into.Y), *squares(values))
@@ -138,17 +122,6 @@ class SymmetricGauge(Gauge):
 GENERAL = GeneralGauge()
 SYMMETRIC = SymmetricGauge()
 GAUGES: dict[type, Gauge] = {Factors: GENERAL, SymmetricFactors: SYMMETRIC}
-
-
-def _root(side: Any, k: int) -> tuple[Array, Array]:
-    """Return F with FᵀF the Gram matrix of both tall factors of a side, [first, second], and its inverse."""
-    (first, one), (second, other) = side
-    cross = first[:, :k].T @ second[:, :k]
-    gram = np.block([[np.linalg.inv(one[:k, :k]), cross], [cross.T, np.linalg.inv(other[:k, :k])]])
-    values, vectors = np.linalg.eigh(symmetric(gram))
-    # Where the two are alike, only rounding is left of the least values; F and its inverse still belong together.
-    root = np.sqrt(np.maximum(values, 1e-15 * values[-1]))
-    return root[:, None] * vectors.T, vectors / root
 
 
 def squares(sigma: Array) -> tuple[Array, Array, Array]:
@@ -250,7 +223,13 @@ class GaugedEngine(Engine):
 
     @abstractmethod
     def loop(
-        self, state: GaugedState, terms: Any, position: int, probe_every: int, growth_limit: float
+        self,
+        state: GaugedState,
+        terms: Any,
+        position: int,
+        probe_every: int,
+        growth_limit: float,
+        meeting: Meeting | None,
     ) -> tuple[int, int]:
         """Do steps from `position` on; return the number of the next step and why the loop ended.
 
@@ -266,6 +245,8 @@ class GaugedEngine(Engine):
             Steps after which the loop ends with `PROBE_DUE`.
         growth_limit : float
             The largest trace(AᵀA) · trace((AᵀA)⁻¹) before it ends with `PROBE_DUE`.
+        meeting : Meeting or None
+            Where this worker meets others: before the steps that it names, by `rmopt.kernels.meeting.go_on`.
 
         Returns
         -------
@@ -277,25 +258,33 @@ class GaugedEngine(Engine):
         factors = self.gauge.factors_of(point)
         return GaugedState(factors, self.gauge.fresh_counters(factors))
 
-    def advance(self, state: GaugedState, schedule: Array, etas: Array) -> GaugedState:
+    def advance(
+        self, state: GaugedState, schedule: Array, etas: Array, meeting: Meeting | None = None
+    ) -> GaugedState:
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         terms = self.terms(schedule, np.ascontiguousarray(etas, dtype=float))
-        # Of a run that was resumed, copied or unpickled they may begin anywhere.
-        state.factors = type(state.factors)(*map(at_line, state.factors))
+        # Those who meet know where the factors of others lie.
+        if not (kept := meeting is not None):
+            # Of a run that was resumed, copied or unpickled they may begin anywhere.
+            state.factors = type(state.factors)(*map(at_line, state.factors))
         k = self.manifold.rank
         probe_every = max(1000, *self.manifold.shape)
         position, first, refused = 0, state.steps, 0
         while True:
-            position, reason = self.loop(state, terms, position, probe_every, CONDITION_GROWTH * k * k)
+            position, reason = self.loop(
+                state, terms, position, probe_every, CONDITION_GROWTH * k * k, meeting
+            )
             state.steps = first + position
             if reason == FINISHED:
                 hint(refused, position)
                 return state
             if reason == PROBE_DUE:
-                state = self._look_after(state)
+                state = self._look_after(state, kept)
             elif reason == STEP_REFUSED:
-                state = self._step_by_reference(state, schedule[position], etas[position])
+                state = self._step_by_reference(state, schedule[position], etas[position], kept)
                 position, refused = position + 1, refused + 1
+            elif reason == NOT_MET:
+                raise _lost(state.steps, "workers did not meet")
             else:
                 raise diverged(state.steps, etas[position])
 
@@ -306,7 +295,7 @@ class GaugedEngine(Engine):
         fits = isinstance(state, GaugedState) and GAUGES[type(state.factors)] is self.gauge
         return state if fits else None
 
-    def _look_after(self, state: GaugedState) -> GaugedState:
+    def _look_after(self, state: GaugedState, kept: bool) -> GaugedState:
         """Probe the kept inverses; renew the gauge when they drifted or the factors became ill-conditioned."""
         k, factors = self.manifold.rank, state.factors
         state.counters.counts[1] = 0
@@ -314,30 +303,48 @@ class GaugedEngine(Engine):
         if condition <= CONDITION_GROWTH * k * k and self.gauge.drift(factors, k) <= DRIFT_LIMIT:
             return state
         try:
-            return self.moved(state, self.gauge.point_of(factors, k))
+            return self.moved(state, self.gauge.point_of(factors, k), kept)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
             raise _lost(state.steps, error) from error
 
-    def _step_by_reference(self, state: GaugedState, terms: Array, eta: float) -> GaugedState:
+    def _step_by_reference(
+        self, state: GaugedState, terms: Array, eta: float, kept: bool = False
+    ) -> GaugedState:
         """Do one step that is ill-conditioned in the present gauge by the generic retraction."""
         reference = ReferenceEngine(self.manifold, self.cost, self.retraction)
         try:
             moved = reference.advance(
                 ReferenceState(self.dump(state), steps=state.steps), terms[None], np.array([eta])
             )
-            state = self.moved(state, moved.point)
+            state = self.moved(state, moved.point, kept)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
             raise _lost(state.steps, error) from error
         state.counters.counts[0] += moved.updates
         state.steps += 1
         return state
 
-    def moved(self, state: GaugedState, point: Any) -> GaugedState:
+    def moved(self, state: GaugedState, point: Any, kept: bool = False) -> GaugedState:
+        """Return a state that goes on from another point; with `kept` as near to its gauge as is sound."""
+        before = [tall.copy() for tall, _ in self.gauge.sides(state.factors)] if kept else []
         # In the memory of those before: tall factors twice, and a QR of them, are most of what a process holds.
         factors = self.gauge.factors_of(point, state.factors)
-        counters = self.gauge.fresh_counters(factors)
-        counters.counts[0] = state.updates
-        return replace(state, factors=factors, counters=counters)
+        if kept:
+            self.gauge.turn(factors, before, self.manifold.rank)
+        for own, new in zip(state.factors, factors, strict=True):
+            np.copyto(own, new)
+        return counting(
+            replace(state, counters=self.gauge.fresh_counters(factors)), state.steps, state.updates
+        )
+
+    def shared(self, state: GaugedState) -> tuple[Array, ...]:
+        return tuple(state.factors[: len(state.factors) // 2])
+
+    def sharing(self, state: GaugedState, matrices: Sequence[Array]) -> GaugedState:
+        return replace(state, factors=type(state.factors)(*matrices, *state.factors[len(matrices) :]))
+
+    def met(self, state: GaugedState, meeting: Meeting) -> bool:
+        inverses = tuple(inverse for _, inverse in self.gauge.sides(state.factors))
+        return bool(go_on(meeting, state.factors.C, state.factors.C_inverse, inverses, state.counters))
 
 
 def hint(slow: int, steps: int) -> None:
@@ -351,7 +358,7 @@ def hint(slow: int, steps: int) -> None:
         )
 
 
-def _lost(step: int, error: Exception) -> DivergedError:
+def _lost(step: int, error: object) -> DivergedError:
     return DivergedError(
         f"the run diverged at step {step} ({str(error).rstrip('.')}); take a smaller step size.", step
     )

@@ -1,7 +1,7 @@
 """Rules of `SGD`: along what gradients, and what is remembered of earlier ones, a step goes."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -14,6 +14,7 @@ from rmopt.core.product import Parts
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.reference import Look, ReferenceState, StepRule
 from rmopt.errors import InvalidInputError, MissingCapabilityError
+from rmopt.kernels.meeting import Meeting, due_at, meet
 from rmopt.manifolds import Euclidean, Power, Product
 
 
@@ -334,10 +335,14 @@ class RowAdaGrad(Engine):
 
     # Overflow is reported once, by the gradient.
     @np.errstate(all="ignore")
-    def advance(self, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
+    def advance(
+        self, state: ReferenceState, schedule: Array, etas: Array, meeting: Meeting | None = None
+    ) -> ReferenceState:
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         matrix, squares, updates = state.point, state.memory, state.updates
         for step, (terms, eta) in enumerate(zip(schedule, etas, strict=True), state.steps):
+            if step - state.steps == due_at(meeting) and not meet(meeting):
+                raise diverged(step, eta)
             rows, gradient = self.cost.row_gradient(matrix, terms)
             if not np.isfinite(gradient).all():
                 raise diverged(step, eta)
@@ -353,3 +358,9 @@ class RowAdaGrad(Engine):
 
     def moved(self, state: ReferenceState, point: Array) -> ReferenceState:
         return replace(state, point=point.copy())
+
+    def shared(self, state: ReferenceState) -> tuple[Array, ...]:
+        return (state.point,) if state.point.dtype == float else ()
+
+    def sharing(self, state: ReferenceState, matrices: Sequence[Array]) -> ReferenceState:
+        return replace(state, point=matrices[0])

@@ -6,6 +6,7 @@ two rows, which may overlap for all that it knows, are 3 to 6 times faster.
 """
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from functools import cache, partial, reduce
 from typing import Any
@@ -223,6 +224,45 @@ def define_rows(add_rows: Any, add_to_rows: Any, fetch: Any) -> None:
                 _fetch(array, at)
 
         return fetch
+
+
+@intrinsic
+def _add_at_once(typing, array, number):
+    def codegen(context, builder, signature, given):
+        place = Loops(context, builder, signature.args, given).array(0).data
+        return builder.atomic_rmw("add", place, given[1], "seq_cst")
+
+    return types.int64(array, types.int64), codegen
+
+
+@intrinsic
+def _sleep(typing, microseconds):
+    def codegen(context, builder, signature, given):
+        # Windows counts milliseconds.
+        name, unit = ("Sleep", 1000) if os.name == "nt" else ("usleep", 1)
+        number = ir.IntType(32)
+        wait = get_or_insert_function(builder.module, ir.FunctionType(number, [number]), name)
+        builder.call(wait, [builder.trunc(builder.sdiv(given[0], WHOLE(unit)), number)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+@intrinsic
+def _place(typing, address):
+    def codegen(context, builder, signature, given):
+        return builder.inttoptr(given[0], ir.DoubleType().as_pointer())
+
+    return types.CPointer(float64)(types.int64), codegen
+
+
+def define_meeting(add_at_once: Any, sleep: Any, matrix_at: Any) -> None:
+    """Say what the functions of `rmopt.kernels.meeting` that have no body are in compiled loops."""
+    overload(add_at_once)(lambda array, number: lambda array, number: _add_at_once(array, number))
+    overload(sleep)(lambda microseconds: lambda microseconds: _sleep(microseconds))
+    overload(matrix_at)(
+        lambda address, rows, width: lambda address, rows, width: carray(_place(address), (rows, width))
+    )
 
 
 def callable_by_address(compiled: Any) -> Any:

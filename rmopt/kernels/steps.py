@@ -12,8 +12,8 @@ from rmopt.kernels import njit
 from rmopt.kernels.vectors import add_rows, add_to_rows, fetch, gather, subtract_rows
 
 # All terms are used; the gauge should be looked at; the next step is ill-conditioned in this gauge;
-# the score of the next step is not finite.
-FINISHED, PROBE_DUE, STEP_REFUSED, NOT_FINITE = range(4)
+# the score of the next step is not finite; workers did not meet before it.
+FINISHED, PROBE_DUE, STEP_REFUSED, NOT_FINITE, NOT_MET = range(5)
 
 
 class Counters(NamedTuple):

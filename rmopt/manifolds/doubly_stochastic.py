@@ -104,16 +104,15 @@ class DoublyStochastic(ArrayManifold):
     ) -> str | None:
         """Return in a sentence that a run has gone to the boundary, which its cost falls towards, or None.
 
-        Where numbers vanish so does the gradient, whatever the slope of the cost, which is gradient / X there. An
-        entropy changes it with their logarithms, so that it will be 0 before they are; other costs do not.
+        Where numbers vanish so does the gradient, whatever the slope of the cost, which is gradient / X there. Where
+        they are all but 0 it is negative if the minimum lies inside, as that of an entropy does.
         """
-        X, slopes = ns.to_numpy(point), ns.to_numpy(gradient / point)
-        steep = (X < 1e-6) & (slopes > 1e-3 * norm / self.shape[0] ** 0.5)
+        X, slopes, n = ns.to_numpy(point), ns.to_numpy(gradient / point), self.shape[0]
+        steep = (1.0 / n**2 > X) & (slopes > 1e-3 * norm / n**0.5)
         if not steep.any():
             return None
-        smaller = ns.asarray(np.where(steep, X / np.e, X), point)
-        bent = slopes - ns.to_numpy(gradient_at(smaller) / smaller)
-        if (bent >= 1e-3 * slopes)[steep].all():
+        there = ns.asarray(np.where(steep, limits(point).tiny, X), point)
+        if (ns.to_numpy(gradient_at(there) / there) < -1e-6 * norm)[steep].all():
             return None
         return (
             f"the minimum lies on the boundary, where numbers of {self} are 0 (the least is {X.min():.0e}); add an "

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import linalg
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer
@@ -12,17 +13,6 @@ from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError
-from rmopt.linalg import (
-    cosine,
-    gram_functions,
-    leading_eigh,
-    leave_span,
-    orthonormalised,
-    sine,
-    small_eigh,
-    symmetric,
-    versine,
-)
 from rmopt.manifolds.arrays import ArrayManifold, root_of_sums
 from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, Exponential
 
@@ -89,14 +79,14 @@ class Grassmann(ArrayManifold):
     # The tangent space
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
-        return leave_span(point, dense(ambient, point))
+        return linalg.leave_span(point, dense(ambient, point))
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
         """Return (I − U Uᴴ) H − ξ UᴴG for the Euclidean gradient G and its derivative H along ξ."""
         turn = ns.adjoint(point) @ dense(euclidean_gradient, point)
-        return leave_span(point, dense(euclidean_hessian, point) - tangent_vector @ turn)
+        return linalg.leave_span(point, dense(euclidean_hessian, point) - tangent_vector @ turn)
 
     # Geodesics
 
@@ -107,10 +97,10 @@ class Grassmann(ArrayManifold):
         """
         single = point.ndim == tangent_vector.ndim == 2
         if not single or type(point) is not np.ndarray or point.dtype.kind != "f":
-            even, odd = gram_functions(tangent_vector, cosine, sine)
-            return orthonormalised(point @ even + tangent_vector @ odd)
+            even, odd = linalg.gram_functions(tangent_vector, linalg.cosine, linalg.sine)
+            return linalg.orthonormalised(point @ even + tangent_vector @ odd)
         # `dot` takes half of the time that `@` takes to begin.
-        squares, V = small_eigh(tangent_vector.T.dot(tangent_vector))
+        squares, V = linalg.small_eigh(tangent_vector.T.dot(tangent_vector))
         if squares[-1] == 0.0:
             return point.copy()
         angles = np.sqrt(np.maximum(squares, 1e-30))
@@ -146,7 +136,7 @@ class Grassmann(ArrayManifold):
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
         """Carry a tangent vector along the shortest geodesic, in parallel, to the basis of the end."""
         velocity = self.log(point_a, point_b)
-        turn, bend = gram_functions(velocity, sine, versine)
+        turn, bend = linalg.gram_functions(velocity, linalg.sine, linalg.versine)
         along = ns.adjoint(velocity) @ tangent_vector_a
         carried = tangent_vector_a - velocity @ (bend @ along) - point_a @ (turn @ along)
         return carried @ (ns.adjoint(self.exp(point_a, velocity)) @ point_b)
@@ -157,7 +147,7 @@ class Grassmann(ArrayManifold):
         Q, triangle = xp.linalg.qr(xp.concat(list(points), axis=-1))
         shares = ns.asarray(np.repeat(weights, self.shape[1]), triangle, ns.real_type(triangle))
         gram = (triangle * shares) @ ns.adjoint(triangle)
-        mean = Q @ leading_eigh(symmetric(gram), self.shape[1])[1]
+        mean = Q @ linalg.leading_eigh(linalg.symmetric(gram), self.shape[1])[1]
         return np.ascontiguousarray(mean) if xp is np else mean
 
     # Points
@@ -181,11 +171,11 @@ def _halfway(A: Array, B: Array) -> tuple[Array, Array, Array]:
     xp, inner = ns.namespace(A), ns.adjoint(A) @ B
     P, cosines, back = xp.linalg.svd(inner)
     # Twice: once leaves the rounding errors of A's orthonormality.
-    beyond = leave_span(A, B - A @ inner)
+    beyond = linalg.leave_span(A, B - A @ inner)
     # The sum of the directions of A and of B is as long as this root.
     return P, ns.adjoint(back) / xp.sqrt(2.0 + 2.0 * cosines)[..., None, :], beyond
 
 
 def _squares(half: Array, beyond: Array) -> tuple[Array, Array]:
     """Return the squared sines of `_halfway`, the eigenvalues of (H D)ᴴ H D, with eigenvectors."""
-    return small_eigh(ns.adjoint(half) @ (ns.adjoint(beyond) @ beyond) @ half)
+    return linalg.small_eigh(ns.adjoint(half) @ (ns.adjoint(beyond) @ beyond) @ half)

@@ -236,7 +236,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
     def dist(self, point_a: Array, point_b: Array) -> Any:
         _hold(point_a, point_b)
         apart = self._metric.apart(point_a, point_b)
-        if apart.ndim == len(self.shape):
+        if apart.ndim == len(self.shape) and not ns.is_traced(apart):
             return float(ns.real_dot(apart, apart)) ** 0.5
         return self._products(apart, apart) ** 0.5
 

@@ -12,19 +12,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 import rmopt
+from rmopt.core import points
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import callable_of, instance, optional, shown
-from rmopt.core.points import (
-    arrays_of,
-    coarseness_of,
-    in_precision,
-    is_finite,
-    of_reals,
-    packed,
-    plain,
-    plain_reals,
-    unpacked,
-)
 from rmopt.core.problem import Problem
 from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
@@ -235,11 +225,11 @@ class Solver(Value, ABC):
 
     def pack(self, work: Any, state: Any) -> dict[str, Array]:
         """Return the arrays that hold a state completely, for a checkpoint (see `rmopt.core.points.packed`)."""
-        return packed(state)
+        return points.packed(state)
 
     def unpack(self, work: Any, arrays: dict[str, Array], template: Any) -> Any:
         """Return the state that `pack` took apart; `template` is one of the same run."""
-        return unpacked(arrays, template)
+        return points.unpacked(arrays, template)
 
     def observe(self, work: Any, state: Any) -> dict[str, float]:
         """Return numbers that the solver knows of its progress; where it knows some, each step has a row of them."""
@@ -271,8 +261,8 @@ class Solver(Value, ABC):
                 f"{type(self).__name__} takes real numbers alone, and points of {problem.manifold} are complex; take "
                 "a solver of whole gradients, such as ConjugateGradient."
             )
-        if problem.beyond and not self.keeps_constraints:
-            raise MissingCapabilityError(f"{type(self).__name__} {problem.beyond}.")
+        if not self.keeps_constraints:
+            problem.hold_to_cost(type(self).__name__)
 
     def check_start(self, problem: Problem, point: Any) -> str | None:
         """Return why a run cannot begin at a point, or None."""
@@ -286,16 +276,16 @@ class Solver(Value, ABC):
         """Return the point where a run begins, in the precision of its steps."""
         given = None if initial_point is None else problem.manifold.as_point(initial_point)
         start = self.start(problem, rng) if given is None else given
-        start = in_precision(of_reals(start))
+        start = points.in_precision(points.of_reals(start))
         if not self.takes_all_arrays:
-            plain_reals(start, type(self).__name__)
+            points.plain_reals(start, type(self).__name__)
         reason = self.check_start(problem, start)
         if reason is not None:
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
-        if self.keeps_single or coarseness_of(start) == 1.0:
+        if self.keeps_single or points.coarseness_of(start) == 1.0:
             return start
         # Off by its roundings; a step of length 0 leads it back.
-        exact = in_precision(start, np.float64)
+        exact = points.in_precision(start, np.float64)
         return problem.manifold.retraction(exact, problem.manifold.zero_vector(exact))
 
     def diverged(self, step: int) -> DivergedError:
@@ -315,7 +305,7 @@ class Solver(Value, ABC):
         return {
             **self.signature(),
             "budget": self.budget(problem),
-            "initial point": "random" if initial_point is None else written(arrays_of(initial_point)),
+            "initial point": "random" if initial_point is None else written(points.arrays_of(initial_point)),
         }
 
     def conclude(self, result: Result, work: Any, state: Any) -> Result:
@@ -474,7 +464,7 @@ class _Run:
         with finite_numbers(0):
             self.state = solver.begin(self.work, start)
         if self.saver is not None:
-            self._resume(self.saver, coarseness_of(start))
+            self._resume(self.saver, points.coarseness_of(start))
         # No steps: compiled loops are loaded or compiled before the clock starts.
         self.state = solver.advance(self.work, self.state, 0)
         self.observes = bool(solver.observe(self.work, self.state))
@@ -585,7 +575,7 @@ class _Run:
     def measure(self) -> bool:
         """Add a row where there is something to see, and return whether there is."""
         if self.measures:
-            self.recorder.measure(plain(self._point()) if self.recorder.metrics else None, self._row())
+            self.recorder.measure(points.plain(self._point()) if self.recorder.metrics else None, self._row())
         return self.measures
 
     def _is_planned(self, step: int) -> bool:
@@ -600,7 +590,7 @@ class _Run:
         """Return the point where the run stands, or say that it left the finite numbers."""
         with np.errstate(all="ignore"), finite_numbers(self.step):
             point = self.solver.point(self.work, self.state)
-        if not is_finite(point):
+        if not points.is_finite(point):
             raise self.solver.diverged(self.step - 1)
         return point
 

@@ -98,6 +98,13 @@ def test_the_nearest_matrix_is_that_of_cvxpy_or_said_to_lie_at_the_boundary(shif
     np.testing.assert_allclose(result.point, W.value, atol=1e-6 if shift == 0.0 else 1e-2)
 
 
+def test_a_minimum_on_the_boundary_is_told_where_the_slope_vanishes_too() -> None:
+    problem = Problem(DoublyStochastic(6), Near(np.eye(6)))
+    result = ConjugateGradient(max_iter=300).run(problem, random_state=0)
+    assert not result.converged
+    assert "the minimum lies on the boundary" in result.stopped_by
+
+
 @each_row("kind", [ConjugateGradient, LBFGS, TrustRegions])
 def test_a_linear_cost_ends_at_the_boundary_with_a_sentence(kind: Any) -> None:
     prices = np.random.default_rng(0).random((10, 10))
@@ -128,6 +135,17 @@ def test_second_derivatives() -> None:
     ):
         cost = Near(rng.standard_normal(M.shape))
         assert all(check_hessian(Problem(M, cost))), M
+
+
+@each_row("kind", [DoublyStochastic, SymmetricDoublyStochastic])
+def test_hessians_are_the_second_derivatives_along_geodesics(kind: Any) -> None:
+    """These begin with the acceleration of ½ ξ²/X within the sums."""
+    M, rng = kind(5), np.random.default_rng(0)
+    X, cost = M.random_point(rng), Near(rng.standard_normal(M.shape))
+    xi, G = M.random_tangent_vector(X, rng), cost.gradient(X)
+    wanted = np.sum(xi * cost.hessian(X, xi)) + np.sum(G * M.projection(X, 0.5 * xi * xi / X))
+    along = M.euclidean_to_riemannian_hessian(X, G, cost.hessian(X, xi), xi)
+    assert M.inner_product(X, along, xi) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_positive_numbers_have_the_geometry_of_their_logarithms() -> None:

@@ -71,15 +71,14 @@ def test_partial_derivatives_are_those_of_dense_tensors(cost: Any, weight: float
         assert M.norm(x, found - wanted) < 1e-12 * M.norm(x, wanted)
 
 
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 15), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_laws_hold_for_fifteen_seeds(dtype: Any) -> None:
+def test_laws_hold_for_fifteen_seeds(dtype: Any, seeds: range) -> None:
     failed = []
     manifolds = [M, FixedMultilinearRank((4, 4), (2, 2)), FixedMultilinearRank((3, 2, 4, 3), (2, 2, 2, 3))]
     manifolds += [TensorTrain(SHAPE, (3, 2)), TensorTrain((4, 5), (3,)), TensorTrain((3, 2, 3, 2), (2, 4, 2))]
     for manifold in manifolds:
-        failed += [
-            f"{seed}: {one}" for seed in range(15) for one in checks_of(manifold, seed, dtype) if not one
-        ]
+        failed += [f"{seed}: {one}" for seed in seeds for one in checks_of(manifold, seed, dtype) if not one]
     assert not failed, "\n".join(failed)
 
 
@@ -131,6 +130,26 @@ def test_tensor_trains_are_completed() -> None:
         found = solver(tol=1e-9).run(Problem(manifold, cost), start, stop=MaxSteps(60))
         assert found.converged
         assert error(found.point, truth) < 1e-7, solver
+
+
+def test_what_trains_and_costs_lack_is_said() -> None:
+    manifold = TensorTrain(SHAPE, (3, 2))
+    problem, x = Problem(manifold, EntrySum(SHAPE, PLACES, TARGETS)), manifold.random_point(0)
+    # Trust regions take differences of gradients, and count them.
+    with pytest.raises(MissingCapabilityError, match="first-order"):
+        problem.riemannian_hessian(x, manifold.random_tangent_vector(x, 1))
+    counts = TrustRegions(max_iter=2).run(problem, x).counts
+    assert counts["gradients"] >= counts["hessians"] > 0
+
+    class Core(Cost):
+        def value(self, X: TuckerPoint) -> float:
+            return 0.5 * float(np.sum(X.core**2))
+
+        def gradient(self, X: TuckerPoint) -> Any:
+            return [X.core, *(0.0 * U for U in X.factors)]
+
+    with pytest.raises(InvalidInputError, match="do not add"):
+        Problem(M, problem.cost + Core()).gradient(M.random_point(0))
 
 
 def test_stochastic_steps_complete_too() -> None:

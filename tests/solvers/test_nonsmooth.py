@@ -25,15 +25,25 @@ from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_c
 from rmopt.checks import check_proximable, checks_of
 from rmopt.costs import L1, Box, ConstrainedProblem, GroupL2, NonNegative, NonsmoothProblem, Nuclear
 from rmopt.manifolds import (
+    Elliptope,
     Euclidean,
     FixedRankEmbedded,
     Grassmann,
     Oblique,
+    Power,
     SpecialOrthogonal,
     Sphere,
     Stiefel,
 )
-from rmopt.solvers import LBFGS, AugmentedLagrangian, Checkpoint, MaxSteps, ProximalGradient
+from rmopt.solvers import (
+    LBFGS,
+    AugmentedLagrangian,
+    Checkpoint,
+    MaxSteps,
+    ProximalGradient,
+    certify,
+    hessian_spectrum,
+)
 from rmopt.testing import parametrize_with_laws
 
 Array = np.ndarray
@@ -93,6 +103,21 @@ class InPlace(NonNegative):
 
 class Endless(NonNegative):
     is_finite = True
+
+
+class Flat(L1):
+    def prox(self, z: Array, t: float) -> Array:
+        return super().prox(z, t).ravel()
+
+
+class Each(L1):
+    def value(self, z: Array) -> Any:
+        return np.abs(z)
+
+
+class NoSlope(L1):
+    def prox_slope(self, z: Array, t: float) -> Any:
+        return None
 
 
 class Skew(L1):
@@ -274,8 +299,20 @@ def test_wrong_parts_do_not_converge() -> None:
      (lambda: NonsmoothProblem(FixedRankEmbedded(5, 4, 2), None, L1(1.0)), "say by `of`"),
      (lambda: NonsmoothProblem(Sphere(3), None, L1(1.0), of=abs), "of = .* must be residuals"),
      (lambda: GroupL2(1.0, 3).value(np.ones(4)), "4 numbers are no groups of 3"),
-     (lambda: Box(2.0, 1.0), "lower = 2.0 is above"), (lambda: L1(0.0), "weight"),
+     (lambda: Box(2.0, 1.0), "lower = 2.0 to upper = 1.0"), (lambda: Box(np.inf, np.inf), "no number"),
+     (lambda: L1(0.0), "weight"),
      (lambda: L1(1.0).smoothed(0.0), "eps"),
+     (lambda: ProximalGradient().run(NonsmoothProblem(Sphere(4, 2), None, Flat(1.0))), "`prox` of Flat"),
+     (lambda: TIGHT.run(NonsmoothProblem(Sphere(4, 2), None, Each(1.0))), "`value` of Each"),
+     (lambda: ProximalGradient().run(NonsmoothProblem(Sphere(4), None, NoSlope(1.0))), "`prox_slope` of NoSlope"),
+     (lambda: ProximalGradient(step_size=1e-300).run(SMALL), "lost in rounding"),
+     (lambda: ProximalGradient().run(NonsmoothProblem(Power(Grassmann(8, 3), 2), None, L1(1.0))), "depends on the"),
+     (lambda: Nuclear(1.0).value(np.ones(4)), "numbers of shape .* are none"),
+     (lambda: Nuclear(1.0, (3, 0)), "a size in shape"), (lambda: Box(np.zeros(3)), "lower"),
+     (lambda: GroupL2(1.0).value(np.zeros((3, 0))), "no groups of 0"),
+     (lambda: hessian_spectrum(SMALL, SMALL.manifold.random_point(0)), "a Hessian sees no kinks"),
+     (lambda: certify(NonsmoothProblem(Elliptope(4, 2), Quadratic(A=np.eye(4)), GroupL2(1.0)),
+                      Elliptope(4, 2).random_point(0)), "a certificate sees no kinks"),
      (lambda: NonNegative().prox(1j * np.ones(2), 1.0), "bounds real numbers")],
 )  # fmt: skip
 def test_what_is_refused(run: Any, told: str) -> None:

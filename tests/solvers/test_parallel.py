@@ -47,24 +47,6 @@ def dense_of(point: Any) -> Array:
     return point.as_ambient() @ np.eye(point.shape[1])
 
 
-def test_all_processes_join_the_same_pairs() -> None:
-    def join(pairs: Any, counts: Any) -> Any:
-        both = zip(pairs, counts, strict=True)
-        return [np.sin(3 * one * m + 7 * other * n) for (one, other), (m, n) in both]
-
-    for agents in (1, 2, 3, 5, 8):
-        things = [np.array([i + 0.5, i * i]) for i in range(agents)]
-        alone = World().joined(dict(enumerate(things)), [1] * agents, join)
-        for size in range(1, agents + 1):
-            ends = Room.together(
-                size,
-                lambda world, things=things: world.joined(
-                    {i: things[i] for i in world.mine(len(things))}, [1] * len(things), join
-                ),
-            )
-            assert all(np.array_equal(one, alone) for one in ends)
-
-
 @pytest.fixture(scope="module")
 def problem() -> Problem:
     rng = np.random.default_rng(0)
@@ -101,7 +83,7 @@ def test_workers_learn_what_one_learns(problem: Problem, engine: str) -> None:
 def test_two_workers_by_hand(problem: Problem) -> None:
     """The engines of two workers, one after the other, and the mean of their ends, again and again."""
     own = solver(engine="reference")
-    parallel = Parallel(own, 2, every=150)
+    parallel = Parallel(own, 2, first=150, every=150)
     start = problem.manifold.random_point(np.random.default_rng(5))
     # An epoch of 600 terms is a block: steps 0 to 599.
     schedule, etas = parallel.prepare(problem, 7).draw(0)
@@ -146,20 +128,24 @@ def test_what_remembers_goes_on_from_the_mean(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("gauge", [GENERAL, SYMMETRIC], ids=["general", "symmetric"])
-@pytest.mark.parametrize("apart", [1.0, 1e-3, 1e-9, 0.0])
-def test_factors_meet_where_points_do(gauge: Any, apart: float) -> None:
+def test_a_gauge_near_another_is_of_the_same_point(gauge: Any) -> None:
     rng = np.random.default_rng(2)
     manifold = FixedRankEmbedded(40, 30, 3) if gauge is GENERAL else PSDFixedRank(40, 3)
     one = manifold.random_point(rng)
-    other = manifold.retraction(one, manifold.random_tangent_vector(one, rng) * apart)
-    pair = tuple(gauge.factors_of(point) for point in (one, other))
-    found = gauge.mean(pair, np.array([0.3, 0.7]), 3)
-    np.testing.assert_allclose(
-        dense_of(gauge.point_of(found, 3)),
-        dense_of(projected_mean(manifold, [one, other], [0.3, 0.7])),
-        atol=1e-13 * np.linalg.norm(dense_of(one)),
-    )
-    assert gauge.drift(found, 3) < 1e-12
+    before, *others = (gauge.factors_of(one) for _ in range(3))
+    mixed = np.zeros((4, 4))
+    mixed[:3, :3] = rng.standard_normal((3, 3))
+    talls = [tall @ mixed for tall, _ in gauge.sides(before)]
+    for near, factors, least in zip(
+        (talls, [0.0 * tall + 1.0 for tall in talls]), others, (1e-9, 0.0), strict=True
+    ):
+        gauge.turn(factors, near, 3)
+        np.testing.assert_allclose(dense_of(gauge.point_of(factors, 3)), dense_of(one), atol=1e-13)
+        assert gauge.drift(factors, 3) < 1e-11
+        apart = max(
+            np.abs(own - tall).max() for (own, _), tall in zip(gauge.sides(factors), near, strict=True)
+        )
+        assert (apart < 1e-9) == (least > 0.0)
 
 
 def test_what_does_not_fit_is_refused(problem: Problem) -> None:
@@ -191,15 +177,33 @@ def test_what_does_not_fit_is_refused(problem: Problem) -> None:
 
 
 def test_workers_meet_more_and_more_seldom(problem: Problem) -> None:
-    for workers, begin in ((2, [0, 1000, 2000, 4000, 8000]), (4, [0, 1000, 2000, 3000, 4000, 5333, 7110])):
-        engine = Parallel(solver(), workers, first=1000, every=5000).engine(problem)
-        met = [0]
-        while met[-1] < 30_000:
-            met.append(engine._next_mean(met[-1]))  # type: ignore[attr-defined]
-        assert met[: len(begin)] == begin
-        assert set(np.diff(met)[-3:]) == {5000}
-        for step in range(0, 30_000, 97):
-            assert engine._next_mean(step) == min(one for one in met if one > step)  # type: ignore[attr-defined]
+    rare = Parallel(solver(), 2, first=1000, every=5000).engine(problem)
+    met: list[int] = rare._means(0, 60_000)  # type: ignore[attr-defined]
+    assert met[:6] == [1000, 2000, 3000, 4000, 5200, 6760]
+    assert set(np.diff(met)[-3:]) == {5000}
+    for begin in range(0, 60_000, 970):
+        assert rare._means(begin, 60_000) == [one for one in met if one >= begin]  # type: ignore[attr-defined]
+    # Ten times as many steps have a few means more.
+    engine: Any = Parallel(solver(), 2).engine(problem)
+    assert len(engine._means(0, 10**7)) - len(engine._means(0, 10**6)) < 10
+
+
+def test_a_row_counts_for_those_who_moved_it() -> None:
+    """Two of four workers move the first row, all move the second, and none the others."""
+    cost, manifold = BilinearSum(np.eye(9)[:2], np.eye(9)[:2], targets=np.ones(2)), FixedRankEmbedded(9, 9, 1)
+    engine: Any = Parallel(SGD(1.0), 4).engine(Problem(manifold, cost))
+    state = engine.load(manifold.random_point(np.random.default_rng(0)))
+    for own, move in zip(state.own, (3.0, 1.0, 0.0, 0.0), strict=True):
+        own.factors.A[:2, 0] += move, 1.0
+        own.factors.C[0, 0] += move
+    before = [matrix.copy() for matrix in state.last]
+    engine.handed_over(state)
+    for own in state.own:
+        found = own.factors.A[:, 0] - before[0][:, 0]
+        np.testing.assert_allclose(found, [np.sqrt(2.0), 1.0, *[0.0] * 7], atol=1e-14)
+        # A small matrix has the plain mean.
+        np.testing.assert_allclose(own.factors.C[0, 0] - before[2][0, 0], 1.0)
+        assert GENERAL.drift(own.factors, 1) < 1e-12
 
 
 @each_row("kind", ["general", "symmetric", "reference"])

@@ -141,7 +141,7 @@ def test_multitask_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureF
     options = ["--data", "parkinsons", "--data-home", str(folder), "--ranks", "2,3", "--agents", "3"]
     assert run("multitask", *options, "--updates", "30", "--seeds", "2", "--out", str(tmp_path / "out")) == 0
     rows = result(tmp_path / "out")["rows"]
-    assert len(rows) == 7
+    assert len(rows) == 10
     assert {row["method"] for row in rows} >= {
         "Alt-Min (batch)",
         "Trust regions (batch)",

@@ -15,6 +15,7 @@ from rmopt.core.points import is_finite, size_of
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.costs.constraints import AugmentedCost, CompositeProblem
+from rmopt.costs.proximable import hold_to_shape
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.line_search import LBFGS
@@ -162,6 +163,8 @@ class AugmentedLagrangian(CheckedValue, Solver):
         return problem
 
     def begin(self, work: CompositeProblem, point: Any) -> Round:
+        for h, of in work.terms:
+            hold_to_shape(h, work.inner(of, point))
         zeros = [0.0 * work.inner(of, point) for _, of in work.terms]
         parts = AugmentedCost(work, zeros, self.penalty).parts(point)
         state = Round(point, zeros, self.penalty, inf, 0.0, inf, 0.0, 0.0)

@@ -175,6 +175,7 @@ def mixed(shares: Array, arrays: list[Any]) -> Any:
 def _looked(problem: Problem, point: Any) -> tuple[Oracle, Any]:
     """Return a problem as solvers ask it, after a first look at a point, and the gradient there."""
     _on(instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)").manifold, point)
+    problem.hold_to_cost("a Hessian")
     work = Oracle(problem, None, None)
     return work, work.first(point).gradient
 

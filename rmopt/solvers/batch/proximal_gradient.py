@@ -14,9 +14,9 @@ from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.constraints import NonsmoothProblem
-from rmopt.costs.proximable import LEAST, TINY, excess
+from rmopt.costs.proximable import LEAST, TINY, excess, hold_to_shape
 from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
-from rmopt.manifolds import Elliptope, Grassmann
+from rmopt.manifolds import Elliptope, Grassmann, Power
 from rmopt.precision import slack
 from rmopt.solvers.batch.oracle import COUNTED, Oracle, held
 from rmopt.solvers.run import Result, Solver
@@ -26,10 +26,12 @@ from rmopt.solvers.stop import Converged
 WINDOW, ARMIJO = 10, 1e-4
 # Sizes of steps grow by at most this factor a step, and up to so many times the first one.
 GROWTH, LONGEST = 10.0, 1e3
+# Of a fixed size, beside 1/curvature: shorter steps are rounding.
+SHORTEST = 1e-8
 # Roundings of the cost, and of a step, below which nothing can be told.
 ROUNDINGS = 64.0 * np.finfo(float).eps
-# The share of a step that may be out of the tangent space.
-INEXACT = 1e-2
+# The share of what a step promises that may be lost by what is out of the tangent space.
+INEXACT = 0.5
 # Newton's steps of a subproblem, and products in each, at most.
 NEWTON, PRODUCTS = 50, 60
 
@@ -156,6 +158,7 @@ class ProximalGradient(CheckedValue, Solver):
 
     def begin(self, work: "Smooth", point: Array) -> Stand:
         manifold = work.manifold
+        hold_to_shape(work.h, point)
         work.check_turned(point)
         cost, gradient = work.probe(point)
         norm, way = size_of(gradient), manifold.typical_dist
@@ -166,27 +169,19 @@ class ProximalGradient(CheckedValue, Solver):
         bend = size_of(manifold.projection(point, ahead) - gradient) / short
         # 1/curvature along the gradient, but no longer than the way: a linear cost may have none.
         steep = norm + abs(work.h.value(point)) / max(size_of(point), TINY)
+        if not isfinite(bend + steep):
+            raise self.diverged(0)
         size = 1.0 / max(bend, steep / way, TINY)
         t = self.step_size or size
-        normal, step, left = work.tangent_step(point, gradient, t, 0.0 * gradient, inf)
+        if t < SHORTEST * size:
+            raise InvalidInputError(f"step_size = {t} is lost in rounding; take one nearer to {size:.0e}.")
+        normal, step, left = work.tangent_step(point, gradient, t, 0.0 * gradient)
         first = (size_of(step) + left) / min(t, size)
         rounding = ROUNDINGS * (size_of(point) / size + norm)
         # The start may be off the manifold by more than its roundings.
         window = (-inf,) * (WINDOW - 2) + (work.probe(work.retract(point, gradient, 0.0))[0], cost)
-        return Stand(
-            point,
-            cost,
-            gradient,
-            t,
-            size,
-            normal,
-            step,
-            first,
-            first,
-            rounding,
-            window,
-            counts=tuple(work.counts),
-        )
+        begun = Stand(point, cost, gradient, t, size, normal, step, first, first, rounding, window)
+        return begun._replace(counts=tuple(work.counts))
 
     def advance(self, work: "Smooth", state: Stand, steps: int) -> Stand:
         """Do one step."""
@@ -211,12 +206,9 @@ class ProximalGradient(CheckedValue, Solver):
             change = gradient - manifold.projection(there, state.gradient)
             both = float(ns.real_dot(moved, change))
             if both > 0.0:
-                square = float(ns.real_dot(*(2 * [moved if state.steps % 2 else change])))
-                wanted = square / both if state.steps % 2 else both / square
+                wanted = float(ns.real_dot(moved, moved)) / both
                 t = min(max(wanted, t / GROWTH), t * GROWTH, LONGEST * state.size)
-        normal, step, left = work.tangent_step(
-            there, gradient, t, state.normal * (t / state.t), state.stationarity / state.first
-        )
+        normal, step, left = work.tangent_step(there, gradient, t, state.normal * (t / state.t))
         return state._replace(
             point=there, cost=cost, gradient=gradient, t=t, normal=normal, step=step,
             stationarity=(size_of(step) + left) / min(t, state.size), window=(*state.window[1:], cost), step_size=a,
@@ -270,14 +262,15 @@ class Smooth(Oracle):
 
     def check_turned(self, point: Array) -> None:
         """Refuse kinks that depend on the basis of a point, where all bases are one point."""
-        if not isinstance(self.manifold, Grassmann | Elliptope):
+        base = self.manifold
+        while isinstance(base, Power):
+            base = base.base
+        if not isinstance(base, Grassmann | Elliptope):
             return
         k = point.shape[-1]
         turn = np.linalg.qr(np.random.default_rng(0).standard_normal((k, k)))[0]
-        value, turned = (
-            self.h.value(point),
-            self.h.value(point @ ns.asarray(turn, point, ns.numbers_of(point))),
-        )
+        turned = self.h.value(point @ ns.asarray(turn, point, ns.numbers_of(point)))
+        value = self.h.value(point)
         if not abs(value - turned) <= slack(1e-8, point) * abs(value):
             raise InvalidInputError(
                 f"{type(self.h).__name__} depends on the basis in which a point of {self.manifold} is written; take "
@@ -295,7 +288,7 @@ class Smooth(Oracle):
         return there, value + self.h.value(there), ambient
 
     def tangent_step(
-        self, point: Array, gradient: Array, t: float, normal: Array, share: float
+        self, point: Array, gradient: Array, t: float, normal: Array
     ) -> tuple[Array, Array, float]:
         """Return N, the step V, and the length of what is left of P_N(prox(x − t grad f + N) − x) = 0.
 
@@ -303,6 +296,7 @@ class Smooth(Oracle):
         where they do not help N less what is left is safe: the map is firmly nonexpansive.
         """
         project, base, size = self.manifold.projection, point - t * gradient, size_of(point)
+        dot = ns.dot_for(point)
 
         def out(vector: Array) -> Array:
             return vector - project(point, vector)
@@ -311,22 +305,26 @@ class Smooth(Oracle):
             moved = self.h.prox(base + normal, t) - point
             step = project(point, moved)
             left = moved - step
-            return normal, step, left, size_of(left)
+            return normal, step, left, float(dot(left, left)) ** 0.5
 
         normal, step, left, off = look(out(normal))
         for _ in range(NEWTON):
-            if off <= max(INEXACT * min(1.0, share) * size_of(step), ROUNDINGS * size):
+            # What the step promises is |V|², and what is left of the equation costs its length times that of N.
+            square = float(dot(step, step))
+            along = max(square, float(dot(normal, normal)), TINY) ** 0.5
+            enough = max(INEXACT * square / along, ROUNDINGS * size)
+            if off <= enough:
                 break
             slope, shift = self.h.prox_slope(base + normal, t), 1e-3 * min(1e-2, off / size)
             way, rest = 0.0 * left, -left
             direction, square = rest, off * off
-            enough = (0.1 * min(0.1, (off / size) ** 0.5)) ** 2 * square
+            little = max(0.9 * enough, 1e-2 * off) ** 2
             for _ in range(PRODUCTS):
                 bent = out(slope(direction)) + shift * direction
-                a = square / float(ns.real_dot(direction, bent))
+                a = square / float(dot(direction, bent))
                 way, rest = way + a * direction, rest - a * bent
-                before, square = square, float(ns.real_dot(rest, rest))
-                if square <= enough:
+                before, square = square, float(dot(rest, rest))
+                if square <= little:
                     break
                 direction = rest + (square / before) * direction
             tried, a = look(normal + way), 1.0

@@ -84,6 +84,7 @@ class Relaxation:
     """
 
     def __init__(self, problem: Problem, max_rank: int | None = None, seed: int = 0) -> None:
+        problem.hold_to_cost("a certificate")
         manifold: Any = problem.manifold
         self.problem, self.seed, self.linear = problem, seed, False
         if not is_relaxation(problem):

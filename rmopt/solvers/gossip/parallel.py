@@ -1,51 +1,58 @@
-"""Several workers that learn one model: local steps in threads or processes, and every so many steps their mean."""
+"""Several workers that learn one model: local steps in threads or processes, and now and then their mean."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import instance, integer, number
+from rmopt.core.arguments import instance, integer, number, optional
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.world import World
 from rmopt.costs.shards import Shards
 from rmopt.engines.base import Engine
-from rmopt.engines.gauged import Gauge, GaugedEngine, GaugedState, counting
+from rmopt.engines.gauged import counting
 from rmopt.errors import DivergedError, InvalidInputError
+from rmopt.kernels.meeting import FAILED, NEVER, Meeting, meet
 from rmopt.manifolds.means import mean_on
 from rmopt.solvers.gossip.gossip import world_of
 from rmopt.solvers.run import Result
 from rmopt.solvers.save import witness
-from rmopt.solvers.stochastic.scheduled import FromFunction, Sampler, ScheduledSolver, StepSize
+from rmopt.solvers.stochastic.samplers import Sampler
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
+from rmopt.solvers.stochastic.step_sizes import FromFunction, StepSize
 from rmopt.solvers.threads import in_threads, one_blas_thread
+
+# After what share of the steps before the next mean follows.
+GROWTH = 0.3
 
 
 class Parallel(ScheduledSolver):
-    """Train one model with several workers: each takes its own steps, and every so many all go on from their mean.
+    """Train one model with several workers: each takes its own steps, and now and then all go on from their mean.
 
-    They meet at the projected mean of two, of two such means, and so on.
+    Compiled steps on matrices of low rank meet at the mean of their factors, in which a row that few workers moved
+    counts for more, and others at the projected mean of their points. The first means are soon and later ones rarer
+    by a factor: their number grows with the logarithm of the steps.
 
-    The solver's budget of steps is divided among the workers, which run in threads: compiled steps hold no lock, so
-    that they run on as many cores. In a `world` of several processes each has some of the workers, and all call `run`
-    alike; then the points of workers travel for each mean, and nothing else. Each worker draws terms for itself. The
-    result depends on the number of workers, and not on that of the cores or the processes, to the bit. This is local
-    SGD (Stich 2019) on a manifold.
+    The solver's budget of steps is divided among the workers, which run in threads: compiled steps and means hold no
+    lock, so that they run on as many cores. In a `world` of several processes each has some of the workers, and all
+    call `run` alike; then what the workers learned travels for each mean, and nothing else. Each worker draws terms
+    for itself. The result depends on the number of workers, to the bit, and not on that of the cores or processes.
+    This is local SGD (Stich 2019) on a manifold.
 
     Parameters
     ----------
     solver : ScheduledSolver
         What each worker does: `SGD` and its relatives.
     workers : int
-    every : int
-        The most steps of each worker between means. A mean costs about as much as a thousand steps of two workers.
+    every : int, optional
+        The most steps of each worker between means; any number unless given.
     first : int
-        Steps before the first mean. The next one is as far; later ones follow after 1 / (`workers` - 1) of the steps
-        before, up to `every`: points part most where the run begins. From `every` on: all are as far.
+        Steps before the first mean. The next ones are as far; later ones follow after 0.3 of the steps before, up to
+        `every`: points part most where the run begins. From `every` on: all are as far.
     step_factor : float
         The workers' step sizes are those of the solver times this. With many workers the steps of one are lost in the
         mean; a number a little below that of the workers wins them back.
@@ -93,13 +100,13 @@ class Parallel(ScheduledSolver):
         solver: ScheduledSolver,
         workers: int = 2,
         *,
-        every: int = 100_000,
-        first: int = 250,
+        every: int | None = None,
+        first: int = 50,
         step_factor: float = 1.0,
         world: World | None = None,
     ) -> None:
         self.solver = instance("solver", solver, ScheduledSolver, "a solver with a schedule, such as SGD")
-        self.workers, self.every = integer("workers", workers, 1), integer("every", every, 1)
+        self.workers, self.every = integer("workers", workers, 1), optional(integer, 1)("every", every)
         self.first = integer("first", first, 1)
         self.step_factor = number("step_factor", step_factor, above=0)
         self.world = world_of("world", world)
@@ -127,11 +134,9 @@ class Parallel(ScheduledSolver):
     def engine(self, problem: Problem) -> Engine:
         here = self.world.mine(self.workers)
         engines = tuple(self.solver.engine(share) for share in self._shares(problem, here))
-        gauges = [engine.gauge if isinstance(engine, GaugedEngine) else None for engine in engines]
-        return ParallelEngine(
-            engines, problem.manifold, None if None in gauges else gauges[0], min(self.first, self.every), self.every,
-            self._sizes(problem), self.world,
-        )  # fmt: skip
+        every, sizes = self.every or NEVER, self._sizes(problem)
+        shares = np.array(sizes) / sum(sizes)
+        return ParallelEngine(engines, problem.manifold, min(self.first, every), every, shares, self.world)
 
     def sampler_for(self, problem: Problem) -> Sampler:
         here = self.world.mine(self.workers)
@@ -192,9 +197,10 @@ class EachForItself(Sampler):
 
 @dataclass
 class ParallelState:
-    """Where each worker here stands, and steps."""
+    """Where each worker here stands, the matrices at which they met last if they share some, and steps."""
 
     own: list[Any]
+    last: tuple[Array, ...]
     steps: int = 0
 
     @property
@@ -205,28 +211,25 @@ class ParallelState:
 
 @dataclass(frozen=True)
 class ParallelEngine(Engine):
-    """Workers that run in threads, and meet at their mean.
+    """Workers that run in threads, and meet at their mean before the next step is done.
 
     Attributes
     ----------
     engines : tuple of Engine
         One for each worker of this process.
     manifold : Manifold
-    gauge : Gauge or None
-        That of all engines: workers then meet as factors, and as points otherwise.
     first, every : int
         Steps before the first mean, and the most between means.
-    shares : list of int
+    shares : float array
         For how much each worker of all processes counts in the mean.
     world : World
     """
 
     engines: tuple[Engine, ...]
     manifold: Manifold
-    gauge: Gauge | None
     first: int
     every: int
-    shares: list[int]
+    shares: Array
     world: World
 
     def __post_init__(self) -> None:
@@ -234,36 +237,51 @@ class ParallelEngine(Engine):
         mean_on(self.manifold)
 
     def load(self, point: Any) -> ParallelState:
-        return ParallelState(in_threads(lambda engine: engine.load(point), self.engines))
+        return self._begun(in_threads(lambda engine: engine.load(point), self.engines), 0)
+
+    def _begun(self, own: list[Any], steps: int) -> ParallelState:
+        return ParallelState(own, tuple(map(np.array, self.engines[0].shared(own[0]))), steps)
 
     @one_blas_thread()
     def advance(self, state: ParallelState, schedule: Array, etas: Array) -> ParallelState:
-        if not len(etas):
-            # Compiles what the workers need, once.
-            pairs = zip(self.engines, state.own, strict=True)
-            return replace(state, own=[engine.advance(own, schedule, etas) for engine, own in pairs])
-        parts, done = np.reshape(schedule, (len(schedule), len(self.engines), -1)), 0
-        while done < len(etas):
-            end = min(len(etas), done + self._next_mean(state.steps) - state.steps)
-            # Terms of other workers may lie between those of one.
-            terms = map(np.ascontiguousarray, parts[done:end].swapaxes(0, 1))
-            calls = zip(self.engines, state.own, terms, strict=True)
-            own = in_threads(lambda call, etas=etas[done:end]: call[0].advance(*call[1:], etas), calls)
-            state = replace(state, own=own, steps=state.steps + end - done)
-            state, done = self._at_mean(state) if self._met(state.steps) else state, end
+        begin, end = state.steps, state.steps + len(etas)
+        width = np.size(schedule) // max(1, len(etas)) // len(self.engines)
+        terms = np.reshape(schedule, (len(schedule), len(self.engines), width)).swapaxes(0, 1)
+        means = self._means(begin, end)
+        # In one process threads meet within their work.
+        starts = [begin] if state.last and self.world.size == 1 else sorted({begin, *means})
+        for start, stop in zip(starts, [*starts[1:], end], strict=True):
+            if not state.last and start in means:
+                state = self._moved(state)
+            part, at = (
+                slice(start - begin, stop - begin),
+                [mean - start for mean in means if start <= mean < stop],
+            )
+            shared = self._shared(state, bool(at)) if state.last else []
+            meetings = self._meetings(shared, at) if shared else [None] * len(self.engines)
+            own = self._work(state.own, [each[part] for each in terms], etas[part], meetings)
+            state = replace(state, own=own, steps=stop)
         return state
 
     @one_blas_thread()
     def dump(self, state: ParallelState) -> Any:
-        if self._met(state.steps):
-            return self.engines[0].dump(state.own[0])
-        mean = self._mean(state)
-        return mean if self.gauge is None else self.gauge.point_of(mean, self.manifold.rank)  # type: ignore[attr-defined]
+        engine = self.engines[0]
+        if not state.steps:
+            return engine.dump(state.own[0])
+        if not state.last:
+            return self._mean(state)
+        shared, means = self._shared(state), tuple(map(np.empty_like, state.last))
+        in_threads(meet, self._meetings(shared, [0], means))
+        return engine.dump(engine.sharing(state.own[0], means))
 
     @one_blas_thread()
     def handed_over(self, state: ParallelState) -> Any:
-        if not self._met(state.steps):
-            state = self._at_mean(state)
+        if not state.last:
+            state = self._moved(state)
+        else:
+            shared = self._shared(state)
+            if not all(in_threads(_met, self.engines, state.own, self._meetings(shared, [0]))):
+                raise _diverged(state.steps, "the mean lost its rank")
         stands = self.engines[0].handed_over(state.own[0])
         return counting(stands, state.steps, int(self.world.total(state.updates)))
 
@@ -272,52 +290,91 @@ class ParallelEngine(Engine):
         known = [0 if worker else state.updates for worker in self.world.mine(len(self.shares))]
         copies = [counting(unpacked(packed(state), state), state.steps, updates) for updates in known]
         own = [engine.taken_over(copy) for engine, copy in zip(self.engines, copies, strict=True)]
-        return None if any(one is None for one in own) else ParallelState(own, state.steps)
+        return None if any(one is None for one in own) else self._begun(own, state.steps)
 
-    def _met(self, steps: int) -> bool:
-        """Return whether the workers meet after so many steps."""
-        return steps == 0 or self._next_mean(steps - 1) == steps
+    def _everywhere(self, own: list[Any]) -> list[Any]:
+        """Return what workers here have, and those of other processes."""
+        here = dict(zip(self.world.mine(len(self.shares)), own, strict=True))
+        known = dict(enumerate(self.world.gather(here, len(self.shares)))) | here
+        return [known[worker] for worker in range(len(known))]
 
-    def _next_mean(self, steps: int) -> int:
-        """Return the number of steps, above a given one, after which the workers meet again."""
-        at, gap = self.first, self.first
-        while at <= steps and gap < self.every:
-            gap = min(self.every, max(self.first, at // max(1, len(self.shares) - 1)))
-            at += gap
-        return at + max(0, (steps - at) // self.every + 1) * self.every
+    def _shared(self, state: ParallelState, everywhere: bool = True) -> list[Sequence[Array]]:
+        """Return the matrices at which workers met last, and those of each one here, or everywhere."""
+        own = [engine.shared(each) for engine, each in zip(self.engines, state.own, strict=True)]
+        return [state.last, *(self._everywhere(own) if everywhere else own)]
 
-    def _at_mean(self, state: ParallelState) -> ParallelState:
-        """Return the state in which all workers go on from their mean."""
+    def _meetings(
+        self, shared: list[Sequence[Array]], at: list[int], means: Sequence[Array] | None = None
+    ) -> list[Meeting]:
+        """Return where workers here meet, before some steps, who hold `shared`; `means` alone become so if given."""
+        here, last = len(self.engines), shared[0]
+        rank, width = getattr(self.manifold, "rank", 0), last[0].shape[1]
+        addresses = [
+            np.array([[one.ctypes.data for one in each] for each in many]).T
+            for many in (shared, [means or last])
+        ]
+        alike = (
+            here, np.zeros(1, dtype=np.int64), self.shares, addresses[0].copy(), addresses[1].ravel(),
+            np.array([len(one) for one in last]), np.zeros((len(last), len(self.shares), width, width)), rank,
+        )  # fmt: skip
+        steps = np.array([*at, NEVER])
+        return [Meeting(steps, np.zeros(1, dtype=np.int64), place, *alike) for place in range(here)]
+
+    def _work(
+        self, own: list[Any], terms: list[Array], etas: Array, meetings: Sequence[Meeting | None]
+    ) -> list[Any]:
+        """Return where the workers here stand after a piece of work."""
+        errors: list[Exception] = []
+
+        def work(engine: Engine, state: Any, terms: Array, meeting: Meeting | None) -> Any:
+            # Terms of other workers may lie between those of one.
+            terms, more = np.ascontiguousarray(terms), () if meeting is None else (meeting,)
+            try:
+                return engine.advance(state, terms, etas, *more)
+            except Exception as error:
+                errors.append(error)
+                if meeting is not None:
+                    # Nobody waits for this one.
+                    meeting.come[0] += FAILED
+                raise
+
+        try:
+            return in_threads(work, self.engines, own, terms, meetings)
+        except Exception:
+            # Others failed because the first one did.
+            raise errors[0] from None
+
+    def _means(self, begin: int, end: int) -> list[int]:
+        """Return the numbers of steps, from `begin` to below `end`, after which workers meet."""
+        at, found = self.first, list[int]()
+        while at < end:
+            found += [at] * (at >= begin)
+            gap = min(self.every, max(self.first, int(GROWTH * at)))
+            at += gap * (max(1, (begin - at) // gap) if gap == self.every else 1)
+        return found
+
+    def _mean(self, state: ParallelState) -> Any:
+        """Return the mean of the points of workers."""
+        points = self._everywhere(in_threads(lambda engine, own: engine.dump(own), self.engines, state.own))
+        return mean_on(self.manifold)(points, self.shares)
+
+    def _moved(self, state: ParallelState) -> ParallelState:
+        """Return the state in which workers go on from the mean of their points."""
         try:
             mean = self._mean(state)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
-            raise DivergedError(
-                f"the run diverged at step {state.steps}, where workers met ({str(error).rstrip('.')}); take a "
-                "smaller step size.",
-                state.steps,
-            ) from error
-        return replace(state, own=in_threads(partial(self._from, mean=mean), self.engines, state.own))
+            raise _diverged(state.steps, error) from error
+        return replace(
+            state, own=in_threads(lambda engine, own: engine.moved(own, mean), self.engines, state.own)
+        )
 
-    def _mean(self, state: ParallelState) -> Any:
-        """Return where all workers meet, as factors or as a point."""
-        if self.gauge is None:
-            meet = mean_on(self.manifold)
-            brought = in_threads(lambda engine, own: engine.dump(own), self.engines, state.own)
-        else:
-            meet = partial(self.gauge.mean, k=self.manifold.rank)  # type: ignore[attr-defined]
-            brought = [own.factors for own in state.own]
 
-        def join(pairs: Sequence[tuple[Any, Any]], counts: Sequence[tuple[int, int]]) -> list[Any]:
-            return in_threads(meet, pairs, [np.array(count) / sum(count) for count in counts])
+def _met(engine: Engine, state: Any, meeting: Meeting) -> bool:
+    return engine.met(state, meeting)
 
-        ends = dict(zip(self.world.mine(len(self.shares)), brought, strict=True))
-        return self.world.joined(ends, self.shares, join)
 
-    def _from(self, engine: Engine, state: Any, mean: Any) -> Any:
-        """Return the state in which a worker goes on from a mean."""
-        if self.gauge is None:
-            return engine.moved(state, mean)
-        for own, part in zip(state.factors, mean, strict=True):
-            np.copyto(own, part)
-        fresh = GaugedState(state.factors, self.gauge.fresh_counters(mean))
-        return engine.taken_over(counting(fresh, state.steps, state.updates))
+def _diverged(step: int, why: object) -> DivergedError:
+    return DivergedError(
+        f"the run diverged at step {step}, where workers met ({str(why).rstrip('.')}); take a smaller step size.",
+        step,
+    )

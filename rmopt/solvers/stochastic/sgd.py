@@ -11,14 +11,9 @@ from rmopt.engines.choose import ENGINES, choose_engine
 from rmopt.engines.reference import Plain, StepRule
 from rmopt.engines.rules import AdaGrad, RowAdaGrad
 from rmopt.manifolds import Euclidean
-from rmopt.solvers.stochastic.scheduled import (
-    Sampler,
-    ScheduledSolver,
-    StepSizeLike,
-    as_sampler,
-    as_step_size,
-    batch_size_of,
-)
+from rmopt.solvers.stochastic.samplers import Sampler, as_sampler, batch_size_of
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
+from rmopt.solvers.stochastic.step_sizes import StepSizeLike, as_step_size
 
 
 class SGD(ScheduledSolver):

@@ -1,0 +1,158 @@
+"""Where workers that learn one matrix meet: all go on from the mean of their factors, and none comes back to Python.
+
+Workers begin with the same factors, W = A C Bᵀ, and each moves its own. The mean is taken factor by factor: to first
+order in how far they went it is the mean of their matrices. A mean over all would hardly move a row that only some of
+them moved, such as that of a rare word: how far it goes is divided by the root of the share that moved it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rmopt.kernels import before_compiling, njit
+from rmopt.kernels.vectors import add_outer, invert
+
+# Rows whose sums are kept at a time; how often a worker looks for the others before it sleeps; what is added to the
+# number of those that have come where one of them failed; a step at which nobody meets.
+TILE, LOOKS, FAILED, NEVER = 16, 1000, 2**40, 2**62
+
+
+class Meeting(NamedTuple):
+    """When one of some workers meets the others, and what they share: matrices of so many rows, all of one width."""
+
+    at: np.ndarray  # the steps of a piece of work before which they meet, ascending, and NEVER
+    done: np.ndarray  # (1,) how many of these are behind
+    place: int  # which of the workers of this process it is
+    here: int  # how many there are
+    come: np.ndarray  # (1,) how often they came to where they wait for each other
+    shares: np.ndarray  # (workers,) for how much each of all processes counts; their sum is 1
+    matrices: np.ndarray  # (matrices, 1 + workers) addresses: where they met last, and of each worker
+    means: (
+        np.ndarray
+    )  # (matrices,) addresses of the means; where they met last, or workers stay where they are
+    rows: np.ndarray  # (matrices,)
+    grams: np.ndarray  # (matrices, workers, width, width): parts of Gram matrices of the means
+    rank: int  # of the points whose factors they are; 0 where nobody needs Gram matrices
+
+
+def add_at_once(array, number):
+    """Add to the first entry of an array, which others may do meanwhile; return what it was."""
+
+
+def sleep(microseconds):
+    """Let others use this core for a while."""
+
+
+def matrix_at(address, rows, width):
+    """Return the matrix of doubles in C order at an address."""
+
+
+@before_compiling
+def _define() -> None:
+    from rmopt.kernels.intrinsics import define_meeting
+
+    define_meeting(add_at_once, sleep, matrix_at)
+
+
+@njit(cache=True, nogil=True)
+def due_at(meeting):
+    """Return the step before which a worker meets others next."""
+    return NEVER if meeting is None else meeting.at[meeting.done[0]]
+
+
+@njit(cache=True, nogil=True)
+def wait(meeting):
+    """Wait until all workers here have come; False where one of them failed."""
+    before, looks = add_at_once(meeting.come, 1), 0
+    wanted, found = (before // meeting.here + 1) * meeting.here, before + 1
+    while found < wanted:
+        looks += 1
+        if looks > LOOKS:
+            # Longer and longer, a small share of what was waited.
+            sleep(min(looks - LOOKS, 1000))
+        found = add_at_once(meeting.come, 0)
+    return found < FAILED
+
+
+@njit(cache=True, nogil=True)
+def meet(meeting):
+    """Wait for the others and bring all to their mean, each worker some of the rows; False where one failed."""
+    meeting.done[0] += 1
+    if not wait(meeting):
+        return False
+    workers = meeting.shares.shape[0]
+    # As many parts as there are workers in all processes: sums over them have the same bits in one.
+    for part in range(meeting.place, workers, meeting.here):
+        for number in range(meeting.rows.shape[0]):
+            rows = meeting.rows[number]
+            mean_of_rows(
+                meeting,
+                number,
+                part * rows // workers,
+                (part + 1) * rows // workers,
+                meeting.grams[number, part],
+            )
+    return wait(meeting)
+
+
+@njit(cache=True, nogil=True)
+def mean_of_rows(meeting, number, first, last, gram):
+    """Set rows to their mean over the workers, in which those of a tall matrix count that moved them."""
+    shares, rows, width = meeting.shares, meeting.rows[number], gram.shape[0]
+    old = matrix_at(meeting.matrices[number, 0], rows, width)
+    mean = matrix_at(meeting.means[number], rows, width)
+    stay = meeting.means[number] != meeting.matrices[number, 0]
+    step, moved = np.empty((TILE, width)), np.empty(TILE)
+    gram[:] = 0.0
+    for begin in range(first, last, TILE):
+        count = min(TILE, last - begin)
+        step[:], moved[:] = 0.0, 0.0
+        for worker in range(shares.shape[0]):
+            own = matrix_at(meeting.matrices[number, 1 + worker], rows, width)
+            for r in range(count):
+                differ = False
+                for c in range(width):
+                    change = own[begin + r, c] - old[begin + r, c]
+                    differ |= change != 0.0
+                    step[r, c] += shares[worker] * change
+                moved[r] += shares[worker] if differ else 0.0
+        for r in range(count):
+            scale = 1.0 / np.sqrt(moved[r]) if rows > width and 0.0 < moved[r] < 1.0 else 1.0
+            for c in range(width):
+                mean[begin + r, c] = old[begin + r, c] + scale * step[r, c]
+            if meeting.rank > 0:
+                add_outer(gram, 1.0, mean[begin + r], mean[begin + r])
+        if stay:
+            continue
+        for worker in range(shares.shape[0]):
+            own = matrix_at(meeting.matrices[number, 1 + worker], rows, width)
+            for r in range(count):
+                if moved[r] > 0.0:
+                    own[begin + r] = mean[begin + r]
+
+
+@njit(cache=True, nogil=True)
+def go_on(meeting, C, C_inverse, inverses, counters):
+    """Meet, and renew what a worker keeps beside its factors; False where one failed or a matrix has no inverse."""
+    if not meet(meeting):
+        return False
+    k = meeting.rank
+    fine = _inverted(C, k, C_inverse)
+    counters.counts[1] = 0
+    for side in range(len(inverses)):
+        gram = np.zeros(C.shape)
+        for part in range(meeting.shares.shape[0]):
+            gram += meeting.grams[side, part]
+        counters.size[side] = np.trace(gram)
+        fine = _inverted(gram, k, inverses[side]) and fine
+    return fine
+
+
+@njit(cache=True, nogil=True)
+def _inverted(matrix, k, inverse):
+    """Set the first k rows and columns to the inverse of those of a matrix; False where it has none."""
+    table = np.empty((k, 2 * k))
+    table[:, :k] = matrix[:k, :k]
+    fine = invert(table, 0.0)
+    inverse[:k, :k] = table[:, k:]
+    return fine
