@@ -223,7 +223,7 @@ class BiasedALS(PointCompletion):
 
     rank: Annotated[int, bounded(integer, 0)] = 10
     _: KW_ONLY
-    lam: Annotated[float, bounded(number, above=0)] = 0.9
+    lam: Annotated[float, bounded(number, above=0)] = 1.0
     lam_effects: Annotated[float, bounded(number, above=0)] = 3.0
     count_power: Annotated[float, bounded(number, least=0, most=1)] = 0.5
     max_iter: Annotated[int, bounded(integer, 1)] = 15

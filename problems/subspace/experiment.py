@@ -56,7 +56,7 @@ METHODS: dict[str, Method] = {
         ("rtrmc", "RTRMC (batch)", RTRMC(), ()),
         ("rcg", "Riemannian CG (batch)", RCGMC(), ()),
         ("biases", "biases alone", baselines.Biases(), [{"lam_effects": lam} for lam in (1.0, 3.0, 10.0)]),
-        ("als", "ALS with biases", BiasedALS(), [{"lam": lam} for lam in (0.6, 0.9, 1.3)]),
+        ("als", "ALS with biases", BiasedALS(), [{"lam": lam} for lam in (0.7, 1.0, 1.4)]),
         ("scaled-sgd", "Scaled SGD", ScaledSGDCompletion(), [{"lam": lam} for lam in (0.03, 0.04, 0.06)]),
         ("bayesian", "Bayesian (Gibbs)", BayesianCompletion(), ()),
         ("popular", "the most popular", baselines.MostPopular(), ()),

@@ -26,7 +26,7 @@ from problems.subspace import (
     entries,
 )
 from problems.subspace.als import Side
-from problems.subspace.bayesian import FactorPrior, GibbsSampler, Links, Sample, regressed
+from problems.subspace.bayesian import FactorPrior, GibbsSampler, Links, Sample, regressed, rescaled
 from problems.subspace.cost import KnownEntries, known_entries
 from rmopt.core import InvalidInputError
 
@@ -207,7 +207,7 @@ def test_moments_are_those_of_the_exact_posterior() -> None:
 
 def test_a_chain_that_draws_its_data_too_keeps_the_prior() -> None:
     """Geweke 2004: the precisions then have the prior's moments, whatever the order and the scales of the steps."""
-    rng, m, n, d = np.random.default_rng(0), 2, 2, 2
+    rng, m, n, d = np.random.default_rng(2), 2, 2, 2
     known = known_entries(sp.csc_array(np.ones((m, n))))
     sampler = GibbsSampler(known, d - 1, rng)
     sampler.row_links, sampler.column_links = (Links(np.array([[1.0], [-0.5]]), d) for _ in range(2))
@@ -231,6 +231,36 @@ def test_a_chain_that_draws_its_data_too_keeps_the_prior() -> None:
     # Gamma(1, 1), and given λ and Λ the weights of a feature have a χ² distribution with 2 degrees of freedom.
     assert [np.mean(strengths), np.var(strengths)] == pytest.approx([1.0, 1.0], abs=0.15)
     assert [np.mean(squares), np.var(squares)] == pytest.approx([2.0, 4.0], rel=0.1)
+
+
+def test_a_size_that_is_drawn_leaves_the_prior_as_it_is() -> None:
+    """States by the prior, each with its residuals, have its moments after the move too: no chain is needed."""
+    rng, d, alpha, moved = np.random.default_rng(0), 3, 2.0, []
+    F, found = np.array([[1.0], [-0.5], [0.3]]), []
+    for _ in range(3000):
+        G = rng.standard_normal((d, d))
+        root, link = np.linalg.inv(G), Links(F, d)
+        link.weights = rng.standard_normal((1, d)) @ root.T
+        prior = FactorPrior(root @ rng.standard_normal(d) / 2**0.5, G.T @ G, F @ link.weights)
+        X = prior.mean + prior.shift + rng.standard_normal((3, d)) @ root.T
+        fits = X[:, 1:] @ rng.standard_normal((d - 1, 4))
+        e = rng.standard_normal(fits.shape) / alpha**0.5
+        squares = np.array([(e * e).sum(axis=1), (e * fits).sum(axis=1), (fits * fits).sum(axis=1)]).T
+
+        def moments(X: Array, prior: FactorPrior, link: Links) -> list[float]:
+            precision, rest = prior.precision, X - prior.mean - prior.shift
+            sizes = rest[:, 1] @ rest[:, 1], link.weights[0, 1] ** 2
+            return [precision[1, 1], precision[0, 1] ** 2, *np.log([precision[2, 2], *sizes])]
+
+        before = moments(X, prior, link)
+        Y, new, square = rescaled(X, prior, link, squares, alpha, rng)
+        moved.append(Y is not X)
+        found.append([*np.subtract(moments(Y, new, link), before), square - squares[:, 0].sum()])
+    assert np.mean(moved) > 0.7
+    changes = np.array(found)
+    np.testing.assert_array_less(
+        np.abs(changes.mean(axis=0)), 4.0 * changes.std(axis=0) / len(changes) ** 0.5
+    )
 
 
 @each_row("model", [BiasedALS(3, random_state=0), BayesianCompletion(3, random_state=0, n_samples=5)])
