@@ -285,6 +285,9 @@ def positions(what: str, known: Array, names: Any, *, others: bool = False) -> A
     if numbered and names.min(initial=0) >= 0 and names.max(initial=-1) < len(known):
         # Numbers of rows need no table of names.
         return names.astype(np.int32)
+    if known.dtype.kind == "i" and names.dtype.kind == "U":
+        # Numbers in a request are text.
+        known = known.astype(str)
     try:
         places = pd.Index(known).get_indexer(names).astype(np.int32)
     except TypeError:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from itertools import product
 from typing import Annotated, Any, ClassVar, Self
 
@@ -66,9 +67,9 @@ def moments(parts: Tasks) -> tuple[Array, Array]:
     return np.array([X.T @ X for X, _ in parts]), np.array([X.T @ y for X, y in parts])
 
 
-def weights_of(grams: Array) -> list[float]:
+def weights_of(parts: Tasks) -> list[float]:
     """Return weights of squared coefficients, from next to nothing to one that leaves hardly any."""
-    size = float(np.trace(grams.mean(axis=0))) / grams.shape[1] or 1.0
+    size = float(np.mean([np.sum(X**2) / X.shape[1] for X, _ in parts])) or 1.0
     return [size * weight for weight in WEIGHTS]
 
 
@@ -88,6 +89,16 @@ def common(grams: Array, rights: Array, lam: float) -> Array:
     """Return the c of the least Σ ‖X_t (c + d_t) − y_t‖² / 2 + λ ‖d_t‖² over c and all d_t."""
     damped = np.linalg.inv(grams / (2.0 * max(lam, 1e-6)) + np.eye(grams.shape[1]))
     return np.linalg.lstsq(np.sum(damped @ grams, axis=0), np.einsum("tij,tj->i", damped, rights))[0]
+
+
+def tables(parts: Tasks, either: Any, lams: Any, ranks: Any) -> Iterator[Array]:
+    """Yield coefficients with c or without, for each λ and rank, within the span of regressions of tasks alone."""
+    grams, rights = moments(parts)
+    for shared, lam in product(either, lams):
+        c = common(grams, rights, lam) if shared else np.zeros(grams.shape[1])
+        left = rights - grams @ c
+        U = directions(grams, left, lam)
+        yield from (c + within(grams, left, U[:, :rank], lam) for rank in ranks)
 
 
 def best_of(learn: Callable[[Tasks], Iterable[Array]], parts: Tasks, seed: int) -> int:
@@ -316,18 +327,11 @@ class MultitaskSubspace(TaskRegressions):
     def _chosen(self, parts: Tasks, seed: int) -> tuple[bool, float, int]:
         """Return `shared`, `lam` and `rank`, as given, or with the least error of the span of regressions alone."""
         ranks = [self.rank] if self.rank else [rank for rank in RANKS if rank < self.n_features_in_]
-        lams = weights_of(moments(parts)[0]) if self.lam is None else [self.lam]
+        lams = weights_of(parts) if self.lam is None else [self.lam]
         either = (True, False) if self.shared is None else (self.shared,)
         points = list(product(either, lams, ranks))
 
-        def learn(train: Tasks) -> Iterator[Array]:
-            grams, rights = moments(train)
-            for shared, lam in product(either, lams):
-                c = common(grams, rights, lam) if shared else np.zeros(self.n_features_in_)
-                left = rights - grams @ c
-                U = directions(grams, left, lam)
-                yield from (c + within(grams, left, U[:, :rank], lam) for rank in ranks)
-
+        learn = partial(tables, either=either, lams=lams, ranks=ranks)
         return points[best_of(learn, parts, seed) if len(points) > 1 else 0]
 
     def _batch(self, cost: MultitaskFeatures, start: Array, seed: int) -> Array:
@@ -392,12 +396,6 @@ class PooledRidge(TaskRegressions):
     def _learned(self, parts: Tasks) -> Array:
         if not self.slopes:
             return np.tile(pooled(parts), (len(parts), 1))
-        lams = weights_of(moments(parts)[0])
-
-        def learn(train: Tasks, lams: Sequence[float] = lams) -> Iterator[Array]:
-            grams, rights = moments(train)
-            for lam in lams:
-                c = common(grams, rights, lam)
-                yield c + within(grams, rights - grams @ c, np.eye(len(c)), lam)
-
-        return next(learn(parts, lams[best_of(learn, parts, 0) :]))
+        learn = partial(tables, either=[True], ranks=[self.n_features_in_])
+        lams = weights_of(parts)
+        return next(learn(parts, lams=[lams[best_of(partial(learn, lams=lams), parts, 0)]]))

@@ -71,7 +71,9 @@ def completion(
     The error is that of a model that has not seen a tenth of the ratings; the model that is written has seen all.
     Below it stands what users and items alone explain, or for views neighbours of items and the most popular ones.
     """
-    ratings = loaded(run, file, data_home, Ratings)
+    # A play that comes again is another one.
+    sums = model == "implicit" and Path(file.partition("::")[0]).exists() and "duplicates=" not in file
+    ratings = loaded(run, file, data_home, Ratings, **{"duplicates": "sum"} if sums else {})
     ratings = ratings if names is None else _titled(ratings, names)
     for note in ratings.zeros():
         run.say(note)

@@ -76,7 +76,9 @@ class AutomaticCost(Cost):
                 f"point that is an array, got {function!r}."
             )
         backend.module()
-        self.function, self.backend = function, backend
+        self.function = function
+        # One that compiles can do more.
+        self.backend: Any = backend
         self.__doc__ = function.__doc__
 
     def __getstate__(self) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from rmopt.core.streams import Stream, generator
 from rmopt.errors import DivergedError, InvalidInputError, RmoptError, broke_down
 from rmopt.manifolds import GeneralizedStiefel, Power, Product, Stiefel
 from rmopt.manifolds.arrays import ArrayManifold
-from rmopt.precision import real_type, slack
 from rmopt.solvers.batch.curvature import mixed, tangent_basis
 from rmopt.solvers.batch.many import chosen, each
 from rmopt.solvers.run import Result, Solver
@@ -54,7 +53,6 @@ class Crowd:
             with suppress(InvalidInputError):
                 self.stacks = Power(manifold, 2) is not None
         self.manifold: Any = manifold._in_a_run()
-        self.retract: Callable[..., Any] = partial(self.manifold.default_retraction, self.manifold)
         # Of the present state: evaluations, and the least cost with its point.
         self.counts: dict[str, int] = {}
         self.best: tuple[float, Any] = np.inf, None
@@ -90,7 +88,7 @@ class Crowd:
         """Return the ends of steps."""
         if self.stacks:
             with suppress(ValueError, RuntimeError):
-                there = in_precision(self.retract(points, vectors), self.kind)
+                there = in_precision(self.manifold.retraction(points, vectors), self.kind)
                 if is_finite(there) and self.manifold.refusal(there) is None:
                     self.counts["retractions"] += there.shape[0]
                     return there
@@ -100,7 +98,7 @@ class Crowd:
         """Return the end of a step, or where it begins when it fails or leaves the manifold."""
         self.counts["retractions"] += 1
         try:
-            there = in_precision(self.retract(point, vector), self.kind)
+            there = in_precision(self.manifold.retraction(point, vector), self.kind)
         except (ValueError, RuntimeError) as error:
             if not (isinstance(error, RmoptError) or broke_down(error)):
                 raise
@@ -203,7 +201,7 @@ class _DerivativeFree(CheckedValue, Solver):
             found = problem.real(unchanged(cost, point, lambda: cost.value(point), "value"))
         if not isfinite(found):
             raise DivergedError(f"{cost._name} is {found} at the initial point; start elsewhere.", 0)
-        work.kind = real_type(*arrays_of(point))
+        work.kind = ns.real_type(*arrays_of(point))
         return Stand(point, found, self._crowd(work, point, found), {"costs": 1, "retractions": 0})
 
     @abstractmethod
@@ -237,7 +235,7 @@ class _DerivativeFree(CheckedValue, Solver):
 
     def _seen(self, state: Stand) -> tuple[float, float]:
         """Return the least size, and the least difference of costs, that counts."""
-        tol = slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
+        tol = ns.slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
         return tol * state.first_size, tol * max(abs(state.cost), state.first_spread)
 
     def _settled(self, state: Stand) -> bool:

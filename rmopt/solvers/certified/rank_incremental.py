@@ -338,10 +338,9 @@ class RankIncremental(CheckedValue, Solver):
         manifold: Any = problem.manifold
         if is_relaxation(problem):
             # Of any rank, but for arrays that have none.
-            same = np.ndim(point) == len(manifold.shape)
-            return (
-                manifold.with_rank(np.shape(point)[manifold.rank_axis]) if same else manifold
-            ).check_point(point)
+            if np.ndim(point) == len(manifold.shape):
+                manifold = manifold.with_rank(np.shape(point)[manifold.rank_axis])
+            return manifold.check_point(point)
         if isinstance(point, PSDPoint) and point.rank == 0 and point.Q.shape == (manifold.shape[0], 0):
             return None
         rank = point.rank if isinstance(point, PSDPoint) else manifold.rank
