@@ -11,11 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from problems.comparison import Difference, mean_and_sem
 from problems.data import load
 from problems.data.bundles import ClassBundle
+from problems.data.text import information_gain
 from problems.metric.experiment import Metric
+from problems.ranking.experiment import Ranking
+from problems.similarity.experiment import Similarity
 from rmopt.experiments import Run
 
 pytestmark = pytest.mark.skipif("RMOPT_DATA_HOME" not in os.environ, reason="RMOPT_DATA_HOME is not set.")
@@ -75,3 +79,49 @@ def metrics(folder: Path, name: str) -> list[dict[str, Any]]:
         methods="euclidean,lda,lego,comet-default", **how,
     )  # fmt: skip
     return compared(experiment, folder, "comet-default", votes=100.0, precision_at_10=1.0)
+
+
+@pytest.mark.parametrize(("name", "rank"), [("digits", 10), ("scipy-docs", 13), ("news20", 20)])
+def test_similarities(measured: Any, tmp_path: Path, name: str, rank: int) -> None:
+    """Mean average precision, and precision at 1 in percent; as many numbers as classes (65/35 splits)."""
+    measured(similarities, tmp_path, name, rank)
+
+
+def similarities(folder: Path, name: str, rank: int) -> list[dict[str, Any]]:
+    experiment = Similarity(
+        data=name, seeds=2 if name == "news20" else 5, rank=str(rank), select="first", folds=3,
+        methods="svm,logistic,contrastive",
+    )  # fmt: skip
+    return compared(experiment, folder, "contrastive", map=1.0, precision_at_1=100.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"), [("enron", 52), ("bibtex", 100), ("news", 100), ("delicious", 200)]
+)
+def test_labels(measured: Any, tmp_path: Path, name: str, rank: int) -> None:
+    """Precision at 1 and at 5, in percent (65/35 splits); "news" has words as labels."""
+    measured(labels, tmp_path, name, rank)
+
+
+def labels(folder: Path, name: str, rank: int) -> list[dict[str, Any]]:
+    experiment = Ranking(
+        data=news(folder) if name == "news" else name, seeds=3, select="first", folds=3, rank=str(rank),
+        methods="ridge,svm,omikuji,low-rank-logistic",
+    )  # fmt: skip
+    return compared(experiment, folder, "low-rank-logistic", precision_at_1=100.0, precision_at_5=100.0)
+
+
+def news(folder: Path) -> str:
+    """Write 6,000 posts of 20 Newsgroups: labels are groups and 180 words that tell of them, no features."""
+    bundle = load("news20", None, ClassBundle)
+    some = np.random.default_rng(0).permutation(len(bundle.y))[:6000]
+    X, y = bundle.X[some], bundle.y[some]
+    often = np.asarray((X > 0).sum(axis=0)).ravel()
+    gain = np.where((often >= 20) & (often <= 1500), information_gain(X, y), -1.0)
+    words = np.argsort(-gain, kind="stable")[:180]
+    others = np.setdiff1d(np.flatnonzero(often >= 5), words)
+    Y = np.hstack([np.eye(20)[y], X[:, words].toarray() > 0])
+    rows, path = sp.csr_array(X[:, others]), folder / "news.npz"
+    parts = {f"X_{name}": getattr(rows, name) for name in ("data", "indices", "indptr", "shape")}
+    np.savez(path, Y=Y, **parts)
+    return str(path)
