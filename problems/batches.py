@@ -23,8 +23,6 @@ from rmopt.solvers import SGD, AdaGrad, Cosine, Recorder, ShuffledEpochs
 
 # The share of entries below which features are words.
 SPARSE = 0.1
-# Passes over the rows, where there are enough of them.
-LEAST_EPOCHS = 10
 # Batches of a worker between two means of several.
 BETWEEN_MEANS = 10
 
@@ -104,8 +102,7 @@ class BatchLearner(Saved, Estimator):
     n_jobs: Annotated[int | None, optional(thread_count)] = None
     verbose: Annotated[bool, flag] = False
 
-    # Batches that small collections need, and the share of the words that is left out of a row.
-    _least_steps: ClassVar[int]
+    # The share of the words that is left out of a row.
     _words: ClassVar[float]
     _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
 
@@ -116,16 +113,14 @@ class BatchLearner(Saved, Estimator):
         stored = np.count_nonzero(X.data if sp.issparse(X) else X)
         return self._words * float(stored < SPARSE * X.shape[0] * X.shape[1])
 
-    def _run(self, cost: RowBatches, start: Array, seed: int, **data: Any) -> Array:
+    def _run(self, cost: RowBatches, start: Array, seed: int, n_epochs: int, **data: Any) -> Array:
         """Pass over the rows of a cost, with step sizes that fall to zero along a cosine; return the end.
 
-        Without a number of passes there are `LEAST_EPOCHS`, or for few rows as many as make enough batches, which
-        several workers deal among themselves. A checkpoint belongs to the `data`.
+        Several workers deal the batches among themselves. A checkpoint belongs to the `data`.
         """
         n_rows = cost.rows.shape[0]
         size = min(int(self.batch_size), n_rows)
-        per_epoch = n_rows // size
-        steps = int(self.n_epochs or max(LEAST_EPOCHS, -(-self._least_steps // per_epoch))) * per_epoch
+        steps = int(n_epochs) * (n_rows // size)
         solver = SGD(
             Cosine(float(self.step_size), steps),
             rule=AdaGrad(),

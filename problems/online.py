@@ -21,7 +21,7 @@ from rmopt.kernels import pending
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.linalg import factor_product
 from rmopt.solvers import Sampler, ScheduledSolver, StepSize
-from rmopt.solvers.stochastic.scheduled import as_step_size
+from rmopt.solvers.stochastic.step_sizes import as_step_size
 
 
 @dataclass

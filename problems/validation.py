@@ -37,7 +37,7 @@ from rmopt.core.matrices import sound
 from rmopt.core.streams import seed_of
 from rmopt.errors import InvalidInputError
 from rmopt.solvers.save import Saver, file_name
-from rmopt.solvers.stochastic.scheduled import as_step_size
+from rmopt.solvers.stochastic.step_sizes import as_step_size
 
 # Where a state is saved; None: nowhere.
 file_path = optional(file_name)
@@ -285,6 +285,9 @@ def positions(what: str, known: Array, names: Any, *, others: bool = False) -> A
     if numbered and names.min(initial=0) >= 0 and names.max(initial=-1) < len(known):
         # Numbers of rows need no table of names.
         return names.astype(np.int32)
+    if known.dtype.kind == "i" and names.dtype.kind == "U":
+        # Numbers in a request are text.
+        known = known.astype(str)
     try:
         places = pd.Index(known).get_indexer(names).astype(np.int32)
     except TypeError:

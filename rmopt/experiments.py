@@ -24,7 +24,7 @@ from typing import Any
 from rich.console import Console
 
 from rmopt.errors import StorageError
-from rmopt.files import draw
+from rmopt.files import write_atomically
 
 __all__ = ["Claim", "Outcome", "Run"]
 
@@ -130,9 +130,12 @@ class Run:
             When the file cannot be written; an older file of that name is untouched. Not raised where there are
             `failures`.
         """
-        path = self.path(name)
+        from matplotlib.figure import Figure
+
+        path, figure = self.path(name), Figure(figsize=size)
+        fill(figure, *arguments)
         try:
-            draw(path, size, fill, *arguments)
+            write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=150))
         except StorageError as error:
             if self.failures is None:
                 raise

@@ -86,15 +86,6 @@ def write_json(path: Path | str, content: Mapping[str, Any]) -> None:
     write_atomically(path, lambda stream: stream.write(text.encode()))
 
 
-def draw(path: Path, size: tuple[float, float], fill: Callable[..., None], *arguments: Any) -> None:
-    """Save the picture that ``fill(figure, *arguments)`` draws into an empty figure of a size in inches."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size)
-    fill(figure, *arguments)
-    write_atomically(path, lambda stream: figure.savefig(stream, format="png", dpi=150))
-
-
 def set_aside(path: Path) -> Path | None:
     """Rename a folder, or a file that is not empty, to ``NAME.before`` or ``NAME.before-2``, …; return that path."""
     if not path.exists() or (path.is_file() and not path.stat().st_size):

@@ -22,7 +22,7 @@ ROOT = Path(rmopt.__file__).parents[1]
 # A file imports only from lower floors, or from its own room. Below the ground is what needs nothing of ours.
 FLOORS = {
     "rmopt.errors": -1, "rmopt.files": -1, "rmopt.namespaces": -1,
-    "rmopt.kernels": 0, "rmopt.linalg": 0, "rmopt.precision": 0,
+    "rmopt.kernels": 0, "rmopt.linalg": 0,
     "rmopt.core": 1,
     "rmopt.retractions": 2,
     "rmopt.manifolds": 3, "rmopt.costs": 3,
@@ -97,7 +97,7 @@ OPEN = {
     "rmopt.core.streams", "rmopt.core.values", "rmopt.core.world", "rmopt.costs.bilinear", "rmopt.costs.graph",
     "rmopt.costs.log_det", "rmopt.engines.base", "rmopt.engines.bilinear", "rmopt.engines.log_det", "rmopt.errors",
     "rmopt.files", "rmopt.linalg", "rmopt.solvers.save", "rmopt.solvers.threads",
-    "rmopt.core.runs", "rmopt.solvers.stochastic.continued", "rmopt.solvers.stochastic.scheduled",
+    "rmopt.core.runs", "rmopt.solvers.stochastic.continued", "rmopt.solvers.stochastic.step_sizes",
 }  # fmt: skip
 
 

@@ -14,8 +14,9 @@ from problems.data.registry import load, own_table
 from problems.data.tables import Table, bundle_of
 from rmopt.errors import InvalidInputError
 
-# Columns that are described; and features that the experiment "metric" selects, of measurements below 0 none.
-MANY, SELECTED = 50, 100
+# Columns that are described; features that the experiment "metric" selects, of measurements below 0 none; and of how
+# many it can hold the square.
+MANY, SELECTED, MOST = 50, 100, 2_000
 
 
 def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
@@ -31,8 +32,8 @@ def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``name``, ``source``, ``holds``, ``columns``, ``summary``, ``odd``, ``experiments`` (commands by name, fits
-        first), and ``problem``: why it cannot be used, or None. Or ``datasets``, as `listing` gives them.
+        ``name``, ``source``, ``holds``, ``columns``, ``summary``, ``odd``, ``experiments`` (commands by name, best
+        and fits first), and ``problem``: why it cannot be used, or None. Or ``datasets``, as `listing` gives them.
     """
     if not what:
         return {"datasets": listing(data_home)}
@@ -78,6 +79,8 @@ def _columns(table: Table) -> list[dict[str, Any]]:
 def _takers(bundle: Any, what: str) -> dict[str, str]:
     """Return the commands that take a bundle, by name: those that fit a model to a file first, then experiments."""
     quoted, found = shlex.quote(what), dict[str, str]()
+    if isinstance(bundle, Ratings | ClassBundle | MultilabelBundle):
+        found["best"] = f"rmopt best {quoted}"
     constant = isinstance(bundle, Ratings) and bool(bundle.values.min() == bundle.values.max())
     fits: dict[type, str] = {ClassBundle: "similarity", MultilabelBundle: "ranking"}
     if isinstance(bundle, Ratings):
@@ -96,6 +99,8 @@ def _takers(bundle: Any, what: str) -> dict[str, str]:
             found[entry.name] = f"rmopt run {entry.name} --data {quoted}"
     if "metric" in found and bundle.X.shape[1] > SELECTED and bundle.X.min() < 0:
         found["metric"] += " --features 0"
+        if bundle.X.shape[1] > MOST:
+            del found["metric"]
     return found
 
 

@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
-from scipy.linalg import LinAlgError
+from scipy.linalg import LinAlgError, eigh
+from scipy.sparse import issparse
+from sklearn.base import clone
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.following import checkpoint_of
-from problems.rows import natural_size, near_zero, product
+from problems.rows import in_range, natural_size, near_zero, product
 from problems.triplets import ClassTriplets, NeighborTriplets, loss_named
 from problems.validation import (
     Embedder,
     Estimator,
     admit,
     begin,
+    classes,
     file_path,
     kept_count,
     labelled,
@@ -44,6 +48,11 @@ TRIPLETS_PER_ROW = 20
 TRIPLETS = ("random", "neighbors")
 # Of rows of length 1.
 BETA = 1e-5
+# Comparisons and priors that folds choose among: of so many rows, in so few passes, till so many rows were held out.
+FORMS = (("similarity", 1.0), ("distance", 1.0), ("distance", 0.2), ("distance", 0.02))
+FOLDS, MOST_ROWS, MOST_EPOCHS, ENOUGH = 3, 3000, 2.0, 2000
+# Neighbours by which they are judged: that vote, and that are of the class.
+VOTERS, NEIGHBORS = 3, 10
 
 
 class MahalanobisMetric(Embedder, Estimator):
@@ -100,14 +109,19 @@ class TripletLearner(MahalanobisMetric):
         """
         seed = begin(self)
         X, y = labelled(self, X, y, ensure_min_samples=3)
+        self._fit(X, y, seed)
+        self.classes_ = np.unique(y)
+        return self
+
+    def _fit(self, X: Any, y: Any, seed: int, **more: Any) -> Self:
+        """Learn from triplets of the classes."""
         count = TRIPLETS_PER_ROW * len(y) if self.n_triplets is None else int(self.n_triplets)
         triplets = self.sampler(X, y).draw(generator(seed, Stream.TRIPLETS), 0, count)
-        self.classes_ = np.unique(y)
-        return self._finish(X, triplets, seed)
+        return self._finish(X, triplets, seed, **more)
 
     def sampler(self, X: Any, y: Any) -> Sampler:
         """Return what draws the triplets of `fit`."""
-        return ClassTriplets(y) if self.triplets == "random" else NeighborTriplets(X, y)
+        return NeighborTriplets(X, y) if self.triplets == "neighbors" else ClassTriplets(y)
 
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
         """Learn from given triplets.
@@ -133,6 +147,23 @@ class TripletLearner(MahalanobisMetric):
         return self
 
 
+def between_classes(X: Array, y: Any, prior: float) -> Array:
+    """Return L₀ of the metric L₀ᵀL₀ between linear discriminant analysis, for a prior near 0, and Euclid, for 1.
+
+    The covariance within the classes is shrunk to a multiple of the identity, by half or more. In its units, a
+    direction with the variance v between the classes counts v / (1 + v), and none less than the prior.
+    """
+    _, codes, counts = classes(y)
+    means = np.array([X[codes == code].mean(axis=0) for code in range(len(counts))])
+    between, within = means[codes] - X.mean(axis=0), X - means[codes]
+    within, shrinkage = within.T @ within / len(X), 0.5 + 0.5 * prior
+    size = np.trace(within) / len(within) or 1.0
+    within = (1.0 - shrinkage) * within + shrinkage * size * np.eye(len(within))
+    values, vectors = eigh(between.T @ between / len(X), within)
+    # Of many directions that count as much the matrix is one, and so is its factor, whatever rounding turns them to.
+    return factor((vectors * np.maximum(values / (1.0 + values), prior)) @ vectors.T)
+
+
 def factor(W: Array) -> Array:
     """Return L with W = LᵀL: the transposed Cholesky factor, or for a singular W the scaled eigenvectors."""
     try:
@@ -148,7 +179,9 @@ class CometMetric(TripletLearner):
 
     Minimises the mean loss of qᵀW(p − n) over triplets (query, positive, negative), minus α log det W, plus
     β/2 ‖W‖². Each step moves one row and column of W and knows how far it may go, so W stays positive definite
-    without a projection. Features should be standardised, or rows of counts scaled to unit length.
+    without a projection. With classes, W may also compare distances of near rows, from a start by linear
+    discriminant analysis; cross-validation tells which is better. Features should be standardised, or rows of counts
+    scaled to unit length.
 
     Parameters
     ----------
@@ -156,9 +189,9 @@ class CometMetric(TripletLearner):
         The budget, in steps over the number of features.
     n_triplets : int or None
         Triplets that `fit` draws; None: 20 for each row.
-    triplets : {"random", "neighbors"}
+    triplets : {"random", "neighbors"} or None
         Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
-        neighbours.
+        neighbours. None: near ones with "distance", otherwise any.
     random_state : int, RandomState or None
         Equal integers give equal bits.
     alpha : float
@@ -171,9 +204,14 @@ class CometMetric(TripletLearner):
         the term of its own feature alone: the descent stays a little above the minimum, and ends by its budget.
     loss : {"logistic", "hinge", "squared_hinge"} or Loss
         The loss of the score and the target 1; the paper's is the hinge.
-    compare : {"similarity", "distance"}
+    compare : {"similarity", "distance"} or None
         "similarity", the paper's: qᵀW(p − n). "distance": ½ (‖q − n‖² − ‖q − p‖²) in the metric, as nearest
-        neighbours compare; take it with ``triplets="neighbors"`` before a vote of neighbours.
+        neighbours compare. None: `fit` takes what is better on held-out rows, by votes of three neighbours and
+        precision at 10, in two passes over folds of at most 3,000 rows; `fit_triplets` takes "similarity".
+    prior : float or None
+        The metric to which the barrier and β draw W, and with which `fit` begins and finds near rows: 1: the
+        Euclidean one; near 0: that of linear discriminant analysis, where directions in which the means of the
+        classes do not differ count little. None: 1, or with "distance" 1, 0.2 or 0.02 by the same folds.
     step_size : StepSize, float, callable or None
         None: an exact line search. See `rmopt.solvers.CoordinateDescent`.
     order : {"shuffled", "uniform", "cyclic"}
@@ -190,11 +228,14 @@ class CometMetric(TripletLearner):
     Attributes
     ----------
     components_ : array, shape (n_features, n_features)
-        L with W = LᵀL, the transposed Cholesky factor.
+        L with W = LᵀL.
     mahalanobis_ : array, shape (n_features, n_features)
         W.
     classes_ : array
         The classes seen by `fit`.
+    compare_ : str
+    prior_ : float
+        What was compared, and the prior.
     n_features_in_, n_iter_ : int
     stopped_by_ : str
         Why the run ended: the budget, or a small optimality residual.
@@ -223,15 +264,17 @@ class CometMetric(TripletLearner):
 
     @property
     def ranks_by(self) -> str:  # type: ignore[override]
-        return self.compare
+        return getattr(self, "compare_", self.compare or "similarity")
 
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 8.0
     _: KW_ONLY
+    triplets: Annotated[str | None, optional(one_of, TRIPLETS)] = None  # type: ignore[assignment]
     alpha: Annotated[float, bounded(number, least=0)] = 1e-4
     beta: Annotated[float | None, optional(bounded(number, above=0))] = None
     sparsity: Annotated[float, bounded(number, least=0)] = 0.0
     loss: Annotated[Any, loss_named] = "logistic"
-    compare: Annotated[str, bounded(one_of, SCORES)] = "similarity"
+    compare: Annotated[str | None, optional(one_of, SCORES)] = None
+    prior: Annotated[float | None, optional(number, above=0, most=1)] = None
     step_size: Annotated[Any, optional(step_rule, searches=True)] = None
     order: Annotated[str, bounded(named, CoordinateDescent.orders, Sampler)] = "shuffled"
     retraction: Annotated[Any, bounded(named, POSITIVE_DEFINITE_RETRACTIONS, Retraction)] = "additive"
@@ -239,16 +282,61 @@ class CometMetric(TripletLearner):
     checkpoint: Annotated[Path | str | None, file_path] = None
     verbose: Annotated[bool, flag] = False
 
+    def fit_triplets(self, X: Any, triplets: Any) -> Self:
+        self.compare_, self.prior_ = self.compare or "similarity", 1.0
+        return super().fit_triplets(X, triplets)
+
+    def sampler(self, X: Any, y: Any) -> Sampler:
+        near = self.triplets or ("neighbors" if self.ranks_by == "distance" else "random")
+        return NeighborTriplets(X, y) if near == "neighbors" else ClassTriplets(y)
+
+    def _fit(self, X: Any, y: Any, seed: int, **more: Any) -> Self:
+        self.compare_, self.prior_ = self._form(X, y, seed)
+        if self.prior_ == 1.0:
+            return super()._fit(X, y, seed, **more)
+        X = np.ascontiguousarray(X.toarray() if issparse(X) else near_zero(X))
+        unit = natural_size(in_range(X), 1.0, 0.5, centred=True)
+        start = unit * between_classes(unit * X, y, self.prior_)
+        super()._fit(product(X, start.T), y, seed, **more)
+        self.components_ = self.components_ @ start
+        self.mahalanobis_ = self.components_.T @ self.components_
+        return self
+
+    def _form(self, X: Any, y: Any, seed: int) -> tuple[str, float]:
+        """Return the comparison and the prior: what is given, and the rest by cross-validation."""
+        forms = [(kind, self.prior or prior) for kind, prior in FORMS if self.compare in (None, kind)]
+        some = np.random.default_rng(seed).permutation(len(y))[:MOST_ROWS]
+        _, codes, counts = classes(y[some])
+        # Two classes have pairs in all folds.
+        if len({*forms}) == 1 or len(counts) < 2 or np.sort(counts)[-2] < FOLDS:
+            return forms[0]
+        few = {"n_epochs": min(self.n_epochs, MOST_EPOCHS), "checkpoint": None, "verbose": False}
+        X, order = near_zero(X), np.argsort(codes, kind="stable")
+
+        def found(form: tuple[str, float]) -> float:
+            trial, shares = clone(self).set_params(**few, compare=form[0], prior=form[1]), []
+            for fold in range(max(1, min(FOLDS, round(FOLDS * ENOUGH / len(order))))):
+                rest, fit = order[fold::FOLDS], np.delete(order, np.s_[fold::FOLDS])
+                L = trial._fit(X[some[fit]], codes[fit], seed).components_.T
+                known, new = product(X[some[fit]], L), product(X[some[rest]], L)
+                voters = KNeighborsClassifier(min(VOTERS, len(fit)), algorithm="brute").fit(known, codes[fit])
+                near = voters.kneighbors(new, min(NEIGHBORS, len(fit)), return_distance=False)
+                same = codes[fit][near] == codes[rest][:, None]
+                shares.append(voters.score(new, codes[rest]) + float(same.mean()))
+            return sum(shares)
+
+        return max(dict.fromkeys(forms), key=found)
+
     def learn(self, X: Any, triplets: Array, seed: int, recorder: Recorder | None = None) -> Array:
         # If the rows grow by a factor c, a W that gives the same scores shrinks by c².
         beta = self.beta
         if beta is None:
-            beta = natural_size(as_rows(X, "X"), BETA, -2, centred=self.compare == "distance")
+            beta = natural_size(as_rows(X, "X"), BETA, -2, centred=self.ranks_by == "distance")
         # The cost is a sum of losses, and its weights grow with their number.
         weights = {"alpha": self.alpha, "beta": beta, "sparsity": self.sparsity}
         scaled = {name: float(weight) * len(triplets) for name, weight in weights.items()}
         loss = loss_named("loss", self.loss)
-        cost = LogDetTriplet(X, triplets, loss, score=self.compare, **scaled)
+        cost = LogDetTriplet(X, triplets, loss, score=self.ranks_by, **scaled)
         solver = CoordinateDescent(
             self.n_epochs,
             step_size=self.step_size,

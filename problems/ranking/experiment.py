@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import ndcg_score
 from sklearn.model_selection import KFold
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.svm import LinearSVC
 from typer import Option
 
 from problems import options
@@ -116,6 +117,9 @@ METHODS: dict[str, Method] = {
         "one-vs-rest logistic", OneVsRestClassifier(LogisticRegression(C=10.0, solver="liblinear")),
         crossed(estimator__C=(1.0, 10.0, 100.0)),
     ),
+    "svm": Method(
+        "one-vs-rest SVMs", OneVsRestClassifier(LinearSVC()), crossed(estimator__C=(0.1, 0.3, 1.0, 3.0))
+    ),
     "omikuji": Method("omikuji", baselines.OmikujiTrees()),
     "low-rank-logistic": Method("low-rank logistic", LowRankLogisticRegression()),
     "loreta": _powers("LORETA-1"),
@@ -127,7 +131,7 @@ METHODS: dict[str, Method] = {
 
 
 # The paper does not compare LORETA with them.
-ELSEWHERE = ("loreta", "loreta-warp", "low-rank-logistic", "ridge", "one-vs-rest", "omikuji")
+ELSEWHERE = ("loreta", "loreta-warp", "low-rank-logistic", "ridge", "one-vs-rest", "svm", "omikuji")
 
 
 def ranking_claims(rows: Sequence[Row]) -> list[Claim]:
@@ -165,7 +169,7 @@ class Ranking(Experiment):
     seeds: options.SeedsOrPublished = 3
     folds: options.Folds = 3
     methods: Annotated[str, options.methods_option(METHODS)] = (
-        "frequency,ridge,low-rank-logistic,loreta,loreta-warp,pa,matrix-perceptron,group-perceptron"
+        "frequency,ridge,svm,low-rank-logistic,loreta,loreta-warp,pa,matrix-perceptron,group-perceptron"
     )
     rank: Annotated[str | None, options.rank_option(USUAL_RANKS)] = None
     epochs: Annotated[int, Option(min=1, help="Passes of the learners over the rows.")] = 10

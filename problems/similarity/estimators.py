@@ -40,6 +40,8 @@ from rmopt.solvers import Sampler, ScheduledSolver, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
 
 INITS = ("identity", "gaussian")
+# Passes over the rows, and batches, of which small collections need many passes.
+LEAST_EPOCHS, LEAST_STEPS = 10, 500
 # The length of the first embeddings decides how fast the first steps turn them.
 START = 0.03
 
@@ -347,7 +349,7 @@ class ContrastiveSimilarity(Searchable, Embedder, BatchLearner):
     batch_size: Annotated[int, bounded(integer, 2)] = 256
     step_size: float = 0.05
 
-    _least_steps, _words = 500, 0.3
+    _words = 0.3
     _arrays: ClassVar = {"components_": (float, ("rank", "features"))}
     _names: ClassVar = {"classes_": ("classes",)}
 
@@ -365,7 +367,9 @@ class ContrastiveSimilarity(Searchable, Embedder, BatchLearner):
         self.classes_, which, _ = classes_with_pairs(y)
         start = START * generator(seed, Stream.START).standard_normal((X.shape[1], int(self.rank)))
         cost = ContrastiveSum(X, which, self.temperature, self._share_left_out(X))
-        self.components_ = self._run(cost, start, seed, X=X, y=which).T.copy()
+        per_epoch = X.shape[0] // min(int(self.batch_size), X.shape[0])
+        epochs = self.n_epochs or max(LEAST_EPOCHS, -(-LEAST_STEPS // per_epoch))
+        self.components_ = self._run(cost, start, seed, epochs, X=X, y=which).T.copy()
         return self
 
     def transform(self, X: Any) -> Array:

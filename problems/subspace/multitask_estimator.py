@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from itertools import product
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
 from sklearn.preprocessing import StandardScaler
 
@@ -31,6 +35,7 @@ from rmopt.core.arguments import (
     one_of,
     optional,
 )
+from rmopt.core.streams import Stream, generator
 from rmopt.errors import warn
 from rmopt.manifolds import Grassmann
 from rmopt.solvers import Recorder, TrustRegions
@@ -38,12 +43,77 @@ from rmopt.solvers.threads import one_blas_thread
 
 N_AGENTS = 6
 SCALES, CENTRES = ("none", "standard"), ("none", "tasks")
+# What cross-validation tries; weights are relative to the sum of squares of a feature in a task.
+FOLDS, RANKS, WEIGHTS = 3, (1, 2, 3, 5, 8), (0.001, 0.01, 0.05, 0.2, 1.0, 10.0)
+
+Tasks = list[tuple[Array, Array]]
 
 
 def is_constant(values: Array) -> Array:
     """Return whether values, or columns of them, are equal up to rounding."""
     eps, n, spread = np.finfo(float).eps, len(values), values.var(axis=0)
     return spread <= n * eps * spread + (n * eps * values.mean(axis=0)) ** 2
+
+
+def pooled(parts: Tasks) -> Array:
+    """Return the coefficients of one ridge regression for all tasks, its penalty chosen by leaving rows out."""
+    X, y = map(np.concatenate, zip(*parts, strict=True))
+    size = float(np.sum(X**2)) / X.shape[1] or 1.0
+    return RidgeCV(size * np.logspace(-6, 1, 8), fit_intercept=False).fit(X, y).coef_
+
+
+def moments(parts: Tasks) -> tuple[Array, Array]:
+    """Return XᵀX and Xᵀy of each task."""
+    return np.array([X.T @ X for X, _ in parts]), np.array([X.T @ y for X, y in parts])
+
+
+def weights_of(parts: Tasks) -> list[float]:
+    """Return weights of squared coefficients, from next to nothing to one that leaves hardly any."""
+    size = float(np.mean([np.sum(X**2) / X.shape[1] for X, _ in parts])) or 1.0
+    return [size * weight for weight in WEIGHTS]
+
+
+def within(grams: Array, rights: Array, U: Array, lam: float) -> Array:
+    """Return the coefficients of each task within the span of U, with λ ‖w‖² beside half the squares."""
+    ridge = 2.0 * max(lam, 1e-6) * np.eye(U.shape[1])
+    return np.linalg.solve(U.T @ grams @ U + ridge, (rights @ U)[..., None])[..., 0] @ U.T
+
+
+def directions(grams: Array, rights: Array, lam: float) -> Array:
+    """Return an orthonormal basis: first the directions in which regressions of each task alone have most."""
+    alone = within(grams, rights, np.eye(grams.shape[1]), lam)
+    return np.linalg.svd(alone.T, full_matrices=True)[0]
+
+
+def common(grams: Array, rights: Array, lam: float) -> Array:
+    """Return the c of the least Σ ‖X_t (c + d_t) − y_t‖² / 2 + λ ‖d_t‖² over c and all d_t."""
+    damped = np.linalg.inv(grams / (2.0 * max(lam, 1e-6)) + np.eye(grams.shape[1]))
+    return np.linalg.lstsq(np.sum(damped @ grams, axis=0), np.einsum("tij,tj->i", damped, rights))[0]
+
+
+def tables(parts: Tasks, either: Any, lams: Any, ranks: Any) -> Iterator[Array]:
+    """Yield coefficients with c or without, for each λ and rank, within the span of regressions of tasks alone."""
+    grams, rights = moments(parts)
+    for shared, lam in product(either, lams):
+        c = common(grams, rights, lam) if shared else np.zeros(grams.shape[1])
+        left = rights - grams @ c
+        U = directions(grams, left, lam)
+        yield from (c + within(grams, left, U[:, :rank], lam) for rank in ranks)
+
+
+def best_of(learn: Callable[[Tasks], Iterable[Array]], parts: Tasks, seed: int) -> int:
+    """Return which of the tables of coefficients that `learn` gives errs least on rows of each task held out."""
+    rng, errors = generator(seed, Stream.TASKS), []
+    # What has one row is never held out.
+    folds = [rng.permutation(len(y)) % FOLDS if len(y) > 1 else np.array([-1]) for _, y in parts]
+    for out in range(FOLDS):
+        masks = [fold == out for fold in folds]
+        test = [(X[mask], y[mask]) for (X, y), mask in zip(parts, masks, strict=True)]
+        found = learn([(X[~mask], y[~mask]) for (X, y), mask in zip(parts, masks, strict=True)])
+        errors.append([
+            sum(float(np.sum((y - X @ w) ** 2)) for (X, y), w in zip(test, coef, strict=True)) for coef in found
+        ])  # fmt: skip
+    return int(np.sum(errors, axis=0).argmin())
 
 
 class TaskRegressions(RegressorMixin, Estimator):
@@ -63,7 +133,7 @@ class TaskRegressions(RegressorMixin, Estimator):
     intercept_: Array
 
     @abstractmethod
-    def _learned(self, parts: list[tuple[Array, Array]]) -> Array:
+    def _learned(self, parts: Tasks) -> Array:
         """Return the coefficients of each task, shape (n_tasks, m), from its examples and labels."""
 
     @one_blas_thread()
@@ -138,9 +208,11 @@ class TaskRegressions(RegressorMixin, Estimator):
 
 @dataclass(eq=False, repr=False)
 class MultitaskSubspace(TaskRegressions):
-    """Linear regressions of several tasks, whose coefficients U w_t share an r-dimensional subspace.
+    """Linear regressions of several tasks, whose coefficients c + U w_t differ within an r-dimensional subspace.
 
-    Mishra et al. 2019, equation 14; the tasks belong to agents who gossip about the subspace, or are in one place.
+    Mishra et al. 2019, equation 14, which has no shared c: that is a ridge regression on all examples, and the
+    subspace is learned from what it leaves. The tasks belong to agents who gossip about the subspace, or are in one
+    place; c and cross-validation take sums over all.
 
     `fit`, `predict` and `score` need the task of each example besides X and y. In scikit-learn's searches,
     cross-validation and pipelines, ``sklearn.set_config(enable_metadata_routing=True)`` carries it there:
@@ -150,9 +222,12 @@ class MultitaskSubspace(TaskRegressions):
 
     Parameters
     ----------
-    rank : int
-    lam : float
-        Weight λ of ‖w_t‖².
+    rank : int or None
+        None: cross-validation within the rows of each task chooses it.
+    lam : float or None
+        Weight λ of ‖w_t‖²; None: as `rank`. With a large one all tasks have the coefficients c.
+    shared : bool or None
+        Whether there is a c, or it is 0; None: as `rank`.
     solver : {"gossip", "batch"}
         "batch": trust regions on all tasks.
     n_agents : int or None
@@ -177,6 +252,8 @@ class MultitaskSubspace(TaskRegressions):
     ----------
     components_ : array, shape (n_features, rank)
         U, orthonormal.
+    rank_, lam_ : int and float
+        As given, or chosen.
     coef_ : array, shape (n_tasks, n_features)
         Coefficients of the features as they were given.
     intercept_ : array, shape (n_tasks,)
@@ -205,9 +282,10 @@ class MultitaskSubspace(TaskRegressions):
 
     _parameters = GossipPlan._parameters
 
-    rank: Annotated[int, bounded(integer, 1)] = 5
+    rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
-    lam: Annotated[float, bounded(number, least=0)] = 0.1
+    lam: Annotated[float | None, optional(bounded(number, least=0))] = None
+    shared: Annotated[bool | None, optional(flag)] = None
     solver: Annotated[str, bounded(one_of, ("gossip", "batch"))] = "gossip"
     n_agents: Annotated[int | None, optional(integer, 2)] = None
     rho: float | str = "auto"
@@ -223,32 +301,41 @@ class MultitaskSubspace(TaskRegressions):
     random_state: Annotated[Any, seedable] = None
     verbose: Annotated[bool, flag] = False
 
-    def _learned(self, parts: list[tuple[Array, Array]]) -> Array:
+    def _learned(self, parts: Tasks) -> Array:
         seed, n_features = begin(self), self.n_features_in_
-        if self.rank >= n_features:
-            raise InvalidInputError(f"rank = {self.rank} must be below the number of features, {n_features}.")
-        gossips = self.solver == "gossip"
+        if (self.rank or 1) >= n_features:
+            raise InvalidInputError(
+                f"rank = {self.rank or 1} must be below the number of features, {n_features}."
+            )
+        has_shared, self.lam_, self.rank_ = self._chosen(parts, seed)
+        shared = common(*moments(parts), self.lam_) if has_shared else np.zeros(n_features)
+        left, gossips = [(X, y - X @ shared) for X, y in parts], self.solver == "gossip"
         # What agents there were in an earlier fit.
         self.__dict__.pop("agents_", None)
         n_agents = (self.n_agents or min(N_AGENTS, len(parts))) if gossips else 1
-        cost = MultitaskFeatures(parts, n_agents, self.lam)
+        cost = MultitaskFeatures(left, n_agents, self.lam_)
         if gossips:
             recorder = Recorder(progress=self.verbose, description="gossip")
-            found = gossip(cost, self.rank, GossipPlan.of(self), seed, recorder=recorder)
+            found = gossip(cost, self.rank_, GossipPlan.of(self), seed, recorder=recorder)
             self.components_, self.agents_ = found.mean, found.points
         else:
-            self.components_ = self._batch(cost, seed)
+            start = directions(*moments(left), self.lam_)[:, : self.rank_].copy()
+            self.components_ = self._batch(cost, start, seed)
         W = np.concatenate([cost.weights(self.components_, agent) for agent in cost.here])
-        return W @ self.components_.T
+        return shared + W @ self.components_.T
 
-    def _batch(self, cost: MultitaskFeatures, seed: int) -> Array:
+    def _chosen(self, parts: Tasks, seed: int) -> tuple[bool, float, int]:
+        """Return `shared`, `lam` and `rank`, as given, or with the least error of the span of regressions alone."""
+        ranks = [self.rank] if self.rank else [rank for rank in RANKS if rank < self.n_features_in_]
+        lams = weights_of(parts) if self.lam is None else [self.lam]
+        either = (True, False) if self.shared is None else (self.shared,)
+        points = list(product(either, lams, ranks))
+
+        learn = partial(tables, either=either, lams=lams, ranks=ranks)
+        return points[best_of(learn, parts, seed) if len(points) > 1 else 0]
+
+    def _batch(self, cost: MultitaskFeatures, start: Array, seed: int) -> Array:
         """Return the minimiser that trust regions find from the span of ridge regressions of each task."""
-        group = cost.parts[0]
-        grams = group.sums(group.X[:, :, None] * group.X[:, None, :])
-        rights = group.sums(group.X * group.y[:, None])
-        ridge = 2.0 * max(cost.lam, 1e-6) * np.eye(cost.n_rows)
-        alone = np.linalg.solve(grams + ridge, rights[..., None])[..., 0]
-        start = np.linalg.svd(alone.T, full_matrices=True)[0][:, : self.rank].copy()
         problem, solver = Problem(Grassmann(*start.shape), cost), TrustRegions(max_iter=self.max_iter)
         result = solver.run(problem, start, random_state=seed)
         if result.steps == self.max_iter and not result.converged:
@@ -280,5 +367,35 @@ class AltMin(TaskRegressions):
     scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
     centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
 
-    def _learned(self, parts: list[tuple[Array, Array]]) -> Array:
+    def _learned(self, parts: Tasks) -> Array:
         return alt_min(parts, self.trace_lam)[0].T
+
+
+@dataclass(eq=False, repr=False)
+class PooledRidge(TaskRegressions):
+    """One ridge regression for all tasks with an effect of each: what `MultitaskSubspace` must beat.
+
+    Parameters
+    ----------
+    slopes : bool
+        Let the coefficients of tasks differ from the shared ones, shrunk to them by cross-validation.
+    scale, centre : optional
+        As in `MultitaskSubspace`.
+
+    Attributes
+    ----------
+    coef_, intercept_, tasks_
+        As of `MultitaskSubspace`.
+    """
+
+    slopes: Annotated[bool, flag] = False
+    _: KW_ONLY
+    scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
+    centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
+
+    def _learned(self, parts: Tasks) -> Array:
+        if not self.slopes:
+            return np.tile(pooled(parts), (len(parts), 1))
+        learn = partial(tables, either=[True], ranks=[self.n_features_in_])
+        lams = weights_of(parts)
+        return next(learn(parts, lams=[lams[best_of(partial(learn, lams=lams), parts, 0)]]))

@@ -19,7 +19,8 @@ from rmopt.costs import Loss, Proximable
 from rmopt.engines.base import Engine
 from rmopt.errors import InvalidInputError
 from rmopt.solvers.run import Solver
-from rmopt.solvers.stochastic.scheduled import Sampler, StepSize
+from rmopt.solvers.stochastic.samplers import Sampler
+from rmopt.solvers.stochastic.step_sizes import StepSize
 
 __all__ = [
     "Check", "check_cost", "check_engine", "check_gradient", "check_hessian", "check_manifold",

@@ -75,13 +75,12 @@ def fixed_rank_instances() -> list[Instance]:
     first, problem = every[:1], {"batch": _triplet_problem(manifold, "logistic")}
     made.append(Instance("fixed-rank-batches", manifold, first, problem, compiled=first, batch_size=4))
     spread = manifolds.FixedRankEmbedded(11, 8, 4)
-    values = [1.0] * 4, [9.0, 1.0, 0.5, 0.2], [1.0, 0.1, 0.01, 1e-3]
-    for name, sigma in zip(("tied", "spread", "steep"), values, strict=True):
+    values = {"tied": [1.0] * 4, "spread": [9.0, 1.0, 0.5, 0.2], "steep": [1.0, 0.1, 0.01, 1e-3]}
+    for name, sigma in values.items():
         problems = {loss: _bilinear_problem(spread, loss) for loss in LOSSES if name == "steep"}
         point = partial(with_spectrum, spread, sigma)
         made.append(Instance(f"fixed-rank-{name}", spread, every, problems, point))
-    made.append(_unnamed(manifolds.FixedRankEmbedded(7, 5, 2, field="complex")))
-    return made
+    return [*made, _unnamed(manifolds.FixedRankEmbedded(7, 5, 2, field="complex"))]
 
 
 def psd_instances() -> list[Instance]:
@@ -99,11 +98,9 @@ def psd_instances() -> list[Instance]:
         point = partial(with_spectrum, embedded, values)
         made.append(Instance(f"psd-{name}", embedded, every, point=point))
         made.append(Instance(f"polar-{name}", polar, [retractions.PolarFactors()], logistic, point))
-    made.append(_unnamed(manifolds.PSDFixedRank(6, 2, field="complex")))
-    made.append(
-        Instance("polar-complex", manifolds.PolarPSD(6, 2, field="complex"), [polar.default_retraction])
-    )
-    return made
+    whole = manifolds.PolarPSD(6, 2, field="complex")
+    made.append(Instance("polar-complex", whole, [whole.default_retraction]))
+    return [*made, _unnamed(manifolds.PSDFixedRank(6, 2, field="complex"))]
 
 
 def positive_definite_instances() -> list[Instance]:
@@ -184,9 +181,8 @@ def product_instances() -> list[Instance]:
     mixed = manifolds.Product([cone, manifolds.Power(flat, 2), manifolds.FixedRankEmbedded(5, 4, 2)])
     arrays = manifolds.Product([turns, manifolds.Sphere(5), manifolds.Power(manifolds.Oblique(3, 2), 2)])
     nested = manifolds.Product([manifolds.Grassmann(7, 2), manifolds.Product([cone, agents]), flat])
-    moves = [power.fitting(move) for move in retractions.GRASSMANN_RETRACTIONS.values()]
     return [
-        Instance("power-grassmann", power, moves),
+        Instance("power-grassmann", power, [*power.retractions.values()]),
         Instance("product-mixed", mixed, [mixed.default_retraction]),
         Instance("product-arrays", arrays, [arrays.default_retraction, arrays.fitting("exponential")]),
         Instance("product-nested", nested, [nested.default_retraction]),

@@ -599,9 +599,7 @@ def _reals(array: Array) -> Array:
 
 def _other_types(x: Any, made: dict[str, Any]) -> str | None:
     """Return in a sentence what was made in another precision than that of a point, or None."""
-    wanted = np.result_type(
-        real_type(*arrays_of(x)), *(np.complex64 for one in arrays_of(x) if is_complex(one))
-    )
+    wanted = np.result_type(*arrays_of(x))
     for name, thing in made.items():
         kinds = {array.dtype for array in arrays_of(thing) if array.dtype.kind in "fc"}
         if not kinds <= {wanted}:

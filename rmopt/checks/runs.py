@@ -23,7 +23,9 @@ from rmopt.kernels.row_column import EXACT, FIXED
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.save import Checkpoint
-from rmopt.solvers.stochastic.scheduled import Sampler, ScheduledSolver, StepSize, as_sampler
+from rmopt.solvers.stochastic.samplers import Sampler, as_sampler
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
+from rmopt.solvers.stochastic.step_sizes import StepSize
 from rmopt.solvers.stop import MaxSteps
 
 SOLVER: list[Law] = []

@@ -150,7 +150,7 @@ def of_reals(point: Any) -> Any:
 
 
 def coarseness_of(point: Any) -> float:
-    """Return how many times coarser than double precision a point is rounded (see `rmopt.precision.coarseness`)."""
+    """Return how many times coarser than double precision a point is rounded (see `rmopt.namespaces.coarseness`)."""
     return ns.coarseness(*arrays_of(point))
 
 

@@ -26,8 +26,6 @@ class Stream(IntEnum):
     DIRECTIONS = 12
     WITNESS = 13
     SWARM = 14
-    # Shares its number with CURVATURE: no run draws from both, and another number would change results in print.
-    TRIPLETS_OF_SPLITS = 3
 
 
 def seed_of(random_state: Any) -> int:

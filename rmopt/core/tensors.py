@@ -12,7 +12,6 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Array, Linear, Operator, Sum, dense
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import entries as kernel
-from rmopt.precision import matched
 
 
 def unfolding(tensor: Array, axis: int) -> Array:
@@ -81,7 +80,7 @@ class TensorPoint(ABC):
         order, entries = in_order(indices, self.shape)
         found = np.empty(len(entries))
         found[order] = self.as_ambient().at(entries)
-        return matched(found, self.parts[0])
+        return ns.matched(found, self.parts[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +230,7 @@ class Tucker(Form):
             kernel.slopes(*flat, tensor.indices, tensor.weights, by_core, by_factors)
             return [*_split(by_core, [self.core]), *_split(by_factors, self.factors)]
         if not isinstance(tensor, Tucker):
-            return self._of_array(matched(dense(tensor), self.core), [factor.T for factor in self.factors])
+            return self._of_array(ns.matched(dense(tensor), self.core), [factor.T for factor in self.factors])
         turns = [factor.T @ own for factor, own in zip(self.factors, tensor.factors, strict=True)]
         first, *others = self._of_array(tensor.core, turns)
         return [first, *(own @ other for own, other in zip(tensor.factors, others, strict=True))]
@@ -288,7 +287,7 @@ class Train(Form):
         if not isinstance(tensor, Train):
             for core in self.cores[:0:-1]:
                 right.append(xp.reshape(xp.tensordot(core, right[-1], axes=1), (core.shape[0], -1)))
-            ahead = matched(dense(tensor), self.cores[0])
+            ahead = ns.matched(dense(tensor), self.cores[0])
             for core, behind in zip(self.cores, right[::-1], strict=True):
                 ahead = xp.reshape(ahead, (core.shape[0] * core.shape[1], -1))
                 found.append(xp.reshape(ahead @ behind.T, core.shape))
@@ -357,7 +356,7 @@ class Partials(Tensor):
                 f"parts of shapes {shapes} are no derivatives by arrays of shapes "
                 f"{[tuple(part.shape) for part in point.parts]}; give one for each."
             )
-        self.parts = tuple(matched(part, point.parts[0]) for part in parts)
+        self.parts = tuple(ns.matched(part, point.parts[0]) for part in parts)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -462,4 +461,4 @@ def _split(flat: Array, like: Sequence[Array]) -> list[Array]:
     """Return a flat array as arrays of these shapes and their precision."""
     ends = [*accumulate(one.size for one in like)]
     parts = np.split(flat, ends[:-1])
-    return [matched(part.reshape(one.shape), one) for part, one in zip(parts, like, strict=True)]
+    return [ns.matched(part.reshape(one.shape), one) for part, one in zip(parts, like, strict=True)]

@@ -75,7 +75,10 @@ class AutomaticCost(Cost):
                 f"{backend.name}_cost, or {backend.name}_residuals, needs a function of the factors A and B, or of a "
                 f"point that is an array, got {function!r}."
             )
-        self.function, self.backend = function, backend
+        backend.module()
+        self.function = function
+        # One that compiles can do more.
+        self.backend: Any = backend
         self.__doc__ = function.__doc__
 
     def __getstate__(self) -> dict[str, Any]:
@@ -391,7 +394,6 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     >>> TrustRegions().run(Problem(plane, residuals), random_state=0).converged
     True
     """
-    AUTOGRAD.module()
     return AutomaticCost(function, AUTOGRAD)
 
 
@@ -422,7 +424,6 @@ def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
     >>> bool(np.allclose(x, -np.arange(3.0) / 5**0.5, atol=1e-5))  # doctest: +SKIP
     True
     """
-    JAX.module()
     return AutomaticCost(function, JAX)
 
 
@@ -443,5 +444,4 @@ def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
     MissingCapabilityError
         Where PyTorch is not installed.
     """
-    TORCH.module()
     return AutomaticCost(function, TORCH)

@@ -31,7 +31,7 @@ class Backend(ABC):
     name : str
         Of its package.
     compiles : bool
-        Whether functions are compiled before they are called.
+        Whether functions are compiled before they are called; if so it has the methods of `Jax`, too.
     conjugates : bool
         Whether its own derivatives by complex numbers are ∂/∂Re − i ∂/∂Im.
 
@@ -76,17 +76,6 @@ class Backend(ABC):
         """Return derivatives by some arrays as these are: in their library, place and precision."""
         found = map(ns.matched, slopes, arrays)
         return [*map(ns.conj, found)] if self.conjugates else [*found]
-
-    def uncompiled(self) -> "Backend":
-        """Return the library as it is without compiling."""
-        return self
-
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function compiled, where the library compiles."""
-        return function
-
-    def forget(self) -> None:  # noqa: B027
-        """Throw away what was compiled anywhere in the process."""
 
     def value(self, function: Callable[..., Any]) -> Callable[[Sequence[Array]], Any]:
         """Return a function of the list of arguments that returns the value."""
@@ -199,9 +188,11 @@ class Jax(Backend):
         return self.module(".numpy").asarray(self.taken(array))
 
     def uncompiled(self) -> Backend:
+        """Return the library as it is without compiling."""
         return Jax(compiles=False)
 
     def forget(self) -> None:
+        """Throw away what was compiled anywhere in the process."""
         self.module().clear_caches()
 
     def _ready(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,6 @@ from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import Parts
 from rmopt.costs.proximable import Box, Envelope, Proximable
 from rmopt.costs.residuals import ResidualSum
-from rmopt.errors import InvalidInputError
 
 __all__ = ["AugmentedCost", "CompositeProblem", "ConstrainedProblem", "NonsmoothProblem"]
 
@@ -31,12 +30,10 @@ class CompositeProblem(Problem):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("equalities", "inequalities"):
-            costs = enumerate(sequence(name, getattr(self, name)))
-            object.__setattr__(
-                self, name, tuple(instance(f"{name}[{i}]", cost, Cost, MADE_BY) for i, cost in costs)
-            )
-        for constraint in (*self.equalities, *self.inequalities):
-            Problem(self.manifold, constraint)
+            costs = tuple(sequence(name, getattr(self, name)))
+            for i, cost in enumerate(costs):
+                Problem(self.manifold, instance(f"{name}[{i}]", cost, Cost, MADE_BY))
+            object.__setattr__(self, name, costs)
 
     @property
     def constraints(self) -> tuple[Any, ...]:
@@ -53,14 +50,6 @@ class CompositeProblem(Problem):
         """All h with their c: equalities, inequalities, and others."""
         equal = [(ZERO, one) for one in self.equalities]
         return [*equal, *((NOT_POSITIVE, one) for one in self.inequalities)]
-
-    def violations(self, point: Any) -> tuple[Array, Array]:
-        """Return all h and all g at a point."""
-        h, g = (
-            np.concatenate([np.zeros(0), *(self.inner(one, point) for one in constraints)])
-            for constraints in (self.equalities, self.inequalities)
-        )
-        return h, g
 
     def inner(self, of: Cost | None, point: Any) -> Array:
         """Return the c of a term at a point, or refuse what is no real number."""
@@ -86,7 +75,7 @@ class ConstrainedProblem(CompositeProblem):
     Raises
     ------
     InvalidInputError
-        As in `Problem`, for the cost and for each constraint; and where there is none.
+        As in `Problem`, for the cost and for each constraint.
 
     Examples
     --------
@@ -105,11 +94,6 @@ class ConstrainedProblem(CompositeProblem):
 
     equalities: Sequence[Cost] = ()
     inequalities: Sequence[Cost] = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (self.equalities or self.inequalities):
-            raise InvalidInputError("a ConstrainedProblem has one or more constraints; take Problem.")
 
 
 @dataclass(frozen=True)
@@ -239,9 +223,7 @@ class AugmentedCost(Cost):
         return self.problem.real(self.problem.cost.value(point)) + self._paid(self.parts(point))
 
     def gradient(self, point: Any) -> Ambient:
-        return self.pulled(
-            point, [force for *_, force in self.parts(point)], self.problem.cost.gradient(point)
-        )
+        return self.value_and_gradient(point)[1]
 
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
         """Return both; the terms are evaluated once."""

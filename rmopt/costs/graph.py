@@ -121,8 +121,8 @@ class Graph:
     def averaging(self) -> Array:
         """Metropolis weights, shape (n, n): symmetric, doubly stochastic, zero where there is no edge."""
         weights = np.zeros((self.n, self.n))
-        for i, j in self.edges:
-            weights[i, j] = weights[j, i] = 1.0 / (1.0 + max(self.degrees[i], self.degrees[j]))
+        i, j = self.edges.T
+        weights[i, j] = weights[j, i] = 1.0 / (1.0 + np.maximum(self.degrees[i], self.degrees[j]))
         np.fill_diagonal(weights, 1.0 - weights.sum(axis=1))
         return weights
 

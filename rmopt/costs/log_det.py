@@ -1,6 +1,5 @@
 """Triplet losses with a log-determinant barrier: the cost of metric learning."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -128,7 +127,23 @@ class LogDetTriplet(BlockCost):
 
     def scores(self, point: Array, some: Array | None = None) -> Array:
         """Return the scores of all triplets, or of those with some numbers, for a symmetric W."""
-        return self._inner(lambda rows: np.asarray(self.X[rows] @ point), some)
+        triplets = self.triplets if some is None else self.triplets[some]
+        scores = np.empty(len(triplets))
+        order = np.argsort(triplets[:, 0], kind="stable")
+        size = max(1, CHUNK // self.n_blocks)
+        for part in np.split(order, range(size, len(order), size)):
+            q, p, n = triplets[part].T
+            rows, place = np.unique(q, return_inverse=True)
+            scores[part] = row_dots(self.X[p] - self.X[n], np.asarray(self.X[rows] @ point)[place])
+        if self.distance:
+            # ½ (‖q − n‖² − ‖q − p‖²) = qᵀW(p − n) − ½ pᵀWp + ½ nᵀWn.
+            rows, place = np.unique(triplets[:, 1:], return_inverse=True)
+            squares = np.empty(len(rows))
+            for part in np.split(np.arange(len(rows)), range(size, len(rows), size)):
+                squares[part] = row_dots(self.X[rows[part]], np.asarray(self.X[rows[part]] @ point))
+            p, n = squares[place.reshape(-1, 2)].T
+            scores -= 0.5 * (p - n)
+        return scores
 
     def value(self, point: Array) -> float:
         """Return the cost, the sparsity term included."""
@@ -166,20 +181,17 @@ class LogDetTriplet(BlockCost):
 
     def block_gradient(self, point: Array, block: int) -> RowColumn:
         """Return row and column k of the gradient."""
-        losses, barrier, frobenius = self._gradient_parts(point, block)
-        return RowColumn.from_column(block, losses + barrier + frobenius)
+        return RowColumn.from_column(block, np.add.reduce(self._gradient_parts(point, block)))
 
     def block_scale(self, point: Array, block: int) -> float:
         """Return the summed lengths of column k of the gradients of losses, barrier and Frobenius term."""
         return sum(float(np.linalg.norm(part)) for part in self._gradient_parts(point, block))
 
     def _gradient_parts(self, point: Array, block: int) -> tuple[Array, Array, Array]:
-        unit = np.zeros(self.n_blocks)
-        unit[block] = 1.0
         slopes = self.loss.slopes(self.scores(point), np.ones(len(self.triplets)))
         barrier = np.zeros(self.n_blocks)
         if self.alpha > 0.0:
-            barrier = -self.alpha * _solved(self._shifted(point), unit)
+            barrier = -self.alpha * _solved(self._shifted(point), np.eye(1, self.n_blocks, block)[0])
         return self._pulled(slopes, block), barrier, self.beta * point[block]
 
     def proximal_step(self, point: Array, block: int, step: float) -> Array:
@@ -198,8 +210,8 @@ class LogDetTriplet(BlockCost):
         """Return the multiple of the identity with the least cost: a start that has the right scale."""
         from scipy.optimize import brentq
 
-        inner = self._inner(lambda rows: dense(self.X[rows]))
-        targets, d = np.ones(len(inner)), self.n_blocks
+        d = self.n_blocks
+        inner, targets = self.scores(np.eye(d)), np.ones(len(self.triplets))
 
         def slope(power: float) -> float:
             scale = 2.0**power
@@ -216,26 +228,6 @@ class LogDetTriplet(BlockCost):
 
     def _shifted(self, point: Array) -> Array:
         return point + self.kappa * np.eye(len(point)) if self.kappa > 0.0 else point
-
-    def _inner(self, moved: Callable[[Array], Array], some: Array | None = None) -> Array:
-        """Return the scores of triplets, where `moved` maps row numbers to the vectors m = W x of these rows."""
-        triplets = self.triplets if some is None else self.triplets[some]
-        scores = np.empty(len(triplets))
-        order = np.argsort(triplets[:, 0], kind="stable")
-        size = max(1, CHUNK // self.n_blocks)
-        for part in np.split(order, range(size, len(order), size)):
-            q, p, n = triplets[part].T
-            rows, place = np.unique(q, return_inverse=True)
-            scores[part] = row_dots(self.X[p] - self.X[n], moved(rows)[place])
-        if self.distance:
-            # ½ (‖q − n‖² − ‖q − p‖²) = qᵀW(p − n) − ½ pᵀWp + ½ nᵀWn.
-            rows, place = np.unique(triplets[:, 1:], return_inverse=True)
-            squares = np.empty(len(rows))
-            for part in np.split(np.arange(len(rows)), range(size, len(rows), size)):
-                squares[part] = row_dots(self.X[rows[part]], moved(rows[part]))
-            p, n = squares[place.reshape(-1, 2)].T
-            scores -= 0.5 * (p - n)
-        return scores
 
     def _pulled(self, weights: Array, k: int | None = None) -> Array:
         """Return the gradient of the weighted sum of scores, or its column k."""

@@ -177,7 +177,6 @@ def autograd_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
     >>> AugmentedLagrangian().run(problem, random_state=0).point.round(4) + 0.0
     array([0., 0., 1.])
     """
-    AUTOGRAD.module()
     return AutomaticResiduals(function, AUTOGRAD)
 
 
@@ -194,7 +193,6 @@ def jax_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
     MissingCapabilityError
         Where JAX is not installed.
     """
-    JAX.module()
     return AutomaticResiduals(function, JAX)
 
 
@@ -211,5 +209,4 @@ def torch_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
     MissingCapabilityError
         Where PyTorch is not installed.
     """
-    TORCH.module()
     return AutomaticResiduals(function, TORCH)

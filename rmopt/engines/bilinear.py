@@ -18,7 +18,7 @@ from rmopt.engines.gauged import SYMMETRIC, Gauge, GaugedEngine, GaugedState
 from rmopt.engines.reference import Plain, ReferenceEngine, ReferenceState
 from rmopt.engines.rules import AdaGrad, Adam, Memory, Momentum, Weights
 from rmopt.errors import InvalidInputError
-from rmopt.kernels import bilinear_sgd
+from rmopt.kernels import batch_sgd, bilinear_sgd, directed_sgd
 from rmopt.kernels.memory import with_zeros
 from rmopt.kernels.steps import Rows, StepRows
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
@@ -89,7 +89,7 @@ class BatchEngine(BilinearEngine):
         return None if fits else f"a step looks at {count} terms, and the compiled kernel at 2 to k = {k}"
 
     def loop(self, state: GaugedState, terms: StepRows, *about: Any) -> tuple[int, int]:
-        return with_slope(self.cost.loss, bilinear_sgd.run_batches)(
+        return with_slope(self.cost.loss, batch_sgd.run)(
             state.factors, state.counters, *self._rows, terms, self.batch_size, *about,
         )  # fmt: skip
 
@@ -110,7 +110,7 @@ def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:
 class SpannedState:
     """Both sides, or the one of a symmetric matrix, what stands between them, squared lengths, and counts."""
 
-    sides: tuple[bilinear_sgd.Side, ...]
+    sides: tuple[directed_sgd.Side, ...]
     cores: tuple[Array, Array]
     squares: Array
     counts: Array
@@ -131,7 +131,7 @@ class DirectedEngine(ReferenceEngine):
     """Momentum, Adam, AdaGrad and batches of up to k terms on sums of bilinear terms, compiled.
 
     All stays in the span of some columns and of the rows that were looked at since, and steps are done in coordinates
-    (`rmopt.kernels.bilinear_sgd`).
+    (`rmopt.kernels.directed_sgd`).
     """
 
     supports: ClassVar[Supports] = BILINEAR | {
@@ -174,7 +174,7 @@ class DirectedEngine(ReferenceEngine):
 
         def loop(*arguments: Any) -> bool:
             try:
-                return bool(bilinear_sgd.run_directed(*arguments))
+                return bool(directed_sgd.run(*arguments))
             except (ValueError, np.linalg.LinAlgError):
                 # A core is singular, or numbers are not finite any more.
                 return False
@@ -208,12 +208,12 @@ class DirectedEngine(ReferenceEngine):
         return SpannedState(sides, (S, M), np.array([squares], dtype=float), np.array(counts))
 
 
-def spanning(U: Array, Up: Array, rows: int) -> bilinear_sgd.Side:
+def spanning(U: Array, Up: Array, rows: int) -> directed_sgd.Side:
     """Return a side by columns that hold all of it and have room for more rows."""
     columns = np.linalg.qr(np.hstack([U, Up]))[0]
     (n, h), k = columns.shape, U.shape[1]
     c = h + max(h, 2 * rows)
     coordinates = (with_zeros(columns.T @ part, (c, k)) for part in (U, Up))
-    return bilinear_sgd.Side(
+    return directed_sgd.Side(
         with_zeros(columns, (n, c)), with_zeros(np.eye(h), (c, c)), np.array([h]), *coordinates
     )

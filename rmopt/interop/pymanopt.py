@@ -12,12 +12,13 @@ import numpy as np
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, one_of, shown
 from rmopt.core.manifold import FIELDS, Manifold
+from rmopt.core.points import is_finite
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.transport import ByProjection
-from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
+from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.namespaces import adjoint, is_complex
 from rmopt.solvers.batch.oracle import Oracle, held
@@ -196,10 +197,7 @@ class PymanoptSolver(Solver):
         self.check_problem(problem)
         seed, lacking = seed_of(random_state), problem.lacks_hessian()
         if self.optimizer == "TrustRegions" and lacking is not None:
-            raise MissingCapabilityError(
-                f"TrustRegions needs second derivatives, which {type(problem.cost).__name__} on "
-                f"{problem.manifold} lacks: {lacking}"
-            )
+            raise MissingCapabilityError(f"TrustRegions needs second derivatives: {lacking}")
         given = initial_point.point if isinstance(initial_point, Result) else initial_point
         start = self._started(problem, given, generator(seed, Stream.POINT))
         problem.probe(start)
@@ -219,12 +217,9 @@ class PymanoptSolver(Solver):
             # Both tell of themselves: circles, in which the data would wait for the garbage collector.
             vars(optimizer).clear()
             vars(foreign).clear()
-        reason, steps = problem.manifold.check_point(found.point), found.iterations
-        if reason is not None or not np.isfinite(found.cost):
-            off = f"off the manifold ({reason})" if reason else f"at a cost of {found.cost}"
-            cure = f"check the retraction, and that the cost is finite on {problem.manifold} and not constant"
-            raise DivergedError(f"{self.optimizer} ended {off}; {cure} up to rounding.", steps)
-        point, why = found.point, str(found.stopping_criterion)
+        point, steps, why = found.point, found.iterations, str(found.stopping_criterion)
+        if not (np.isfinite(found.cost) and is_finite(point)):
+            raise self.diverged(steps)
         converged = isinstance(watch.reason, Converged) if watch.reason else "grad norm" in why
         rows = watch.recorder.rows
         result = Result(point, steps, steps, watch.seconds, why, seed, rows, converged, watch.counts, 1)
@@ -253,6 +248,7 @@ def _skew(foreign: Any, point: Array, ambient: Array) -> Array:
     return foreign.to_tangent_space(point, adjoint(point) @ ambient)
 
 
+HERMITIAN = (manifolds.HermitianPositiveDefinite, manifolds.SpecialHermitianPositiveDefinite)
 # What pymanopt 2.2.1 does as if all numbers were real.
 _MENDED: dict[tuple[type, str], Any] = {
     (manifolds.ComplexCircle, "exp"): lambda _, point, vector: (
@@ -271,9 +267,10 @@ def _as_there(method: str) -> Any:
             raise MissingCapabilityError(
                 f"{self} has no `{method}`; choose a manifold or a solver that needs none."
             )
+        arrays = map(dense, arguments)
         if (mended := _MENDED.get((type(self.foreign), method))) is not None:
-            return mended(self.foreign, *arguments)
-        return getattr(self.foreign, method)(*arguments)
+            return mended(self.foreign, *arrays)
+        return getattr(self.foreign, method)(*arrays)
 
     asked.__doc__ = getattr(Manifold, method, asked).__doc__
     return asked
@@ -303,9 +300,10 @@ class FromPymanopt(ArrayManifold):
     log = _as_there("log")
     dist = _as_there("dist")
     pair_mean = _as_there("pair_mean")
-    _project = _as_there("projection")
-    _convert_gradient = _as_there("euclidean_to_riemannian_gradient")
-    _convert_hessian = _as_there("euclidean_to_riemannian_hessian")
+    projection = _as_there("projection")
+    embedding = _as_there("embedding")
+    euclidean_to_riemannian_gradient = _as_there("euclidean_to_riemannian_gradient")
+    euclidean_to_riemannian_hessian = _as_there("euclidean_to_riemannian_hessian")
     default_retraction: Retraction = ForeignRetraction()
     retractions: Mapping[str, Retraction] = {"foreign": ForeignRetraction()}
 
@@ -329,12 +327,8 @@ class FromPymanopt(ArrayManifold):
     @property
     def dim(self) -> int:
         dim = int(self.foreign.dim)
-        if isinstance(
-            self.foreign, manifolds.HermitianPositiveDefinite | manifolds.SpecialHermitianPositiveDefinite
-        ):
-            # There the diagonals count as complex.
-            dim -= self.foreign._k * self.foreign._n
-        return dim
+        # There the diagonals count as complex.
+        return dim - self.foreign._k * self.foreign._n if isinstance(self.foreign, HERMITIAN) else dim
 
     @property
     def typical_dist(self) -> float:
@@ -345,23 +339,6 @@ class FromPymanopt(ArrayManifold):
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
         return float(np.real(self._inner_product(point, tangent_vector_a, tangent_vector_b)))
-
-    def projection(self, point: Array, ambient: Any) -> Array:
-        return self._project(point, dense(ambient))
-
-    def embedding(self, point: Array, tangent_vector: Array) -> Array:
-        return self.foreign.embedding(point, tangent_vector)
-
-    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Any) -> Array:
-        return self._convert_gradient(point, dense(euclidean_gradient))
-
-    def euclidean_to_riemannian_hessian(
-        self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
-    ) -> Array:
-        """Return the Riemannian Hessian along a tangent vector."""
-        return self._convert_hessian(
-            point, dense(euclidean_gradient), dense(euclidean_hessian), tangent_vector
-        )
 
     def random_point(self, rng: np.random.Generator | None = None) -> Array:
         """Return a random point; pymanopt draws it from numpy's global state, here seeded and restored."""

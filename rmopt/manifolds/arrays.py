@@ -140,7 +140,7 @@ def root_of_sums(squares: Any, axes: int) -> Any:
     if np.ndim(squares) <= axes and ns.namespace(squares) is np:
         return float(np.add.reduce(squares, None)) ** 0.5
     found = ns.namespace(squares).sum(squares, axis=tuple(range(-axes, 0))) ** 0.5
-    return found if found.ndim else float(found)
+    return found if found.ndim or ns.is_traced(found) else float(found)
 
 
 def _of_points(function: Callable[..., Any]) -> Callable[..., Any]:

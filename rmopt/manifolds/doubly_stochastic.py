@@ -12,7 +12,6 @@ from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction
 from rmopt.linalg import symmetric
 from rmopt.manifolds.arrays import ArrayManifold
-from rmopt.precision import limits, slack
 from rmopt.retractions.arrays import SINKHORN_RETRACTIONS, Sinkhorn, balanced
 
 
@@ -84,7 +83,7 @@ class DoublyStochastic(ArrayManifold):
         rows, columns = xp.sum(Z, axis=-1)[..., None], xp.sum(Z, axis=-2)[..., None]
         # Singular along α = 1, which β = −1 makes up for, and at the boundary.
         identity, n = ns.eye(self.shape[0], point), self.shape[0]
-        normal = (1.0 + 4.0 * float(limits(point).eps)) * identity - point @ point.mT + 1.0 / n
+        normal = (1.0 + 4.0 * float(ns.limits(point).eps)) * identity - point @ point.mT + 1.0 / n
         alpha = xp.linalg.solve(normal, rows - point @ columns)
         return Z - (alpha + (columns - point.mT @ alpha).mT) * point
 
@@ -111,7 +110,7 @@ class DoublyStochastic(ArrayManifold):
         steep = (1.0 / n**2 > X) & (slopes > 1e-3 * norm / n**0.5)
         if not steep.any():
             return None
-        there = ns.asarray(np.where(steep, limits(point).tiny, X), point)
+        there = ns.asarray(np.where(steep, ns.limits(point).tiny, X), point)
         if (ns.to_numpy(gradient_at(there) / there) < -1e-6 * norm)[steep].all():
             return None
         return (
@@ -124,7 +123,7 @@ class DoublyStochastic(ArrayManifold):
         error = max(np.abs(X.sum(-1) - 1.0).max(), np.abs(X.sum(-2) - 1.0).max())
         if not X.min() > 0.0:
             return f"its least number is {X.min():.1e}; all of them must be positive"
-        if error > slack(1e-10, point):
+        if error > ns.slack(1e-10, point):
             return f"sums of its rows or columns differ from 1 by {error:.1e}; divide by them in turns"
         return None
 
@@ -167,7 +166,7 @@ class SymmetricDoublyStochastic(DoublyStochastic):
 
     def refusal(self, point: Array) -> str | None:
         error = np.abs(ns.to_numpy(point) - ns.to_numpy(point.mT)).max()
-        if error > slack(1e-12, point):
+        if error > ns.slack(1e-12, point):
             return f"it is not symmetric: X − Xᵀ reaches {error:.1e}; take (X + Xᵀ)/2"
         return super().refusal(point)
 

@@ -17,7 +17,6 @@ from rmopt.errors import InvalidInputError
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.grassmann import Grassmann
 from rmopt.manifolds.stiefel import Stiefel
-from rmopt.precision import matched, slack
 from rmopt.retractions.grassmann import GENERALIZED_RETRACTIONS, GeneralizedPolar
 
 
@@ -133,14 +132,16 @@ class GeneralizedStiefel(ArrayManifold):
     def times(self, array: Array) -> Array:
         """Return B X, of one matrix X or of many."""
         return (
-            self._on_host(self.B.__matmul__, array) if self._root is None else matched(self.B, array) @ array
+            self._on_host(self.B.__matmul__, array)
+            if self._root is None
+            else ns.matched(self.B, array) @ array
         )
 
     def solve(self, array: Array) -> Array:
         """Return B⁻¹ X, of one matrix X or of many."""
         if self._solved is not None:
             return self._on_host(self._solved, array)
-        return ns.adjoint(matched(self._inverse, array)) @ (matched(self._inverse, array) @ array)
+        return ns.adjoint(ns.matched(self._inverse, array)) @ (ns.matched(self._inverse, array) @ array)
 
     @cached_property
     def _inverse(self) -> np.ndarray:
@@ -152,7 +153,7 @@ class GeneralizedStiefel(ArrayManifold):
         columns = np.moveaxis(ns.to_numpy(array), -2, 0)
         wide = columns.astype(np.result_type(columns, float)).reshape(len(columns), -1)
         found = np.moveaxis(np.asarray(function(wide)).reshape(columns.shape), 0, -2)
-        return matched(found, array)
+        return ns.matched(found, array)
 
     def inner(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> Any:
         return super().inner(point, tangent_vector_a, self.times(tangent_vector_b))
@@ -202,15 +203,15 @@ class GeneralizedStiefel(ArrayManifold):
     def _by_root(self, name: str, *pair: Array) -> Any:
         if self._root is None:
             raise self._lacks(f"`{name}` where B is no array", "use `retraction`, or give B as an array")
-        over = ns.adjoint(matched(self._root, pair[0]))
+        over = ns.adjoint(ns.matched(self._root, pair[0]))
         found = getattr(self._twin, name)(*(over @ array for array in pair))
-        return found if name == "dist" else ns.adjoint(matched(self._inverse, pair[0])) @ found
+        return found if name == "dist" else ns.adjoint(ns.matched(self._inverse, pair[0])) @ found
 
     # Points
 
     def refusal(self, point: Array) -> str | None:
         error = np.abs(ns.to_numpy(ns.adjoint(point) @ self.times(point)) - np.eye(self.shape[1])).max()
-        if error > slack(1e-10, point):
+        if error > ns.slack(1e-10, point):
             return f"XᴴBX − I reaches {error:.1e}; multiply X by the inverse of the Cholesky factor of XᴴBX"
         return None
 

@@ -10,7 +10,6 @@ from rmopt.core.ambient import Ambient, Array, RowColumn, dense
 from rmopt.kernels import row_column
 from rmopt.linalg import leading_eigh
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
-from rmopt.precision import coarseness
 from rmopt.retractions.positive_definite import POSITIVE_DEFINITE_RETRACTIONS
 
 
@@ -98,7 +97,7 @@ class PositiveDefinite(SymmetricPositiveDefinite):
     def safe_step(self, point: Array, direction: Any) -> float:
         """Return how far a solver may go: there the Schur complement is as small as an inverse can bear."""
         # That of single precision can bear less.
-        coarse = coarseness(point) ** 0.5
+        coarse = ns.coarseness(point) ** 0.5
         if isinstance(direction, RowColumn):
             corner = float(point[direction.k, direction.k]) * coarse
             return float(row_column.reach(row_column.STRAIGHT, self.schur_along(point, direction), corner))

@@ -18,7 +18,6 @@ from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError, broke_down
 from rmopt.linalg import eigh, exp_differences, lyapunov, solve_lower, symmetric, whitened
 from rmopt.manifolds.arrays import ArrayManifold, weighted_sum
-from rmopt.precision import coarseness, matched, slack
 from rmopt.retractions.grassmann import Exponential
 from rmopt.retractions.positive_definite import Congruence, SchurExponential, SecondOrderPD
 
@@ -214,7 +213,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
 
     def random_tangent_vector(self, point: Array, rng: np.random.Generator | None = None) -> Array:
         """Return a tangent vector of length 1 in a uniformly distributed direction."""
-        inner = matched(symmetric(self.drawn(rng, tuple(point.shape))), point)
+        inner = ns.matched(symmetric(self.drawn(rng, tuple(point.shape))), point)
         return self._metric.bent(point, inner) / float(ns.real_dot(inner, inner)) ** 0.5
 
     # Geodesics
@@ -236,7 +235,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
     def dist(self, point_a: Array, point_b: Array) -> Any:
         _hold(point_a, point_b)
         apart = self._metric.apart(point_a, point_b)
-        if apart.ndim == len(self.shape):
+        if apart.ndim == len(self.shape) and not ns.is_traced(apart):
             return float(ns.real_dot(apart, apart)) ** 0.5
         return self._products(apart, apart) ** 0.5
 
@@ -251,7 +250,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
     def refusal(self, point: Array) -> str | None:
         point = ns.to_numpy(point)
         askew, scale = (np.abs(part).max((-2, -1)) for part in (point - ns.adjoint(point), point))
-        if (askew > slack(1e-12, point) * scale).any():
+        if (askew > ns.slack(1e-12, point) * scale).any():
             return "the matrix is not symmetric"
         values = np.linalg.eigvalsh(point)
         if (definite := _definite(values)).all():
@@ -345,7 +344,7 @@ class SpecialPositiveDefinite(SymmetricPositiveDefinite):
         if (reason := super().refusal(point)) is not None:
             return reason
         off = np.abs(np.linalg.det(ns.to_numpy(point)) - 1.0).max()
-        return f"its determinant differs from 1 by {off:.1e}" if off > slack(1e-9, point) else None
+        return f"its determinant differs from 1 by {off:.1e}" if off > ns.slack(1e-9, point) else None
 
     def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
         """Return a matrix with uniformly distributed eigenvectors, the largest eigenvalue up to 3 times the least."""
@@ -540,7 +539,7 @@ METRICS: dict[str, Metric] = {
 
 def _rounding(values: Array) -> float:
     """Return how far eigenvalues may be off beside the largest one."""
-    return float(values.shape[-1] * 2.0**-52 * coarseness(values))
+    return float(values.shape[-1] * 2.0**-52 * ns.coarseness(values))
 
 
 def _definite(values: Array) -> Any:

@@ -31,7 +31,6 @@ from rmopt.core.tensors import (
 )
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import lanczos_svd, leave_span
-from rmopt.precision import rank_of, real_type, slack
 from rmopt.retractions.tensors import (
     HOSVD,
     TRAIN_RETRACTIONS,
@@ -126,7 +125,7 @@ class TensorManifold(OverField, Manifold):
             return "one of its arrays holds NaN or infinity"
         for i, U in enumerate(self._frames(point)):
             error = np.abs(ns.to_numpy(U.T @ U) - np.eye(U.shape[1])).max()
-            if error > slack(1e-10, U):
+            if error > ns.slack(1e-10, U):
                 return f"along axis {i} it is not orthonormal: |UᵀU − I| reaches {error:.1e}"
         return self.refusal(point)
 
@@ -134,13 +133,13 @@ class TensorManifold(OverField, Manifold):
         """Return why arrays of the right shapes are no point, or None: a rank is lower."""
         for i, matrix in enumerate(self._spectra(point)):
             sigma = ns.to_numpy(ns.namespace(matrix).linalg.svdvals(matrix))
-            if rank_of(sigma) < self.ranks[i]:
+            if ns.rank_of(sigma) < self.ranks[i]:
                 spread = f"singular values run from {sigma[0]:.1e} to {sigma[-1]:.1e}"
                 return f"the rank along axis {i} is below {self.ranks[i]}, for {spread}; choose lower ranks"
         return None
 
     def _checked(self, point: Any, what: str, given: Any) -> Any:
-        point = in_precision(point, real_type(given))
+        point = in_precision(point, ns.real_type(given))
         if (reason := self.refusal(point)) is not None:
             raise InvalidInputError(f"{what} gives no point of {self}: {reason}.")
         return as_like(point, given) if ns.namespace(given) is not np else point

@@ -25,23 +25,19 @@ from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.save import Checkpoint
 from rmopt.solvers.stochastic.coordinate_descent import CoordinateDescent
 from rmopt.solvers.stochastic.identification import ManifoldIdentification
+from rmopt.solvers.stochastic.samplers import Cyclic, FromDraw, Sampler, ShuffledEpochs, Uniform
 from rmopt.solvers.stochastic.scaled_sgd import ScaledSGD
-from rmopt.solvers.stochastic.scheduled import (
-    SGD,
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
+from rmopt.solvers.stochastic.sgd import SGD
+from rmopt.solvers.stochastic.step_sizes import (
     Constant,
     Cosine,
-    Cyclic,
     ExactLineSearch,
     FractionOfBound,
-    FromDraw,
     FromFunction,
     InverseSqrt,
     InverseTime,
-    Sampler,
-    ScheduledSolver,
-    ShuffledEpochs,
     StepSize,
-    Uniform,
 )
 from rmopt.solvers.stop import (
     Below,

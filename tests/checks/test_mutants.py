@@ -62,7 +62,7 @@ from rmopt.retractions import (
     SecondOrderPD,
 )
 from rmopt.solvers import Constant, FromFunction, InverseSqrt
-from rmopt.solvers.stochastic.scheduled import Cyclic, FromDraw, ShuffledEpochs, Uniform
+from rmopt.solvers.stochastic.samplers import Cyclic, FromDraw, ShuffledEpochs, Uniform
 
 Array = np.ndarray
 

@@ -57,7 +57,7 @@ from rmopt.solvers import (
     Solver,
     TrustRegions,
 )
-from rmopt.solvers.stochastic.scheduled import Uniform
+from rmopt.solvers.stochastic.samplers import Uniform
 from rmopt.testing import parametrize_with_laws
 
 FLAT = Problem(Euclidean(4, 3), autograd_cost(lambda X: ((X - 1.0) ** 2).sum() + (X**4).sum()))

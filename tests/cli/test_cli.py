@@ -72,6 +72,11 @@ class Fields:
         return Outcome("digits", {"rank": self.rank}, [])
 
 
+def compared(run: Run, file: str, minutes: float, data_home: Path | None) -> Outcome:
+    """Stand in for what compares rivals."""
+    return Outcome(file, {"minutes": minutes}, [{"model": "theirs", "rmse": 0.5}])
+
+
 def unusable(run: Run) -> Outcome:
     """Refuse its input."""
     raise InvalidInputError("rank must be at most 10,\nnot 11; choose a smaller one.")
@@ -111,6 +116,7 @@ REGISTERED = [
     EntryPoint("broken", "no_such_package:experiment", "rmopt.experiments"),
     EntryPoint("gone", "math:experiment", "rmopt.experiments"),
     EntryPoint("digits", "problems.data.sets:digits", "rmopt.datasets"),
+    EntryPoint("best", f"{__name__}:compared", "rmopt.best"),
     EntryPoint("describe", "no_such_package:describe", "rmopt.data"),
     EntryPoint("serve", "no_such_package:serve", "rmopt.serve"),
 ]
@@ -242,6 +248,16 @@ def test_no_experiments_at_all(call: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert "there is no 'fake'. There are: none." in call("run", "fake").err
     assert "Experiments:\n  none" in call("run").out
     assert call("list").out.split() == ["Experiments:", "none", "Data", "sets:", "none"]
+
+
+def test_best_is_a_command_with_the_options_of_experiments(call: Any) -> None:
+    called = call("best", "a.csv", "--minutes", "2", "--seed", "3", "--out", "here", "--json")
+    found = json.loads(called.out)
+    assert (found["data"], found["parameters"], found["seed"]) == ("a.csv", {"minutes": 2.0}, 3)
+    assert json.loads(Path("here/result.json").read_text()) == found
+    help_text = call("best", "--help").out
+    assert "FILE: as rmopt data takes it." in help_text
+    assert "--quiet" in help_text
 
 
 def test_errors_of_the_program_keep_their_traceback() -> None:

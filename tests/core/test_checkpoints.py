@@ -217,7 +217,7 @@ def lifted(X: Any) -> Any:
 ESTIMATORS = {
     "LoretaSimilarity": lambda n, **how: LoretaSimilarity(2, max_iter=n, **how),
     "LoretaLabelRanker": lambda n, **how: LoretaLabelRanker(2, n_epochs=n, **how),
-    "CometMetric": lambda n, **how: CometMetric(float(n), tol=0.0, **how),
+    "CometMetric": lambda n, **how: CometMetric(float(n), compare="similarity", tol=0.0, **how),
     "ContrastiveSimilarity": lambda n, **how: ContrastiveSimilarity(2, n_epochs=2, **how),
     "LowRankLogisticRegression": lambda n, **how: LowRankLogisticRegression(2, n_epochs=2, **how),
 }

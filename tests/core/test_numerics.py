@@ -94,7 +94,9 @@ def test_numbers_out_of_range_end_with_one_sentence_or_a_metric(scale: float) ->
         said = "out of reach of defaults in their units; scale X"
         with pytest.raises(InvalidInputError, match=said), np.errstate(all="ignore"):
             kind().fit(scale * X, y)
-    metric = CometMetric(1, beta=1e-5, loss="squared_hinge", n_triplets=50, random_state=0)
+    metric = CometMetric(
+        1, beta=1e-5, loss="squared_hinge", compare="similarity", n_triplets=50, random_state=0
+    )
     if scale < 1.0:
         assert np.isfinite(metric.fit(scale * X, y).mahalanobis_).all()
     else:

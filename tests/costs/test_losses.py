@@ -12,7 +12,7 @@ from numba import objmode
 from rmopt import InvalidInputError, Problem
 from rmopt.core import DivergedError
 from rmopt.costs import BilinearSum, Loss, squared
-from rmopt.kernels import bilinear_sgd
+from rmopt.kernels import batch_sgd, bilinear_sgd, directed_sgd
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.solvers import SGD, Momentum
 
@@ -96,7 +96,7 @@ def test_losses_of_ones_own_share_a_loop_and_raise_their_own_errors(make: Any) -
         return z - y
 
     first = run(lambda z, y: 1.0 if z > y else 0.0)
-    loops = (bilinear_sgd.run, bilinear_sgd.run_batches, bilinear_sgd.run_directed)
+    loops = (bilinear_sgd.run, batch_sgd.run, directed_sgd.run)
     known = [len(loop.signatures) for loop in loops]
     np.testing.assert_array_equal(run(lambda z, y: 1 if z > y else 0), first)
     np.testing.assert_array_equal(run(lambda z, y: z > y), first)

@@ -604,7 +604,7 @@ class TestCommand:
         assert "rmopt run" not in said
         found = json.loads(self.says(str(tmp_path / "r.csv"), "--json")[1])
         assert found["summary"]["density"] == round(4 / 9, 6)
-        assert list(found["experiments"]) == ["fit completion", "completion"]
+        assert list(found["experiments"]) == ["best", "fit completion", "completion"]
         assert [column["name"] for column in found["columns"]] == ["user", "item", "rating", "time"]
 
     def test_a_file_that_cannot_be_used_is_shown_all_the_same(self, tmp_path: Path) -> None:
@@ -618,12 +618,15 @@ class TestCommand:
         status, said = self.says("digit")
         assert (status, "Did you mean 'digits'?" in said) == (2, True)
 
-    def test_fits_are_offered_first(self, tmp_path: Path) -> None:
-        X, y = np.random.default_rng(0).standard_normal((12, 150)), np.arange(12) % 2
-        np.savez(tmp_path / "wide.npz", X=X, y=y)
+    def test_best_and_fits_are_offered_first(self, tmp_path: Path) -> None:
+        X, y = np.random.default_rng(0).standard_normal((12, 2001)), np.arange(12) % 2
+        np.savez(tmp_path / "wide.npz", X=X[:, :150], y=y)
         found = describe(str(tmp_path / "wide.npz"))["experiments"]
-        assert next(iter(found)) == "fit similarity"
+        assert list(found)[:2] == ["best", "fit similarity"]
         assert found["metric"].endswith("--features 0")
+        # A matrix of all pairs of features would be large.
+        np.savez(tmp_path / "wider.npz", X=X, y=y)
+        assert "metric" not in describe(str(tmp_path / "wider.npz"))["experiments"]
 
     def test_the_list_says_what_is_there(self, tmp_path: Path) -> None:
         np.savez(tmp_path / "scene.npz", X=np.ones(2))

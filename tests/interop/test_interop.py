@@ -86,7 +86,7 @@ def test_trust_regions_without_second_derivatives_say_so() -> None:
         def gradient(self, point: LowRankPoint) -> np.ndarray:
             return np.zeros(SHAPE)
 
-    with pytest.raises(MissingCapabilityError, match=r"TrustRegions needs second derivatives, which Flat on"):
+    with pytest.raises(MissingCapabilityError, match=r"TrustRegions needs second derivatives: .*Flat"):
         PymanoptSolver("TrustRegions").run(Problem(FixedRankEmbedded(*SHAPE, RANK), Flat()))
 
 

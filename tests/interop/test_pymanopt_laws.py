@@ -20,7 +20,7 @@ from pymanopt.manifolds.manifold import Manifold as PymanoptManifold
 from pymanopt.tools.testing import euclidean_to_riemannian_hessian
 from tabled import each_row
 
-from rmopt import Problem, autograd_cost
+from rmopt import Problem, autograd_cost, solvers
 from rmopt.checks import check_manifold, check_retraction
 from rmopt.core.ambient import dense
 from rmopt.interop import from_pymanopt, to_pymanopt
@@ -338,7 +338,7 @@ def test_hyperbolic_space_is_the_ball_of_pymanopt() -> None:
     np.testing.assert_allclose(middle[1:] / (1.0 + middle[0]), theirs.pair_mean(*inside), atol=1e-10)
 
 
-# Every manifold of pymanopt, beside what stands for it here
+# Every manifold and optimizer of pymanopt, beside what stands for it here
 
 BASIS = np.linalg.qr(np.random.default_rng(0).standard_normal((7, 3)))[0]
 COUNTERPARTS = {
@@ -367,6 +367,10 @@ COUNTERPARTS = {
     "SymmetricPositiveDefinite": ((4,), SymmetricPositiveDefinite(4)),
     "UnitaryGroup": ((3,), Unitary(3)),
 }  # fmt: skip
+SOLVERS = {
+    "ConjugateGradient": "ConjugateGradient", "NelderMead": "NelderMead", "ParticleSwarm": "ParticleSwarm",
+    "SteepestDescent": "GradientDescent", "TrustRegions": "TrustRegions",
+}  # fmt: skip
 
 
 @each_row("name", foreign.__all__)
@@ -375,6 +379,11 @@ def test_every_manifold_has_a_counterpart_of_the_same_dimension(name: str) -> No
     theirs = getattr(foreign, name)(*sizes)
     # With complex numbers pymanopt counts some dimensions wrongly.
     assert ours.dim == (from_pymanopt(theirs).dim if theirs.point_layout == 1 else theirs.dim)
+
+
+@each_row("name", pymanopt.optimizers.__all__)
+def test_every_optimizer_has_a_counterpart(name: str) -> None:
+    assert issubclass(getattr(solvers, SOLVERS[name]), solvers.Solver)
 
 
 # Our laws over their manifolds. On pymanopt's Elliptope the sign of a Lyapunov equation is wrong

@@ -137,6 +137,17 @@ def test_second_derivatives() -> None:
         assert all(check_hessian(Problem(M, cost))), M
 
 
+@each_row("kind", [DoublyStochastic, SymmetricDoublyStochastic])
+def test_hessians_are_the_second_derivatives_along_geodesics(kind: Any) -> None:
+    """These begin with the acceleration of ½ ξ²/X within the sums."""
+    M, rng = kind(5), np.random.default_rng(0)
+    X, cost = M.random_point(rng), Near(rng.standard_normal(M.shape))
+    xi, G = M.random_tangent_vector(X, rng), cost.gradient(X)
+    wanted = np.sum(xi * cost.hessian(X, xi)) + np.sum(G * M.projection(X, 0.5 * xi * xi / X))
+    along = M.euclidean_to_riemannian_hessian(X, G, cost.hessian(X, xi), xi)
+    assert M.inner_product(X, along, xi) == pytest.approx(wanted, rel=1e-12)
+
+
 def test_positive_numbers_have_the_geometry_of_their_logarithms() -> None:
     M, N, rng = Positive(3, 2), Euclidean(3, 2), np.random.default_rng(0)
     x, y = M.random_point(rng), M.random_point(rng)

@@ -24,10 +24,16 @@ def random_case(rng: np.random.Generator, d: int) -> tuple[np.ndarray, RowColumn
     return W, RowColumn(k, u)
 
 
-def test_the_step_bound_is_sharp_in_ten_thousand_cases() -> None:
+@pytest.mark.parametrize("cases", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_the_step_bound_is_sharp_in_ten_thousand_cases(cases: int) -> None:
     rng = np.random.default_rng(0)
     finite = 0
-    sizes = [*rng.integers(2, 12, size=9_800).tolist(), *rng.integers(12, 201, size=200).tolist(), 2, 200]
+    sizes = [
+        *rng.integers(2, 12, size=cases).tolist(),
+        *rng.integers(12, 201, size=cases // 50).tolist(),
+        2,
+        200,
+    ]
     for d in sizes:
         W, H = random_case(rng, d)
         manifold = PositiveDefinite(d)
@@ -40,7 +46,7 @@ def test_the_step_bound_is_sharp_in_ten_thousand_cases() -> None:
         inside, outside = (W + factor * bound * H.toarray() for factor in (0.999, 1.001))
         np.linalg.cholesky(inside)
         assert np.linalg.eigvalsh(outside)[0] < 0
-    assert finite > 7_500
+    assert finite > 0.75 * cases
     assert finite < len(sizes)
 
 

@@ -77,6 +77,8 @@ def test_principal_components_of_flat_points_are_those_of_scikit_learn() -> None
     np.testing.assert_allclose(np.abs(found.components @ wanted.components_.T), np.eye(4), atol=1e-10)
     np.testing.assert_allclose(np.abs(found.scores), np.abs(wanted.transform(X)), atol=1e-10)
     assert len(tangent_pca(Euclidean(4), list(X), 2).components) == 2
+    elsewhere = tangent_pca(Euclidean(4), list(X), mean=np.ones(4))
+    np.testing.assert_allclose(elsewhere.variances, wanted.explained_variance_, rtol=1e-10)
     with pytest.raises(ValueError, match="principal components"):
         tangent_pca(Euclidean(4), list(X), 5)
     with pytest.raises(ValueError, match="principal components"):

@@ -27,6 +27,7 @@ from problems.evaluation import evaluate_retrieval, matrix_scores
 from problems.kernels import log_det_weight
 from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetric, LegoMetric
 from problems.metric.baselines import _leading
+from problems.metric.estimators import between_classes
 from problems.metric.experiment import METHODS, metric_claims
 from problems.triplets import ClassTriplets, NeighborTriplets
 from rmopt import InvalidInputError
@@ -96,8 +97,9 @@ def precision_at_10(W: np.ndarray, X: np.ndarray, y: np.ndarray, rank_by: str) -
 @pytest.mark.parametrize(
     ("estimator", "rank_by"),
     [
-        (CometMetric(random_state=0), "similarity"),
-        (CometMetric(loss="hinge", random_state=0), "similarity"),
+        (CometMetric(random_state=0), "distance"),
+        (CometMetric(compare="similarity", random_state=0), "similarity"),
+        (CometMetric(compare="similarity", loss="hinge", random_state=0), "similarity"),
         (LegoMetric(random_state=0), "distance"),
         (BoostMetric(max_iter=30, random_state=0), "distance"),
         (HdslMetric(max_iter=1000, random_state=0), "similarity"),
@@ -125,8 +127,9 @@ def test_scores_rank_as_distances_do() -> None:
 @each_row(
     "metric",
     [
-        CometMetric(random_state=0),
-        CometMetric(compare="distance", triplets="neighbors", random_state=0),
+        CometMetric(compare="similarity", random_state=0),
+        CometMetric(compare="distance", prior=1.0, random_state=0),
+        CometMetric(compare="distance", prior=0.2, random_state=0),
         HdslMetric(max_iter=50, random_state=0),
         BoostMetric(10, random_state=0),
         LegoMetric(random_state=0),
@@ -195,13 +198,36 @@ def test_distances_of_near_triplets_are_for_votes_of_neighbours() -> None:
         make_pipeline(metric, KNeighborsClassifier(3)).fit(X[:300], y[:300]).score(X[300:], y[300:])
         for metric in (
             EuclideanMetric(),
-            CometMetric(random_state=0),
-            CometMetric(compare="distance", random_state=0),
-            CometMetric(compare="distance", triplets="neighbors", random_state=0),
+            CometMetric(compare="similarity", random_state=0),
+            CometMetric(compare="distance", prior=1.0, triplets="random", random_state=0),
+            CometMetric(compare="distance", prior=1.0, random_state=0),
         )
     )
     assert similarity + 0.1 < distance < near - 0.03
     assert near > plain + 0.01
+    # What folds choose is the last one.
+    chosen = CometMetric(random_state=0).fit(X[:300], y[:300])
+    assert chosen.compare_ == "distance"
+    near = CometMetric(compare="distance", prior=chosen.prior_, random_state=0).fit(X[:300], y[:300])
+    assert np.array_equal(chosen.mahalanobis_, near.mahalanobis_)
+
+
+@each_row("prior", [0.02, 0.5, 1.0])
+def test_the_prior_is_a_linear_discriminant_analysis_of_all_directions(prior: float) -> None:
+    X, y = load_wine(return_X_y=True)
+    X = X / X.std(axis=0)
+    means = np.array([X[y == label].mean(axis=0) for label in range(3)])[y]
+    within, between = np.cov((X - means).T, bias=True), np.cov(means.T, bias=True)
+    shrinkage = 0.5 + 0.5 * prior
+    within = (1 - shrinkage) * within + shrinkage * np.trace(within) / 13 * np.eye(13)
+    L = between_classes(X, y, prior)
+    ratios, counts = np.linalg.inv(within) @ between, L.T @ L @ within
+    spread = np.linalg.eigvals(ratios).real
+    expected = np.sort(np.maximum(spread / (1 + spread), prior))
+    np.testing.assert_allclose(np.sort(np.linalg.eigvals(counts).real), expected)
+    np.testing.assert_allclose(counts @ ratios, ratios @ counts, atol=1e-9)
+    if prior == 1.0:
+        np.testing.assert_allclose(L.T @ L, (L.T @ L)[0, 0] * np.eye(13), atol=1e-9)
 
 
 def learned(estimator: Any, X: Any, triplets: np.ndarray) -> np.ndarray:
@@ -287,12 +313,12 @@ def test_metrics_learn_from_given_triplets(digits: Any) -> None:
 
 def test_comet_parameters_change_what_is_learned(digits: Any) -> None:
     X, y = digits
-    base: dict[str, Any] = {"n_epochs": 1, "random_state": 0, "n_triplets": 300}
+    base: dict[str, Any] = {"n_epochs": 1, "random_state": 0, "n_triplets": 300, "compare": "similarity"}
     plain = CometMetric(**base).fit(X, y).get_mahalanobis_matrix()
     for change in (
         {"alpha": 1e-2}, {"beta": 1e-2}, {"sparsity": 1e-4}, {"loss": "hinge"}, {"order": "cyclic"},
         {"retraction": "schur-exponential"}, {"step_size": 1e-3}, {"n_triplets": 200},
-        {"random_state": 1}, {"n_epochs": 2}, {"compare": "distance"}, {"triplets": "neighbors"},
+        {"random_state": 1}, {"n_epochs": 2}, {"compare": "distance"}, {"triplets": "neighbors"}, {"prior": 0.2},
     ):  # fmt: skip
         changed = CometMetric(**(base | change)).fit(X, y)
         assert not np.allclose(changed.get_mahalanobis_matrix(), plain), change
@@ -414,9 +440,8 @@ def test_distances_do_not_depend_on_an_offset(kind: Any) -> None:
 
 def test_a_line_search_finds_steps_of_any_size() -> None:
     data, target = load_iris(return_X_y=True)
-    for seed in range(2):
-        model = CometMetric(retraction="affine-exponential", loss="squared_hinge")
-        triplets = ClassTriplets(target).draw(np.random.default_rng(seed), 0, 3000)
-        # Bisection ended with an error of its own.
-        with suppress(DivergedError):
-            assert np.isfinite(model.fit_triplets(1e6 * data, triplets).mahalanobis_).all()
+    model = CometMetric(retraction="affine-exponential", loss="squared_hinge")
+    triplets = ClassTriplets(target).draw(np.random.default_rng(0), 0, 3000)
+    # Bisection ended with an error of its own.
+    with suppress(DivergedError):
+        assert np.isfinite(model.fit_triplets(1e6 * data, triplets).mahalanobis_).all()

@@ -23,7 +23,6 @@ from rmopt.manifolds import (
     Stiefel,
     SymmetricPositiveDefinite,
 )
-from rmopt.precision import real_type
 from rmopt.solvers import (
     LBFGS,
     SGD,
@@ -43,7 +42,7 @@ W = np.outer([1.0, 2.0, 0.0], [3.0, 0.0, 1.0, 1.0])
 def quotient(X: Any) -> Any:
     """Return tr N XᴴAX of one or of many points, in any library; of vectors xᵀAx."""
     xp, like = ns.namespace(X), ns.real(X)
-    of_a, weights = (ns.asarray(one, like, real_type(like)) for one in (A, WEIGHTS))
+    of_a, weights = (ns.asarray(one, like, ns.real_type(like)) for one in (A, WEIGHTS))
     if X.shape[-1] == 4:
         return xp.sum(X * (X @ of_a), axis=-1)
     products = xp.matmul(of_a + 0.0 * X[..., :1, :1], X)

@@ -12,7 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from problems.data import TaskBundle
 from problems.data.sets import parkinsons
 from problems.subspace import MultitaskFeatures, MultitaskSubspace, alt_min
-from problems.subspace.experiment import errors
+from problems.subspace.experiment import alike, errors, shared_features
+from problems.subspace.multitask_estimator import PooledRidge
 from rmopt.core import InvalidInputError
 from rmopt.manifolds import Grassmann
 
@@ -157,3 +158,22 @@ def test_gossip_on_parkinsons_is_near_alt_min_and_the_batch_optimum() -> None:
     ]
     assert 1.0 - scores[0] < 0.37
     assert abs(scores[0] - scores[1]) < 0.01
+
+
+def test_defaults_are_not_behind_pooled_ridges_and_find_no_shared_vector_where_there_is_none() -> None:
+    for bundle, shared in ((alike(), True), (shared_features(), False)):
+        gaps = []
+        for seed in range(3):
+            out = bundle.held_out(seed)
+            found = []
+            for model in (
+                MultitaskSubspace(solver="batch", random_state=0),
+                PooledRidge(),
+                PooledRidge(True),
+            ):
+                model.fit(bundle.X[~out], bundle.y[~out], tasks=bundle.task[~out])
+                found.append(errors(bundle, out, model.predict(bundle.X[out], bundle.task[out]))["nmse"])
+            gaps.append(np.subtract(found[1:], found[0]))
+        assert (np.mean(gaps, axis=0) > 0.01).all()
+        # The shared part of the last task's coefficients is far from 0, or hardly there.
+        assert (np.linalg.norm(model.coef_.mean(axis=0)) > 2.0) == shared

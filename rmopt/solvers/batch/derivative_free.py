@@ -20,25 +20,24 @@ from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.core.streams import Stream, generator
 from rmopt.errors import DivergedError, InvalidInputError, RmoptError, broke_down
-from rmopt.manifolds import GeneralizedGrassmann, GeneralizedStiefel, Power, Product, Stiefel
+from rmopt.manifolds import GeneralizedStiefel, Power, Product, Stiefel
 from rmopt.manifolds.arrays import ArrayManifold
-from rmopt.manifolds.stiefel import Turns
-from rmopt.precision import real_type, slack
 from rmopt.solvers.batch.curvature import mixed, tangent_basis
+from rmopt.solvers.batch.many import chosen, each
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged
 
 # Edges of the first simplex, and of one that begins again where one has ended, as shares of the size of the manifold
 # and of the first one; and how far a simplex may go in a tangent space.
 EDGE, AGAIN, FAR = 0.25, 0.1, 0.5
-# Of whose points the logarithm is looked for step by step.
+# Of whose points the logarithm is looked for step by step; those of their subclasses have closed forms.
 SEARCHED = (Stiefel, GeneralizedStiefel)
 
 
 class Crowd:
     """A problem as solvers without derivatives ask it: at many points at once, counted.
 
-    Many points are one array, where points are arrays and the formulas of the manifold take it, and else a list.
+    Many points are one array, where points are arrays and the formulas of the manifold take it, and else `Parts`.
 
     Parameters
     ----------
@@ -54,7 +53,6 @@ class Crowd:
             with suppress(InvalidInputError):
                 self.stacks = Power(manifold, 2) is not None
         self.manifold: Any = manifold._in_a_run()
-        self.retract: Callable[..., Any] = partial(self.manifold.default_retraction, self.manifold)
         # Of the present state: evaluations, and the least cost with its point.
         self.counts: dict[str, int] = {}
         self.best: tuple[float, Any] = np.inf, None
@@ -63,59 +61,55 @@ class Crowd:
         self._base: Any = None
 
     def gathered(self, points: list[Any]) -> Any:
-        """Return many points as one array, or as a list."""
-        return ns.namespace(points[0]).stack(points) if self.stacks else points
+        """Return many points as one array, or as `Parts`."""
+        return ns.namespace(points[0]).stack(points) if self.stacks else Parts(points)
 
-    def listed(self, points: Any, count: int) -> list[Any]:
+    def listed(self, points: Any) -> list[Any]:
         """Return many points one by one."""
-        return [points[i, ...] for i in range(count)] if self.stacks else points
+        return [points[i, ...] for i in range(points.shape[0])] if self.stacks else [*points]
 
     def each(self, function: Callable[..., Any], *crowds: Any) -> Any:
         """Return what a function makes of each of many points and vectors."""
+        return function(*crowds) if self.stacks else Parts([*map(function, *crowds)])
+
+    def times(self, vectors: Any, numbers: Array) -> Any:
+        """Return each vector times a number."""
+        if not self.stacks:
+            return Parts([*map(mul, vectors, numbers.tolist())])
+        return vectors * each(ns.asarray(numbers, vectors, self.kind), vectors)
+
+    def chosen(self, which: Array, new: Any, old: Any) -> Any:
+        """Return new points in some places, and the old ones in the others."""
         if self.stacks:
-            return function(*crowds)
-        return [function(*those) for those in zip(*crowds, strict=True)]
+            return chosen(ns.asarray(which, new, bool), new, old)
+        return Parts([a if yes else b for yes, a, b in zip(which, new, old, strict=True)])
 
-    def chosen(self, points: Any, others: Any, places: Array) -> Any:
-        """Return those at some places of two crowds in a row."""
-        if not self.stacks:
-            return [(points + others)[i] for i in places]
-        xp = ns.namespace(points)
-        return xp.take(xp.concat([points, others]), ns.asarray(places, points), axis=0)
-
-    def shares(self, numbers: Array, points: Any) -> Any:
-        """Return a number for each point, to multiply vectors by."""
-        if not self.stacks:
-            return numbers.tolist()
-        return ns.asarray(numbers.reshape(-1, *[1] * (points.ndim - 1)), points, self.kind)
-
-    def reached(self, points: Any, vectors: Any, count: int) -> tuple[Any, Array]:
-        """Return the ends of steps, and the costs there; a step that would leave the manifold is not taken."""
-        self.counts["retractions"] += count
-        there = None
+    def ends(self, points: Any, vectors: Any) -> Any:
+        """Return the ends of steps."""
         if self.stacks:
             with suppress(ValueError, RuntimeError):
-                there = in_precision(self.retract(points, vectors), self.kind)
-        if there is None or not is_finite(there) or self.manifold.refusal(there) is not None:
-            pairs = zip(*(self.listed(crowd, count) for crowd in (points, vectors)), strict=True)
-            there = self.gathered([self._step(*pair) for pair in pairs])
-        return there, self.values(there, count)
+                there = in_precision(self.manifold.retraction(points, vectors), self.kind)
+                if is_finite(there) and self.manifold.refusal(there) is None:
+                    self.counts["retractions"] += there.shape[0]
+                    return there
+        return self.gathered([*map(self.end, self.listed(points), self.listed(vectors))])
 
-    def _step(self, point: Any, vector: Any) -> Any:
+    def end(self, point: Any, vector: Any) -> Any:
         """Return the end of a step, or where it begins when it fails or leaves the manifold."""
+        self.counts["retractions"] += 1
         try:
-            there = in_precision(self.retract(point, vector), self.kind)
+            there = in_precision(self.manifold.retraction(point, vector), self.kind)
         except (ValueError, RuntimeError) as error:
             if not (isinstance(error, RmoptError) or broke_down(error)):
                 raise
             return point
         return point if self.manifold.check_point(there) else there
 
-    def values(self, points: Any, count: int) -> Array:
+    def values(self, points: Any) -> Array:
         """Return the costs at many points, by one call where the cost has `values`; infinity for NaN."""
         cost: Any = self.problem.cost
         if self.stacks and hasattr(cost, "values"):
-            given = cost.values(points)
+            given, count = cost.values(points), points.shape[0]
             found = ns.to_numpy(given) if ns.is_array(given) else np.asarray(given)
             if found.shape != (count,) or found.dtype.kind not in "fiu":
                 raise InvalidInputError(
@@ -123,25 +117,25 @@ class Crowd:
                     f"({count},), of real numbers."
                 )
         else:
-            found = np.array([self.problem.value(point) for point in self.listed(points, count)])
+            found = np.array([*map(self.problem.value, self.listed(points))])
         found = np.where(np.isnan(found), np.inf, found.astype(float))
-        self.counts["costs"] += count
+        self.counts["costs"] += len(found)
         if found[least := int(found.argmin())] < self.best[0]:
-            self.best = float(found[least]), self.listed(points, count)[least]
+            self.best = float(found[least]), self.listed(points)[least]
         return found
 
     def norms(self, points: Any, vectors: Any) -> Array:
         """Return the lengths of tangent vectors."""
         if self.stacks:
             return ns.to_numpy(self.manifold.inner_products(points, vectors, vectors)) ** 0.5
-        return np.array(self.each(self.manifold.norm, points, vectors))
+        return np.array([*map(self.manifold.norm, points, vectors)])
 
-    def vectors(self, base: Any, coordinates: Array) -> Any:
-        """Return tangent vectors at a point by their coordinates, in rows."""
+    def vector(self, base: Any, coordinates: Array) -> Any:
+        """Return a tangent vector at a point by its coordinates."""
         if self._base is not base:
             self._base, self._basis = base, tangent_basis(self.manifold, base)
-        made = [mixed(coordinates, [*stack]) for stack in zip(*map(arrays_of, self._basis), strict=True)]
-        return made[0] if self.stacks else [rebuilt(self._basis[0], [*of]) for of in zip(*made, strict=True)]
+        stacks = zip(*map(arrays_of, self._basis), strict=True)
+        return rebuilt(self._basis[0], [mixed(coordinates, [*stack]) for stack in stacks])
 
 
 def toward(manifold: Any, point: Any, other: Any) -> Any:
@@ -154,9 +148,7 @@ def toward(manifold: Any, point: Any, other: Any) -> Any:
     base = manifold
     while isinstance(base, Power):
         base = base.base
-    # The others of them have closed forms.
-    searched = isinstance(base, SEARCHED) and not isinstance(base, Turns | GeneralizedGrassmann)
-    if manifold.knows("log") and not searched:
+    if manifold.knows("log") and type(base) not in SEARCHED:
         return manifold.log(point, other)
     return manifold.projection(point, manifold.embed_point(other) - manifold.embed_point(point))
 
@@ -209,7 +201,7 @@ class _DerivativeFree(CheckedValue, Solver):
             found = problem.real(unchanged(cost, point, lambda: cost.value(point), "value"))
         if not isfinite(found):
             raise DivergedError(f"{cost._name} is {found} at the initial point; start elsewhere.", 0)
-        work.kind = real_type(*arrays_of(point))
+        work.kind = ns.real_type(*arrays_of(point))
         return Stand(point, found, self._crowd(work, point, found), {"costs": 1, "retractions": 0})
 
     @abstractmethod
@@ -243,7 +235,7 @@ class _DerivativeFree(CheckedValue, Solver):
 
     def _seen(self, state: Stand) -> tuple[float, float]:
         """Return the least size, and the least difference of costs, that counts."""
-        tol = slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
+        tol = ns.slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
         return tol * state.first_size, tol * max(abs(state.cost), state.first_spread)
 
     def _settled(self, state: Stand) -> bool:
@@ -347,7 +339,7 @@ class NelderMead(_DerivativeFree):
         scale, again = work.manifold.typical_dist, self._settled(state)
 
         def ask(rows: Array) -> Array:
-            return work.reached(work.gathered([base] * len(rows)), work.vectors(base, rows), len(rows))[1]
+            return work.values(work.gathered([work.end(base, work.vector(base, row)) for row in rows]))
 
         def along(share: float) -> tuple[float, Array]:
             corner = centre + share * (centre - corners[-1])
@@ -465,33 +457,26 @@ class ParticleSwarm(_DerivativeFree):
     def _crowd(self, work: Crowd, point: Any, cost: float) -> Swarm:
         manifold, rng = work.manifold, generator(work.seed, Stream.SWARM)
         k = self.population_size or min(40, 10 * manifold.dim)
-        points = work.gathered([point, *(as_like(manifold.random_point(rng), point) for _ in range(k - 1))])
+        several = [point, *(as_like(manifold.random_point(rng), point) for _ in range(k - 1))]
+        points, others = work.gathered(several), work.gathered(several[1:] + several[:1])
         # Half of the way to the next one.
-        others = work.chosen(points, points, np.arange(k) + 1)
-        speeds = work.each(lambda *pair: toward(manifold, *pair) * 0.5, points, others)
+        speeds = work.each(partial(toward, manifold), points, others) * 0.5
         return Swarm(points, speeds, points, speeds, np.full(k, np.inf))
 
     def _step(self, work: Crowd, state: Stand) -> tuple[Swarm, float, Array]:
         manifold, (points, speeds, bests, ways, least), k = work.manifold, state.crowd, len(state.crowd.costs)
-        if state.steps == 0:
-            costs = work.values(points, k)
-        else:
-            draws = generator(work.seed, Stream.SWARM, state.steps).random((2, k))
-            draws *= [[self.nostalgia], [self.social]]
-
-            def turned(here: Any, speed: Any, best: Any, way: Any, own: Any, all: Any) -> Any:
-                return speed * self.inertia + toward(manifold, here, best) * own + way * all
-
-            weights = (work.shares(draw, points) for draw in draws)
-            moves = work.each(turned, points, speeds, bests, ways, *weights)
-            # No step is longer than the first swarm was wide.
-            # Where nothing moves this is 0/0.
-            shares = np.fmin(1.0, state.first_size / work.norms(points, moves))
-            moves, old = work.each(mul, moves, work.shares(shares, points)), points
-            points, costs = work.reached(points, moves, k)
+        way = partial(work.each, partial(toward, manifold))
+        if state.steps > 0:
+            own, all = generator(work.seed, Stream.SWARM, state.steps).random((2, k))
+            moves = speeds * self.inertia + work.times(way(points, bests), self.nostalgia * own)
+            moves = moves + work.times(ways, self.social * all)
+            # No step is longer than the first swarm was wide. Where nothing moves this is 0/0.
+            moves = work.times(moves, np.fmin(1.0, state.first_size / work.norms(points, moves)))
+            old, points = points, work.ends(points, moves)
             carried = work.each(partial(manifold.default_transport, manifold), old, points, moves)
             speeds = in_precision(carried, work.kind)
-        bests = work.chosen(points, bests, np.arange(k) + k * (costs >= least))
-        ways = work.each(partial(toward, manifold), points, work.gathered([work.best[1]] * k))
+        costs = work.values(points)
+        bests = work.chosen(costs < least, points, bests)
+        ways = way(points, work.gathered([work.best[1]] * k))
         swarm = Swarm(points, speeds, bests, ways, np.minimum(costs, least))
         return swarm, float(work.norms(points, ways).max()), costs

@@ -447,7 +447,7 @@ def _check_independence(work: Work, at: Stand) -> None:
 def _gathered(stands: list[Stand]) -> ManyResult:
     """Return the ends of all problems, in their order."""
     xp = ns.namespace(stands[0].point)
-    whole = Stand(*(None if parts[0] is None else xp.concat(parts) for parts in zip(*stands, strict=True)))
+    whole = Stand(*map(xp.concat, zip(*stands, strict=True)))
     at = whole.of(xp.argsort(whole.index)) if len(stands) > 1 else whole
     converged = (at.square <= at.goal) & xp.isfinite(at.square) & xp.isfinite(at.cost)
     return ManyResult(at.point, at.cost, at.square**0.5, converged, at.rounds)

@@ -17,7 +17,6 @@ from rmopt.costs.constraints import NonsmoothProblem
 from rmopt.costs.proximable import LEAST, TINY, excess, hold_to_shape
 from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
 from rmopt.manifolds import Elliptope, Grassmann, Power
-from rmopt.precision import slack
 from rmopt.solvers.batch.oracle import COUNTED, Oracle, held
 from rmopt.solvers.run import Result, Solver
 from rmopt.solvers.stop import Converged
@@ -271,7 +270,7 @@ class Smooth(Oracle):
         turn = np.linalg.qr(np.random.default_rng(0).standard_normal((k, k)))[0]
         turned = self.h.value(point @ ns.asarray(turn, point, ns.numbers_of(point)))
         value = self.h.value(point)
-        if not abs(value - turned) <= slack(1e-8, point) * abs(value):
+        if not abs(value - turned) <= ns.slack(1e-8, point) * abs(value):
             raise InvalidInputError(
                 f"{type(self.h).__name__} depends on the basis in which a point of {self.manifold} is written; take "
                 "GroupL2, whose groups are rows, or the manifold of bases, such as Stiefel."

@@ -19,6 +19,7 @@ Apply = Callable[[Array], Array]
 
 BOUND = "a number b with f(W) ≥ b + trace_weight · tr W for every positive semidefinite W"
 
+EPS = float(np.finfo(float).eps)
 # A value may lie below the stated bound by this share of both: the rounding of a sum over many terms.
 ROUNDING = 1e-10
 # Up to this size, and where the basis of a Lanczos run would be as large, the matrix is formed.
@@ -112,7 +113,7 @@ def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array
 
     No convex cost does, and along the certifying eigenvector the bound rests on it.
     """
-    rng, eps = np.random.default_rng(0), float(np.finfo(float).eps)
+    rng = np.random.default_rng(0)
     slope = float(np.vdot(vector, local.apply(vector)))
     size = float(np.vdot(Y, Y)) or abs(local.value - (cost.lower_bound or 0.0)) / (abs(slope) or 1.0)
     aside = rng.standard_normal((len(Y), 1))
@@ -126,7 +127,7 @@ def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array
     for t in size * LONGER ** np.arange(-7.0, 1.0) if doubt is None else ():
         there = cost.at(np.hstack([Y, t**0.5 * vector])).value
         off, most = there - local.value - t * slope, max(abs(there), abs(local.value), abs(t * slope))
-        errors.append(off / t if -off > max(ROUNDINGS * eps * most, 1e-3 * t * abs(slope)) else 0.0)
+        errors.append(off / t if -off > max(ROUNDINGS * EPS * most, 1e-3 * t * abs(slope)) else 0.0)
         if agree(errors[:LOOKS]) or off < -1e-6 * most:
             doubt = (
                 f"{t:.1e} along the certifying eigenvector its value is {there:.6g}, below the tangent, "
@@ -197,11 +198,28 @@ def leading_eigenpairs(
     return values, vectors, bound
 
 
+def downward_eigenpairs(S: Apply, n: int, k: int, resolved: float) -> tuple[Array, Array, float]:
+    """Return at most k leading eigenpairs of −S, positive ones but for the first, and a bound on all eigenvalues."""
+    k, opposite = min(k, n), lambda V: -S(V)
+    if n <= SMALL:
+        return dense_pairs(opposite, n, k)
+    size = float(abs(lanczos_pairs(S, n, 1, 0.0, ROUGH, None)[0][0]))
+    tol = min(max(0.05 * resolved / size, EPS), ROUGH)
+    values, vectors = lanczos_pairs(opposite, n, 1, size, tol, None)
+    residual = float(np.linalg.norm(S(vectors) + values * vectors))
+    bound = float(values[0]) + residual + n * EPS * max(size, float(values[0]))
+    if k > 1 and values[0] > resolved:
+        more, beside = lanczos_pairs(opposite, n, k, size, ROUGH, ROUGH_RESTARTS)
+        if (kept := more > 0.0).any():
+            values, vectors = more[kept], beside[:, kept]
+    return values, vectors, bound
+
+
 def dense_pairs(apply: Apply, p: int, k: int) -> tuple[Array, Array, float]:
     """Return the k leading eigenpairs but for negative ones after the first, and a bound on all eigenvalues."""
     matrix = apply(np.eye(p))
     values, vectors = leading_eigh(0.5 * (matrix + matrix.T), k)
-    rounding = 8.0 * np.finfo(float).eps * float(np.abs(matrix).sum(axis=0).max())
+    rounding = 8.0 * EPS * float(np.abs(matrix).sum(axis=0).max())
     kept = np.arange(k) < max(1, int(np.sum(values > 0.0)))
     return values[kept], vectors[:, kept], float(values[0]) + rounding
 
@@ -214,16 +232,13 @@ def lanczos_pairs(
     The operator is shifted by `scale`, so that an eigenvalue near 0 is found to a sensible precision.
     """
     shifted = LinearOperator((p, p), matvec=lambda v: apply(v.reshape(p, 1)).ravel() + scale * v, dtype=float)
-    most = 100 if restarts is None else restarts
-    while True:
-        try:
-            values, vectors = lanczos_eigh(shifted, k, tol=tol, ncv=min(p, max(2 * k + 1, 40)), maxiter=most)
-            break
-        except ArpackNoConvergence as partial:
-            values, vectors = partial.eigenvalues, partial.eigenvectors
-            if len(values) or restarts is not None:
-                break
+    try:
+        ncv = min(p, max(2 * k + 1, 40))
+        values, vectors = lanczos_eigh(shifted, k, tol=tol, ncv=ncv, maxiter=restarts or 100)
+    except ArpackNoConvergence as partial:
+        values, vectors = partial.eigenvalues, partial.eigenvectors
+        if not len(values) and restarts is None:
             # The operator's own rounding may be larger than what was asked for.
-            tol *= 100.0
+            return lanczos_pairs(apply, p, k, scale, 100.0 * tol, None)
     order = np.argsort(-values)
     return values[order] - scale, np.linalg.qr(vectors[:, order])[0]

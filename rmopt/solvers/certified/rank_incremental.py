@@ -13,7 +13,7 @@ from rmopt.core.low_rank import PSDPoint, point_of
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator
 from rmopt.costs.convex import ConvexCost
-from rmopt.errors import DivergedError, MissingCapabilityError
+from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds.factors import PSDFactors
 from rmopt.manifolds.psd_fixed_rank import PSDMatrices
 from rmopt.solvers.batch.descent import GradientSolver
@@ -243,7 +243,7 @@ class RankIncremental(CheckedValue, Solver):
         if self.inner is not None and start.shape[1] > 0:
             better = self._minimised(work, state, start)
             if not np.isfinite(better).all():
-                raise _not_finite(state.steps)
+                raise self.diverged(state.steps)
             level = cost.at(start).value
             if cost.at(better).value > level + ROUNDING * abs(level):
                 better = start
@@ -271,7 +271,7 @@ class RankIncremental(CheckedValue, Solver):
             cost, Y, min(columns, len(Y)), max(1e-10, 0.05 * self.tol)
         )
         if not np.isfinite(astuple(certificate)).all():
-            raise _not_finite(0)
+            raise self.diverged(0)
         return RankState(Y, certificate, values, vectors)
 
     def _fresh(self, work: Rounds, state: RankState) -> Array:
@@ -338,10 +338,9 @@ class RankIncremental(CheckedValue, Solver):
         manifold: Any = problem.manifold
         if is_relaxation(problem):
             # Of any rank, but for arrays that have none.
-            same = np.ndim(point) == len(manifold.shape)
-            return (
-                manifold.with_rank(np.shape(point)[manifold.rank_axis]) if same else manifold
-            ).check_point(point)
+            if np.ndim(point) == len(manifold.shape):
+                manifold = manifold.with_rank(np.shape(point)[manifold.rank_axis])
+            return manifold.check_point(point)
         if isinstance(point, PSDPoint) and point.rank == 0 and point.Q.shape == (manifold.shape[0], 0):
             return None
         rank = point.rank if isinstance(point, PSDPoint) else manifold.rank
@@ -378,14 +377,6 @@ def _stepped(work: Relaxation, Y: Array, U: Array, state: RankState) -> Array:
             break
         t *= 0.5
     return end
-
-
-def _not_finite(step: int) -> DivergedError:
-    return DivergedError(
-        f"round {step} left the finite numbers; scale the data (try unit rows or standardised features), or choose "
-        "another local optimiser.",
-        step,
-    )
 
 
 def _pruned(cost: ConvexCost, Y: Array) -> Array:

@@ -21,17 +21,8 @@ from rmopt.core.points import in_precision, of_reals
 from rmopt.core.problem import Problem
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.solvers.batch.oracle import ROUNDINGS
-from rmopt.solvers.certified.certificate import (
-    ROUGH,
-    ROUGH_RESTARTS,
-    SMALL,
-    Certificate,
-    by_lower_bound,
-    dense_pairs,
-    lanczos_pairs,
-)
+from rmopt.solvers.certified.certificate import EPS, Certificate, by_lower_bound, downward_eigenpairs
 
-EPS = float(np.finfo(float).eps)
 # Length of appended columns beside those of Y, whose square is a rounding: they see ∇f at YYᵀ.
 SHORT = EPS**0.5
 # Two gradients that differ by this share of their length are those of two functions.
@@ -242,30 +233,13 @@ def certify(
         return work.products(Y, V) - work.rows(dual(work.point(V)))
 
     scale = abs(float(np.vdot(GY, Y)))
-    values, vectors, bound = _negative(S, n, n_candidates, tol * scale / trace)
+    values, vectors, bound = downward_eigenpairs(S, n, n_candidates, tol * scale / trace)
     if proof == "cholesky":
         bound = _proved(S, n, max(bound, 0.0))
     for direction in (vectors[:, :1], rng.standard_normal((n, 1))):
         _check_form(work, Y, value, S, direction)
     complementarity = float(np.vdot(S(Y), Y))
     return TraceCertificate(value, max(0.0, float(bound)), complementarity, trace, scale), values, vectors
-
-
-def _negative(S: Callable[[Array], Array], n: int, k: int, resolved: float) -> tuple[Array, Array, float]:
-    """Return at most k leading eigenpairs of −S, positive ones but for the first, and a bound on all eigenvalues."""
-    k, opposite = min(k, n), lambda V: -S(V)
-    if n <= SMALL:
-        return dense_pairs(opposite, n, k)
-    size = float(abs(lanczos_pairs(S, n, 1, 0.0, ROUGH, None)[0][0]))
-    tol = min(max(0.05 * resolved / size, EPS), ROUGH)
-    values, vectors = lanczos_pairs(opposite, n, 1, size, tol, None)
-    residual = float(np.linalg.norm(S(vectors) + values * vectors))
-    bound = float(values[0]) + residual + n * EPS * max(size, float(values[0]))
-    if k > 1 and values[0] > resolved:
-        more, beside = lanczos_pairs(opposite, n, k, size, ROUGH, ROUGH_RESTARTS)
-        if (kept := more > 0.0).any():
-            values, vectors = more[kept], beside[:, kept]
-    return values, vectors, bound
 
 
 def _proved(S: Callable[[Array], Array], n: int, bound: float) -> float:

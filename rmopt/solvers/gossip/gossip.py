@@ -19,7 +19,9 @@ from rmopt.costs.graph import Graph
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.manifolds import Product
-from rmopt.solvers.stochastic.scheduled import Sampler, ScheduledSolver, Uniform, as_order, as_step_size
+from rmopt.solvers.stochastic.samplers import Sampler, Uniform, as_order
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
+from rmopt.solvers.stochastic.step_sizes import as_step_size
 
 
 @dataclass(frozen=True)

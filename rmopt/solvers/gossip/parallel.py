@@ -21,7 +21,9 @@ from rmopt.manifolds.means import mean_on
 from rmopt.solvers.gossip.gossip import world_of
 from rmopt.solvers.run import Result
 from rmopt.solvers.save import witness
-from rmopt.solvers.stochastic.scheduled import FromFunction, Sampler, ScheduledSolver, StepSize
+from rmopt.solvers.stochastic.samplers import Sampler
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
+from rmopt.solvers.stochastic.step_sizes import FromFunction, StepSize
 from rmopt.solvers.threads import in_threads, one_blas_thread
 
 # After what share of the steps before the next mean of many workers follows.

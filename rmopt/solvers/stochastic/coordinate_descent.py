@@ -14,18 +14,9 @@ from rmopt.engines.coordinate import CoordinateDescentEngine
 from rmopt.errors import MissingCapabilityError, warn
 from rmopt.manifolds import PositiveDefinite
 from rmopt.solvers.run import Result
-from rmopt.solvers.stochastic.scheduled import (
-    Cyclic,
-    ExactLineSearch,
-    Sampler,
-    Schedule,
-    ScheduledSolver,
-    ShuffledEpochs,
-    StepSizeLike,
-    Uniform,
-    as_order,
-    as_step_size,
-)
+from rmopt.solvers.stochastic.samplers import Cyclic, Sampler, ShuffledEpochs, Uniform, as_order
+from rmopt.solvers.stochastic.scheduled import Schedule, ScheduledSolver
+from rmopt.solvers.stochastic.step_sizes import ExactLineSearch, StepSizeLike, as_step_size
 from rmopt.solvers.stop import Converged
 
 # Where the least eigenvalue is a smaller share of the largest, a matrix is at the boundary of the cone.

@@ -17,7 +17,9 @@ from rmopt.engines.bilinear import BILINEAR
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.linalg import factor_product
 from rmopt.manifolds import FixedRankEmbedded
-from rmopt.solvers.stochastic.scheduled import Sampler, ScheduledSolver, as_sampler, as_step_size
+from rmopt.solvers.stochastic.samplers import Sampler, as_sampler
+from rmopt.solvers.stochastic.scheduled import ScheduledSolver
+from rmopt.solvers.stochastic.step_sizes import as_step_size
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from rmopt.kernels import thread_count
 from rmopt.kernels.memory import LANES, with_zeros
 from rmopt.manifolds import BoundedRank, FixedRankFactors
 from rmopt.solvers.run import Solver
-from rmopt.solvers.stochastic.scheduled import StepSizeLike, as_step_size, watched
+from rmopt.solvers.stochastic.step_sizes import StepSizeLike, as_step_size, watched
 from rmopt.solvers.threads import in_threads, one_blas_thread
 
 # Bytes of the rows that the entries of a block move: they stay in a core's own cache.

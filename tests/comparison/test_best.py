@@ -1,0 +1,89 @@
+"""``rmopt best``: who wins is known of data that are made up, and what is written can be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+
+from problems.best import best
+from problems.serve import opened
+from problems.subspace import BayesianCompletion, BiasedALS
+from rmopt.errors import InvalidInputError
+from rmopt.experiments import Outcome, Run
+
+RNG = np.random.default_rng(0)
+
+
+def run_on(folder: Path, file: Path | str, minutes: float = 0.02) -> Outcome:
+    """Compare within a second or two; each rival is tried once at least, on two splits."""
+    return best(Run("best", 0, folder, quiet=True), str(file), minutes)
+
+
+def winners(outcome: Outcome) -> set[Any]:
+    """Return those that nobody is surely before."""
+    rows = outcome.rows
+    assert rows[0]["behind"] == 0.0
+    assert all(row["behind"] >= 0.0 and row["tried"] >= 1 for row in rows)
+    assert outcome.notes[0].startswith(f"\n{rows[0]['model']} is the best")
+    return {row["model"] for row in rows if row["behind"] <= 2.0 * row["behind_sem"] + 1e-12}
+
+
+def test_ratings_of_effects_alone_and_of_factors(tmp_path: Path) -> None:
+    user, item = (one.ravel() for one in np.indices((60, 40)))
+    taste = 1.5 * RNG.standard_normal((60, 2)) @ RNG.standard_normal((2, 40))
+    known = RNG.random(len(user)) < 0.6
+    for name, truth, winner in (("effects", 0.0 * taste, "users and items alone"), ("factors", taste, "Bay")):
+        effects = RNG.standard_normal((60, 1)) + RNG.standard_normal((1, 40))
+        stars = (effects + truth + 0.5 * RNG.standard_normal((60, 40))).ravel()
+        columns = {"user": user[known], "item": item[known], "rating": stars[known]}
+        pd.DataFrame(columns).to_csv(tmp_path / f"{name}.csv", index=False)
+        (tmp_path / name).mkdir()
+        outcome = run_on(tmp_path / name, tmp_path / f"{name}.csv")
+        assert str(outcome.rows[0]["model"]).startswith(winner)
+        kind: Any = BiasedALS if name == "effects" else BayesianCompletion
+        model = kind.load(tmp_path / name / "model.npz")
+        # Names are those of the file, and what it does not know is refused.
+        assert np.isfinite(model.predict(0, 0)).all()
+        with pytest.raises(InvalidInputError, match="was not seen"):
+            model.predict(99, 0)
+        assert opened(tmp_path / name)
+
+
+def test_texts_become_an_index_that_is_served(tmp_path: Path) -> None:
+    words = [[f"{kind}{number}" for number in range(30)] for kind in ("sea", "sun", "sky")]
+    for number in range(60):
+        kind = number % 3
+        drawn = [*RNG.choice(words[kind], 6), *RNG.choice(np.ravel(words), 6)]
+        place = tmp_path / "texts" / f"class{kind}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number}.txt").write_text(" ".join(drawn))
+    outcome = run_on(tmp_path, tmp_path / "texts")
+    assert {row["map"] > 0.6 for row in outcome.rows} == {True}
+    searcher: Any = opened(tmp_path)
+    _, rows = searcher.query("sea1 sea2 sea3", k=5)
+    assert all(searcher.names[row].startswith("class0/") for row in rows[0])
+
+
+def test_tables_of_features_and_of_labels_give_a_whole_pipeline(tmp_path: Path) -> None:
+    X = RNG.standard_normal((150, 6))
+    kind = np.array(["ant", "bee", "cat"])[np.arange(150) % 3]
+    X[:, 0] += 6.0 * (np.arange(150) % 3)
+    frame = pd.DataFrame(X, columns=[*"abcdef"])
+    frame.assign(kind=kind).to_csv(tmp_path / "classes.csv", index=False)
+    outcome = run_on(tmp_path, f"{tmp_path / 'classes.csv'}::label=kind")
+    assert winners(outcome) >= {outcome.rows[0]["model"]}
+    model = joblib.load(tmp_path / "model.joblib")
+    assert (model.predict(X) == kind).mean() > 0.9
+    signs = {f"label_{number}": (X[:, number] > 3.0 * (number == 0)).astype(int) for number in range(4)}
+    frame.assign(**signs).to_csv(tmp_path / "labels.csv", index=False)
+    outcome = run_on(tmp_path, tmp_path / "labels.csv")
+    assert outcome.rows[0]["map"] > 0.85
+    scores = joblib.load(tmp_path / "model.joblib").decision_function(X)
+    assert scores.shape == (150, 4)
+    with pytest.raises(InvalidInputError, match="no rivals are known"):
+        run_on(tmp_path, "toy-tags")
