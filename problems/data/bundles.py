@@ -24,6 +24,8 @@ from rmopt.errors import InvalidInputError
 __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "stratified"]
 
 
+# More zeros than this beside ratings from 1 on may be none.
+ZEROS = 0.05
 # What is known of data beside them.
 NOT_DATA = ("name", "source", "notes", "split_said", "times")
 
@@ -357,7 +359,17 @@ class Ratings(Bundle):
 
     def odd(self) -> list[str]:
         same = "All entries are the same: who has what is for --model implicit, ImplicitALS."
-        return super().odd() + [same] * bool(self.values.min() == self.values.max())
+        return super().odd() + [same] * bool(self.values.min() == self.values.max()) + self.zeros()
+
+    def zeros(self) -> list[str]:
+        """Return a note where many ratings are 0 beside others from 1 on."""
+        share, others = float(np.mean(self.values == 0.0)), self.values[self.values != 0.0]
+        if share <= ZEROS or len(others) == 0 or others.min() < 1.0:
+            return []
+        return [
+            f"{share:.0%} of the entries are 0, the others {others.min():g} to {others.max():g}: where 0 stands for "
+            "no rating, leave them out, for they are read as the worst."
+        ]
 
     def _oddities(self) -> dict[str, int]:
         rows, columns = (int((np.unique_counts(part).counts < 2).sum()) for part in (self.rows, self.columns))

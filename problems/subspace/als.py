@@ -51,9 +51,10 @@ Solve = Callable[["Side", Array, Any], tuple[Array, Array]]
 
 
 class Regressed(NamedTuple):
-    """What a half sweep finds of each column: the factors with the random numbers, their mean, the squared residuals.
+    """What a half sweep finds of each column: the factors with the random numbers, their mean, and inner products.
 
-    Shapes (n, d), (n, d) and (n,); the first factor is the effect.
+    Shapes (n, d), (n, d) and (n, 3); the first factor is the effect. The products are those of residuals with
+    themselves, with what the factors add to the effects, and of that with itself.
     """
 
     drawn: Array
@@ -76,7 +77,7 @@ class Side:
     ) -> Regressed:  # fmt: skip
         """Regress each column; see `problems.subspace.kernels`."""
         n, d = len(self.counts), features.shape[1]
-        found = Regressed(np.empty((n, d)), np.empty((n, d)), np.empty(n))
+        found = Regressed(np.empty((n, d)), np.empty((n, d)), np.empty((n, 3)))
         given = self.known, features, (scales, precision, pull, alpha, corner), noise
         self.each(lambda *columns: regress_piece(*given, *columns, *found), d - 1)
         return found
@@ -127,7 +128,7 @@ class Penalty:
             precision[0, 0] = 0.0
         corner = float(self.effects or 0.0)
         found = side.regress(features, precision, zeros, 1.0, zeros, self.scales(side), corner)
-        return found.means, found.squares
+        return found.means, found.squares[:, 0]
 
 
 def regressed_on(model: PointCompletion, table: KnownEntries, penalty: Penalty) -> tuple[Array, Array]:
@@ -222,7 +223,7 @@ class BiasedALS(PointCompletion):
 
     rank: Annotated[int, bounded(integer, 0)] = 10
     _: KW_ONLY
-    lam: Annotated[float, bounded(number, above=0)] = 0.9
+    lam: Annotated[float, bounded(number, above=0)] = 1.0
     lam_effects: Annotated[float, bounded(number, above=0)] = 3.0
     count_power: Annotated[float, bounded(number, least=0, most=1)] = 0.5
     max_iter: Annotated[int, bounded(integer, 1)] = 15

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from problems.subspace.als import BiasedALS
-from problems.subspace.completer import checked_pairs
-from problems.subspace.cost import MatrixCompletion, TaskGroup, columns_of, predictions
+from problems.subspace.als import BiasedALS, bm25
+from problems.subspace.completer import CompletionModel, PointCompletion, checked_pairs
+from problems.subspace.cost import KnownEntries, MatrixCompletion, TaskGroup, columns_of, predictions
 from problems.subspace.estimators import N_AGENTS, CompletionEstimator, GossipMatrixCompletion
 from problems.subspace.training import agree
 from problems.validation import package
 from rmopt.core import MissingCapabilityError, Parts, Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, number
+from rmopt.core.arguments import bounded, integer, number
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.costs import GossipCost, Graph
 from rmopt.linalg import gram_functions
@@ -27,6 +27,8 @@ from rmopt.solvers import Solver
 
 # ε of `alt_min`, relative to the mean squared singular value after the first iteration.
 SMOOTHING = 1e-8
+# Rows whose neighbours are found at a time.
+CHUNK = 256
 
 
 def alt_min(
@@ -254,6 +256,90 @@ class Biases(BiasedALS):
     rank: int = 0
 
     full_rank = True
+
+
+@dataclass(eq=False, repr=False)
+class MostPopular(PointCompletion):
+    """Lists of the rows with most known entries, alike for all columns."""
+
+    rank: Annotated[int, bounded(integer, 0)] = 0
+
+    full_rank = True
+    _rates: ClassVar = False
+
+    def _learn(self, table: KnownEntries, seed: int) -> None:
+        (m, n), self.mean_ = table.shape, 0.0
+        self.components_, self.weights_ = np.zeros((m, 0)), np.zeros((n, 0))
+        self.row_effects_ = np.bincount(table.indices, minlength=m).astype(float)
+        self.column_effects_ = np.zeros(n)
+
+    def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
+        return np.zeros((table.shape[1], 0)), np.zeros(table.shape[1])
+
+
+@dataclass(eq=False, repr=False)
+class ItemNeighbors(CompletionModel):
+    """Lists of the rows that are like those known in a column, by inner products of BM25 weights.
+
+    Each row has the neighbours with which its inner products are the largest; its score in a column is the sum of
+    their weights there, times these.
+    """
+
+    rank: Annotated[int, bounded(integer, 0)] = 0
+    _: KW_ONLY
+    n_neighbors: Annotated[int, bounded(integer, 1)] = 100
+
+    full_rank = True
+    _rates: ClassVar = False
+    _arrays: ClassVar = {
+        **CompletionModel._arrays,
+        "neighbors_": (int, ("m", "k")), "likeness_": (float, ("m", "k")), "known_weights_": (float, (None,)),
+    }  # fmt: skip
+    _numbers: ClassVar = {**CompletionModel._numbers, "mean_sum_": number}
+
+    def _learn(self, table: KnownEntries, seed: int) -> None:
+        m, sums = table.shape[0], table.sum(axis=0)
+        self.mean_sum_ = float(sums[sums > 0.0].mean())
+        self.known_weights_ = self._weights(table, np.bincount(table.indices, minlength=m), table.shape[1])
+        by_rows = sp.csr_array(table.with_values(self.known_weights_))
+        shape = m, min(self.n_neighbors, m - 1)
+        self.neighbors_, self.likeness_ = np.empty(shape, int), np.empty(shape)
+        for first in range(0, m, CHUNK):
+            likeness = (by_rows[first : first + CHUNK] @ by_rows.T).toarray()
+            here = np.arange(len(likeness))
+            likeness[here, first + here] = -1.0
+            nearest = np.argpartition(-likeness, shape[1] - 1, axis=1)[:, : shape[1]]
+            self.neighbors_[first + here] = nearest
+            self.likeness_[first + here] = np.take_along_axis(likeness, nearest, axis=1)
+
+    def _weights(self, table: KnownEntries, supports: Array, n: int) -> Array:
+        lengths = table.sum(axis=0) / self.mean_sum_
+        return bm25(table.data, lengths[columns_of(table)], np.maximum(supports, 1)[table.indices], n)
+
+    def _from(self, rows: Array, weights: Array) -> Array:
+        """Return the scores in a column with known rows of some weights."""
+        given = np.zeros(len(self.neighbors_))
+        given[rows] = weights
+        return np.einsum("ij,ij->i", self.likeness_, given[self.neighbors_])
+
+    def _scores(self, column: int) -> Array:
+        span = slice(*self.known_.indptr[column : column + 2])
+        return self._from(self.known_.indices[span], self.known_weights_[span])
+
+    def _values(self, rows: Array, columns: Array) -> Array:
+        found, (m, n) = np.zeros(len(rows)), self.known_.shape
+        for column in np.unique(columns[columns < n]):
+            here = (columns == column) & (rows < m)
+            found[here] = self._scores(column)[rows[here]]
+        return found
+
+    def _factors(self) -> tuple[Array, Array]:
+        raise MissingCapabilityError(
+            "ItemNeighbors has no factors; its neighbors_ are the rows that are alike."
+        )
+
+    def _in_new_column(self, table: KnownEntries) -> Array:
+        return self._from(table.indices, self._weights(table, self._supports(), self.known_.shape[1]))
 
 
 @dataclass(eq=False, repr=False)

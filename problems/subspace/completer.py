@@ -101,7 +101,7 @@ class CompletionModel(Saved, Estimator):
     Known entries are given as a sparse matrix or a bundle, ``fit(ratings)``, or as pairs of a row and a column with a
     value for each, ``fit(pairs, values)``. scikit-learn's cross-validation and searches split the pairs (see
     `EntryKFold`). After a fit to a bundle with names rows and columns are asked for by their names,
-    and by their numbers otherwise.
+    and by their numbers otherwise; and where `limits` are None, they are those of the bundle.
     """
 
     # What scikit-learn's metadata routing hands on, unless asked otherwise.
@@ -109,7 +109,7 @@ class CompletionModel(Saved, Estimator):
 
     _arrays: ClassVar[Layout] = {"known_indptr": (int, (None,)), "known_indices": (int, (None,))}
     _names: ClassVar = {"row_names_": ("m",), "column_names_": ("n",)}
-    _numbers: ClassVar = {**Saved._numbers, "_named": flag}
+    _numbers: ClassVar = {**Saved._numbers, "_named": flag, "limits_": optional(_limits)}
     # Whether entries are what is predicted, on the scale of predictions; otherwise they say what is liked, by lists.
     _rates: ClassVar[bool] = True
 
@@ -156,6 +156,8 @@ class CompletionModel(Saved, Estimator):
         """
         seed = begin(self)
         table = table_of(ratings, y, shape)
+        bundle = ratings if isinstance(ratings, Ratings) and y is None else None
+        self.limits_ = bundle.limits if bundle and self._rates else None
         self._check_scale(table)
         if self.rank >= min(table.shape):
             raise InvalidInputError(
@@ -167,19 +169,19 @@ class CompletionModel(Saved, Estimator):
         self.known_ = sp.csc_array(
             (np.ones(table.nnz, bool), table.indices, table.indptr), table.shape, copy=True
         )
-        bundle = (ratings.row_names, ratings.column_names) if isinstance(ratings, Ratings) else (None, None)
+        given = (bundle.row_names, bundle.column_names) if bundle else (None, None)
         self.row_names_, self.column_names_ = (
             np.arange(size) if names is None else names
-            for size, names in zip(table.shape, bundle, strict=True)
+            for size, names in zip(table.shape, given, strict=True)
         )
-        self._named = any(names is not None for names in bundle)
+        self._named = any(names is not None for names in given)
         return self
 
     def _check_scale(self, table: KnownEntries) -> None:
         """Refuse entries outside of the limits, and those whose squares of squares are no numbers."""
         sizable("ratings", table.data)
         least, most = float(table.data.min()), float(table.data.max())
-        low, high = (least, most) if self.limits is None or not self._rates else self.limits
+        low, high = (self._bounds() if self._rates else None) or (least, most)
         if not low <= least <= most <= high:
             raise InvalidInputError(
                 f"values run from {least:g} to {most:g}, and limits are {low:g} and {high:g}; correct the values, or "
@@ -241,9 +243,16 @@ class CompletionModel(Saved, Estimator):
         return rows, columns
 
     def _within(self, values: Array) -> Array:
-        return values if self.limits is None else np.clip(values, *self.limits)
+        bounds = self._bounds()
+        return values if bounds is None else np.clip(values, *bounds)
 
-    def recommend(self, column: Any, n: int = 10, *, return_std: bool = False) -> list[Any]:
+    def _bounds(self) -> tuple[float, float] | None:
+        """Return the limits, or those of the bundle that `fit` got."""
+        return self.limits_ if self.limits is None else self.limits
+
+    def recommend(
+        self, column: Any, n: int = 10, *, return_std: bool = False, min_support: int = 0
+    ) -> list[Any]:
         """Return the rows with the highest predictions in a column, without those that are known there.
 
         Where rows are items and columns users, these are the items that a user may like best.
@@ -256,6 +265,8 @@ class CompletionModel(Saved, Estimator):
             How many; fewer where fewer are not known.
         return_std : bool
             Give standard deviations too, as `predict` does.
+        min_support : int
+            Leave out rows with fewer known entries, whose high predictions may be luck.
 
         Returns
         -------
@@ -270,13 +281,18 @@ class CompletionModel(Saved, Estimator):
         """
         check_is_fitted(self, "known_")
         n, places = integer("n", n, 1), positions("column", self.column_names_, column)
-        lists = [self._best(place, n, return_std) for place in places.tolist()]
+        rare = np.flatnonzero(self._supports() < integer("min_support", min_support))
+        lists = [self._best(place, n, return_std, rare) for place in places.tolist()]
         return lists if np.ndim(column) else lists[0]
 
-    def _best(self, column: int, n: int, return_std: bool = False) -> list[Any]:
-        """Return the best rows that are not known in the column with a number."""
+    def _supports(self) -> Array:
+        """Return how many entries are known of each row."""
+        return np.bincount(self.known_.indices, minlength=self.known_.shape[0])
+
+    def _best(self, column: int, n: int, return_std: bool, rare: Array) -> list[Any]:
+        """Return the best rows but some and those that are known in the column with a number."""
         scores = self._scores(column)
-        rows = best_rows(scores, _known_rows(self.known_, column), n)
+        rows = best_rows(scores, np.union1d(_known_rows(self.known_, column), rare), n)
         std = [self._std(rows, np.full_like(rows, column))] if return_std else []
         return self._listed(rows, scores[rows], *std)
 
@@ -333,12 +349,12 @@ class CompletionModel(Saved, Estimator):
         """Return the value of a row that is liked."""
         if not self._rates:
             return 1.0
-        if self.limits is None:
+        if (bounds := self._bounds()) is None:
             raise InvalidInputError(
                 "a list of rows that are liked needs a model with limits=(lowest, highest), of which they get the "
                 "highest; give values as a dict, or fit with limits."
             )
-        return float(self.limits[1])
+        return float(bounds[1])
 
     def similar(self, row: Any, n: int = 10) -> list[tuple[Any, float]]:
         """Return the rows whose predictions in all columns are most like those of a row.

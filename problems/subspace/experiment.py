@@ -18,11 +18,11 @@ from sklearn.model_selection import KFold
 from typer import Option
 
 from problems import options
-from problems.comparison import Difference, Experiment, Kept, Row, above
+from problems.comparison import Difference, Experiment, Kept, Row, above, crossed
 from problems.data import Ratings, TaskBundle
 from problems.methods import Cell, Method, Settings
 from problems.subspace import baselines
-from problems.subspace.als import BiasedALS, ScaledSGDCompletion
+from problems.subspace.als import WEIGHTS, BiasedALS, ImplicitALS, ScaledSGDCompletion
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.estimators import RCGMC, RTRMC, BatchCompletion, GossipMatrixCompletion
 from problems.subspace.multitask_estimator import AltMin, MultitaskSubspace, PooledRidge, is_constant
@@ -56,9 +56,12 @@ METHODS: dict[str, Method] = {
         ("rtrmc", "RTRMC (batch)", RTRMC(), ()),
         ("rcg", "Riemannian CG (batch)", RCGMC(), ()),
         ("biases", "biases alone", baselines.Biases(), [{"lam_effects": lam} for lam in (1.0, 3.0, 10.0)]),
-        ("als", "ALS with biases", BiasedALS(), [{"lam": lam} for lam in (0.6, 0.9, 1.3)]),
+        ("als", "ALS with biases", BiasedALS(), [{"lam": lam} for lam in (0.7, 1.0, 1.4)]),
         ("scaled-sgd", "Scaled SGD", ScaledSGDCompletion(), [{"lam": lam} for lam in (0.03, 0.04, 0.06)]),
         ("bayesian", "Bayesian (Gibbs)", BayesianCompletion(), ()),
+        ("popular", "the most popular", baselines.MostPopular(), ()),
+        ("neighbors", "BM25 neighbours", baselines.ItemNeighbors(), crossed(n_neighbors=(20, 100, 500))),
+        ("implicit", "implicit ALS", ImplicitALS(), crossed(weights=WEIGHTS, alpha=(0.5, 1.0, 2.0))),
     )
 } | {"myfm": Method("myfm", baselines.MyFM())}
 
@@ -87,19 +90,27 @@ class Completion(Experiment):
     common: ClassVar = ("lam", "updates")
     splitter: ClassVar = KFold
     headings: ClassVar = {
-        "test_rmse": "RMSE", "sem": "± s.e.m.", "disagreement": "distance", "train_seconds": "train s",
+        "test_rmse": "RMSE", "ndcg": "nDCG@10", "sem": "± s.e.m.", "disagreement": "distance",
+        "train_seconds": "train s",
     }  # fmt: skip
 
     def check(self) -> None:
-        self.columns = {"test_rmse": "sem", "disagreement": None}
+        kinds = {getattr(kind.estimator, "_rates", True) for kind in self.chosen.values()}
+        if len(kinds) > 1:
+            raise InvalidInputError(
+                "implicit, neighbors and popular make lists for who has what, and other --methods predict ratings; "
+                "compare them in runs of their own."
+            )
+        self.lists = kinds == {False}
+        self.columns = {"ndcg" if self.lists else "test_rmse": "sem", "disagreement": None}
         self.counts = options.whole_numbers(self.agents, "--agents", 2)
 
     def settings(self) -> list[Settings]:
         bundle = self.bundle
-        if bundle.values.min() == bundle.values.max():
+        if bundle.values.min() == bundle.values.max() and not self.lists:
             raise InvalidInputError(
-                f"all entries of {bundle.source} are {bundle.values[0]:g}: there is nothing to predict; rmopt fit "
-                "completion FILE --model implicit learns who has what."
+                f"all entries of {bundle.source} are {bundle.values[0]:g}: there is nothing to predict; say "
+                "--methods popular,neighbors,implicit, which learn who has what."
             )
         share, usual_rank = (0.6, "20") if self.data == "picture" else (0.2, "10")
         self.ranks = options.ranks_within(self.run.say, self.rank, usual_rank, min(bundle.shape) - 1)
@@ -144,15 +155,18 @@ class Completion(Experiment):
         return kind.made(one["parameters"], **about)
 
     def score(self, model: Any, pairs: Array, values: Array) -> float:
-        """Return minus the root mean squared error of predictions, within the limits of the ratings."""
+        """Return minus the root mean squared error within the limits of the ratings; of lists their nDCG."""
+        if self.lists:
+            return float(model.score(pairs, values))
         found = np.clip(numbers("predict(pairs)", model.predict(pairs), values.shape), *self.bundle.limits)
         return -float(np.sqrt(np.mean((found - values) ** 2)))
 
     def measure(self, model: Any, part: SimpleNamespace) -> Cell:
         bases = getattr(model, "agents_", [])
         gaps = [Grassmann(*basis.shape).dist(basis, other) for basis, other in pairwise(bases)]
-        error = -self.score(model, part.X_test, part.y_test)
-        found: Cell = {"test_rmse": error, "disagreement": float(np.mean(gaps)) if gaps else None}
+        score = self.score(model, part.X_test, part.y_test)
+        found: Cell = {"ndcg": score} if self.lists else {"test_rmse": -score}
+        found |= {"disagreement": float(np.mean(gaps)) if gaps else None}
         if self.data == "picture":
             found["pixels"] = np.asarray(model.predict(part.X_test), dtype=np.float32)
         return found

@@ -227,12 +227,15 @@ def _add_products(Z, count, weight, A):
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
 def regress_piece(known, features, prior, noise, first, last, drawn, means, squares):
-    """Regress the columns first … last − 1, which no other column takes part in: pieces may run in parallel."""
+    """Regress the columns first … last − 1, which no other column takes part in: pieces may run in parallel.
+
+    Of the residuals e and of f = u_i · w with the random numbers `squares` gets e · e, e · f and f · f.
+    """
     indptr, rows, values = known
     scales, precision, pull, alpha, corner = prior
     d = features.shape[1]
     longest = _longest(indptr, first, last)
-    Z, gaps = np.empty((d, longest)), np.empty(longest)
+    Z, gaps, fits = np.empty((d, longest)), np.empty(longest), np.empty(longest)
     A, mean, x = np.empty((d, d)), np.empty(d), np.empty(d)
     Z[0] = 1.0
     for j in range(first, last):
@@ -258,7 +261,12 @@ def regress_piece(known, features, prior, noise, first, last, drawn, means, squa
             x[a] += mean[a]
             for t in range(count):
                 gaps[t] -= x[a] * Z[a, t]
-        drawn[j], means[j], squares[j] = x, mean, _dot(gaps, gaps, count)
+            if a == 0:
+                fits[:count] = gaps[:count]
+        for t in range(count):
+            fits[t] -= gaps[t]
+        drawn[j], means[j], squares[j, 0] = x, mean, _dot(gaps, gaps, count)
+        squares[j, 1], squares[j, 2] = _dot(gaps, fits, count), _dot(fits, fits, count)
     return -1
 
 

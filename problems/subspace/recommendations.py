@@ -16,8 +16,9 @@ from problems.data import Ratings
 from problems.data.files import read_file
 from problems.options import DataHome, loaded, ranks_within
 from problems.subspace.als import BiasedALS, ImplicitALS
+from problems.subspace.baselines import ItemNeighbors, MostPopular
 from problems.subspace.bayesian import BayesianCompletion
-from problems.subspace.completer import CompletionModel, ranked_lists
+from problems.subspace.completer import CompletionModel
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
 from rmopt.files import write_atomically
@@ -25,8 +26,10 @@ from rmopt.files import write_atomically
 MODELS: dict[str, Any] = {"als": BiasedALS, "bayesian": BayesianCompletion, "implicit": ImplicitALS}
 # The share of the ratings that the error is measured on.
 HIDDEN = 0.1
-# Of implicit feedback.
-MEASURES = "precision", "recall", "ndcg"
+# Samples of a BayesianCompletion may take so many bytes unless it is asked for.
+ROOM = 2**30
+# Counts that run so far above their median are told of.
+SKEWED = 20.0
 HEADINGS = {"test_rmse": "RMSE", "ndcg": "nDCG", "train_seconds": "train s"}
 File = Annotated[
     str,
@@ -37,9 +40,19 @@ File = Annotated[
     ),
 ]
 Model = Annotated[
-    Literal["als", "bayesian", "implicit"],
-    Option(help="bayesian errs less and takes longer; implicit is for views, clicks and purchases."),
+    Literal["als", "bayesian", "implicit"] | None,
+    Option(
+        help="bayesian, the default, errs less than als, takes longer and more memory; implicit is for views, clicks "
+        "and purchases."
+    ),
 ]
+Weights = Annotated[
+    Literal["bm25", "log", "counts", "ones"],
+    Option(
+        help="What counts say to --model implicit: damped by BM25 or by logarithms, as they are, or nothing."
+    ),
+]
+MinSupport = Annotated[int, Option(min=0, help="Items with fewer ratings are in no list.")]
 Rank = Annotated[
     int | None, Option(min=1, help="The rank of the model; by default 10, or what fits the data.")
 ]
@@ -50,33 +63,50 @@ Names = Annotated[
 
 
 def completion(
-    run: Run, file: File, *, data_home: DataHome = None, model: Model = "als", rank: Rank = None, n: Count = 10,
-    names: Names = None,
+    run: Run, file: File, *, data_home: DataHome = None, model: Model = None, rank: Rank = None, n: Count = 10,
+    names: Names = None, weights: Weights = "bm25", min_support: MinSupport = 3,
 ) -> Outcome:  # fmt: skip
     """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
 
     The error is that of a model that has not seen a tenth of the ratings; the model that is written has seen all.
-    Below it stands what users and items alone explain, or for views the most popular items.
+    Below it stands what users and items alone explain, or for views neighbours of items and the most popular ones.
     """
     # A play that comes again is another one.
     sums = model == "implicit" and Path(file.partition("::")[0]).exists() and "duplicates=" not in file
     ratings = loaded(run, file, data_home, Ratings, **{"duplicates": "sum"} if sums else {})
     ratings = ratings if names is None else _titled(ratings, names)
+    for note in ratings.zeros():
+        run.say(note)
     if model != "implicit" and ratings.values.min() == ratings.values.max():
         raise InvalidInputError(
             f"all ratings are {ratings.values[0]:g}: there is nothing to predict; say --model implicit, which "
             "learns who has what."
         )
     (width,) = ranks_within(run.say, str(rank or ""), "10", min(ratings.shape) - 1)
-    limits = None if model == "implicit" else ratings.limits
-    estimator = MODELS[model](width, limits=limits, random_state=run.seed)
-    rows = _measured(estimator, ratings, run.seed, n)
+    size = sum(ratings.shape) + ratings.shape[1]
+    if model is None:
+        model = "bayesian" if 4 * BayesianCompletion.n_samples * (width + 1) * size <= ROOM else "als"
+    estimator = MODELS[model](width, random_state=run.seed)
+    if model == "implicit":
+        estimator.set_params(weights=weights)
+        if (most := ratings.values.max()) > SKEWED * (median := np.median(ratings.values)):
+            run.say(
+                f"Counts run up to {most:g}, with a median of {median:g}: --weights {weights} says what they weigh; "
+                "as they are, a few would be most of what is learned."
+            )
+    rows = _measured(run, estimator, ratings, n)
     fitted = estimator.fit(ratings)
     fitted.save(run.path("model.npz"))
-    users = fitted.column_names_.tolist()
+    users, rare = fitted.column_names_.tolist(), int(np.sum(np.bincount(ratings.rows) < min_support))
+    if rare:
+        run.say(
+            f"{rare:,} of {ratings.shape[0]:,} items have fewer than {min_support} ratings and are in no list; "
+            "--min-support 0 lists them too."
+        )
+    how = {"return_std": model == "bayesian", "min_support": min_support}
     lines = [
         (name, place, item, *scores)
-        for name, best in zip(users, fitted.recommend(users, n, return_std=model == "bayesian"), strict=True)
+        for name, best in zip(users, fitted.recommend(users, n, **how), strict=True)
         for place, (item, *scores) in enumerate(best, 1)
     ]
     table = pd.DataFrame(lines, columns=["user", "place", "item", "score", *["std"] * (model == "bayesian")])
@@ -85,7 +115,12 @@ def completion(
         table[names] = table[names].str.replace(r"^(?=[=+\-@\t\r])", "'", regex=True)
     text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
-    return Outcome(ratings.source, {"model": model, "rank": width, "n": n}, rows, headings=HEADINGS)
+    return Outcome(
+        ratings.source,
+        {"model": model, "rank": width, "n": n, "weights": weights, "min_support": min_support},
+        rows,
+        headings=HEADINGS,
+    )
 
 
 def _titled(ratings: Ratings, path: Path) -> Ratings:
@@ -108,25 +143,32 @@ def _titled(ratings: Ratings, path: Path) -> Ratings:
     return replace(ratings, row_names=np.array(titles.tolist()))
 
 
-def _measured(estimator: CompletionModel, ratings: Ratings, seed: int, n: int) -> list[dict[str, Any]]:
-    """Return the error of a model, and of the simplest one, on ratings that they have not seen."""
-    held_out = ratings.held_out(seed, HIDDEN)
+def _measured(run: Run, estimator: CompletionModel, ratings: Ratings, n: int) -> list[dict[str, Any]]:
+    """Return errors of a model and of simpler ones on ratings that they have not seen; say where it is no better."""
+    held_out = ratings.held_out(run.seed, HIDDEN)
     train, test = ratings.table(~held_out), ratings.table(held_out)
     if train.nnz == 0 or test.nnz == 0:
         raise InvalidInputError(
             f"{len(ratings.values)} ratings are too few to learn from some and to measure on others."
         )
-    begun = time.perf_counter()
-    model = clone(estimator).fit(train)
-    row = {"model": type(model).__name__, "ratings": len(ratings.values), "rank": model.rank}
-    row["train_seconds"] = time.perf_counter() - begun
-    if isinstance(model, ImplicitALS):
-        popular = np.diff(train.tocsr().indptr).astype(float)
-        lists = model.ranked(test, n=n), ranked_lists(lambda column: popular, train, test, n)
-        ours, theirs = ({key: getattr(measures, key) for key in MEASURES} for measures in lists)
-        return [row | ours, {"model": "the most popular"} | theirs]
-    biases = BiasedALS(0, limits=ratings.limits, random_state=seed).fit(train)
-    return [
-        row | {"test_rmse": model.rmse(test)},
-        {"model": "users and items alone", "test_rmse": biases.rmse(test)},
-    ]
+    lists = isinstance(estimator, ImplicitALS)
+    rivals: dict[str, CompletionModel] = {type(estimator).__name__: estimator}
+    if lists:
+        rivals |= {"neighbours by BM25": ItemNeighbors(), "the most popular": MostPopular()}
+    else:
+        rivals["users and items alone"] = BiasedALS(0, random_state=run.seed)
+    rows = []
+    for label, rival in rivals.items():
+        begun = time.perf_counter()
+        model = clone(rival).set_params(limits=None if lists else ratings.limits).fit(train)
+        row = {"model": label, "ratings": len(ratings.values), "rank": model.rank or None}
+        row["train_seconds"] = time.perf_counter() - begun
+        found = model.ranked(test, n=n)._asdict() if lists else {"test_rmse": model.rmse(test)}
+        found.pop("n_columns", None)
+        rows.append(row | found)
+    key, sign = ("ndcg", -1.0) if lists else ("test_rmse", 1.0)
+    if better := [row["model"] for row in rows[1:] if sign * row[key] <= sign * rows[0][key]]:
+        run.say(
+            f"{rows[0]['model']} is no better here than {' and '.join(better)}: take {better[0]}, or rmopt best."
+        )
+    return rows

@@ -243,6 +243,50 @@ def models_of_ratings(large: bool) -> dict[str, Any]:
     return models | {name: model for name, model in peers.items() if find_spec(name)}
 
 
+def books(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return pairs and ratings, 1 to 10: four a row on average by Zipf, effects, hardly any factors, much noise."""
+    rng, size = np.random.default_rng(seed), 15_000
+    shares = 1.0 / (np.arange(size) + 5.0) ** 0.8
+    sides = [rng.permutation(size)[rng.choice(size, 66_000, p=shares / shares.sum())] for _ in range(2)]
+    pairs = rng.permutation(np.unique(np.column_stack(sides), axis=0))[: 4 * size]
+    rows, columns = pairs.T
+    U, W = 0.2 * rng.standard_normal((2, size, 10))
+    b, c = 0.8 * rng.standard_normal((2, size))
+    expected = 7.0 + b[rows] + c[columns] + np.einsum("ij,ij->i", U[rows], W[columns])
+    return pairs, np.clip(np.round(expected + 1.4 * rng.standard_normal(len(pairs))), 1.0, 10.0)
+
+
+def test_sparse_and_noisy(measured: Any) -> None:
+    """Four ratings a row on average, made up, five times: by defaults, with paired differences to effects alone."""
+    measured(sparse_and_noisy)
+
+
+def sparse_and_noisy() -> list[dict[str, Any]]:
+    unseen, errors = {"handle_unknown": "mean", "limits": (1.0, 10.0)}, {}
+    models: dict[str, Any] = {"users and items alone": Biases(**unseen)} | {
+        f"{kind.__name__}, rank {rank}": kind(rank, **unseen)
+        for rank in (1, 10)
+        for kind in (BiasedALS, BayesianCompletion)
+    }
+    for label, model in models.items():
+        errors[label] = []
+        for seed in range(5):
+            pairs, values = books(seed)
+            hidden = np.random.default_rng(seed).random(len(values)) < 0.1
+            model.set_params(random_state=seed).fit(pairs[~hidden], values[~hidden], shape=(15_000, 15_000))
+            with warnings.catch_warnings(action="ignore"):
+                errors[label].append(model.rmse(pairs[hidden], values[hidden]))
+    first = np.array(errors["users and items alone"])
+    return [
+        {
+            "method": label,
+            "RMSE": f"{np.mean(found):.4f}",
+            "above effects alone": f"{np.mean(found - first):.4f} ± {np.std(found - first, ddof=1) / 5**0.5:.4f}",
+        }
+        for label, found in errors.items()
+    ]
+
+
 def five_splits(name: str, models_of: Any) -> list[dict[str, Any]]:
     bundle = load(name, kind=Ratings)
     models, rows = models_of(name == "ml1m"), []

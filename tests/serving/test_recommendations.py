@@ -18,6 +18,7 @@ from problems.serve import opened
 from problems.serving import SimilarityIndex, TextSearch
 from problems.similarity import LoretaSimilarity
 from problems.subspace import BayesianCompletion, BiasedALS, ImplicitALS, ItemSearch, ScaledSGDCompletion
+from problems.subspace.baselines import ItemNeighbors, MostPopular
 from rmopt import InvalidInputError
 from rmopt.cli import main
 from rmopt.errors import StorageError
@@ -87,6 +88,34 @@ def test_items_have_titles_that_no_spreadsheet_runs(file: Path, tmp_path: Path, 
     assert names <= {f"'=cmd, {i // 2} (Film {i})" for i in range(28)} | {"'=cmd, 14", "Film 29"}
     titles.write_text("a,b\n1,2\n")
     assert "--names" in fitted(capsys, file, "--names", titles, "--out", tmp_path / "x", code=2).err
+
+
+def test_the_command_says_what_is_in_doubt(file: Path, tmp_path: Path, capsys: Any) -> None:
+    def said(lines: list[str], *words: object) -> str:
+        path = tmp_path / "x.csv"
+        path.write_text("\n".join(["user,item,rating", *lines]))
+        return " ".join(fitted(capsys, path, *words, "--out", tmp_path / "new").out.split())
+
+    rng = np.random.default_rng(0)
+    pairs = np.argwhere(rng.random((40, 30)) < 0.5)
+    effects = rng.standard_normal(40)[pairs[:, 0]] + rng.standard_normal(30)[pairs[:, 1]]
+    stars = np.clip(np.round(5 + effects + rng.standard_normal(len(pairs))), 1, 10)
+    lines = [f"u{u},i{i},{value:g}" for (u, i), value in zip(pairs, stars, strict=True)]
+    rare = [f"u{u},rare{u},10" for u in range(3)]
+    out = said([*lines, *rare], "--rank", 20, "-n", 40)
+    assert (
+        "BayesianCompletion is no better here than users and items alone: take users and items alone" in out
+    )
+    assert "3 of 33 items have fewer than 3 ratings and are in no list; --min-support 0" in out
+    assert not any(line[2].startswith("rare") for line in written(tmp_path / "new"))
+    said([*lines, *rare], "--model", "als", "--min-support", 0, "-n", 40, "--rank", 2)
+    assert any(line[2].startswith("rare") for line in written(tmp_path / "new"))
+    with_zeros = [line.rpartition(",")[0] + ",0" if n % 2 else line for n, line in enumerate(lines)]
+    assert "50% of the entries are 0, the others 1 to" in said(with_zeros, "--model", "als")
+    heavy = [f"{line.rpartition(',')[0]},{5000 if n == 7 else 2 + n % 3}" for n, line in enumerate(lines)]
+    out = said(heavy, "--model", "implicit", "--rank", 3, "--weights", "log")
+    assert "Counts run up to 5000, with a median of 3: --weights log says" in out
+    assert "neighbours by BM25" in out
 
 
 def test_views_are_no_ratings_and_may_be_summed(tmp_path: Path, capsys: Any) -> None:
@@ -212,6 +241,47 @@ def test_texts_become_a_page_and_are_in_no_error(form: str, tmp_path: Path, caps
         said = fitted(capsys, path, *options[:-1], tmp_path / "again", name="similarity", code=2).err
         assert "secret" not in said
         assert "invoice" not in said
+
+
+def test_limits_of_a_bundle_are_those_of_the_model(file: Path, tmp_path: Path) -> None:
+    ratings = load(file)
+    model = BiasedALS(2, lam=0.01, lam_effects=0.01, random_state=0).fit(ratings)
+    pairs = np.argwhere(np.ones(ratings.shape)).T
+    scores = model.predict(ratings.row_names[pairs[0]], ratings.column_names[pairs[1]])
+    assert (scores.min(), scores.max()) == ratings.limits == (1.0, 5.0)
+    with pytest.raises(InvalidInputError, match="limits are 1 and 5"):
+        model.recommend_to_new({"Film 3": 10.0})
+    model.save(tmp_path / "model.npz")
+    assert BiasedALS.load(tmp_path / "model.npz").limits_ == (1.0, 5.0)
+    assert BiasedALS(2, random_state=0).fit(ratings.table()).limits_ is None
+    counts = np.bincount(ratings.rows)
+    few = model.recommend("ann7", 30, min_support=25)
+    assert {name for name, _ in few} <= set(ratings.row_names[counts >= 25])
+    assert few == [one for one in model.recommend("ann7", 30) if one in few]
+
+
+def test_rivals_of_lists_are_the_dense_ones(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    R = np.where(rng.random((12, 9)) < 0.5, rng.integers(1, 6, (12, 9)), 0).astype(float)
+    table = sp.csc_array(R)
+    popular = MostPopular().fit(table)
+    assert [name for name, _ in popular.recommend(4, 3)] == [
+        row for row in np.argsort(-(R > 0).sum(axis=1), kind="stable") if R[row, 4] == 0
+    ][:3]
+    lengths = R.sum(axis=0) / R.sum(axis=0).mean()
+    found = np.log1p(9 / (R > 0).sum(axis=1))[:, None] * R / (R + 1.2 * (0.25 + 0.75 * lengths))
+    alike = found @ found.T
+    np.fill_diagonal(alike, 0.0)
+    alike[alike < np.sort(alike, axis=1)[:, [-3]]] = 0.0
+    scores = alike @ found
+    model = ItemNeighbors(n_neighbors=3).fit(table)
+    rows, columns = np.indices(R.shape).reshape(2, -1)
+    np.testing.assert_allclose(model.predict(rows, columns), scores.ravel(), rtol=1e-12)
+    model.save(tmp_path / "model.npz")
+    back = ItemNeighbors.load(tmp_path / "model.npz")
+    assert back.recommend(4) == model.recommend(4)
+    again = dict(back.recommend_to_new({row: R[row, 4] for row in np.flatnonzero(R[:, 4]).tolist()}))
+    assert again == pytest.approx(dict(model.recommend(4)))
 
 
 def test_rows_are_alike_without_effects_of_columns() -> None:

@@ -98,8 +98,15 @@ def test_the_picture_is_completed(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "picture (scikit-learn, china.jpg)" in capsys.readouterr().out
 
 
+LISTS = ("popular", "neighbors", "implicit")
+
+
 def test_every_method_trains_on_ratings(tmp_path: Path) -> None:
-    methods = {name: method for name, method in METHODS.items() if name != "myfm" or find_spec(name)}
+    methods = {
+        name: method
+        for name, method in METHODS.items()
+        if name not in LISTS and (name != "myfm" or find_spec(name))
+    }
     options = [
         "--methods", ",".join(methods), "--rank", "2", "--agents", "2,4", "--updates", "5", "--seeds", "2",
         "--lam", "0", *some_ratings(tmp_path),
@@ -208,8 +215,30 @@ def test_compiled_code_is_loaded_before_the_clock_starts(
     assert events.count("fit") == 2
 
 
-def test_entries_that_are_all_the_same_are_not_compared(tmp_path: Path) -> None:
-    file = tmp_path / "views.csv"
-    file.write_text("user,item\n" + "\n".join(f"u{n % 9},i{n // 9}" for n in range(63)))
-    with pytest.raises(InvalidInputError, match=r"all entries of .*views.csv are 1: .* --model implicit"):
+def test_entries_that_are_all_the_same_are_for_lists(tmp_path: Path) -> None:
+    rng, file = np.random.default_rng(0), tmp_path / "views.csv"
+    seen = np.argwhere(
+        rng.random((40, 30)) < np.where(np.arange(40)[:, None] % 3 == np.arange(30) % 3, 0.6, 0.1)
+    )
+    file.write_text("user,item\n" + "\n".join(f"u{user},i{item}" for user, item in seen))
+    with pytest.raises(
+        InvalidInputError, match=r"all entries of .*views.csv are 1: .* --methods popular,neigh"
+    ):
         Completion(data=str(file))(Run("completion", 0, tmp_path))
+    options = [
+        "--data",
+        str(file),
+        "--rank",
+        "3",
+        "--seeds",
+        "2",
+        "--out",
+        str(tmp_path / "out"),
+        "--methods",
+    ]
+    assert run("completion", *options, "als,implicit") == 2
+    assert run("completion", *options, ",".join(LISTS)) == 0
+    found = {row["method"]: row["ndcg"] for row in result(tmp_path / "out")["rows"]}
+    popular = found.pop(METHODS["popular"].label)
+    assert len(found) == 2
+    assert min(found.values()) > 1.3 * popular

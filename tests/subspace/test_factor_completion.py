@@ -26,7 +26,7 @@ from problems.subspace import (
     entries,
 )
 from problems.subspace.als import Side
-from problems.subspace.bayesian import FactorPrior, GibbsSampler, Links, Sample, regressed
+from problems.subspace.bayesian import FactorPrior, GibbsSampler, Links, Sample, regressed, rescaled
 from problems.subspace.cost import KnownEntries, known_entries
 from rmopt.core import InvalidInputError
 
@@ -52,10 +52,11 @@ def plainly_regressed(
         Z = np.column_stack([np.ones(len(rows)), features[rows, 1:]])
         y = table[rows, j] - features[rows, 0]
         A = prior.precision + alpha * Z.T @ Z
-        expected = prior.mean + (prior.shift[j] if np.ndim(prior.shift) else 0.0)
+        expected = prior.mean + (prior.shift[j % len(prior.shift)] if np.ndim(prior.shift) else 0.0)
         mean = np.linalg.solve(A, prior.precision @ expected + alpha * Z.T @ y)
         x = mean + np.linalg.solve(np.linalg.cholesky(A).T, noise[j])
-        found.append((x, mean, np.sum((y - Z @ x) ** 2)))
+        gaps, fits = y - Z @ x, Z[:, 1:] @ x[1:]
+        found.append((x, mean, [gaps @ gaps, gaps @ fits, fits @ fits]))
     return [np.array(part) for part in zip(*found, strict=True)]
 
 
@@ -75,6 +76,28 @@ def prior_of(factors: Array, rng: np.random.Generator, others: Array | None = No
     precision = root @ root.T
     away = np.linalg.solve(np.linalg.cholesky((2.0 + n) * precision).T, rng.standard_normal(d))
     return FactorPrior(n * mean / (2.0 + n) + away, precision)
+
+
+def resized(
+    link: list[Any],
+    factors: Array,
+    prior: FactorPrior,
+    squares: Array,
+    alpha: float,
+    rng: np.random.Generator,
+) -> Any:
+    """Draw the size of factors, which moves with prior and links; return the squared residuals at the end."""
+    d, (square, along, length) = factors.shape[1], squares.sum(axis=0)
+    s = rng.normal(1.0 + along / length, (alpha * length) ** -0.5) if d > 1 else 1.0
+    if d == 1 or np.log(rng.random()) > -(d * (d - 1) + 1) * np.log(abs(s)) - sum(
+        prior.precision[k, k] * (1.0 / s**2 - 1.0) / 2.0 for k in range(1, d)
+    ):
+        return factors, prior, square
+    D = np.diag([1.0, *[s] * (d - 1)])
+    link[0] = link[0] @ D
+    inverse = np.linalg.inv(D)
+    prior = FactorPrior(prior.mean @ D, inverse @ prior.precision @ inverse, prior.shift @ D)
+    return factors @ D, prior, square + 2.0 * (1.0 - s) * along + (1.0 - s) ** 2 * length
 
 
 def linked(
@@ -114,13 +137,14 @@ def test_the_sampler_is_the_plain_one_for_the_same_random_numbers(rank: int, imp
     rng, d, alpha = np.random.default_rng(1), rank + 1, 1.0
     columns = 0.1 * rng.standard_normal((41, d))
     columns[:, 0] = 0.0
-    row_prior = column_prior = FactorPrior(np.zeros(d), 5.0 * np.eye(d))
+    row_prior = column_prior = FactorPrior(np.zeros(d), 5.0 * np.eye(d), np.zeros((1, d)))
     row_link, column_link = ([np.zeros((F.shape[1], d)), 1.0] for F in (of_rows, of_columns))
     for _ in range(6):
         found = sampler.sweep()
-        rows, *_ = plainly_regressed(
+        rows, _, squares = plainly_regressed(
             known.T, table.T, columns, row_prior, alpha, rng.standard_normal((31, d))
         )
+        rows, row_prior, _ = resized(row_link, rows, row_prior, squares, alpha, rng)
         row_prior = linked(of_rows, row_link, rows[:-1], row_prior, rng)
         columns, means, squares = plainly_regressed(
             known, table, rows, column_prior, alpha, rng.standard_normal((41, d))
@@ -128,8 +152,9 @@ def test_the_sampler_is_the_plain_one_for_the_same_random_numbers(rank: int, imp
         expected = Sample(
             rows, columns, means, alpha, column_prior.mean, column_prior.precision, column_link[0].copy()
         )
+        columns, column_prior, square = resized(column_link, columns, column_prior, squares, alpha, rng)
         column_prior = linked(of_columns, column_link, columns[:-1], column_prior, rng)
-        alpha = rng.gamma(1.0 + known.sum() / 2.0) / (1.0 + squares.sum() / 2.0)
+        alpha = rng.gamma(1.0 + known.sum() / 2.0) / (1.0 + square / 2.0)
         for name in Sample._fields:
             np.testing.assert_allclose(
                 getattr(found, name), getattr(expected, name), rtol=1e-8, atol=1e-9, err_msg=name
@@ -182,7 +207,7 @@ def test_moments_are_those_of_the_exact_posterior() -> None:
 
 def test_a_chain_that_draws_its_data_too_keeps_the_prior() -> None:
     """Geweke 2004: the precisions then have the prior's moments, whatever the order and the scales of the steps."""
-    rng, m, n, d = np.random.default_rng(0), 2, 2, 2
+    rng, m, n, d = np.random.default_rng(2), 2, 2, 2
     known = known_entries(sp.csc_array(np.ones((m, n))))
     sampler = GibbsSampler(known, d - 1, rng)
     sampler.row_links, sampler.column_links = (Links(np.array([[1.0], [-0.5]]), d) for _ in range(2))
@@ -206,6 +231,36 @@ def test_a_chain_that_draws_its_data_too_keeps_the_prior() -> None:
     # Gamma(1, 1), and given λ and Λ the weights of a feature have a χ² distribution with 2 degrees of freedom.
     assert [np.mean(strengths), np.var(strengths)] == pytest.approx([1.0, 1.0], abs=0.15)
     assert [np.mean(squares), np.var(squares)] == pytest.approx([2.0, 4.0], rel=0.1)
+
+
+def test_a_size_that_is_drawn_leaves_the_prior_as_it_is() -> None:
+    """States by the prior, each with its residuals, have its moments after the move too: no chain is needed."""
+    rng, d, alpha, moved = np.random.default_rng(0), 3, 2.0, []
+    F, found = np.array([[1.0], [-0.5], [0.3]]), []
+    for _ in range(3000):
+        G = rng.standard_normal((d, d))
+        root, link = np.linalg.inv(G), Links(F, d)
+        link.weights = rng.standard_normal((1, d)) @ root.T
+        prior = FactorPrior(root @ rng.standard_normal(d) / 2**0.5, G.T @ G, F @ link.weights)
+        X = prior.mean + prior.shift + rng.standard_normal((3, d)) @ root.T
+        fits = X[:, 1:] @ rng.standard_normal((d - 1, 4))
+        e = rng.standard_normal(fits.shape) / alpha**0.5
+        squares = np.array([(e * e).sum(axis=1), (e * fits).sum(axis=1), (fits * fits).sum(axis=1)]).T
+
+        def moments(X: Array, prior: FactorPrior, link: Links) -> list[float]:
+            precision, rest = prior.precision, X - prior.mean - prior.shift
+            sizes = rest[:, 1] @ rest[:, 1], link.weights[0, 1] ** 2
+            return [precision[1, 1], precision[0, 1] ** 2, *np.log([precision[2, 2], *sizes])]
+
+        before = moments(X, prior, link)
+        Y, new, square = rescaled(X, prior, link, squares, alpha, rng)
+        moved.append(Y is not X)
+        found.append([*np.subtract(moments(Y, new, link), before), square - squares[:, 0].sum()])
+    assert np.mean(moved) > 0.7
+    changes = np.array(found)
+    np.testing.assert_array_less(
+        np.abs(changes.mean(axis=0)), 4.0 * changes.std(axis=0) / len(changes) ** 0.5
+    )
 
 
 @each_row("model", [BiasedALS(3, random_state=0), BayesianCompletion(3, random_state=0, n_samples=5)])
