@@ -57,7 +57,7 @@ class Mutant(NamedTuple):
 TABLE = (
     ("proof", "rmopt/solvers/certified/certificate.py",
      "test_rank_incremental.py::test_bounds_of_large_matrices_hold_where_points_are_not_stationary", (
-        ("lanczos-residual", "+ residual", ""),
+        ("lanczos-residual", "+ residual, known", ", known"),
         ("lanczos-tie", ", known) + tie", ", known)"),
         ("lanczos-known", "residual, known)", "residual, -np.inf)"),
     )),
@@ -207,9 +207,9 @@ TABLE = (
         ("variance-reduced", "look.gradient(memory.point, terms) - memory.gradient",
          "look.gradient(memory.point, terms)"),
     )),
-    ("formula", "rmopt/engines/gauged.py",
-     "test_parallel.py::test_factors_meet_where_points_do", (
-        ("mean-of-factors", "zip(weights, pair, strict=True)", "zip(weights[::-1], pair, strict=True)"),
+    ("formula", "rmopt/kernels/meeting.py",
+     "test_parallel.py::test_a_row_counts_for_those_who_moved_it", (
+        ("mean-of-factors", "1.0 / np.sqrt(moved[r])", "1.0 / moved[r]"),
     )),
     ("formula", "rmopt/kernels/lifted.py",
      "test_loreta.py::test_compiled_engine_follows_algorithm_4", (
@@ -295,7 +295,7 @@ TABLE = (
     )),
     ("formula", "rmopt/costs/graph.py",
      "test_graph.py", (
-        ("averaging-weights", "1.0 / (1.0 + max(", "1.0 / (2.0 + max("),
+        ("averaging-weights", "1.0 / (1.0 + np.maximum(", "1.0 / (2.0 + np.maximum("),
     )),
     ("formula", "problems/subspace/baselines.py",
      "test_subspace.py::test_d_lmafit_converges_and_gossip_is_ahead_of_it", (
