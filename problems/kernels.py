@@ -16,6 +16,13 @@ def average_precision(ranked, relevant):
 
 
 @njit(cache=True, nogil=True)
+def label_precisions(scores, ranked, truth, out):
+    """Set out to the average precision of each row of scores, also ascending, whose true labels are marked."""
+    for i in range(scores.shape[0]):
+        out[i] = average_precision(ranked[i], np.sort(scores[i][truth[i]]))
+
+
+@njit(cache=True, nogil=True)
 def retrieved(
     scores: NDArray[np.floating],  # (n_queries, n), a query's own score the lowest
     ranked: NDArray[np.floating],  # (n_queries, n) ascending in each row

@@ -25,7 +25,7 @@ from rmopt.solvers.stochastic.continued import Continued, with_zero_rows
 
 # How much longer the steps of several workers are for each of them, and at most (docs/scaling.md has the
 # measurements).
-LONGER, MOST = 0.8, 5.0
+LONGER, MOST = 0.8, 6.0
 
 
 def loreta_solver(

@@ -58,8 +58,10 @@ class Gauge(ABC):
 
     def fresh_counters(self, factors: Any) -> Counters:
         """Return counters for newly made factors."""
-        size = np.array([np.vdot(tall, tall) for tall, _ in self.sides(factors)])
-        return Counters(counts=np.zeros(2, dtype=np.int64), size=size)
+        # On lines of their own: in the cache of a core they would wait for the steps of other workers.
+        counters = Counters(on_lines((2,), np.int64), on_lines((len(factors) // 2 - 1,)))
+        counters.size[:] = [np.vdot(tall, tall) for tall, _ in self.sides(factors)]
+        return counters
 
     def condition(self, factors: Any, counters: Counters) -> float:
         """Return a bound on the condition numbers of the Gram matrices."""

@@ -54,6 +54,17 @@ def test_ratings_of_effects_alone_and_of_factors(tmp_path: Path) -> None:
         assert opened(tmp_path / name)
 
 
+def test_plays_of_groups_are_measured_by_lists(tmp_path: Path) -> None:
+    other = np.subtract.outer(np.arange(90), np.arange(40)) % 4 > 0
+    user, item = np.nonzero(RNG.random((90, 40)) < np.where(other, 0.05, 0.4))
+    plays = np.ceil(np.exp(1.5 * RNG.standard_normal(len(user)) + 1.0))
+    pd.DataFrame({"user": user, "item": item, "rating": plays}).to_csv(tmp_path / "plays.csv", index=False)
+    outcome = run_on(tmp_path, tmp_path / "plays.csv")
+    assert outcome.rows[-1]["model"] == "the most popular"
+    assert float(str(outcome.rows[0]["ndcg"])) > 0.3
+    assert (tmp_path / "model.npz").is_file()
+
+
 def test_texts_become_an_index_that_is_served(tmp_path: Path) -> None:
     words = [[f"{kind}{number}" for number in range(30)] for kind in ("sea", "sun", "sky")]
     for number in range(60):

@@ -177,15 +177,18 @@ def test_what_does_not_fit_is_refused(problem: Problem) -> None:
 
 
 def test_workers_meet_more_and_more_seldom(problem: Problem) -> None:
-    rare = Parallel(solver(), 2, first=1000, every=5000).engine(problem)
-    met: list[int] = rare._means(0, 60_000)  # type: ignore[attr-defined]
-    assert met[:6] == [1000, 2000, 3000, 4000, 5200, 6760]
+    begun = ((2, [1000, 2000, 4000, 8000, 13_000]), (16, [1000, 2000, 3000, 4000, 5000, 6250, 7812]))
+    for workers, steps in begun:
+        rare = Parallel(solver(), workers, first=1000, every=5000).engine(problem)
+        met: list[int] = rare._means(0, 60_000)  # type: ignore[attr-defined]
+        assert met[: len(steps)] == steps
     assert set(np.diff(met)[-3:]) == {5000}
     for begin in range(0, 60_000, 970):
         assert rare._means(begin, 60_000) == [one for one in met if one >= begin]  # type: ignore[attr-defined]
     # Ten times as many steps have a few means more.
-    engine: Any = Parallel(solver(), 2).engine(problem)
-    assert len(engine._means(0, 10**7)) - len(engine._means(0, 10**6)) < 10
+    for workers in (2, 16, 1000):
+        engine: Any = Parallel(solver(), workers).engine(problem)
+        assert len(engine._means(0, 10**7)) - len(engine._means(0, 10**6)) < 12
 
 
 def test_a_row_counts_for_those_who_moved_it() -> None:

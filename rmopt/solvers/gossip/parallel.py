@@ -26,8 +26,8 @@ from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import FromFunction, StepSize
 from rmopt.solvers.threads import in_threads, one_blas_thread
 
-# After what share of the steps before the next mean follows.
-GROWTH = 0.3
+# After what share of the steps before the next mean of many workers follows.
+GROWTH = 0.25
 
 
 class Parallel(ScheduledSolver):
@@ -51,8 +51,9 @@ class Parallel(ScheduledSolver):
     every : int, optional
         The most steps of each worker between means; any number unless given.
     first : int
-        Steps before the first mean. The next ones are as far; later ones follow after 0.3 of the steps before, up to
-        `every`: points part most where the run begins. From `every` on: all are as far.
+        Steps before the first mean. The next ones are as far; later ones follow after a share of the steps before,
+        up to `every`: points part most where the run begins. The share is 1 / (`workers` - 1), and at least 1/4. From
+        `every` on: all are as far.
     step_factor : float
         The workers' step sizes are those of the solver times this. With many workers the steps of one are lost in the
         mean; a number a little below that of the workers wins them back.
@@ -346,10 +347,10 @@ class ParallelEngine(Engine):
 
     def _means(self, begin: int, end: int) -> list[int]:
         """Return the numbers of steps, from `begin` to below `end`, after which workers meet."""
-        at, found = self.first, list[int]()
+        at, found, growth = self.first, list[int](), max(GROWTH, 1 / max(1, len(self.shares) - 1))
         while at < end:
             found += [at] * (at >= begin)
-            gap = min(self.every, max(self.first, int(GROWTH * at)))
+            gap = min(self.every, max(self.first, int(growth * at)))
             at += gap * (max(1, (begin - at) // gap) if gap == self.every else 1)
         return found
 
