@@ -168,7 +168,10 @@ class OmikujiTrees(BaseEstimator):
 
     def fit(self, X: Any, Y: Any) -> Self:
         omikuji = package("omikuji", "'rmopt[bench]'", "leave out omikuji")
-        self.n_labels_ = Y.shape[1]
+        self.n_labels_, X, Y = Y.shape[1], sp.csr_array(X), sp.csr_array(Y)
+        # Omikuji reads no rows without features or without labels.
+        some = (X.count_nonzero(axis=1) > 0) & (Y.count_nonzero(axis=1) > 0)
+        X, Y = X[some], Y[some]
         with TemporaryDirectory() as folder:
             rows, whole = Path(folder, "rows"), Path(folder, "whole")
             dump_svmlight_file(sp.csr_matrix(X), sp.csr_matrix(Y), str(rows), multilabel=True)
