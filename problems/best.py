@@ -66,9 +66,7 @@ def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
 
     def keep(model: Any) -> str:
         model.set_params(handle_unknown="error").fit(bundle).save(run.path("model.npz"))
-        return (
-            f"{type(model).__name__}.load reads model.npz; rmopt serve {run.out} shows it, if it has factors."
-        )
+        return f"{type(model).__name__}.load reads model.npz; with factors rmopt serve {run.out} shows it."
 
     if low == high or (low >= 0 and high > 10 * middle):
         run.say("The values say how often, or only that, and not how good: lists of ten are measured.")
@@ -91,7 +89,7 @@ _STEPS = Method("LoretaSimilarity", LoretaSimilarity(), crossed(rank=(20, 50), s
 _BATCHES = crossed(rank=(30, 100), temperature=(0.2, 0.3, 0.5))
 _COSINES = Method("ContrastiveSimilarity", ContrastiveSimilarity(), _BATCHES)
 # Of rows with several labels, of words, and of features.
-RANKERS: Any = *map(ranking.METHODS.get, ("ridge", "one-vs-rest", "low-rank-logistic")), _ROWS
+RANKERS: Any = *map(ranking.METHODS.get, ("ridge", "svm", "low-rank-logistic")), _ROWS
 TEXTS: Any = *map(similarity.METHODS.get, ("svm", "logistic")), _STEPS, _COSINES
 METRICS: Any = tuple(map(MEASURES.get, ("euclidean", "lda", "comet-default", "comet-distance", "lego")))
 

@@ -117,7 +117,7 @@ def lists(name: str, n_splits: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("rank", [10, 64])
 def test_counts(measured: Any, rank: int) -> None:
-    """Ten recommendations from counts up to 10⁶, by nothing but defaults: means over three folds, and CPU seconds."""
+    """Ten recommendations to 2,014 users from counts up to 10⁶, by defaults: means over three folds; CPU seconds."""
     if not os.environ.get("RMOPT_DATA_HOME"):
         pytest.skip("RMOPT_DATA_HOME is not set: no MovieLens.")
     measured(counts, rank)
@@ -125,11 +125,9 @@ def test_counts(measured: Any, rank: int) -> None:
 
 def counts(rank: int) -> list[dict[str, Any]]:
     bundle, rng = load("ml1m", kind=Ratings), np.random.default_rng(0)
-    pairs, of_items = (
-        np.column_stack([bundle.rows, bundle.columns]),
-        1.5 * rng.standard_normal(bundle.shape[0]),
-    )
-    plays = np.ceil(np.exp(rng.normal(3.0, 2.0, len(pairs)) + of_items[bundle.rows]))
+    kept, of_items = bundle.columns % 3 == 0, 1.5 * rng.standard_normal(bundle.shape[0])
+    pairs = np.column_stack([bundle.rows, bundle.columns // 3])[kept]
+    plays = np.ceil(np.exp(rng.normal(3.0, 2.0, len(pairs)) + of_items[pairs[:, 0]]))
     models: dict[str, Any] = {"the most popular": MostPopular(), "neighbours by BM25": ItemNeighbors()} | {
         f"ImplicitALS, weights={weights}": ImplicitALS(rank, weights=weights, random_state=0)
         for weights in ("bm25", "log", "ones", "counts")
@@ -140,7 +138,7 @@ def counts(rank: int) -> list[dict[str, Any]]:
         for train, test in folds:
             begun = time.process_time()
             with warnings.catch_warnings(action="ignore"):
-                model.fit(pairs[train], plays[train], shape=bundle.shape)
+                model.fit(pairs[train], plays[train], shape=tuple(pairs.max(axis=0) + 1))
             seconds.append(time.process_time() - begun)
             found.append(model.score(pairs[test], plays[test]))
         cell = f"{np.mean(found):.4f} ± {np.std(found, ddof=1) / 3**0.5:.4f}"
