@@ -18,19 +18,19 @@ LIBRARY = Path(rmopt.__file__).parents[1]
 TESTS = Path(__file__).parent
 FAMILIES = ("similarity", "ranking", "metric", "subspace", "coembedding")
 ROOMS = {
-    "rmopt/kernels, engines": 2_920,
-    "rmopt/manifolds, retractions": 3_400,
-    "rmopt/costs": 2_080,
-    "rmopt/solvers": 4_350,
-    "rmopt/checks, testing, interop": 1_700,
+    "rmopt/kernels, engines": 2_980,
+    "rmopt/manifolds, retractions": 3_060,
+    "rmopt/costs": 2_000,
+    "rmopt/solvers": 4_600,
+    "rmopt/checks, testing, interop": 1_625,
     "rmopt/cli": 400,
-    "rmopt": 16_900,
-    "problems/" + ", ".join(FAMILIES): 5_300,
-    "problems/data": 1_500,
-    "problems": 9_000,
+    "rmopt": 17_150,
+    "problems/" + ", ".join(FAMILIES): 5_650,
+    "problems/data": 1_505,
+    "problems": 9_545,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 47_000
+ALL_LINES = 47_500
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340
