@@ -1,7 +1,7 @@
 """Several workers beside one, in threads: quality after as many examples, and seconds.
 
 Run by hand: ``pytest -o addopts= -s tests/benchmarks/test_workers.py``, with RMOPT_DATA_HOME; and on a quiet machine
-with 16 cores ``python tests/benchmarks/test_workers.py FILE``, which takes 4 minutes.
+with 16 cores ``python tests/benchmarks/test_workers.py FILE``, some four minutes by estimate.
 """
 
 from __future__ import annotations
