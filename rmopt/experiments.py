@@ -82,8 +82,8 @@ class Run:
         return self.out / name
 
     def say(self, text: str) -> None:
-        """Print a line of text, as it is, unless the run is quiet or prints JSON."""
-        self.console.print(text, markup=False)
+        """Print a line of text, as it is, unless the run is quiet or prints JSON; paths are not broken."""
+        self.console.print(text, markup=False, overflow="ignore", crop=False)
 
     @contextmanager
     def ticks(self, description: str, total: int, first: str = "") -> Iterator[Callable[..., None]]:

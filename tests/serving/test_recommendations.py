@@ -234,16 +234,18 @@ def test_texts_become_a_page_and_are_in_no_error(form: str, tmp_path: Path, caps
         path = tmp_path / "tickets.csv"
         with path.open("w", newline="") as file:
             csv.writer(file).writerows([("text", "label"), *rows])
-    options = ("--n-features", 256, "--rank", 2, "--out", tmp_path / "learned")
-    out = fitted(capsys, path, *options, name="similarity").out
-    assert f"rmopt serve {tmp_path / 'learned'}" in " ".join(out.split())
-    index = opened(tmp_path / "learned")
+    # A path that is longer than a line.
+    learned = tmp_path / ("learned-" * 12)
+    options = ("--n-features", 256, "--rank", 2, "--out")
+    out = fitted(capsys, path, *options, learned, name="similarity").out
+    assert f"rmopt serve {learned}" in " ".join(out.split())
+    index = opened(learned)
     assert isinstance(index, SimilarityIndex)
     results = TextSearch(index).find(QueryParams(urllib.parse.urlencode({"q": "invoice refund"})), 5).results
     assert all(any(word in result["text"] for word in words["bill"]) for result in results)
     if form == "file":
         path.write_text(path.read_text() + 'a secret text with " a quote,bill,more\n')
-        said = fitted(capsys, path, *options[:-1], tmp_path / "again", name="similarity", code=2).err
+        said = fitted(capsys, path, *options, tmp_path / "again", name="similarity", code=2).err
         assert "secret" not in said
         assert "invoice" not in said
 
