@@ -17,8 +17,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from rich.console import Console
@@ -83,7 +85,8 @@ class Run:
 
     def say(self, text: str) -> None:
         """Print a line of text, as it is, unless the run is quiet or prints JSON; paths are not broken."""
-        self.console.print(text, markup=False, overflow="ignore", crop=False)
+        wrapped = partial(fill, width=self.console.width, break_long_words=False, break_on_hyphens=False)
+        self.console.print("\n".join(map(wrapped, text.split("\n"))), markup=False, soft_wrap=True)
 
     @contextmanager
     def ticks(self, description: str, total: int, first: str = "") -> Iterator[Callable[..., None]]:
