@@ -128,10 +128,8 @@ def test_counts(measured: Any, rank: int) -> None:
 
 def counts(rank: int) -> list[dict[str, Any]]:
     bundle, rng = load("ml1m", kind=Ratings), np.random.default_rng(0)
-    pairs, of_items = (
-        np.column_stack([bundle.rows, bundle.columns]),
-        1.5 * rng.standard_normal(bundle.shape[0]),
-    )
+    pairs = np.column_stack([bundle.rows, bundle.columns])
+    of_items = 1.5 * rng.standard_normal(bundle.shape[0])
     plays = np.ceil(np.exp(rng.normal(3.0, 2.0, len(pairs)) + of_items[bundle.rows]))
     models: dict[str, Any] = {"the most popular": MostPopular(), "neighbours by BM25": ItemNeighbors()} | {
         f"ImplicitALS, weights={weights}": ImplicitALS(rank, weights=weights, random_state=0)
