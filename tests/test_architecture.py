@@ -27,7 +27,7 @@ FLOORS = {
     "rmopt.retractions": 2,
     "rmopt.manifolds": 3, "rmopt.costs": 3,
     "rmopt.engines": 4,
-    "rmopt.solvers": 5, "rmopt.checks": 5, "rmopt.interop": 5,
+    "rmopt.solvers": 5, "rmopt.checks": 5, "rmopt.interop": 5, "rmopt.torch": 5,
     "rmopt.testing": 6, "rmopt.experiments": 6, "rmopt.cli": 6,
     "problems": 7,
 }  # fmt: skip
