@@ -31,7 +31,7 @@ ROOMS = {
     "problems": 9_545,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 47_500
+ALL_LINES = 48_500
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340

@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"rmopt.torch.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
         raise MissingCapabilityError(
-            f"rmopt.torch.{name} needs PyTorch; pip install 'rmopt[torch]'."
+            f'rmopt.torch.{name} needs PyTorch; pip install "rmopt[torch]".'
         ) from error
 
 
