@@ -23,7 +23,7 @@ ROOMS = {
     "rmopt/costs": 2_000,
     "rmopt/solvers": 4_600,
     "rmopt/checks, testing, interop": 1_625,
-    "rmopt/cli": 400,
+    "rmopt/cli": 415,
     "rmopt/torch": 500,
     "rmopt": 17_650,
     "problems/" + ", ".join(FAMILIES): 5_650,
@@ -31,7 +31,7 @@ ROOMS = {
     "problems": 9_545,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 47_500
+ALL_LINES = 48_500
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340
