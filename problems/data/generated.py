@@ -270,7 +270,7 @@ SETS = {
         Labels("generated-yeast", 1_500, features=103, labels=14, rank=8, mean_labels=4.2, test=500),
         Labels("generated-mediamill", 5_000, features=120, labels=101, rank=20, mean_labels=4.4, test=2_000),
         Labels("generated-corel5k", 4_500, features=499, labels=374, mean_labels=3.5, words=8.3, test=500),
-        Entries("generated-ml10m", 71_567),
+        Entries("generated-ml10m", 71_567, per_block=7_157),
         Entries("generated-netflix", 480_189, items=17_770, per_row=100_480_507 / 480_189),
         Documents("generated-rcv1", 23_149),
     )
