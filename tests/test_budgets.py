@@ -23,7 +23,7 @@ ROOMS = {
     "rmopt/costs": 2_000,
     "rmopt/solvers": 4_600,
     "rmopt/checks, testing, interop": 1_625,
-    "rmopt/cli": 400,
+    "rmopt/cli": 415,
     "rmopt/torch": 500,
     "rmopt": 17_650,
     "problems/" + ", ".join(FAMILIES): 5_650,

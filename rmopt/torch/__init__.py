@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any
 from rmopt.errors import MissingCapabilityError
 
 if TYPE_CHECKING:
+    from rmopt.torch.low_rank import LowRankLinear, LowRankMuon, LowRankSGD, low_rank_pairs
     from rmopt.torch.riemannian import RiemannianAdam, RiemannianSGD
 
-_HOMES = {"RiemannianAdam": "riemannian", "RiemannianSGD": "riemannian"}
+_HOMES = dict.fromkeys(["LowRankLinear", "LowRankMuon", "LowRankSGD", "low_rank_pairs"], "low_rank")
+_HOMES |= dict.fromkeys(["RiemannianAdam", "RiemannianSGD"], "riemannian")
 
-__all__ = ["RiemannianAdam", "RiemannianSGD"]
+__all__ = [
+    "LowRankLinear", "LowRankMuon", "LowRankSGD", "RiemannianAdam", "RiemannianSGD", "low_rank_pairs",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
