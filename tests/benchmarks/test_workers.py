@@ -93,7 +93,7 @@ TASKS: dict[str, Any] = {"newsgroups": newsgroups, "delicious": delicious}
 
 @pytest.mark.parametrize("task", TASKS)
 def test_threads(measured: Any, task: str) -> None:
-    """One thread and two, the same examples, and two fits at once: quality (mAP; P@1), and seconds; medians of five."""
+    """One thread, two, and two fits at once, the same examples: quality (mAP; P@1) and seconds, medians of five."""
     measured(threads, task)
 
 
