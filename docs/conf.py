@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ autosummary_generate = True
 autosummary_ignore_module_all = False
 autosummary_imported_members = True
 autodoc_typehints = "none"
+# Docstrings of torch's optimisers are shown where torch is not.
+autodoc_mock_imports = [] if find_spec("torch") else ["torch"]
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False

@@ -66,7 +66,9 @@ def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
 
     def keep(model: Any) -> str:
         model.set_params(handle_unknown="error").fit(bundle).save(run.path("model.npz"))
-        return f"{type(model).__name__}.load reads model.npz; with factors rmopt serve {run.out} shows it."
+        return (
+            f"{type(model).__name__}.load reads model.npz; rmopt serve {shlex.quote(str(run.out))} shows it."
+        )
 
     if low == high or (low >= 0 and high > 10 * middle):
         run.say("The values say how often, or only that, and not how good: lists of ten are measured.")

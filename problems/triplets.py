@@ -73,10 +73,12 @@ class ClassTriplets(Sampler):
         query = self._queries.take(rng.integers(len(self._queries), size=len(triplets)))
         code = self._codes.take(query)
         count, first = self._counts.take(code), self._starts.take(code)
+        # Fractions of ranges that differ: they hold no lock, so that workers draw at once.
+        chance = rng.random((2, len(triplets)))
         # The rows of the class without the query, then the rows without the class.
-        positive = rng.integers(count - 1)
+        positive = (chance[0] * (count - 1)).astype(np.int64)
         positive += positive >= self._place.take(query)
-        negative = rng.integers(len(self._codes) - count)
+        negative = (chance[1] * (len(self._codes) - count)).astype(np.int64)
         negative += count * (negative >= first)
         columns = query, self._order.take(first + positive), self._order.take(negative)
         for number, column in enumerate(columns):

@@ -12,6 +12,8 @@ The parts are sub-packages, loaded when first used:
     The same laws for the test suite of your own package.
 `interop`
     pymanopt's optimizers on rmopt's manifolds, and the other way round, where pymanopt is installed.
+`torch`
+    Optimisers of PyTorch for parameters on manifolds, where PyTorch is installed.
 `experiments`
     What the author of a ``rmopt run`` experiment needs.
 """
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 _SUBPACKAGES = (
     "checks", "cli", "core", "costs", "engines", "experiments", "interop", "linalg", "manifolds",
-    "retractions", "solvers", "testing",
+    "retractions", "solvers", "testing", "torch",
 )  # fmt: skip
 
 __version__ = "0.2.0"

@@ -27,7 +27,7 @@ FLOORS = {
     "rmopt.retractions": 2,
     "rmopt.manifolds": 3, "rmopt.costs": 3,
     "rmopt.engines": 4,
-    "rmopt.solvers": 5, "rmopt.checks": 5, "rmopt.interop": 5,
+    "rmopt.solvers": 5, "rmopt.checks": 5, "rmopt.interop": 5, "rmopt.torch": 5,
     "rmopt.testing": 6, "rmopt.experiments": 6, "rmopt.cli": 6,
     "problems": 7,
 }  # fmt: skip
@@ -157,6 +157,7 @@ def test_rooms_of_solvers() -> None:
     ("command", "heavy"),
     [
         ("import rmopt, rmopt.interop", {"numba", "sklearn", "matplotlib", "pymanopt", "autograd", "scipy"}),
+        ("import rmopt.torch", {"torch", "numpy"}),
         ("import rmopt.solvers, rmopt.manifolds, rmopt.costs, rmopt.checks", {"pymanopt", "autograd"}),
         ("import rmopt.cli.commands", {"numpy"}),
         ("import rmopt.cli, rmopt.experiments", {"scipy", "sklearn", "matplotlib", "pymanopt", "autograd"}),
@@ -177,6 +178,7 @@ def test_import_is_light(command: str, heavy: set[str]) -> None:
         ("autograd", "rmopt.autograd_residuals(len)"),
         ("jax", "rmopt.jax_cost(len)"),
         ("torch", "rmopt.torch_cost(len)"),
+        ("torch", "rmopt.torch.RiemannianSGD"),
     ],
 )
 def test_what_needs_an_extra_names_it(extra: str, use: str) -> None:

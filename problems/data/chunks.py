@@ -117,6 +117,8 @@ class stream:  # noqa: N801
         flag("zero_based", self.zero_based)
         self._seed = seed_of(self.random_state)
         self.files = files_of(self.path)
+        if not (self.zero_based or any(suffix_of(path) in SVMLIGHT for path in self.files)):
+            raise InvalidInputError(f"{self.path} holds no .svmlight file to count from 1; leave that out.")
 
     def __repr__(self) -> str:
         return f"stream({str(self.path)!r}, batch_size={self.batch_size})"
@@ -127,8 +129,8 @@ class stream:  # noqa: N801
             for path in self.files:
                 for X, y in _merged(self._read(path, epoch), self.batch_size / 2):
                     form = sp.issparse(X), X.shape[1], y.dtype.kind, self.feature_names, self._label_names
-                    if known not in (None, form):
-                        what = "other features, or labels of another type, than those before it"
+                    if known not in (None, form) or self.n_features not in (None, X.shape[1]):
+                        what = "other features than n_features or than before, or labels of another type"
                         raise InvalidInputError(f"{path} has {what}; make them alike.")
                     if self.multilabel:
                         wide = int(y.indices.max(initial=-1)) + 1 if y.shape[1] > MOST_LABELS else y.shape[1]
@@ -148,8 +150,7 @@ class stream:  # noqa: N801
 
     def _tables(self, path: Path, epoch: int) -> Iterator[Table]:
         if suffix_of(path) in SVMLIGHT:
-            how = self.n_features, self.zero_based, self.multilabel
-            return read_svmlight(path, self.batch_size, *how)
+            return read_svmlight(path, self.batch_size, self.n_features, self.zero_based, self.multilabel)
         if not path.is_dir():
             return read_tables(path, self.batch_size)
         files = text_files(path)[0]
@@ -204,10 +205,10 @@ def _merged(chunks: Iterator[Chunk], least: float) -> Iterator[Chunk]:
     for chunk in chunks:
         if waiting is not None and chunk[0].shape[0] < least:
             waiting = _joined(waiting, chunk)
-            continue
-        if waiting is not None:
-            yield waiting
-        waiting = chunk
+        else:
+            if waiting is not None:
+                yield waiting
+            waiting = chunk
     if waiting is not None:
         yield waiting
 

@@ -34,7 +34,7 @@ STILL = 0.02
 LARGEST_CONFIDENCE = 1e6
 # Of conjugate gradients in a half sweep; they begin where the last one ended.
 STEPS = 3
-# Ratings by which the factors of a row are damped beside its own.
+# So many entries, and not more than a row usually has, damp the factors of a row beside its own.
 FEW = 50.0
 # Of effects alone, before steps on single entries.
 SWEEPS = 15
@@ -168,8 +168,9 @@ class BiasedALS(PointCompletion):
 
     Minimises Σ (y_ij − b_i − c_j − u_i · w_j)² + Σ_i (μ b_i² + λ_i ‖u_i‖²) + Σ_j (μ c_j² + λ_j ‖w_j‖²) over the known
     entries, which are centred and scaled to a standard deviation of 1. For a row with n_i of them λ_i is
-    λ (n_i + 50)^p, as that of Zhou, Wilkinson, Schreiber and Pan 2008 but for the 50: a few entries say something of
-    an effect, and next to nothing of factors. An effect and the factors of a row are solved for at once.
+    λ (n_i + c)^p, as that of Zhou, Wilkinson, Schreiber and Pan 2008 but for c: a few entries say something of an
+    effect, and next to nothing of factors. c is how many entries the row, or the column, of an entry has on average,
+    the smaller of both and at most 50. An effect and the factors of a row are solved for at once.
 
     Parameters
     ----------
@@ -235,7 +236,7 @@ class BiasedALS(PointCompletion):
         entries, self.mean_, unit = standardised(table)
         W = START * generator(seed, Stream.START).standard_normal((table.shape[1], self.rank + 1))
         W[:, 0] = 0.0
-        penalty = self._penalty()
+        penalty = self._penalty(table)
         U, W, self.cost_, self.n_iter_ = alternated(
             entries, penalty.regressed, penalty, W, self.max_iter, self.tol, 1
         )
@@ -243,10 +244,11 @@ class BiasedALS(PointCompletion):
         self.weights_, self.column_effects_ = unit * W[:, 1:], unit * W[:, 0]
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
-        return regressed_on(self, table, self._penalty())
+        return regressed_on(self, table, self._penalty(self.known_))
 
-    def _penalty(self) -> Penalty:
-        return Penalty(self.lam, self.count_power, FEW, self.lam_effects)
+    def _penalty(self, known: KnownEntries) -> Penalty:
+        usual = (float(n @ n) / known.nnz for n in (np.bincount(known.indices), np.diff(known.indptr)))
+        return Penalty(self.lam, self.count_power, min(FEW, *usual), self.lam_effects)
 
 
 def bm25(counts: Array, lengths: Array, others: Array, documents: int) -> Array:

@@ -47,9 +47,9 @@ Model = Annotated[
     ),
 ]
 Weights = Annotated[
-    Literal["bm25", "log", "counts", "ones"],
+    Literal["bm25", "log", "counts", "ones"] | None,
     Option(
-        help="What counts say to --model implicit: damped by BM25 or by logarithms, as they are, or nothing."
+        help="Of --model implicit: counts damped by BM25, the default, or log, as they are, or all alike."
     ),
 ]
 MinSupport = Annotated[int, Option(min=0, help="Items with fewer ratings are in no list.")]
@@ -64,13 +64,15 @@ Names = Annotated[
 
 def completion(
     run: Run, file: File, *, data_home: DataHome = None, model: Model = None, rank: Rank = None, n: Count = 10,
-    names: Names = None, weights: Weights = "bm25", min_support: MinSupport = 3,
+    names: Names = None, weights: Weights = None, min_support: MinSupport = 3,
 ) -> Outcome:  # fmt: skip
     """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
 
     The error is that of a model that has not seen a tenth of the ratings; the model that is written has seen all.
     Below it stands what users and items alone explain, or for views neighbours of items and the most popular ones.
     """
+    if weights and model != "implicit":
+        raise InvalidInputError("--weights is for --model implicit; say that too, or leave --weights out.")
     # A play that comes again is another one.
     sums = model == "implicit" and Path(file.partition("::")[0]).exists() and "duplicates=" not in file
     ratings = loaded(run, file, data_home, Ratings, **{"duplicates": "sum"} if sums else {})
@@ -88,7 +90,7 @@ def completion(
         model = "bayesian" if 4 * BayesianCompletion.n_samples * (width + 1) * size <= ROOM else "als"
     estimator = MODELS[model](width, random_state=run.seed)
     if model == "implicit":
-        estimator.set_params(weights=weights)
+        weights = estimator.weights = weights or estimator.weights
         if (most := ratings.values.max()) > SKEWED * (median := np.median(ratings.values)):
             run.say(
                 f"Counts run up to {most:g}, with a median of {median:g}: --weights {weights} says what they weigh; "

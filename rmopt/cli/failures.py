@@ -22,18 +22,35 @@ def fail(sentence: str, status: int = 2) -> NoReturn:
 
 
 def _raises(number: int, frame: Any) -> NoReturn:
-    """Do what a signal does: raise."""
-    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+    """Do what a signal does: raise, and raise again a second later if a library has swallowed it."""
+    ended = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+
+    def look(*_: Any) -> None:
+        # What is on its way out is the exception that is being handled, or a context of it.
+        seen = sys.exception()
+        while seen is not None and seen is not ended:
+            seen = seen.__context__
+        if seen is None:
+            raise ended
+
+    # Importlib's and LLVM's callbacks are among those whose exceptions are printed and forgotten.
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, look)
+        signal.setitimer(signal.ITIMER_REAL, 1.0, 1.0)
+    raise ended
 
 
 @contextmanager
 def signals_raise() -> Iterator[None]:
     """Let SIGTERM raise in a with block as SIGINT does: SystemExit with the status 143."""
     with ExitStack() as stack:
+        main = threading.current_thread() is threading.main_thread()
+        if main and hasattr(signal, "setitimer"):
+            stack.callback(signal.signal, signal.SIGALRM, signal.getsignal(signal.SIGALRM) or signal.SIG_DFL)
+            stack.callback(signal.setitimer, signal.ITIMER_REAL, 0.0)
         for number in (signal.SIGINT, signal.SIGTERM):
             # Neither what is ignored, nor what was set from outside of Python and could not be set again.
-            kept = signal.getsignal(number) in (signal.SIG_IGN, None)
-            if threading.current_thread() is threading.main_thread() and not kept:
+            if main and signal.getsignal(number) not in (signal.SIG_IGN, None):
                 stack.callback(signal.signal, number, signal.signal(number, _raises))
         yield
 

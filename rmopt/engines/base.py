@@ -10,6 +10,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.core.points import of_plain_reals, packed, unpacked
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
+from rmopt.kernels.meeting import Meeting, meet
 
 Supports = Mapping[str, tuple[type, ...]]
 
@@ -86,13 +87,9 @@ class Engine(ABC):
         """
         return ()
 
-    def sharing(self, state: Any, matrices: Sequence[Array]) -> Any:
-        """Return a state that has other matrices in the place of those that it shares, and nothing else new."""
-        raise NotImplementedError
-
-    def met(self, state: Any, meeting: Any) -> bool:
+    def met(self, state: Any, meeting: Meeting) -> bool:
         """Go to a meeting now; return whether all was well."""
-        raise NotImplementedError
+        return bool(meet(meeting))
 
     def handed_over(self, state: Any) -> Any:
         """Return a state without anything that belongs to this engine's data; the old one is used up."""

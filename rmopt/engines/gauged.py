@@ -341,9 +341,6 @@ class GaugedEngine(Engine):
     def shared(self, state: GaugedState) -> tuple[Array, ...]:
         return tuple(state.factors[: len(state.factors) // 2])
 
-    def sharing(self, state: GaugedState, matrices: Sequence[Array]) -> GaugedState:
-        return replace(state, factors=type(state.factors)(*matrices, *state.factors[len(matrices) :]))
-
     def met(self, state: GaugedState, meeting: Meeting) -> bool:
         inverses = tuple(inverse for _, inverse in self.gauge.sides(state.factors))
         return bool(go_on(meeting, state.factors.C, state.factors.C_inverse, inverses, state.counters))

@@ -1,7 +1,7 @@
 """Rules of `SGD`: along what gradients, and what is remembered of earlier ones, a step goes."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -361,6 +361,3 @@ class RowAdaGrad(Engine):
 
     def shared(self, state: ReferenceState) -> tuple[Array, ...]:
         return (state.point,) if state.point.dtype == float else ()
-
-    def sharing(self, state: ReferenceState, matrices: Sequence[Array]) -> ReferenceState:
-        return replace(state, point=matrices[0])

@@ -27,9 +27,6 @@ class Meeting(NamedTuple):
     come: np.ndarray  # (1,) how often they came to where they wait for each other
     shares: np.ndarray  # (workers,) for how much each of all processes counts; their sum is 1
     matrices: np.ndarray  # (matrices, 1 + workers) addresses: where they met last, and of each worker
-    means: (
-        np.ndarray
-    )  # (matrices,) addresses of the means; where they met last, or workers stay where they are
     rows: np.ndarray  # (matrices,)
     grams: np.ndarray  # (matrices, workers, width, width): parts of Gram matrices of the means
     rank: int  # of the points whose factors they are; 0 where nobody needs Gram matrices
@@ -96,39 +93,35 @@ def meet(meeting):
 
 
 @njit(cache=True, nogil=True)
-def mean_of_rows(meeting, number, first, last, gram):
+def mean_of_rows(meeting, number, first, end, gram):
     """Set rows to their mean over the workers, in which those of a tall matrix count that moved them."""
     shares, rows, width = meeting.shares, meeting.rows[number], gram.shape[0]
-    old = matrix_at(meeting.matrices[number, 0], rows, width)
-    mean = matrix_at(meeting.means[number], rows, width)
-    stay = meeting.means[number] != meeting.matrices[number, 0]
+    last = matrix_at(meeting.matrices[number, 0], rows, width)
     step, moved = np.empty((TILE, width)), np.empty(TILE)
     gram[:] = 0.0
-    for begin in range(first, last, TILE):
-        count = min(TILE, last - begin)
+    for begin in range(first, end, TILE):
+        count = min(TILE, end - begin)
         step[:], moved[:] = 0.0, 0.0
         for worker in range(shares.shape[0]):
             own = matrix_at(meeting.matrices[number, 1 + worker], rows, width)
             for r in range(count):
                 differ = False
                 for c in range(width):
-                    change = own[begin + r, c] - old[begin + r, c]
+                    change = own[begin + r, c] - last[begin + r, c]
                     differ |= change != 0.0
                     step[r, c] += shares[worker] * change
                 moved[r] += shares[worker] if differ else 0.0
         for r in range(count):
             scale = 1.0 / np.sqrt(moved[r]) if rows > width and 0.0 < moved[r] < 1.0 else 1.0
             for c in range(width):
-                mean[begin + r, c] = old[begin + r, c] + scale * step[r, c]
+                last[begin + r, c] += scale * step[r, c]
             if meeting.rank > 0:
-                add_outer(gram, 1.0, mean[begin + r], mean[begin + r])
-        if stay:
-            continue
+                add_outer(gram, 1.0, last[begin + r], last[begin + r])
         for worker in range(shares.shape[0]):
             own = matrix_at(meeting.matrices[number, 1 + worker], rows, width)
             for r in range(count):
                 if moved[r] > 0.0:
-                    own[begin + r] = mean[begin + r]
+                    own[begin + r] = last[begin + r]
 
 
 @njit(cache=True, nogil=True)

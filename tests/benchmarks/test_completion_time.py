@@ -173,6 +173,8 @@ def movielens(share: float) -> list[dict[str, Any]]:
     return rows
 
 
+# myfm imports pkg_resources, which says that it is to go.
+@pytest.mark.filterwarnings("ignore:pkg_resources is deprecated:UserWarning")
 @pytest.mark.parametrize("name", ["ml1m", "ml100k"])
 def test_five_splits(measured: Any, name: str) -> None:
     """Ratings on five random splits 90/10: errors and CPU seconds of fit, all in one process."""

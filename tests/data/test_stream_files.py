@@ -59,6 +59,8 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
         ({"a__svm": "1.5 0:1\n"}, {"multilabel": True}, "no whole number"),
         ({"a__svm": "999999999999 0:1\n"}, {"multilabel": True}, "no whole number"),
         ({"a__svm": "1 0:1\n"}, {"n_features": None}, r"say n_features \(--n-features\)"),
+        ({"a__csv": "y,x\n1,2\n"}, {"zero_based": False}, "no .svmlight file to count from 1"),
+        ({"a__csv": "y,x\n1,2\n"}, {"n_features": 2}, "other features than n_features"),
     ],
 )  # fmt: skip
 def test_a_stream_refuses_files_with_their_names_and_lines(

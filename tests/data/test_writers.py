@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,28 @@ def test_signals_end_in_one_sentence(
     _, said = child.communicate(timeout=60)
     assert (child.returncode, said.count("\n")) == (status, 1), said
     assert said.startswith(f"rmopt: {word}")
+
+
+@pytest.mark.parametrize(("number", "ended"), [(2, KeyboardInterrupt), (15, SystemExit)])
+def test_signals_that_a_library_swallows_come_again(number: int, ended: type[BaseException]) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    cleaned = []
+
+    def work() -> None:
+        with suppress(BaseException):
+            signal.raise_signal(number)
+        try:
+            time.sleep(30)
+        finally:
+            # What is on its way is left alone.
+            time.sleep(1.5)
+            cleaned.append(True)
+
+    with pytest.raises(ended), signals_raise():
+        work()
+    assert cleaned
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 def test_handlers_that_could_not_be_set_again_stay(monkeypatch: pytest.MonkeyPatch) -> None:

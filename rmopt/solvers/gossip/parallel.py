@@ -1,6 +1,7 @@
 """Several workers that learn one model: local steps in threads or processes, and now and then their mean."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from rmopt.costs.shards import Shards
 from rmopt.engines.base import Engine
 from rmopt.engines.gauged import counting
 from rmopt.errors import DivergedError, InvalidInputError
-from rmopt.kernels.meeting import FAILED, NEVER, Meeting, meet
+from rmopt.kernels.meeting import FAILED, NEVER, Meeting
 from rmopt.manifolds.means import mean_on
 from rmopt.solvers.gossip.gossip import world_of
 from rmopt.solvers.run import Result
@@ -253,37 +254,27 @@ class ParallelEngine(Engine):
         starts = [begin] if state.last and self.world.size == 1 else sorted({begin, *means})
         for start, stop in zip(starts, [*starts[1:], end], strict=True):
             if not state.last and start in means:
-                state = self._moved(state)
-            part, at = (
-                slice(start - begin, stop - begin),
-                [mean - start for mean in means if start <= mean < stop],
-            )
-            shared = self._shared(state, bool(at)) if state.last else []
-            meetings = self._meetings(shared, at) if shared else [None] * len(self.engines)
-            own = self._work(state.own, [each[part] for each in terms], etas[part], meetings)
+                state = self._together(state)
+            part = slice(start - begin, stop - begin)
+            # Terms of other workers may lie between those of one.
+            drawn = [np.ascontiguousarray(each[part]) for each in terms], [etas[part]] * len(terms)
+            at = [mean - start for mean in means if start <= mean < stop]
+            own = self._work(lambda engine, *about: engine.advance(*about), state, at, *drawn)
             state = replace(state, own=own, steps=stop)
         return state
 
     @one_blas_thread()
     def dump(self, state: ParallelState) -> Any:
-        engine = self.engines[0]
         if not state.steps:
-            return engine.dump(state.own[0])
+            return self.engines[0].dump(state.own[0])
         if not state.last:
             return self._mean(state)
-        shared, means = self._shared(state), tuple(map(np.empty_like, state.last))
-        in_threads(meet, self._meetings(shared, [0], means))
-        return engine.dump(engine.sharing(state.own[0], means))
+        own = in_threads(deepcopy, state.own)
+        return self.engines[0].dump(self._together(replace(state, own=own, last=deepcopy(state.last))).own[0])
 
     @one_blas_thread()
     def handed_over(self, state: ParallelState) -> Any:
-        if not state.last:
-            state = self._moved(state)
-        else:
-            shared = self._shared(state)
-            if not all(in_threads(_met, self.engines, state.own, self._meetings(shared, [0]))):
-                raise _diverged(state.steps, "the mean lost its rank")
-        stands = self.engines[0].handed_over(state.own[0])
+        stands = self.engines[0].handed_over(self._together(state).own[0])
         return counting(stands, state.steps, int(self.world.total(state.updates)))
 
     def taken_over(self, state: Any) -> ParallelState | None:
@@ -296,51 +287,43 @@ class ParallelEngine(Engine):
     def _everywhere(self, own: list[Any]) -> list[Any]:
         """Return what workers here have, and those of other processes."""
         here = dict(zip(self.world.mine(len(self.shares)), own, strict=True))
-        known = dict(enumerate(self.world.gather(here, len(self.shares)))) | here
-        return [known[worker] for worker in range(len(known))]
+        known = self.world.gather(here, len(self.shares))
+        return [here.get(worker, other) for worker, other in enumerate(known)]
 
-    def _shared(self, state: ParallelState, everywhere: bool = True) -> list[Sequence[Array]]:
-        """Return the matrices at which workers met last, and those of each one here, or everywhere."""
-        own = [engine.shared(each) for engine, each in zip(self.engines, state.own, strict=True)]
-        return [state.last, *(self._everywhere(own) if everywhere else own)]
-
-    def _meetings(
-        self, shared: list[Sequence[Array]], at: list[int], means: Sequence[Array] | None = None
-    ) -> list[Meeting]:
-        """Return where workers here meet, before some steps, who hold `shared`; `means` alone become so if given."""
-        here, last = len(self.engines), shared[0]
-        rank, width = getattr(self.manifold, "rank", 0), last[0].shape[1]
-        addresses = [
-            np.array([[one.ctypes.data for one in each] for each in many]).T
-            for many in (shared, [means or last])
-        ]
+    def _meetings(self, shared: list[Sequence[Array]], at: list[int]) -> list[Meeting]:
+        """Return where workers here meet, before some steps, who hold matrices: those of their last mean first."""
+        here, workers, width = len(self.engines), len(self.shares), shared[0][0].shape[1]
         alike = (
-            here, np.zeros(1, dtype=np.int64), self.shares, addresses[0].copy(), addresses[1].ravel(),
-            np.array([len(one) for one in last]), np.zeros((len(last), len(self.shares), width, width)), rank,
+            here, np.zeros(1, dtype=np.int64), self.shares,
+            np.array([[one.ctypes.data for one in each] for each in shared]).T.copy(),
+            np.array([len(one) for one in shared[0]]), np.zeros((len(shared[0]), workers, width, width)),
+            getattr(self.manifold, "rank", 0),
         )  # fmt: skip
         steps = np.array([*at, NEVER])
         return [Meeting(steps, np.zeros(1, dtype=np.int64), place, *alike) for place in range(here)]
 
-    def _work(
-        self, own: list[Any], terms: list[Array], etas: Array, meetings: Sequence[Meeting | None]
-    ) -> list[Any]:
-        """Return where the workers here stand after a piece of work."""
+    def _work(self, act: Callable[..., Any], state: ParallelState, at: list[int], *many: Any) -> list[Any]:
+        """Return what an act gives for each worker here; it goes to meetings before the steps `at`, if at any."""
+        meetings: Sequence[tuple[Meeting, ...]] = [()] * len(self.engines)
+        if state.last:
+            own = [engine.shared(each) for engine, each in zip(self.engines, state.own, strict=True)]
+            # Those of other processes are held until the work is done.
+            shared = [state.last, *(self._everywhere(own) if at else own)]
+            meetings = [(meeting,) for meeting in self._meetings(shared, at)]
         errors: list[Exception] = []
 
-        def work(engine: Engine, state: Any, terms: Array, meeting: Meeting | None) -> Any:
-            # Terms of other workers may lie between those of one.
-            terms, more = np.ascontiguousarray(terms), () if meeting is None else (meeting,)
+        def work(engine: Engine, own: Any, meeting: tuple[Meeting, ...], *about: Any) -> Any:
             try:
-                return engine.advance(state, terms, etas, *more)
+                return act(engine, own, *about, *meeting)
             except Exception as error:
                 errors.append(error)
-                if meeting is not None:
+                for one in meeting:
                     # Nobody waits for this one.
-                    meeting.come[0] += FAILED
+                    one.come[0] += FAILED
                 raise
 
         try:
-            return in_threads(work, self.engines, own, terms, meetings)
+            return in_threads(work, self.engines, state.own, meetings, *many)
         except Exception:
             # Others failed because the first one did.
             raise errors[0] from None
@@ -359,23 +342,19 @@ class ParallelEngine(Engine):
         points = self._everywhere(in_threads(lambda engine, own: engine.dump(own), self.engines, state.own))
         return mean_on(self.manifold)(points, self.shares)
 
-    def _moved(self, state: ParallelState) -> ParallelState:
-        """Return the state in which workers go on from the mean of their points."""
+    def _together(self, state: ParallelState) -> ParallelState:
+        """Return the state in which workers go on from their mean."""
         try:
-            mean = self._mean(state)
+            if not state.last:
+                mean = self._mean(state)
+                moved = in_threads(lambda engine, own: engine.moved(own, mean), self.engines, state.own)
+                return replace(state, own=moved)
+            if not all(self._work(lambda engine, *about: engine.met(*about), state, [0])):
+                raise InvalidInputError("the mean lost its rank.")
         except (InvalidInputError, np.linalg.LinAlgError) as error:
-            raise _diverged(state.steps, error) from error
-        return replace(
-            state, own=in_threads(lambda engine, own: engine.moved(own, mean), self.engines, state.own)
-        )
-
-
-def _met(engine: Engine, state: Any, meeting: Meeting) -> bool:
-    return engine.met(state, meeting)
-
-
-def _diverged(step: int, why: object) -> DivergedError:
-    return DivergedError(
-        f"the run diverged at step {step}, where workers met ({str(why).rstrip('.')}); take a smaller step size.",
-        step,
-    )
+            raise DivergedError(
+                f"the run diverged at step {state.steps}, where workers met ({str(error).rstrip('.')}); take a "
+                "smaller step size.",
+                state.steps,
+            ) from error
+        return state

@@ -19,6 +19,8 @@ from rmopt.solvers.stochastic.step_sizes import StepSize, watched
 
 # How far from the first step, and from the last one that was done, those lie whose sizes a checkpoint keeps.
 APART = np.unique(np.geomspace(1, 10**9, 400).astype(int)) - 1
+# The most blocks that are drawn for one piece of work.
+AHEAD = 8
 
 
 @dataclass
@@ -39,13 +41,20 @@ class Schedule:
     drawn: tuple[Array, Array] = field(default_factory=lambda: (np.empty((0, 1), dtype=int), np.empty(0)))
 
     def at(self, step: int, most: int) -> tuple[Array, Array]:
-        """Return terms and step sizes from a step on: at most so many, and no more than are drawn."""
-        block, start = divmod(step - self.origin, self.sampler.block_size)
-        if most > 0 and block != self.block:
-            self.block, self.drawn = block, self.draw(block)
-        terms, lengths = self.drawn
-        part = slice(start, start + most) if most > 0 else slice(0)
-        return terms[part], lengths[part]
+        """Return terms and step sizes from a step on: at most so many, and no more than some blocks hold."""
+        parts, end = list[Any](), step + most
+        while step < end and len(parts) < AHEAD:
+            block, start = divmod(step - self.origin, self.sampler.block_size)
+            if block != self.block:
+                self.block, self.drawn = block, self.draw(block)
+            parts.append([one[start : start + end - step] for one in self.drawn])
+            step += len(parts[-1][1])
+        if len(parts) > 1:
+            return np.concatenate([terms for terms, _ in parts]), np.concatenate(
+                [lengths for _, lengths in parts]
+            )
+        terms, lengths = parts[0] if parts else (self.drawn[0][:0], self.drawn[1][:0])
+        return terms, lengths
 
     def draw(self, block: int) -> tuple[Array, Array]:
         """Return the terms and step sizes of a block; the rule is asked for no step beyond the budget."""

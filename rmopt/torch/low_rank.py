@@ -1,0 +1,487 @@
+"""Optimisers of matrices W = B A of low rank, such as adapters and low-rank layers of networks.
+
+A step moves the matrix W, not its factors: it does not depend on which B and A stand for W. In here factors are rows:
+b = Bᵀ (k × n) and a = A (k × m), and so are bases, u = Uᵀ and v = Vᵀ: products along rows are fast. The momentum is
+kept as what the gradients by b and a would be if it were the gradient by W, so that it lives where they do. Nothing
+is read back by the host, and equal shapes move together.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rmopt.errors import InvalidInputError
+
+__all__ = ["LowRankLinear", "LowRankMuon", "LowRankSGD", "low_rank_pairs"]
+
+Pair = tuple[nn.Parameter, nn.Parameter]
+
+# Columns of B are not made shorter than this, so that rows of A keep their numbers where W loses rank.
+SHORTEST = 1e-3
+# Polynomials of odd degree whose composition takes [1e-3, 1] to 1 (Amsel, Persson, Musco and Gower 2025).
+POLAR = (
+    (8.28721201814563, -23.595886519098837, 17.300387312530933),
+    (4.107059111542203, -2.9478499167379106, 0.5448431082926601),
+    (3.9486908534822946, -2.908902115956949, 0.5518191394370137),
+    (3.3184196573706015, -2.488488024314874, 0.51004894012372),
+    (2.300652019954817, -1.6689039845749493, 0.4188073119525673),
+    (1.891301407787398, -1.2679958271945868, 0.37680408948524835),
+    (1.875, -1.25, 0.375),
+)
+
+
+class Tangent(NamedTuple):
+    """ξ = leftᵀ middle right; left begins with u, right with v; and their products with their second halves."""
+
+    left: Tensor
+    middle: Tensor
+    right: Tensor
+    at_b: Tensor
+    at_a: Tensor
+
+
+class Pairs(list[Pair]):
+    """Pairs (B, A), and the trainable parameters of the model that are in none."""
+
+    others: list[nn.Parameter]
+
+
+def low_rank_pairs(model: nn.Module, a: str = "lora_A", b: str = "lora_B") -> Pairs:
+    """Return the pairs (B, A) of a model's parameters by their names, as PEFT gives them or `LowRankLinear`.
+
+    The names of two partners are equal but for one part between dots, `a` or `b`: ``q.lora_A.default.weight`` and
+    ``q.lora_B.default.weight``. Pairs that are frozen are left out.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+    a, b : str
+        What the factors are called.
+
+    Returns
+    -------
+    list of (B, A)
+        Its attribute `others` holds the other parameters of the model that are trained.
+
+    Raises
+    ------
+    InvalidInputError
+        For a factor without a partner, a pair of which one half is frozen, and factors that are no matrices.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from rmopt.torch import LowRankLinear, low_rank_pairs
+    >>> pairs = low_rank_pairs(
+    ...     nn.Sequential(LowRankLinear(20, 10, rank=3), nn.ReLU(), nn.Linear(10, 2))
+    ... )
+    >>> [(tuple(B.shape), tuple(A.shape)) for B, A in pairs], len(pairs.others)
+    ([((10, 3), (3, 20))], 3)
+    """
+    sides: dict[str, dict[str, nn.Parameter]] = {a: {}, b: {}}
+    for name, parameter in model.named_parameters():
+        parts = name.split(".")
+        for side in sides:
+            if side in parts:
+                sides[side][".".join("*" if part == side else part for part in parts)] = parameter
+    pairs = Pairs()
+    for key in dict.fromkeys([*sides[a], *sides[b]]):
+        if key not in sides[a] or key not in sides[b]:
+            there, missing = (a, b) if key in sides[a] else (b, a)
+            raise InvalidInputError(
+                f"{key.replace('*', there)} has no partner {key.replace('*', missing)}; "
+                "name the two factors by a= and b=."
+            )
+        pair = sides[b][key], sides[a][key]
+        if any(p.requires_grad for p in pair):
+            hold_to_pair(*pair, key.replace("*", f"({b}, {a})"))
+            pairs.append(pair)
+    if not pairs:
+        raise InvalidInputError(
+            f"no parameter that is trained has {a!r} or {b!r} in its name; name the factors by a= and b=."
+        )
+    taken = {id(p) for pair in pairs for p in pair}
+    pairs.others = [p for p in model.parameters() if p.requires_grad and id(p) not in taken]
+    return pairs
+
+
+def hold_to_pair(B: Tensor, A: Tensor, name: str) -> None:
+    """Refuse what is no pair of trained matrices B (n, k) and A (k, m)."""
+    shapes = tuple(B.shape), tuple(A.shape)
+    if B.ndim != 2 or A.ndim != 2 or B.shape[1] != A.shape[0] or not B.is_floating_point():
+        wrong = f"has shapes {shapes[0]} and {shapes[1]}; give matrices B (n, k) and A (k, m) of real numbers"
+    elif B.requires_grad != A.requires_grad:
+        wrong = f"is frozen in its {'A' if B.requires_grad else 'B'}; freeze both factors or none"
+    elif (B.dtype, B.device) != (A.dtype, A.device):
+        wrong = "has factors of two types or on two devices; bring them together"
+    else:
+        return
+    raise InvalidInputError(f"the pair {name} {wrong}.")
+
+
+class LowRankLinear(nn.Module):
+    """A linear layer whose matrix is a product B A of rank k: x ↦ B (A x) + bias.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+    rank : int
+        The inner dimension k.
+    bias : bool
+
+    See Also
+    --------
+    LowRankMuon : trains it.
+
+    Notes
+    -----
+    At first the entries of B A have variance 1 / in_features, and B and A the same length.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from rmopt.torch import LowRankLinear
+    >>> layer = LowRankLinear(20, 10, rank=3)
+    >>> tuple(layer(torch.zeros(5, 20)).shape), sum(p.numel() for p in layer.parameters())
+    ((5, 10), 100)
+    """
+
+    def __init__(self, in_features: int, out_features: int, rank: int, bias: bool = True) -> None:
+        super().__init__()
+        scale = (in_features * rank) ** -0.25
+        self.lora_A = nn.Parameter(scale * torch.randn(rank, in_features))
+        self.lora_B = nn.Parameter(scale * torch.randn(out_features, rank))
+        self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        linear = nn.functional.linear
+        return linear(linear(x, self.lora_A), self.lora_B, self.bias)
+
+    def extra_repr(self) -> str:
+        (out, rank), n = self.lora_B.shape, self.lora_A.shape[1]
+        return f"in_features={n}, out_features={out}, rank={rank}, bias={self.bias is not None}"
+
+
+class _LowRank(torch.optim.Optimizer):
+    """What the optimisers share: groups of pairs, of other parameters, and the step."""
+
+    def __init__(
+        self, pairs: Iterable[Any], defaults: dict[str, Any], others: Mapping[str, Any] | None
+    ) -> None:
+        for name in ("lr", "momentum", "weight_decay"):
+            if defaults[name] < 0.0:
+                raise InvalidInputError(f"{name} is {defaults[name]}; it must not be negative.")
+        rest = getattr(pairs, "others", None)
+        groups = list(pairs)
+        groups = groups if groups and isinstance(groups[0], Mapping) else [{"pairs": groups}]
+        super().__init__(groups, defaults)
+        if others is not None:
+            self.add_param_group({"params": rest} | dict(others))
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add ``{"pairs": [(B, A), …], "lr": …}``, or ``{"params": […], "lr": …}`` for AdamW."""
+        group = dict(param_group)
+        if (pairs := group.get("pairs")) is None:
+            if group.get("params") is None:
+                raise InvalidInputError(
+                    "others= names no parameters; give others=dict(params=…), or pairs of low_rank_pairs."
+                )
+            group = torch.optim.AdamW([group]).param_groups[0]
+        else:
+            for i, (B, A) in enumerate(pairs):
+                hold_to_pair(B, A, f"{i} of shapes {tuple(B.shape)} and {tuple(A.shape)}")
+            group["params"] = [p for pair in pairs for p in pair]
+        super().add_param_group(group | {"pairs": pairs is not None})
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Move all parameters that have gradients; return the loss of the closure, where there is one."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            if group["pairs"]:
+                for pairs in self._alike(group["params"]):
+                    self._move(group, pairs)
+        rest = [group for group in self.param_groups if not group["pairs"]]
+        if rest:
+            if not hasattr(self, "_adamw"):
+                self._adamw = torch.optim.AdamW([torch.zeros(1)])
+            self._adamw.param_groups, self._adamw.state = rest, self.state
+            self._adamw.step()
+        return loss
+
+    @staticmethod
+    def _alike(params: list[Tensor]) -> Iterator[list[tuple[Tensor, Tensor]]]:
+        """Yield lists of the pairs with gradients that have equal shapes."""
+        found: dict[Any, list[tuple[Tensor, Tensor]]] = {}
+        for B, A in zip(params[::2], params[1::2], strict=True):
+            if (B.grad is None) != (A.grad is None):
+                raise InvalidInputError(
+                    f"the pair of shapes {tuple(B.shape)} and {tuple(A.shape)} has a gradient by one factor alone; "
+                    "freeze both or none."
+                )
+            if B.grad is not None:
+                found.setdefault((B.shape, A.shape, B.dtype, B.device), []).append((B, A))
+        yield from found.values()
+
+    def _move(self, group: dict[str, Any], pairs: list[tuple[Tensor, Tensor]]) -> None:
+        beta, (B, A) = group["momentum"], zip(*pairs, strict=True)
+        states, coarse = [self.state[one] for one in B], B[0].dtype in (torch.bfloat16, torch.float16)
+        exact = torch.float32 if coarse else B[0].dtype
+        b, a = stacked(B, exact, turned=True), stacked(A, exact)
+        gb, ga = stacked([X.grad for X in B], exact, turned=True), stacked([X.grad for X in A], exact)
+        if group["maximize"]:
+            gb, ga = -gb, -ga
+        for state, one, other in zip(states, b, a, strict=True):
+            if beta and "b" not in state:
+                state |= {"b": torch.zeros_like(one), "a": torch.zeros_like(other)}
+                state["lengths"] = one.new_zeros(2 * len(one))
+            if coarse and "exact_b" not in state:
+                state |= {"exact_b": one.clone(), "exact_a": other.clone()}
+        if coarse:
+            # Factors that are still what was written, rounded, are taken up before rounding.
+            b = torch.where(
+                same_as(kept := stacked([state["exact_b"] for state in states]), b, B[0]), kept, b
+            )
+            a = torch.where(
+                same_as(kept := stacked([state["exact_a"] for state in states]), a, A[0]), kept, a
+            )
+        (u, tb), (v, ta) = basis(b), basis(a)
+        if beta:
+            # Where someone else wrote into the factors, the momentum is not of them.
+            before = stacked([state["lengths"] for state in states])
+            same = ((lengths(b, a) - before).abs() <= 1e-3 * before).all(dim=-1)[:, None, None].to(exact)
+            gb = gb.add_(stacked([state["b"] for state in states]).mul_(beta * same))
+            ga = ga.add_(stacked([state["a"] for state in states]).mul_(beta * same))
+        velocity = tangent(u, v, ta @ gb, tb @ ga)
+        u1, seen, k = self._retracted(group, b, a, self._direction(velocity))
+        d = k.norm(dim=-1, keepdim=True).sqrt().clamp_min(SHORTEST)
+        b1, a1 = d * u1, torch.addcmul(k / d, (u1.norm(dim=-1, keepdim=True) < 0.5).to(exact), a)
+        for X, new in zip((*B, *A), (*b1.mT, *a1), strict=True):
+            X.copy_(new)
+        if coarse:
+            for state, one, other in zip(states, b1, a1, strict=True):
+                state["exact_b"].copy_(one), state["exact_a"].copy_(other)
+        if beta:
+            left, middle, right, *_ = velocity
+            mb, ma = (a1 @ right.mT) @ middle.mT @ left, (d * seen) @ middle @ right
+            for state, one, other, both in zip(states, mb, ma, lengths(b1, a1), strict=True):
+                state["b"].copy_(one), state["a"].copy_(other), state["lengths"].copy_(both)
+
+    def _direction(self, velocity: Tangent) -> Tangent:
+        """Return the tangent vector against which the step goes."""
+        return velocity
+
+    def _retracted(
+        self, group: dict[str, Any], b: Tensor, a: Tensor, xi: Tangent
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rows u₁ and k with W₁ = u₁ᵀ k near (1 − lr · weight_decay) W − lr ξ, and u₁ leftᵀ between them."""
+        left, middle, right, _, at_a = xi
+        lr, rank = group["lr"], b.shape[-2]
+        kept, u, v = 1.0 - lr * group["weight_decay"], left[:, :rank], right[:, :rank]
+        if group.get("retraction") == "metric-projection":
+            middle = -lr * middle
+            middle[:, :rank, :rank] += kept * (u @ b.mT) @ (a @ v.mT)
+            (ql, rl), (qr, rr) = torch.linalg.qr(left.mT), torch.linalg.qr(right.mT)
+            P, s, Qh = torch.linalg.svd(rl @ middle @ rr.mT)
+            u1 = P[..., :rank].mT @ ql.mT
+            return u1, u1 @ left.mT, s[:, :rank, None] * Qh[:, :rank] @ qr.mT
+        # (W − lr ξ) V and its columns' product with W − lr ξ; v rightᵀ holds the identity and what is known.
+        across = middle[:, :, :rank].mT + at_a[:, :rank] @ middle[:, :, rank:].mT
+        u1, _ = basis(kept * (v @ a.mT) @ b - lr * across @ left, spare=u)
+        seen = u1 @ left.mT
+        return u1, seen, kept * (u1 @ b.mT) @ a - lr * seen @ middle @ right
+
+
+class LowRankSGD(_LowRank):
+    """Stochastic gradient descent for matrices W = B A, on the manifold of matrices of rank k.
+
+    It has the path of `rmopt.solvers.SGD` on `rmopt.manifolds.FixedRankEmbedded`, whichever B and A stand for W.
+
+    Parameters
+    ----------
+    pairs : list of (B, A), or of groups
+        What `low_rank_pairs` returns, tuples of your own, or dictionaries ``{"pairs": [(B, A), …], "lr": …}``.
+    lr : float
+    momentum : float
+        The share of the last velocity that is kept; velocities are projected on new tangent spaces.
+    weight_decay : float
+        W shrinks by 1 − lr · weight_decay in each step.
+    others : dict, optional
+        Options of `torch.optim.AdamW` for the other parameters: ``dict(params=…, lr=…)``. Without `params` they are
+        ``pairs.others``.
+    maximize : bool
+    retraction : {"power", "metric-projection"}
+        `rmopt.retractions.Power`, or `rmopt.retractions.MetricProjection`, which takes an SVD.
+
+    See Also
+    --------
+    LowRankMuon : for networks.
+
+    References
+    ----------
+    Vandereycken, Low-rank matrix completion by Riemannian optimization, SIAM J. Optim. 23 (2013),
+    https://doi.org/10.1137/110845768.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from rmopt.torch import LowRankLinear, LowRankSGD, low_rank_pairs
+    >>> _ = torch.manual_seed(0)
+    >>> layer, x = LowRankLinear(8, 6, rank=2, bias=False), torch.randn(100, 8)
+    >>> y = x @ torch.randn(8, 2) @ torch.randn(2, 6)
+    >>> optimizer = LowRankSGD(low_rank_pairs(layer), lr=0.5)
+    >>> for _ in range(100):
+    ...     optimizer.zero_grad()
+    ...     loss = ((layer(x) - y) ** 2).sum() / 200
+    ...     loss.backward()
+    ...     _ = optimizer.step()
+    >>> loss.item() < 1e-6
+    True
+    """
+
+    def __init__(
+        self,
+        pairs: Iterable[Any],
+        lr: float = 1e-2,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        others: Mapping[str, Any] | None = None,
+        *,
+        maximize: bool = False,
+        retraction: str = "power",
+    ) -> None:
+        if retraction not in ("power", "metric-projection"):
+            raise InvalidInputError(
+                f"retraction is {retraction!r}; it must be 'power' or 'metric-projection'."
+            )
+        own = {"maximize": maximize, "retraction": retraction}
+        super().__init__(pairs, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay} | own, others)
+
+
+class LowRankMuon(_LowRank):
+    """Orthogonalised momentum for matrices W = B A, moved on the manifold of matrices of rank k.
+
+    Muon [1]_ without a choice of factors: the part of the momentum that turns the columns of W and that which turns
+    its rows are made orthogonal, in orthonormal bases. The retraction is `rmopt.retractions.Power`.
+
+    Parameters
+    ----------
+    pairs : list of (B, A), or of groups
+        What `low_rank_pairs` returns, tuples of your own, or dictionaries ``{"pairs": [(B, A), …], "lr": …}``.
+    lr : float
+        The length of steps: the entries of both parts are about as large.
+    momentum : float
+        The share of the last velocity that is kept; velocities are projected on new tangent spaces.
+    weight_decay : float
+        W shrinks by 1 − lr · weight_decay in each step.
+    others : dict, optional
+        Options of `torch.optim.AdamW` for the other parameters: ``dict(params=…, lr=…)``. Without `params` they are
+        ``pairs.others``.
+    maximize : bool
+
+    See Also
+    --------
+    LowRankSGD : where the solution is to be exact.
+
+    References
+    ----------
+    .. [1] Jordan et al., Muon: an optimizer for hidden layers in neural networks (2024),
+       https://kellerjordan.github.io/posts/muon/. Roots as in Amsel, Persson, Musco and Gower, The Polar Express,
+       arXiv (2025), arXiv:2505.16932.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from rmopt.torch import LowRankLinear, LowRankMuon, low_rank_pairs
+    >>> model = torch.nn.Sequential(
+    ...     LowRankLinear(8, 6, rank=2), torch.nn.ReLU(), torch.nn.Linear(6, 1)
+    ... )
+    >>> optimizer = LowRankMuon(low_rank_pairs(model), lr=1e-3, others=dict(lr=2e-3))
+    >>> model(torch.ones(8)).sum().backward()
+    >>> _ = optimizer.step()
+    """
+
+    def __init__(
+        self,
+        pairs: Iterable[Any],
+        lr: float = 1e-3,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        others: Mapping[str, Any] | None = None,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        own = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "maximize": maximize}
+        super().__init__(pairs, own, others)
+
+    def _direction(self, velocity: Tangent) -> Tangent:
+        left, _, right, at_b, at_a = velocity
+        (c1, gram_b), (c2, gram_a) = at_b.chunk(2, -2), at_a.chunk(2, -2)
+        rb, ra = inverse_root(gram_b, left.shape[-1]), inverse_root(gram_a, right.shape[-1])
+        return velocity._replace(middle=between(c1 @ rb, ra @ c2.mT, rb, ra))
+
+
+def stacked(matrices: Iterable[Tensor], dtype: torch.dtype | None = None, turned: bool = False) -> Tensor:
+    """Return copies of matrices of equal shapes as one array, or of their transposes."""
+    found = torch.stack([*matrices]).to(dtype)
+    return found.mT.contiguous() if turned else found
+
+
+def same_as(kept: Tensor, x: Tensor, like: Tensor) -> Tensor:
+    """Return for each matrix whether it is a kept one, rounded to the numbers of a parameter."""
+    return (kept.to(like.dtype) == x).all(dim=(-2, -1), keepdim=True)
+
+
+def lengths(b: Tensor, a: Tensor) -> Tensor:
+    """Return the norms of all rows."""
+    return torch.cat([b.norm(dim=-1), a.norm(dim=-1)], dim=-1)
+
+
+def basis(x: Tensor, spare: Tensor | None = None, again: bool = True) -> tuple[Tensor, Tensor]:
+    """Return q = t x with orthonormal rows and the triangular t, by the Cholesky factor of x xᵀ, twice.
+
+    Rows that depend on earlier ones are zero in q and t; where `spare` is given its rows come in their place, as far
+    as these do not depend on others. Nothing is refused, and nothing is read by the host.
+    """
+    gram, number = x @ x.mT, torch.finfo(x.dtype)
+    one, small = torch.eye(x.shape[-2], dtype=x.dtype, device=x.device), 4.0 * number.eps * x.shape[-2] ** 0.5
+    scale = gram.diagonal(dim1=-2, dim2=-1).clamp_min(number.tiny).rsqrt()[..., None]
+    triangle = torch.linalg.cholesky_ex((1.0 - small) * scale * gram * scale.mT + small * one).L
+    alive = triangle.diagonal(dim1=-2, dim2=-1)[..., None] ** 2 > 3.0 * small
+    t = alive * torch.linalg.solve_triangular(triangle, one.expand_as(triangle), upper=False) * scale.mT
+    q = t @ x
+    if again:
+        q, more = basis(q if spare is None else torch.addcmul(q, (~alive).to(x.dtype), spare), again=False)
+        t = more @ t
+    return q, t
+
+
+def tangent(u: Tensor, v: Tensor, hb: Tensor, ha: Tensor) -> Tangent:
+    """Return the tangent vector at W whose products with V and U are hbᵀ and ha."""
+    one = torch.eye(u.shape[-2], dtype=u.dtype, device=u.device).expand(*u.shape[:-1], -1)
+    left, right = torch.cat([u, hb], -2), torch.cat([v, ha], -2)
+    at_b, at_a = left @ hb.mT, right @ ha.mT
+    middle = between(at_b.chunk(2, -2)[0], at_a.chunk(2, -2)[0].mT, one, one)
+    return Tangent(left, middle, right, at_b, at_a)
+
+
+def between(c1: Tensor, c2: Tensor, rb: Tensor, ra: Tensor) -> Tensor:
+    """Return the middle of the tangent vector with the parts hbᵀ rb v and uᵀ ra ha."""
+    return torch.cat([torch.cat([(c1 + c2) / -2.0, ra], -1), torch.cat([rb, torch.zeros_like(rb)], -1)], -2)
+
+
+def inverse_root(gram: Tensor, count: int) -> Tensor:
+    """Return r with r h of orthogonal rows of length count^½, for h hᵀ; the smallest directions are damped."""
+    one = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    # What is shorter than 1e-15 vanishes.
+    size = gram.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None].clamp_min(1e-30)
+    gram, root = gram / size + 1e-6 * one, one
+    for p, q, r in POLAR:
+        factor = p * one + q * gram + r * gram @ gram
+        root, gram = factor @ root, factor @ gram @ factor
+    return (count / size) ** 0.5 * root
