@@ -21,7 +21,7 @@ from rmopt.files import load_arrays
 MODEL = "model.npz"
 COMPLETERS = {
     name: kind
-    for name, kind in vars(subspace).items()
+    for name, kind in (vars(subspace.baselines) | vars(subspace)).items()
     if isinstance(kind, type) and issubclass(kind, CompletionModel)
 }
 # Connections at a time; more are told to come back.

@@ -27,11 +27,11 @@ ROOMS = {
     "rmopt/torch": 500,
     "rmopt": 17_650,
     "problems/" + ", ".join(FAMILIES): 5_650,
-    "problems/data": 1_505,
-    "problems": 9_545,
+    "problems/data": 1_690,
+    "problems": 9_730,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 48_500
+ALL_LINES = 48_800
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340

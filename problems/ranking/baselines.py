@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from scipy.linalg import solve
 from sklearn.base import BaseEstimator
 from sklearn.datasets import dump_svmlight_file
+from sklearn.multiclass import OneVsRestClassifier
 
 from problems.online import OnlineSolver, factors_of, point_of_factors
 from problems.ranking import kernels
@@ -158,6 +159,21 @@ class RidgeScores(BaseEstimator):
 
     def decision_function(self, X: Any) -> Array:
         return np.asarray(X @ self.coef_ + self.intercept_)
+
+
+class OneVsRest(OneVsRestClassifier):
+    """A classifier of its own for each label; labels that no training row has come last.
+
+    scikit-learn gives these the score 0, which is above those of all labels that are unlikely.
+    """
+
+    def fit(self, X: Any, Y: Any) -> Self:
+        self.never_ = np.asarray(Y.sum(axis=0)).ravel() == 0
+        return super().fit(X, Y)
+
+    def decision_function(self, X: Any) -> Array:
+        scores = super().decision_function(X)
+        return np.where(self.never_, scores.min() - 1.0, scores)
 
 
 class OmikujiTrees(BaseEstimator):

@@ -334,9 +334,11 @@ class ItemNeighbors(CompletionModel):
         return found
 
     def _factors(self) -> tuple[Array, Array]:
-        raise MissingCapabilityError(
-            "ItemNeighbors has no factors; its neighbors_ are the rows that are alike."
-        )
+        m, n = self.known_.shape
+        return np.zeros((m, 0)), np.zeros((n, 0))
+
+    def _likeness(self, row: int) -> Array:
+        return np.bincount(self.neighbors_[row], self.likeness_[row], len(self.neighbors_))
 
     def _in_new_column(self, table: KnownEntries) -> Array:
         return self._from(table.indices, self._weights(table, self._supports(), self.known_.shape[1]))

@@ -380,15 +380,19 @@ class CompletionModel(Saved, Estimator):
         """
         check_is_fitted(self, "known_")
         n, (place,) = integer("n", n, 1), positions("row", self.row_names_, row)
-        profiles = self._unit_profiles()
-        if not profiles[place].any():
+        likeness = self._likeness(place)
+        if not likeness.any():
             raise InvalidInputError(
                 f"the model knows nothing of {shown(row)} but its mean: all its predictions are effects; fit with a "
                 "rank above 0, and with entries of this row."
             )
-        cosines = profiles @ profiles[place]
-        best = best_rows(cosines, np.array([place]), n)
-        return list(zip(self.row_names_[best].tolist(), cosines[best].tolist(), strict=True))
+        best = best_rows(likeness, np.array([place]), n)
+        return list(zip(self.row_names_[best].tolist(), likeness[best].tolist(), strict=True))
+
+    def _likeness(self, row: int) -> Array:
+        """Return how alike all rows are to one; where nothing is known of it all are 0."""
+        profiles = self._unit_profiles()
+        return profiles @ profiles[row]
 
     def _unit_profiles(self) -> Array:
         """Return vectors of unit length whose inner products are the cosines between rows of U Wᵀ."""

@@ -49,8 +49,7 @@ Model = Annotated[
 Weights = Annotated[
     Literal["bm25", "log", "counts", "ones"] | None,
     Option(
-        help="What counts say to --model implicit: damped by BM25, the default, or by logarithms, as they are, or "
-        "nothing."
+        help="Of --model implicit: counts damped by BM25, the default, or log, as they are, or all alike."
     ),
 ]
 MinSupport = Annotated[int, Option(min=0, help="Items with fewer ratings are in no list.")]

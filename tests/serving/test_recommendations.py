@@ -286,8 +286,14 @@ def test_rivals_of_lists_are_the_dense_ones(tmp_path: Path) -> None:
     rows, columns = np.indices(R.shape).reshape(2, -1)
     np.testing.assert_allclose(model.predict(rows, columns), scores.ravel(), rtol=1e-12)
     model.save(tmp_path / "model.npz")
-    back = ItemNeighbors.load(tmp_path / "model.npz")
+    page: Any = opened(tmp_path)
+    back = page.model
     assert back.recommend(4) == model.recommend(4)
+    assert dict(back.similar(2, 3)) == pytest.approx({row: alike[2, row] for row in np.flatnonzero(alike[2])})
+    named = {field: page.find(QueryParams(f"{field}=2"), 3).results for field in ("q", "like", "likes")}
+    assert [item["name"] for item in named["q"]] == [name for name, _ in model.recommend(2, 3)]
+    assert [item["name"] for item in named["like"]] == [name for name, _ in model.similar(2, 3)]
+    assert len(named["likes"]) == 3
     again = dict(back.recommend_to_new({row: R[row, 4] for row in np.flatnonzero(R[:, 4]).tolist()}))
     assert again == pytest.approx(dict(model.recommend(4)))
 

@@ -99,6 +99,13 @@ def test_baselines_of_ranking_are_scikit_learns(tmp_path: Path, rmopt_run: Comma
         assert row["map"] == pytest.approx(expected, rel=1e-6)
 
 
+def test_labels_that_no_training_row_has_come_last() -> None:
+    X = np.array([[-1.0], [1.0], [0.5]])
+    Y = np.column_stack([X > 0, np.zeros(3), X < 0]).astype(int)
+    model = RANKING_METHODS["svm"].made().fit(X, sp.csr_array(Y))
+    assert np.argmin(model.decision_function(X), axis=1).tolist() == [1, 1, 1]
+
+
 def test_tools_that_are_missing_are_named(rmopt_run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "omikuji", None)
     said = rmopt_run(*RANKING, "--methods", "omikuji", code=2).stderr

@@ -256,13 +256,11 @@ class ParallelEngine(Engine):
             if not state.last and start in means:
                 state = self._together(state)
             part = slice(start - begin, stop - begin)
-
-            def steps(engine: Engine, own: Any, terms: Array, *meeting: Meeting, part: slice = part) -> Any:
-                # Terms of other workers may lie between those of one.
-                return engine.advance(own, np.ascontiguousarray(terms[part]), etas[part], *meeting)
-
+            # Terms of other workers may lie between those of one.
+            drawn = [np.ascontiguousarray(each[part]) for each in terms], [etas[part]] * len(terms)
             at = [mean - start for mean in means if start <= mean < stop]
-            state = replace(state, own=self._work(steps, state, at, terms), steps=stop)
+            own = self._work(lambda engine, *about: engine.advance(*about), state, at, *drawn)
+            state = replace(state, own=own, steps=stop)
         return state
 
     @one_blas_thread()
@@ -351,7 +349,7 @@ class ParallelEngine(Engine):
                 mean = self._mean(state)
                 moved = in_threads(lambda engine, own: engine.moved(own, mean), self.engines, state.own)
                 return replace(state, own=moved)
-            if not all(self._work(lambda engine, own, meeting: engine.met(own, meeting), state, [0])):
+            if not all(self._work(lambda engine, *about: engine.met(*about), state, [0])):
                 raise InvalidInputError("the mean lost its rank.")
         except (InvalidInputError, np.linalg.LinAlgError) as error:
             raise DivergedError(
