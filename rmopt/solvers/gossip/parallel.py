@@ -20,7 +20,7 @@ from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.meeting import FAILED, NEVER, Meeting
 from rmopt.manifolds.means import mean_on
 from rmopt.solvers.gossip.gossip import world_of
-from rmopt.solvers.run import Result
+from rmopt.solvers.result import Result
 from rmopt.solvers.save import witness
 from rmopt.solvers.stochastic.samplers import Sampler
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
