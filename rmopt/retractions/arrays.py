@@ -57,6 +57,9 @@ class Cayley(Retraction):
     name = "cayley"
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
+        if point.shape[-2] == point.shape[-1]:
+            # Of square frames W is X Ω Xᴴ, with ξ = X Ω.
+            return orthonormalised(point @ cayley(ns.adjoint(point) @ (t * tangent)))
         frame, core = skew_form(point, t * tangent)
         return orthonormalised(frame @ cayley(core)[..., : point.shape[-1]])
 
