@@ -19,7 +19,7 @@ from rmopt.torch import RiemannianAdam, RiemannianSGD  # noqa: E402
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 KINDS = {"SGD": (RiemannianSGD, {"lr": 1e-3, "momentum": 0.9}), "Adam": (RiemannianAdam, {"lr": 1e-2})}
-HYPERBOLOID = Hyperbolic(10).using("orthographic")
+HYPERBOLOID = Hyperbolic(10).using("orthographic", "projection")
 FRAMES = {"euclidean": geoopt.EuclideanStiefel(), "canonical": geoopt.CanonicalStiefel()}
 # The manifold here and there, and how many points.
 STEPS = [
@@ -27,8 +27,8 @@ STEPS = [
       for n, p in ((8, 4), (64, 64), (256, 64), (256, 256), (512, 512)) for metric in FRAMES),
     *((f"Sphere(11), {count:,} points", Sphere(11), geoopt.Sphere(), count) for count in (100, 10_000)),
     *((f"Hyperbolic(10), {count:,} points", Hyperbolic(10), geoopt.Lorentz(), count) for count in (100, 10_000)),
-    *((f"same, orthographic, {count:,} points", HYPERBOLOID, geoopt.Lorentz(), count) for count in (100, 10_000)),
-    *((f"same, orthographic, beside the ball, {count:,} points", HYPERBOLOID, geoopt.PoincareBall(), count)
+    *((f"same, orthographic and projected, {count:,} points", HYPERBOLOID, geoopt.Lorentz(), count) for count in (100, 10_000)),
+    *((f"same, orthographic and projected, beside the ball, {count:,} points", HYPERBOLOID, geoopt.PoincareBall(), count)
       for count in (100, 10_000)),
 ]  # fmt: skip
 
@@ -90,7 +90,7 @@ def procrustes(metric: str) -> list[Any]:
     return [M, FRAMES[metric], start, loss, loss]
 
 
-def tree(retraction: str, ball: bool) -> list[Any]:
+def tree(how: tuple[str, ...], ball: bool) -> list[Any]:
     """Return where a tree is embedded: neighbours are to be nearer than other nodes (Nickel and Kiela 2018)."""
     M, child, nodes = Hyperbolic(5), torch.arange(1, 121), torch.eye(121, dtype=torch.bool)
     parent = (child - 1) // 3
@@ -112,15 +112,15 @@ def tree(retraction: str, ball: bool) -> list[Any]:
 
     start = M.lifted(0.1 * torch.randn(121, 6, dtype=torch.float64))
     theirs = geoopt.PoincareBall() if ball else geoopt.Lorentz()
-    return [M.using(retraction), theirs, start, on_sheet, in_ball if ball else on_sheet]
+    return [M.using(*how), theirs, start, on_sheet, in_ball if ball else on_sheet]
 
 
 TASKS = {
     "Stiefel(40, 10), euclidean": (procrustes, "euclidean", 0.03),
     "Stiefel(40, 10), canonical": (procrustes, "canonical", 0.03),
-    "tree in Hyperbolic(5)": (tree, "exponential", False, 0.03),
-    "tree in Hyperbolic(5), orthographic": (tree, "orthographic", False, 0.03),
-    "the same tree beside the ball": (tree, "orthographic", True, 0.03),
+    "tree in Hyperbolic(5)": (tree, (), False, 0.03),
+    "the same, orthographic and projected": (tree, ("orthographic", "projection"), False, 0.03),
+    "the same, beside the ball": (tree, ("orthographic", "projection"), True, 0.03),
 }
 
 
