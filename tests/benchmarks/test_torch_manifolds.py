@@ -27,9 +27,10 @@ STEPS = [
       for n, p in ((8, 4), (64, 64), (256, 64), (256, 256), (512, 512)) for metric in FRAMES),
     *((f"Sphere(11), {count:,} points", Sphere(11), geoopt.Sphere(), count) for count in (100, 10_000)),
     *((f"Hyperbolic(10), {count:,} points", Hyperbolic(10), geoopt.Lorentz(), count) for count in (100, 10_000)),
-    *((f"same, orthographic and projected, {count:,} points", HYPERBOLOID, geoopt.Lorentz(), count) for count in (100, 10_000)),
-    *((f"same, orthographic and projected, beside the ball, {count:,} points", HYPERBOLOID, geoopt.PoincareBall(), count)
+    *((f"same, orthographic and projected, {count:,} points", HYPERBOLOID, geoopt.Lorentz(), count)
       for count in (100, 10_000)),
+    *((f"same, orthographic and projected, beside the ball, {count:,} points", HYPERBOLOID, geoopt.PoincareBall(),
+       count) for count in (100, 10_000)),
 ]  # fmt: skip
 
 
