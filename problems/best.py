@@ -99,7 +99,8 @@ def samples(bundle: Any, run: Run, file: str) -> tuple[Any, ...]:
     # A table of words is mostly zeros.
     if several and (sparse := csr_array(X)).nnz < WORDS * np.prod(X.shape):
         X = sparse
-    y = bundle.Y.toarray().astype(np.int8) if several else bundle.y
+    # In int8 scikit-learn's LabelBinarizer would mistake the labels from the 128th on.
+    y = bundle.Y.toarray().astype(int) if several else bundle.y
     y, splitter = y if names is None else np.array(names)[y], KFold if several else StratifiedKFold
     kinds = RANKERS if several else TEXTS if issparse(X) else METRICS
     scoring: Any = ranking.Ranking.score if several else retrieval if issparse(X) else "accuracy"

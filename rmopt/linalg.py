@@ -276,7 +276,8 @@ def nearest_frame(A: Array) -> Array:
     Schulz, which take a tenth of the time of eigenvalues. How many, one number tells.
     """
     if "torch" in (xp := ns.namespace(A)).__name__:
-        nearer, defect = A, ns.adjoint(A) @ A - ns.eye(A.shape[-1], A)
+        nearer, identity = A, ns.eye(A.shape[-1], A)
+        defect = ns.adjoint(A) @ A - identity
         off = float(xp.linalg.matrix_norm(defect).max())
         while off < 0.25:
             nearer = nearer - 0.5 * (nearer @ defect)
@@ -284,7 +285,7 @@ def nearest_frame(A: Array) -> Array:
             off = (0.75 + 0.25 * off) * off**2
             if off < xp.finfo(A.dtype).eps:
                 return nearer
-            defect = ns.adjoint(nearer) @ nearer - ns.eye(A.shape[-1], A)
+            defect = ns.adjoint(nearer) @ nearer - identity
     (root,) = gram_functions(A, lambda squares: squares**-0.5)
     return A @ root
 

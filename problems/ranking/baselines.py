@@ -151,9 +151,15 @@ class RidgeScores(BaseEstimator):
         # scikit-learn's Ridge has no direct solver for sparse rows with intercepts.
         X, Y, count = sp.csr_array(X), sp.csr_array(Y), X.shape[0]
         middle, often = X.mean(axis=0), Y.mean(axis=0)
-        gram = (X.T @ X).toarray() - count * np.outer(middle, middle) + self.alpha * np.eye(X.shape[1])
-        both = (X.T @ Y).toarray() - count * np.outer(middle, often)
-        self.coef_ = solve(gram, both, assume_a="pos")
+        if X.shape[1] > count:
+            # By the smaller of the two matrices of inner products, that of rows less their mean.
+            along = X @ middle
+            gram = (X @ X.T).toarray() - along - along[:, None] + middle @ middle + self.alpha * np.eye(count)
+            self.coef_ = X.T @ solve(gram, Y.toarray() - often, assume_a="pos")
+        else:
+            gram = (X.T @ X).toarray() - count * np.outer(middle, middle) + self.alpha * np.eye(X.shape[1])
+            both = (X.T @ Y).toarray() - count * np.outer(middle, often)
+            self.coef_ = solve(gram, both, assume_a="pos")
         self.intercept_ = often - middle @ self.coef_
         return self
 

@@ -100,7 +100,7 @@ def similarities(folder: Path, name: str, rank: int) -> list[dict[str, Any]]:
     ("name", "rank"), [("enron", 52), ("bibtex", 100), ("news", 100), ("delicious", 200)]
 )
 def test_labels(measured: Any, tmp_path: Path, name: str, rank: int) -> None:
-    """Precision at 1 and at 5, in percent (65/35 splits); "news" has words as labels, Delicious 5,000 rows."""
+    """Precision at 1 and at 5, in percent (65/35 splits); "news" has words as labels, Delicious 2,500 rows."""
     measured(labels, tmp_path, name, rank)
 
 
@@ -118,9 +118,9 @@ def labels(folder: Path, name: str, rank: int) -> list[dict[str, Any]]:
 
 
 def news(folder: Path) -> str:
-    """Write 6,000 posts of 20 Newsgroups: labels are groups and 180 words that tell of them, no features."""
+    """Write 4,000 posts of 20 Newsgroups: labels are groups and 180 words that tell of them, no features."""
     bundle = load("news20", None, ClassBundle)
-    some = np.random.default_rng(0).permutation(len(bundle.y))[:6000]
+    some = np.random.default_rng(0).permutation(len(bundle.y))[:4000]
     X, y = bundle.X[some], bundle.y[some]
     often = np.asarray((X > 0).sum(axis=0)).ravel()
     gain = np.where((often >= 20) & (often <= 1500), information_gain(X, y), -1.0)
@@ -130,9 +130,9 @@ def news(folder: Path) -> str:
 
 
 def some_of_delicious(folder: Path) -> str:
-    """Write 5,000 rows of Delicious: a linear SVM for each of 983 labels takes a minute on all."""
+    """Write 2,500 rows of Delicious: a linear SVM for each of 983 labels takes a minute on all."""
     bundle = load("delicious", None, MultilabelBundle)
-    some = np.random.default_rng(0).permutation(bundle.X.shape[0])[:5000]
+    some = np.random.default_rng(0).permutation(bundle.X.shape[0])[:2500]
     return written(folder / "delicious.npz", bundle.X[some], bundle.Y[some].toarray())
 
 

@@ -101,7 +101,8 @@ def test_tables_of_features_and_of_labels_give_a_whole_pipeline(tmp_path: Path) 
     # Words are sparse rows, whatever the file.
     frame.gt(9.0).astype(int).assign(**signs).to_csv(tmp_path / "words.csv", index=False)
     run = Run("best", 0, tmp_path, quiet=True)
-    kinds = [type(samples(load(tmp_path / name), run, name)[0]) for name in ("labels.csv", "words.csv")]
-    assert kinds == [np.ndarray, sp.csr_array]
+    found = [samples(load(tmp_path / name), run, name)[:2] for name in ("labels.csv", "words.csv")]
+    assert [type(X) for X, _ in found] == [np.ndarray, sp.csr_array]
+    assert all(y.dtype == int for _, y in found)
     with pytest.raises(InvalidInputError, match="no rivals are known"):
         run_on(tmp_path, "toy-tags")
