@@ -19,7 +19,7 @@ TESTS = Path(__file__).parent
 FAMILIES = ("similarity", "ranking", "metric", "subspace", "coembedding")
 ROOMS = {
     "rmopt/kernels, engines": 2_980,
-    "rmopt/manifolds, retractions": 3_060,
+    "rmopt/manifolds, retractions": 3_100,
     "rmopt/costs": 2_000,
     "rmopt/solvers": 4_600,
     "rmopt/checks, testing, interop": 1_625,

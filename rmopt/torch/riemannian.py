@@ -87,12 +87,13 @@ class _Riemannian(Optimizer):
         return loss
 
     def _move(self, parameter: Tensor, group: dict[str, Any]) -> None:
-        manifold, point, state = group["manifold"], parameter.detach(), self.state[parameter]
+        # In a step it may remember.
+        manifold, point, state = group["manifold"]._in_a_run(), parameter.detach(), self.state[parameter]
         gradient = parameter.grad.to_dense()
         gradient = -gradient if group["maximize"] else gradient
         try:
             direction = self._direction(manifold, point, gradient, group, state)
-            moved = manifold.retraction(point, direction * -group["lr"])
+            moved = manifold.default_retraction(manifold, point, direction, -group["lr"])
             if (carried := state.get(self.momentum)) is not None:
                 state[self.momentum] = manifold.default_transport(manifold, point, moved, carried)
         except (InvalidInputError, RuntimeError) as error:
