@@ -102,7 +102,7 @@ def low_rank_pairs(model: nn.Module, a: str = "lora_A", b: str = "lora_B") -> Pa
             pairs.append(pair)
     if not pairs:
         raise InvalidInputError(
-            f"no parameter that is trained has {a!r} or {b!r} in its name; name the factors by a= and b=."
+            f"no parameter that is trained has {a!r} or {b!r} in its name; name the two factors by a= and b=."
         )
     taken = {id(p) for pair in pairs for p in pair}
     pairs.others = [p for p in model.parameters() if p.requires_grad and id(p) not in taken]
@@ -187,9 +187,7 @@ class _LowRank(torch.optim.Optimizer):
         group = dict(param_group)
         if (pairs := group.get("pairs")) is None:
             if group.get("params") is None:
-                raise InvalidInputError(
-                    "others= names no parameters; give others=dict(params=…), or pairs of low_rank_pairs."
-                )
+                raise InvalidInputError("others= has no params; give others=dict(params=…).")
             group = torch.optim.AdamW([group]).param_groups[0]
         else:
             for i, (B, A) in enumerate(pairs):
@@ -216,6 +214,16 @@ class _LowRank(torch.optim.Optimizer):
             self._adamw.step()
         return loss
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over the state of an optimiser with the same groups; what is in single precision stays so."""
+        super().load_state_dict(state_dict)
+        given = [i for group in state_dict["param_groups"] if group["pairs"] for i in group["params"]]
+        own = [p for group in self.param_groups if group["pairs"] for p in group["params"]]
+        for p, i in zip(own, given, strict=True):
+            if i in state_dict["state"]:
+                entries = state_dict["state"][i].items()
+                self.state[p] = {key: x.to(p.device, copy=True) for key, x in entries}
+
     @staticmethod
     def _alike(params: list[Tensor]) -> Iterator[list[tuple[Tensor, Tensor]]]:
         """Yield lists of the pairs with gradients that have equal shapes."""
@@ -238,6 +246,7 @@ class _LowRank(torch.optim.Optimizer):
         gb, ga = stacked([X.grad for X in B], exact, turned=True), stacked([X.grad for X in A], exact)
         if group["maximize"]:
             gb, ga = -gb, -ga
+        fresh = not all(states)
         for state, one, other in zip(states, b, a, strict=True):
             if beta and "b" not in state:
                 state |= {"b": torch.zeros_like(one), "a": torch.zeros_like(other)}
@@ -252,7 +261,8 @@ class _LowRank(torch.optim.Optimizer):
             a = torch.where(
                 same_as(kept := stacked([state["exact_a"] for state in states]), a, A[0]), kept, a
             )
-        (u, tb), (v, ta) = basis(b), basis(a)
+        # The rows of b are orthogonal where no one else wrote into them.
+        (u, tb), (v, ta) = basis(b, again=fresh), basis(a)
         if beta:
             # Where someone else wrote into the factors, the momentum is not of them.
             before = stacked([state["lengths"] for state in states])
@@ -318,7 +328,7 @@ class LowRankSGD(_LowRank):
         ``pairs.others``.
     maximize : bool
     retraction : {"power", "metric-projection"}
-        `rmopt.retractions.Power`, or `rmopt.retractions.MetricProjection`, which takes an SVD.
+        `rmopt.retractions.PowerIteration`, or `rmopt.retractions.MetricProjection`, which takes an SVD.
 
     See Also
     --------
@@ -369,7 +379,7 @@ class LowRankMuon(_LowRank):
     """Orthogonalised momentum for matrices W = B A, moved on the manifold of matrices of rank k.
 
     Muon [1]_ without a choice of factors: the part of the momentum that turns the columns of W and that which turns
-    its rows are made orthogonal, in orthonormal bases. The retraction is `rmopt.retractions.Power`.
+    its rows are made orthogonal, in orthonormal bases. The retraction is `rmopt.retractions.PowerIteration`.
 
     Parameters
     ----------

@@ -221,6 +221,8 @@ def test_the_reference_lists_every_public_package() -> None:
         ("howto/jax_loss.py", "jax"),
         ("howto/torch_loss.py", "torch"),
         ("howto/device.py", "torch"),
+        ("howto/low_rank_layer.py", "torch"),
+        ("howto/lora.py", "torch"),
         ("howto/orthogonal_layer.py", "torch"),
         ("howto/hyperbolic_table.py", "torch"),
     ],
