@@ -25,7 +25,7 @@ ROOMS = {
     "rmopt/checks, testing, interop": 1_625,
     "rmopt/cli": 415,
     "rmopt/torch": 500,
-    "rmopt": 17_710,
+    "rmopt": 17_720,
     "problems/" + ", ".join(FAMILIES): 5_650,
     "problems/data": 1_690,
     "problems": 9_730,
