@@ -6,7 +6,6 @@ import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter, itemgetter
 from random import Random
 from time import perf_counter
 from typing import Any
@@ -14,7 +13,7 @@ from warnings import catch_warnings
 
 import joblib
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import KFold, StratifiedKFold, cross_validate
 from sklearn.neighbors import KNeighborsClassifier
@@ -41,8 +40,8 @@ from rmopt.files import write_atomically
 from rmopt.solvers.threads import one_blas_thread
 
 # Folds of all, each held out once; folds of the first training part, by which parameters are chosen, of them one for
-# data of more numbers than so many; the share of the time for that.
-SPLITS, FOLDS, MANY, TUNING = 5, 3, 2_000_000, 0.5
+# data of more numbers than so many; the share of the time for that. What has fewer numbers but 0 is sparse.
+SPLITS, FOLDS, MANY, TUNING, WORDS = 5, 3, 2_000_000, 0.5, 0.2
 HEADINGS = {"rmse": "RMSE", "votes": "kNN", "sem": "± s.e.m.", "behind_sem": "±", "train_seconds": "fit s"}
 
 
@@ -66,9 +65,7 @@ def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
 
     def keep(model: Any) -> str:
         model.set_params(handle_unknown="error").fit(bundle).save(run.path("model.npz"))
-        return (
-            f"{type(model).__name__}.load reads model.npz; rmopt serve {shlex.quote(str(run.out))} shows it."
-        )
+        return f"rmopt serve {shlex.quote(str(run.out))} shows model.npz, a {type(model).__name__}."
 
     if low == high or (low >= 0 and high > 10 * middle):
         run.say("The values say how often, or only that, and not how good: lists of ten are measured.")
@@ -99,7 +96,11 @@ METRICS: Any = tuple(map(MEASURES.get, ("euclidean", "lda", "comet-default", "co
 def samples(bundle: Any, run: Run, file: str) -> tuple[Any, ...]:
     """Return who competes on texts, on rows with several labels, and on features for neighbours; see `CONTESTS`."""
     X, several, names = bundle.X, isinstance(bundle, MultilabelBundle), getattr(bundle, "class_names", None)
-    y = bundle.Y.toarray().astype(np.int8) if several else bundle.y
+    # A table of words is mostly zeros.
+    if several and (sparse := csr_array(X)).nnz < WORDS * np.prod(X.shape):
+        X = sparse
+    # In int8 scikit-learn's LabelBinarizer would mistake the labels from the 128th on.
+    y = bundle.Y.toarray().astype(int) if several else bundle.y
     y, splitter = y if names is None else np.array(names)[y], KFold if several else StratifiedKFold
     kinds = RANKERS if several else TEXTS if issparse(X) else METRICS
     scoring: Any = ranking.Ranking.score if several else retrieval if issparse(X) else "accuracy"
@@ -172,13 +173,13 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None) -> Ou
 
     with one_blas_thread(), run.ticks("best", sum(len(one.left) + SPLITS for one in rivals)) as tick:
         while waiting := list(filter(due, rivals)):
-            one, start = min(waiting, key=attrgetter("spent")), perf_counter()
+            one, start = min(waiting, key=lambda one: one.spent), perf_counter()
             tick(f"tuning {one.kind.label}")
             point = one.left.pop(0)
             # A rank, say, may be too large for these data.
             with suppress(DivergedError, InvalidInputError):
                 score = float(np.mean([cell["score"] for cell in measured(one, point, folds)]))
-                one.best = max(one.best, (score, point), key=itemgetter(0))
+                one.best = max(one.best, (score, point), key=lambda found: found[0])
             one.tried, one.spent = one.tried + 1, one.spent + perf_counter() - start
         rivals, start = [one for one in rivals if one.best[0] > -np.inf], perf_counter()
         if not rivals:
@@ -189,8 +190,8 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None) -> Ou
             for one in rivals:
                 tick(f"measuring {one.kind.label}")
                 one.cells += measured(one, one.best[1], [split])
-        rivals.sort(key=lambda one: -sum(cell["score"] for cell in one.cells))
-    pairs = [(one, Difference.of(rivals[0].cells, one.cells, "score")) for one in rivals]
+        first, *_ = rivals = sorted(rivals, key=lambda one: -sum(cell["score"] for cell in one.cells))
+    pairs = [(one, Difference.of(first.cells, one.cells, "score")) for one in rivals]
     table: list[Cell] = [
         {"model": one.kind.label} | averaged(one.cells, **{measure: "sem"})
         | {"behind": gap.mean, "behind_sem": gap.sem, "tried": one.tried} for one, gap in pairs
@@ -198,8 +199,7 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None) -> Ou
     winner, *level = [one.kind.label for one, gap in pairs if gap.verdict == "level"]
     doubt = f"; chance may have put it before {', '.join(level)}" if level else ""
     chosen = {one.kind.label: listed(one.best[1]).replace("model__", "") or "none" for one in rivals}
-    by = f"Parameters, by folds of the training part of the first of {len(rivals[0].cells)} splits"
+    by = f"Parameters, by folds of the training part of the first of {len(first.cells)} splits"
     notes = [f"\n{winner} is the best{doubt}.", f"{by}: {'; '.join(map(': '.join, chosen.items()))}."]
-    said = keep(rivals[0].kind.made(rivals[0].best[1], **given))
-    notes += [f"All took {perf_counter() - begun:.0f} s.", said]
+    notes += [keep(first.kind.made(first.best[1], **given)), f"All took {perf_counter() - begun:.0f} s."]
     return Outcome(bundle.name, {"minutes": minutes, "chosen": chosen}, table, HEADINGS, notes=notes)

@@ -269,6 +269,27 @@ def orthonormalised(U: Array) -> Array:
     return U @ (1.5 * ns.eye(U.shape[-1], U) - 0.5 * (ns.adjoint(U) @ U))
 
 
+def nearest_frame(A: Array) -> Array:
+    """Return A (AᴴA)^−½, the matrix with orthonormal columns that is nearest to a tall A, or those of many.
+
+    Tensors of PyTorch that are nearly such, as after short steps, become so by products alone: steps of Newton and
+    Schulz, which take a tenth of the time of eigenvalues. How many, one number tells.
+    """
+    if "torch" in (xp := ns.namespace(A)).__name__:
+        nearer, identity = A, ns.eye(A.shape[-1], A)
+        defect = ns.adjoint(A) @ A - identity
+        off = float(xp.linalg.matrix_norm(defect).max())
+        while off < 0.25:
+            nearer = nearer - 0.5 * (nearer @ defect)
+            # Singular values become s (3 − s²) / 2.
+            off = (0.75 + 0.25 * off) * off**2
+            if off < xp.finfo(A.dtype).eps:
+                return nearer
+            defect = ns.adjoint(nearer) @ nearer - identity
+    (root,) = gram_functions(A, lambda squares: squares**-0.5)
+    return A @ root
+
+
 def positive_qr(A: Array) -> Array:
     """Return the orthonormal factor of A = Q R, where R has a positive diagonal."""
     xp = ns.namespace(A)

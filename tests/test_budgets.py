@@ -19,19 +19,19 @@ TESTS = Path(__file__).parent
 FAMILIES = ("similarity", "ranking", "metric", "subspace", "coembedding")
 ROOMS = {
     "rmopt/kernels, engines": 2_980,
-    "rmopt/manifolds, retractions": 3_060,
+    "rmopt/manifolds, retractions": 3_100,
     "rmopt/costs": 2_000,
     "rmopt/solvers": 4_600,
     "rmopt/checks, testing, interop": 1_625,
     "rmopt/cli": 415,
     "rmopt/torch": 500,
-    "rmopt": 17_650,
+    "rmopt": 17_720,
     "problems/" + ", ".join(FAMILIES): 5_650,
     "problems/data": 1_690,
     "problems": 9_730,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 48_800
+ALL_LINES = 48_900
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from scipy.linalg import solve
 from sklearn.base import BaseEstimator
 from sklearn.datasets import dump_svmlight_file
+from sklearn.multiclass import OneVsRestClassifier
 
 from problems.online import OnlineSolver, factors_of, point_of_factors
 from problems.ranking import kernels
@@ -150,14 +151,35 @@ class RidgeScores(BaseEstimator):
         # scikit-learn's Ridge has no direct solver for sparse rows with intercepts.
         X, Y, count = sp.csr_array(X), sp.csr_array(Y), X.shape[0]
         middle, often = X.mean(axis=0), Y.mean(axis=0)
-        gram = (X.T @ X).toarray() - count * np.outer(middle, middle) + self.alpha * np.eye(X.shape[1])
-        both = (X.T @ Y).toarray() - count * np.outer(middle, often)
-        self.coef_ = solve(gram, both, assume_a="pos")
+        if X.shape[1] > count:
+            # By the smaller of the two matrices of inner products, that of rows less their mean.
+            along = X @ middle
+            gram = (X @ X.T).toarray() - along - along[:, None] + middle @ middle + self.alpha * np.eye(count)
+            self.coef_ = X.T @ solve(gram, Y.toarray() - often, assume_a="pos")
+        else:
+            gram = (X.T @ X).toarray() - count * np.outer(middle, middle) + self.alpha * np.eye(X.shape[1])
+            both = (X.T @ Y).toarray() - count * np.outer(middle, often)
+            self.coef_ = solve(gram, both, assume_a="pos")
         self.intercept_ = often - middle @ self.coef_
         return self
 
     def decision_function(self, X: Any) -> Array:
         return np.asarray(X @ self.coef_ + self.intercept_)
+
+
+class OneVsRest(OneVsRestClassifier):
+    """A classifier of its own for each label; labels that no training row has come last.
+
+    scikit-learn gives these the score 0, which is above those of all labels that are unlikely.
+    """
+
+    def fit(self, X: Any, Y: Any) -> Self:
+        self.never_ = np.asarray(Y.sum(axis=0)).ravel() == 0
+        return super().fit(X, Y)
+
+    def decision_function(self, X: Any) -> Array:
+        scores = super().decision_function(X)
+        return np.where(self.never_, scores.min() - 1.0, scores)
 
 
 class OmikujiTrees(BaseEstimator):

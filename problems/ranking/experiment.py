@@ -14,7 +14,6 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import ndcg_score
 from sklearn.model_selection import KFold
-from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 from typer import Option
 
@@ -114,11 +113,11 @@ METHODS: dict[str, Method] = {
     "frequency": Method("label frequency", DummyClassifier(strategy="prior")),
     "ridge": Method("ridge", baselines.RidgeScores(), crossed(alpha=(0.1, 0.3, 1.0, 3.0, 10.0))),
     "one-vs-rest": Method(
-        "one-vs-rest logistic", OneVsRestClassifier(LogisticRegression(C=10.0, solver="liblinear")),
+        "one-vs-rest logistic", baselines.OneVsRest(LogisticRegression(C=10.0, solver="liblinear")),
         crossed(estimator__C=(1.0, 10.0, 100.0)),
     ),
     "svm": Method(
-        "one-vs-rest SVMs", OneVsRestClassifier(LinearSVC()), crossed(estimator__C=(0.1, 0.3, 1.0, 3.0))
+        "one-vs-rest SVMs", baselines.OneVsRest(LinearSVC()), crossed(estimator__C=(0.1, 0.3, 1.0, 3.0))
     ),
     "omikuji": Method("omikuji", baselines.OmikujiTrees()),
     "low-rank-logistic": Method("low-rank logistic", LowRankLogisticRegression()),

@@ -21,7 +21,8 @@ from rmopt.engines.base import Engine
 from rmopt.engines.choose import choose_coordinate_engine, choose_engine
 from rmopt.kernels.row_column import EXACT, FIXED
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.run import Result, Solver
+from rmopt.solvers.result import Result
+from rmopt.solvers.run import Solver
 from rmopt.solvers.save import Checkpoint
 from rmopt.solvers.stochastic.samplers import Sampler, as_sampler
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver

@@ -9,8 +9,10 @@ import difflib
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -181,6 +183,54 @@ class CheckedValue(Checked):
     def __post_init__(self) -> None:
         for name, check in self._parameters.items():
             object.__setattr__(self, name, check(name, getattr(self, name)))
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False, field_specifiers=(field,))
+def by_keyword(kind: type[T]) -> type[T]:
+    """Make a class a frozen dataclass whose fields are given by keyword, and which says what it takes."""
+    made = dataclass(frozen=True, kw_only=True, repr=False, eq=False)(kind)
+    setattr(made, "__init__", explained(made.__init__))  # noqa: B010
+    return made
+
+
+class Explained:
+    """Says in a sentence what its constructor takes, where Python would raise a TypeError.
+
+    `elsewhere` tells where words belong that people bring from other libraries.
+    """
+
+    elsewhere: ClassVar[dict[str, str]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", explained(vars(cls)["__init__"]))  # noqa: B010
+
+
+def explained(method: Callable[..., T]) -> Callable[..., T]:
+    """Return a method of an `Explained` that says in a sentence which arguments it takes."""
+
+    @wraps(method)
+    def call(self: Any, *given: Any, **named: Any) -> T:
+        try:
+            return method(self, *given, **named)
+        except TypeError:
+            signature = inspect.signature(method)
+            try:
+                signature.bind(self, *given, **named)
+            except TypeError as reason:
+                kind, name = type(self), method.__name__
+                # A class passes to its base what the base shares with it.
+                taken = [*signature.parameters][1 if getattr(kind, name) is call else 1 + len(given) :]
+                cure = next(filter(None, map(self.elsewhere.get, named)), f"it takes {', '.join(taken)}")
+                if given and isinstance(given[0], tuple):
+                    cure = f"give one by one what stands in {shown(given[0])}"
+                owner = kind.__name__ + f".{name}" * (name != "__init__")
+                raise InvalidInputError(f"{owner} {reason}; {cure}.") from None
+            # It comes from within.
+            raise
+
+    return call
 
 
 def shown(value: Any) -> str:

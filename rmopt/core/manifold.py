@@ -12,7 +12,7 @@ import numpy as np
 from rmopt import namespaces as ns
 from rmopt.core import points
 from rmopt.core.ambient import Ambient, dense
-from rmopt.core.arguments import integer, named, one_of
+from rmopt.core.arguments import Explained, integer, named, one_of
 from rmopt.core.retraction import Retraction
 from rmopt.core.transport import ByManifold, Transport, as_transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
@@ -20,7 +20,7 @@ from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError
 FIELDS = ("real", "complex")
 
 
-class Manifold(ABC):
+class Manifold(Explained, ABC):
     """A Riemannian manifold embedded in a space of matrices.
 
     Names and argument order are those of ``pymanopt.manifolds.manifold.Manifold``, so that

@@ -23,7 +23,8 @@ from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.namespaces import adjoint, is_complex
 from rmopt.solvers.batch.oracle import Oracle, held
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.run import Result, Solver, StopRule, finite_numbers
+from rmopt.solvers.result import Result
+from rmopt.solvers.run import Solver, StopRule, finite_numbers
 from rmopt.solvers.save import Checkpoint
 from rmopt.solvers.stop import Converged, asked
 from rmopt.solvers.threads import one_blas_thread

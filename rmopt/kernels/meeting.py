@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rmopt.kernels import before_compiling, njit
-from rmopt.kernels.vectors import add_outer, invert
+from rmopt.kernels.matrices import cross
+from rmopt.kernels.vectors import invert
 
 # Rows whose sums are kept at a time; how often a worker looks for the others before it sleeps; what is added to the
 # number of those that have come where one of them failed; a step at which nobody meets.
@@ -98,7 +99,6 @@ def mean_of_rows(meeting, number, first, end, gram):
     shares, rows, width = meeting.shares, meeting.rows[number], gram.shape[0]
     last = matrix_at(meeting.matrices[number, 0], rows, width)
     step, moved = np.empty((TILE, width)), np.empty(TILE)
-    gram[:] = 0.0
     for begin in range(first, end, TILE):
         count = min(TILE, end - begin)
         step[:], moved[:] = 0.0, 0.0
@@ -115,13 +115,13 @@ def mean_of_rows(meeting, number, first, end, gram):
             scale = 1.0 / np.sqrt(moved[r]) if rows > width and 0.0 < moved[r] < 1.0 else 1.0
             for c in range(width):
                 last[begin + r, c] += scale * step[r, c]
-            if meeting.rank > 0:
-                add_outer(gram, 1.0, last[begin + r], last[begin + r])
         for worker in range(shares.shape[0]):
             own = matrix_at(meeting.matrices[number, 1 + worker], rows, width)
             for r in range(count):
                 if moved[r] > 0.0:
                     own[begin + r] = last[begin + r]
+    if meeting.rank > 0:
+        gram[:] = cross(last[first:end], last[first:end])
 
 
 @njit(cache=True, nogil=True)

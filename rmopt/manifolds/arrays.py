@@ -109,6 +109,10 @@ class ArrayManifold(OverField, Manifold):
     def zero_vector(self, point: Array) -> Array:
         return ns.zeros(point.shape, point)
 
+    def as_point(self, given: Any) -> Any:
+        """Return a point as an array, where it is given as a list or tuple of numbers."""
+        return np.array(given) if isinstance(given, list | tuple) else given
+
     def check_point(self, point: Any) -> str | None:
         if not ns.is_array(point) or tuple(point.shape) != self.shape:
             found = f"one of shape {tuple(point.shape)}" if ns.is_array(point) else type(point).__name__

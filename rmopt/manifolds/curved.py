@@ -1,7 +1,8 @@
 """Arrays whose columns lie in hyperbolic space or are probabilities, with metrics of their own."""
 
 from abc import abstractmethod
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 
@@ -105,6 +106,7 @@ class Hyperbolic(_Columns):
 
     default_retraction: Retraction = Exponential()
     retractions = HYPERBOLIC_RETRACTIONS
+    _kept: dict[int, tuple[Array, Polar]] | None = None
 
     def __init__(self, n: int, m: int = 1) -> None:
         self.n = integer("n", n, 1)
@@ -246,11 +248,26 @@ class Hyperbolic(_Columns):
         array[0], array[1:] = first, rest
         return array
 
+    def _in_a_run(self) -> Self:
+        twin = copy(self)
+        twin._kept = {}
+        return twin
+
     def _polar(self, point: Array) -> Polar:
-        """Return the first row, the others, their length, which is 0 at the origin, and their direction."""
+        """Return the first row, the others, their length, which is 0 at the origin, and their direction.
+
+        In a run those of the last two points are kept.
+        """
+        if self._kept is not None and id(point) in self._kept:
+            return self._kept[id(point)][1]
         height, rest = self._rows(point)
         radius = ns.namespace(point).sqrt(self.sums(rest * rest))
-        return height, rest, radius, rest / _positive(radius)
+        found = height, rest, radius, rest / _positive(radius)
+        if self._kept is not None and not ns.is_traced(point):
+            self._kept[id(point)] = point, found
+            if len(self._kept) > 2:
+                del self._kept[next(iter(self._kept))]
+        return found
 
     def _parts(self, polar: Polar, tangent_vector: Array) -> tuple[Any, Array]:
         """Return a tangent vector's length along the geodesic from the origin, and what is across."""

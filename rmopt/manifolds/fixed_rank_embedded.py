@@ -187,6 +187,14 @@ class FixedRankEmbedded(FixedRankManifold):
         U, V = np.ascontiguousarray(U[:, :k]), np.ascontiguousarray(ns.adjoint(Vh[:k]))
         return self._checked(LowRankPoint(U, np.diag(sigma[:k]), V), "the matrix", given)
 
+    def as_point(self, given: Any) -> Any:
+        """Return a point, which may be given as the triple (U, s, Vᴴ) of a singular value decomposition."""
+        if isinstance(given, list | tuple) and [np.ndim(part) for part in given] == [2, 1, 2]:
+            (n, m), k = self.shape, self.rank
+            U, Vh = numbers("U", given[0], (n, k), self.field), numbers("Vᴴ", given[2], (k, m), self.field)
+            return self.from_factors(U * numbers("s", given[1], (k,)), ns.adjoint(Vh))
+        return given
+
     def from_gradients(self, gradients: Sequence[Factored]) -> LowRankPoint:
         """Return the best rank-k matrix to minus the sum of some gradients, of which there is one or more.
 

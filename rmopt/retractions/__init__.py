@@ -16,6 +16,7 @@ from rmopt.retractions.fixed_rank import (
     MetricProjectionPSD,
     Orthographic,
     PolarFactors,
+    PowerIteration,
     SecondOrder,
     SecondOrderPSD,
 )
@@ -36,6 +37,6 @@ __all__ = [
     "PSD_RETRACTIONS", "QR", "TTSVD", "Additive", "AffineExponential", "CanonicalCayley", "Cayley",
     "Componentwise", "Congruence", "Exponential", "FrameQR", "GeneralizedPolar", "MetricProjection",
     "MetricProjectionPSD", "MultiplicativeWeights", "Normalisation", "Orthographic", "OrthographicHyperbolic",
-    "Polar", "PolarFactors", "SchurExponential", "SecondOrder", "SecondOrderPD", "SecondOrderPSD",
+    "Polar", "PolarFactors", "PowerIteration", "SchurExponential", "SecondOrder", "SecondOrderPD", "SecondOrderPSD",
     "Sinkhorn",
 ]  # fmt: skip

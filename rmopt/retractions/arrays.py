@@ -57,8 +57,15 @@ class Cayley(Retraction):
     name = "cayley"
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
-        frame, core = skew_form(point, t * tangent)
-        return orthonormalised(frame @ cayley(core)[..., : point.shape[-1]])
+        n, p = point.shape[-2:]
+        if n > 2 * p:
+            frame, core = skew_form(point, t * tangent)
+            return orthonormalised(frame @ cayley(core)[..., :p])
+        # W itself is not larger.
+        half, back = 0.5 * t * tangent, ns.adjoint(point)
+        turned = (half - 0.5 * point @ (back @ half)) @ back
+        skew = ns.eye(n, point) - turned + ns.adjoint(turned)
+        return orthonormalised(ns.namespace(point).linalg.solve(skew, point + half))
 
 
 class CanonicalCayley(Cayley):

@@ -1,7 +1,7 @@
 """Retractions on the manifolds of rank-k matrices, general or positive semidefinite.
 
 Points are W = U S Vᴴ with tangent vectors U M Vᴴ + U_p Vᴴ + U V_pᴴ, or W = Q S Qᴴ with Q M Qᴴ + Q_p Qᴴ + Q Q_pᴴ. The
-three retractions of general matrices are of second order; they differ in cost and in how far a step may go.
+four retractions of general matrices are of second order; they differ in cost and in how far a step may go.
 """
 
 from typing import Any
@@ -11,7 +11,15 @@ from rmopt.core.low_rank import LowRankPoint, LowRankTangent, PSDPoint, PSDTange
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import lifted
-from rmopt.linalg import blocks, diagonal, factor_product, flipped, symmetric, truncated_svd_of_product
+from rmopt.linalg import (
+    blocks,
+    diagonal,
+    factor_product,
+    flipped,
+    symmetric,
+    tall_qr,
+    truncated_svd_of_product,
+)
 
 
 class SecondOrder(Retraction):
@@ -78,6 +86,26 @@ class Orthographic(Retraction):
         identity = ns.eye(point.rank, K)
         right = point.V + (t * tangent.Vp) @ _solve(ns.adjoint(K), identity, self)
         return LowRankPoint(*factor_product(left, identity, right))
+
+
+class PowerIteration(Retraction):
+    """The closest matrix to W + ξ among those with the columns of (W + ξ)V: a step of subspace iteration from V.
+
+    Costs O((n + m) k²): two QR factorisations, and no singular values. Defined for every ξ, also where S is singular
+    or zero. Rows and columns do not play the same part.
+    """
+
+    order = 2
+    name = "power"
+
+    def __call__(
+        self, manifold: Any, point: LowRankPoint, tangent: LowRankTangent, t: float = 1.0
+    ) -> LowRankPoint:
+        H = ns.adjoint
+        moved = point.U @ (point.S + t * tangent.M) + t * tangent.Up
+        U, _ = tall_qr(moved)
+        V, triangle = tall_qr(point.V @ (H(moved) @ U) + (t * tangent.Vp) @ (H(point.U) @ U))
+        return LowRankPoint(U, H(triangle), V)
 
 
 class SecondOrderPSD(Retraction):
@@ -163,5 +191,5 @@ def _left_the_manifold(retraction: Retraction, k: int, met: str) -> InvalidInput
     )
 
 
-FIXED_RANK_RETRACTIONS = by_name(SecondOrder(), MetricProjection(), Orthographic())
+FIXED_RANK_RETRACTIONS = by_name(SecondOrder(), MetricProjection(), Orthographic(), PowerIteration())
 PSD_RETRACTIONS = by_name(SecondOrderPSD(), MetricProjectionPSD())

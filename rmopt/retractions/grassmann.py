@@ -4,7 +4,7 @@ from typing import Any
 
 from rmopt.core.ambient import Array
 from rmopt.core.retraction import Retraction, by_name
-from rmopt.linalg import eigh, gram_functions, positive_qr, symmetric
+from rmopt.linalg import eigh, nearest_frame, positive_qr, symmetric
 from rmopt.namespaces import adjoint
 
 
@@ -38,9 +38,7 @@ class Polar(Retraction):
     name = "polar"
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
-        moved = point + t * tangent
-        (root,) = gram_functions(moved, lambda squares: squares**-0.5)
-        return moved @ root
+        return nearest_frame(point + t * tangent)
 
 
 class GeneralizedPolar(Polar):

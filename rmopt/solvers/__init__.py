@@ -21,7 +21,8 @@ from rmopt.solvers.certified.relaxation import certify
 from rmopt.solvers.gossip.gossip import Gossip, Matchings
 from rmopt.solvers.gossip.parallel import Parallel
 from rmopt.solvers.recorder import Recorder
-from rmopt.solvers.run import Result, Solver
+from rmopt.solvers.result import Result
+from rmopt.solvers.run import Solver
 from rmopt.solvers.save import Checkpoint
 from rmopt.solvers.stochastic.coordinate_descent import CoordinateDescent
 from rmopt.solvers.stochastic.identification import ManifoldIdentification

@@ -1,11 +1,10 @@
-"""The solver's loop, which exists once, and what it returns."""
+"""The solver's loop, which exists once."""
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,7 +13,7 @@ import numpy as np
 import rmopt
 from rmopt.core import points
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import callable_of, instance, optional, shown
+from rmopt.core.arguments import Explained, callable_of, explained, flag, instance, optional, shown
 from rmopt.core.problem import Problem
 from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
@@ -29,6 +28,7 @@ from rmopt.errors import (
     broke_down,
 )
 from rmopt.solvers.recorder import Recorder
+from rmopt.solvers.result import Result
 from rmopt.solvers.save import Checkpoint, Saver, difference, witness
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
 from rmopt.solvers.threads import Interrupts, blas_threads
@@ -37,75 +37,6 @@ from rmopt.solvers.threads import Interrupts, blas_threads
 PIECE_SECONDS = 0.1
 
 StopRule = Callable[[Sequence[Mapping[str, Any]]], str | None]
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """The end of a run.
-
-    Attributes
-    ----------
-    point : object
-        The last point.
-    steps, updates : int
-        Steps done, and how many of them moved the point.
-    seconds : float
-        Training time, without measurements and saves.
-    stopped_by : str
-        Why the run ended.
-    seed : int
-        The seed that repeats it.
-    history : list of dict
-        The recorder's rows; those of a solver of whole gradients hold each step's cost and gradient norm.
-    converged : bool
-        Whether it ended because it reached what it was for, and not because its budget was used up. Solvers of whole
-        gradients hold the last one against values of the cost; where these differ they warn, and this is False.
-    counts : mapping from str to int
-        What the run evaluated: ``costs``, ``gradients``, ``hessians`` and ``retractions``, where the solver counts.
-    threads : int or None
-        How many threads numpy's BLAS had in the run; None where it does not tell.
-    least_curvature : float or None
-        The least eigenvalue of the Hessian at the point, where the solver has `second_order`.
-
-    Examples
-    --------
-    >>> from rmopt import Problem, autograd_cost
-    >>> from rmopt.manifolds import Sphere
-    >>> from rmopt.solvers import LBFGS
-    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
-    >>> result = LBFGS().run(problem, random_state=0)
-    >>> result.converged, len(result.history) == result.steps + 1
-    (True, True)
-    """
-
-    point: Any = field(repr=False)
-    steps: int
-    updates: int
-    seconds: float
-    stopped_by: str
-    seed: int
-    history: list[dict[str, Any]] = field(repr=False)
-    converged: bool = False
-    counts: dict[str, int] = field(default_factory=dict)
-    threads: int | None = None
-    least_curvature: float | None = None
-
-    @property
-    def cost(self) -> float:
-        """The cost at the last point, of solvers of whole gradients; others never see it: `problem.value(point)`."""
-        return self._last("cost")
-
-    @property
-    def gradient_norm(self) -> float:
-        """The length of the gradient at the last point, of solvers of whole gradients."""
-        return self._last("gradient_norm")
-
-    def _last(self, name: str) -> float:
-        if not self.history or name not in self.history[-1]:
-            raise MissingCapabilityError(
-                f"the solver did not evaluate the {name} as a whole; ask the problem, at result.point."
-            )
-        return float(self.history[-1][name])
 
 
 @contextmanager
@@ -128,7 +59,7 @@ def raise_diverged(error: Exception, step: int) -> None:
         ) from error
 
 
-class Solver(Value, ABC):
+class Solver(Value, Explained, ABC):
     """What every solver is: a value with parameters, whose runs are sequences of states.
 
     A solver says how a run begins and how it goes on; `iterate` is the loop, and `run` adds recorder, checkpoint and
@@ -190,6 +121,14 @@ class Solver(Value, ABC):
     keeps_single: ClassVar[bool] = False
     takes_all_arrays: ClassVar[bool] = False
     threads: int | None = 1
+    elsewhere: ClassVar[dict[str, str]] = {
+        "verbose": "give verbose= to run",
+        "callback": "give callback= to run",
+        "x0": "the start is initial_point=",
+        **dict.fromkeys(("max_iter", "max_iterations", "maxiter"), "the solver takes max_iter="),
+        "tol": "the solver takes tol=, and run a criterion stop=",
+        "seed": "give random_state= to run",
+    }
     not_identity: ClassVar[tuple[str, ...]] = ("max_iter", "n_epochs", "world", "threads", "_max_iter")
 
     def __repr__(self) -> str:
@@ -370,6 +309,7 @@ class Solver(Value, ABC):
     def _held_threads(self, problem: Problem) -> AbstractContextManager[int | None]:
         return blas_threads(self.threads if _world(self, problem).size == 1 else 1)
 
+    @explained
     @running()
     def run(
         self,
@@ -380,6 +320,8 @@ class Solver(Value, ABC):
         recorder: Recorder | None = None,
         checkpoint: Checkpoint | Path | str | None = None,
         stop: StopRule | None = None,
+        callback: Callable[[dict[str, Any]], Any] | None = None,
+        verbose: bool = False,
     ) -> Result:
         """Run to the solver's natural end, to the end of the budget, or until `stop` says so.
 
@@ -400,6 +342,10 @@ class Solver(Value, ABC):
             a `tol` that was not given. It sees the rows after each measurement and returns a reason to stop, or None.
             Where nothing is measured it is asked after each piece of work, about every tenth of a second, and the
             rows that it sees hold step, updates and seconds.
+        callback : callable, optional
+            A function of the newest of these rows, called as often.
+        verbose : bool
+            Draw a progress bar with the newest row, as ``Recorder(progress=True)`` does.
 
         Returns
         -------
@@ -415,9 +361,13 @@ class Solver(Value, ABC):
         StorageError
             When the checkpoint is damaged.
         """
-        optional(instance, Recorder, "a Recorder, or None")("recorder", recorder)
+        recorder = Recorder() if recorder is None else instance("recorder", recorder, Recorder, "a Recorder")
+        recorder.progress |= flag("verbose", verbose)
+        callback = optional(callable_of)("callback", callback)
         with self._held_threads(problem) as held:
-            return _Run(self, problem, initial_point, random_state, stop, recorder, checkpoint, held).whole()
+            return _Run(
+                self, problem, initial_point, random_state, stop, recorder, checkpoint, held, callback
+            ).whole()
 
 
 def _world(solver: Solver, problem: Problem) -> World:
@@ -431,12 +381,12 @@ class _Run:
     def __init__(
         self, solver: Solver, problem: Problem, initial_point: Any, random_state: Any,
         stop: StopRule | None, recorder: Recorder | None = None, checkpoint: Any = None,
-        threads: int | None = None,
+        threads: int | None = None, callback: Callable[[dict[str, Any]], Any] | None = None,
     ) -> None:  # fmt: skip
         solver.check_problem(problem)
         self.stop = optional(callable_of)("stop", stop)
         self.solver = solver = solver.beside(stop)
-        self.problem, self.threads = problem, threads
+        self.problem, self.threads, self.callback = problem, threads, callback
         self.recorder = Recorder() if recorder is None else recorder
         world = _world(solver, problem)
         self.saver = None if checkpoint is None else Saver("checkpoint", checkpoint, world)
@@ -559,12 +509,14 @@ class _Run:
         return True
 
     def reason(self, measured: bool) -> str | None:
-        """Return why to stop here, or None."""
-        if self.stop is not None and (measured or not self.measures):
+        """Tell the callback, and return why to stop here, or None."""
+        if measured or not self.measures:
             # A run that goes on began where its first part did.
             begun = {"step": 0, "updates": 0, "seconds": 0.0}
             rows = self.recorder.rows if self.measures else [begun, self._row()]
-            if (early := asked(self.stop, rows)) is not None:
+            if self.callback is not None:
+                self.callback(rows[-1])
+            if self.stop is not None and (early := asked(self.stop, rows)) is not None:
                 return early
         check, step = self.check_every, self.step
         if check is None or step % check or (check > 1 and step == 0):

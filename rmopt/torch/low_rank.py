@@ -6,8 +6,10 @@ kept as what the gradients by b and a would be if it were the gradient by W, so 
 is read back by the host, and equal shapes move together.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +19,6 @@ from rmopt.errors import InvalidInputError
 __all__ = ["LowRankLinear", "LowRankMuon", "LowRankSGD", "low_rank_pairs"]
 
 Pair = tuple[nn.Parameter, nn.Parameter]
-# Arrays e, c, f of ξ = eᵀ c f, where e begins with a basis u of the columns of W and f with v, one of its rows.
-Tangent = tuple[Tensor, Tensor, Tensor]
 
 # Columns of B are not made shorter than this, so that rows of A keep their numbers where W loses rank.
 SHORTEST = 1e-3
@@ -32,6 +32,16 @@ POLAR = (
     (1.891301407787398, -1.2679958271945868, 0.37680408948524835),
     (1.875, -1.25, 0.375),
 )
+
+
+class Tangent(NamedTuple):
+    """ξ = leftᵀ middle right; left begins with u, right with v; and their products with their second halves."""
+
+    left: Tensor
+    middle: Tensor
+    right: Tensor
+    at_b: Tensor
+    at_a: Tensor
 
 
 class Pairs(list[Pair]):
@@ -92,7 +102,7 @@ def low_rank_pairs(model: nn.Module, a: str = "lora_A", b: str = "lora_B") -> Pa
             pairs.append(pair)
     if not pairs:
         raise InvalidInputError(
-            f"no parameter that is trained has {a!r} or {b!r} in its name; name the factors by a= and b=."
+            f"no parameter that is trained has {a!r} or {b!r} in its name; name the two factors by a= and b=."
         )
     taken = {id(p) for pair in pairs for p in pair}
     pairs.others = [p for p in model.parameters() if p.requires_grad and id(p) not in taken]
@@ -177,9 +187,7 @@ class _LowRank(torch.optim.Optimizer):
         group = dict(param_group)
         if (pairs := group.get("pairs")) is None:
             if group.get("params") is None:
-                raise InvalidInputError(
-                    "others= names no parameters; give others=dict(params=…), or pairs of low_rank_pairs."
-                )
+                raise InvalidInputError("others= has no params; give others=dict(params=…).")
             group = torch.optim.AdamW([group]).param_groups[0]
         else:
             for i, (B, A) in enumerate(pairs):
@@ -206,6 +214,16 @@ class _LowRank(torch.optim.Optimizer):
             self._adamw.step()
         return loss
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over the state of an optimiser with the same groups; what is in single precision stays so."""
+        super().load_state_dict(state_dict)
+        given = [i for group in state_dict["param_groups"] if group["pairs"] for i in group["params"]]
+        own = [p for group in self.param_groups if group["pairs"] for p in group["params"]]
+        for p, i in zip(own, given, strict=True):
+            if i in state_dict["state"]:
+                entries = state_dict["state"][i].items()
+                self.state[p] = {key: x.to(p.device, copy=True) for key, x in entries}
+
     @staticmethod
     def _alike(params: list[Tensor]) -> Iterator[list[tuple[Tensor, Tensor]]]:
         """Yield lists of the pairs with gradients that have equal shapes."""
@@ -228,6 +246,7 @@ class _LowRank(torch.optim.Optimizer):
         gb, ga = stacked([X.grad for X in B], exact, turned=True), stacked([X.grad for X in A], exact)
         if group["maximize"]:
             gb, ga = -gb, -ga
+        fresh = not all(states)
         for state, one, other in zip(states, b, a, strict=True):
             if beta and "b" not in state:
                 state |= {"b": torch.zeros_like(one), "a": torch.zeros_like(other)}
@@ -242,24 +261,26 @@ class _LowRank(torch.optim.Optimizer):
             a = torch.where(
                 same_as(kept := stacked([state["exact_a"] for state in states]), a, A[0]), kept, a
             )
-        (u, tb), (v, ta) = basis(b), basis(a)
+        # The rows of b are orthogonal where no one else wrote into them.
+        (u, tb), (v, ta) = basis(b, again=fresh), basis(a)
         if beta:
             # Where someone else wrote into the factors, the momentum is not of them.
             before = stacked([state["lengths"] for state in states])
             same = ((lengths(b, a) - before).abs() <= 1e-3 * before).all(dim=-1)[:, None, None].to(exact)
             gb = gb.add_(stacked([state["b"] for state in states]).mul_(beta * same))
             ga = ga.add_(stacked([state["a"] for state in states]).mul_(beta * same))
-        velocity = left, middle, right = tangent(u, v, ta @ gb, tb @ ga)
-        u1, k = self._retracted(group, b, a, u, v, self._direction(velocity))
+        velocity = tangent(u, v, ta @ gb, tb @ ga)
+        u1, seen, k = self._retracted(group, b, a, self._direction(velocity))
         d = k.norm(dim=-1, keepdim=True).sqrt().clamp_min(SHORTEST)
-        b1, a1 = d * u1, torch.where(u1.norm(dim=-1, keepdim=True) > 0.5, k / d, a)
+        b1, a1 = d * u1, torch.addcmul(k / d, (u1.norm(dim=-1, keepdim=True) < 0.5).to(exact), a)
         for X, new in zip((*B, *A), (*b1.mT, *a1), strict=True):
             X.copy_(new)
         if coarse:
             for state, one, other in zip(states, b1, a1, strict=True):
                 state["exact_b"].copy_(one), state["exact_a"].copy_(other)
         if beta:
-            mb, ma = (a1 @ right.mT) @ middle.mT @ left, (b1 @ left.mT) @ middle @ right
+            left, middle, right, *_ = velocity
+            mb, ma = (a1 @ right.mT) @ middle.mT @ left, (d * seen) @ middle @ right
             for state, one, other, both in zip(states, mb, ma, lengths(b1, a1), strict=True):
                 state["b"].copy_(one), state["a"].copy_(other), state["lengths"].copy_(both)
 
@@ -268,19 +289,24 @@ class _LowRank(torch.optim.Optimizer):
         return velocity
 
     def _retracted(
-        self, group: dict[str, Any], b: Tensor, a: Tensor, u: Tensor, v: Tensor, xi: Tangent
-    ) -> Any:
-        """Return rows u₁, orthonormal, and k with W₁ = u₁ᵀ k near (1 − lr · weight_decay) W − lr ξ."""
-        (left, middle, right), lr, rank = xi, group["lr"], b.shape[-2]
-        kept = 1.0 - lr * group["weight_decay"]
+        self, group: dict[str, Any], b: Tensor, a: Tensor, xi: Tangent
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rows u₁ and k with W₁ = u₁ᵀ k near (1 − lr · weight_decay) W − lr ξ, and u₁ leftᵀ between them."""
+        left, middle, right, _, at_a = xi
+        lr, rank = group["lr"], b.shape[-2]
+        kept, u, v = 1.0 - lr * group["weight_decay"], left[:, :rank], right[:, :rank]
         if group.get("retraction") == "metric-projection":
             middle = -lr * middle
-            middle[..., :rank, :rank] += kept * (u @ b.mT) @ (a @ v.mT)
+            middle[:, :rank, :rank] += kept * (u @ b.mT) @ (a @ v.mT)
             (ql, rl), (qr, rr) = torch.linalg.qr(left.mT), torch.linalg.qr(right.mT)
             P, s, Qh = torch.linalg.svd(rl @ middle @ rr.mT)
-            return P[..., :rank].mT @ ql.mT, s[..., :rank, None] * Qh[..., :rank, :] @ qr.mT
-        u1, _ = basis(kept * (v @ a.mT) @ b - lr * ((v @ right.mT) @ middle.mT @ left), spare=u)
-        return u1, kept * (u1 @ b.mT) @ a - lr * ((u1 @ left.mT) @ middle @ right)
+            u1 = P[..., :rank].mT @ ql.mT
+            return u1, u1 @ left.mT, s[:, :rank, None] * Qh[:, :rank] @ qr.mT
+        # (W − lr ξ) V and its columns' product with W − lr ξ; v rightᵀ holds the identity and what is known.
+        across = middle[:, :, :rank].mT + at_a[:, :rank] @ middle[:, :, rank:].mT
+        u1, _ = basis(kept * (v @ a.mT) @ b - lr * across @ left, spare=u)
+        seen = u1 @ left.mT
+        return u1, seen, kept * (u1 @ b.mT) @ a - lr * seen @ middle @ right
 
 
 class LowRankSGD(_LowRank):
@@ -302,7 +328,7 @@ class LowRankSGD(_LowRank):
         ``pairs.others``.
     maximize : bool
     retraction : {"power", "metric-projection"}
-        `rmopt.retractions.Power`, or `rmopt.retractions.MetricProjection`, which takes an SVD.
+        `rmopt.retractions.PowerIteration`, or `rmopt.retractions.MetricProjection`, which takes an SVD.
 
     See Also
     --------
@@ -353,7 +379,7 @@ class LowRankMuon(_LowRank):
     """Orthogonalised momentum for matrices W = B A, moved on the manifold of matrices of rank k.
 
     Muon [1]_ without a choice of factors: the part of the momentum that turns the columns of W and that which turns
-    its rows are made orthogonal, in orthonormal bases. The retraction is `rmopt.retractions.Power`.
+    its rows are made orthogonal, in orthonormal bases. The retraction is `rmopt.retractions.PowerIteration`.
 
     Parameters
     ----------
@@ -406,12 +432,10 @@ class LowRankMuon(_LowRank):
         super().__init__(pairs, own, others)
 
     def _direction(self, velocity: Tangent) -> Tangent:
-        left, _, right = velocity
-        hb, ha = (side.chunk(2, -2)[1] for side in (left, right))
-        at_b, at_a = left @ hb.mT, right @ ha.mT
+        left, _, right, at_b, at_a = velocity
         (c1, gram_b), (c2, gram_a) = at_b.chunk(2, -2), at_a.chunk(2, -2)
-        rb, ra = inverse_root(gram_b, hb.shape[-1]), inverse_root(gram_a, ha.shape[-1])
-        return left, between(c1 @ rb, ra @ c2.mT, rb, ra), right
+        rb, ra = inverse_root(gram_b, left.shape[-1]), inverse_root(gram_a, right.shape[-1])
+        return velocity._replace(middle=between(c1 @ rb, ra @ c2.mT, rb, ra))
 
 
 def stacked(matrices: Iterable[Tensor], dtype: torch.dtype | None = None, turned: bool = False) -> Tensor:
@@ -444,7 +468,7 @@ def basis(x: Tensor, spare: Tensor | None = None, again: bool = True) -> tuple[T
     t = alive * torch.linalg.solve_triangular(triangle, one.expand_as(triangle), upper=False) * scale.mT
     q = t @ x
     if again:
-        q, more = basis(q if spare is None else torch.where(alive, q, spare), again=False)
+        q, more = basis(q if spare is None else torch.addcmul(q, (~alive).to(x.dtype), spare), again=False)
         t = more @ t
     return q, t
 
@@ -452,7 +476,10 @@ def basis(x: Tensor, spare: Tensor | None = None, again: bool = True) -> tuple[T
 def tangent(u: Tensor, v: Tensor, hb: Tensor, ha: Tensor) -> Tangent:
     """Return the tangent vector at W whose products with V and U are hbᵀ and ha."""
     one = torch.eye(u.shape[-2], dtype=u.dtype, device=u.device).expand(*u.shape[:-1], -1)
-    return torch.cat([u, hb], -2), between(u @ hb.mT, ha @ v.mT, one, one), torch.cat([v, ha], -2)
+    left, right = torch.cat([u, hb], -2), torch.cat([v, ha], -2)
+    at_b, at_a = left @ hb.mT, right @ ha.mT
+    middle = between(at_b.chunk(2, -2)[0], at_a.chunk(2, -2)[0].mT, one, one)
+    return Tangent(left, middle, right, at_b, at_a)
 
 
 def between(c1: Tensor, c2: Tensor, rb: Tensor, ra: Tensor) -> Tensor:

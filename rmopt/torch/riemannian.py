@@ -87,12 +87,13 @@ class _Riemannian(Optimizer):
         return loss
 
     def _move(self, parameter: Tensor, group: dict[str, Any]) -> None:
-        manifold, point, state = group["manifold"], parameter.detach(), self.state[parameter]
+        # In a step it may remember.
+        manifold, point, state = group["manifold"]._in_a_run(), parameter.detach(), self.state[parameter]
         gradient = parameter.grad.to_dense()
         gradient = -gradient if group["maximize"] else gradient
         try:
             direction = self._direction(manifold, point, gradient, group, state)
-            moved = manifold.retraction(point, direction * -group["lr"])
+            moved = manifold.default_retraction(manifold, point, direction, -group["lr"])
             if (carried := state.get(self.momentum)) is not None:
                 state[self.momentum] = manifold.default_transport(manifold, point, moved, carried)
         except (InvalidInputError, RuntimeError) as error:
@@ -175,15 +176,16 @@ class RiemannianSGD(_Riemannian):
         self, manifold: Any, point: Tensor, gradient: Tensor, group: dict[str, Any], state: dict[str, Any]
     ) -> Tensor:
         if decay := group["weight_decay"]:
-            gradient = gradient + decay * point
+            gradient = torch.add(gradient, point, alpha=decay)
         gradient = manifold.euclidean_to_riemannian_gradient(point, gradient)
         if not (rate := group["momentum"]):
             return gradient
         kept = state.get(self.momentum)
         # Copied, for it may be the array that the next backward pass writes to.
-        kept = gradient.clone() if kept is None else rate * kept + (1.0 - group["dampening"]) * gradient
+        new = 1.0 - group["dampening"]
+        kept = gradient.clone() if kept is None else torch.add(rate * kept, gradient, alpha=new)
         state[self.momentum] = kept
-        return gradient + rate * kept if group["nesterov"] else kept
+        return torch.add(gradient, kept, alpha=rate) if group["nesterov"] else kept
 
 
 class RiemannianAdam(_Riemannian):

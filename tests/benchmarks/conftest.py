@@ -82,7 +82,7 @@ def keep(request: pytest.FixtureRequest, title: str, rows: list[Row]) -> None:
     table["title"] = title
     part = request.node.name.partition("[")[2].rstrip("]") or "all"
     packages = ["numpy", "scipy", "numba", "pymanopt", "scikit-learn"]
-    packages += [name for name in ("jax", "geojax") if name in sys.modules]
+    packages += [name for name in ("jax", "geojax", "torch", "geoopt") if name in sys.modules]
     table["parts"][part] = {
         "rows": rows,
         "date": date.today().isoformat(),

@@ -9,8 +9,10 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
-from problems.best import best
+from problems.best import best, samples
+from problems.data import load
 from problems.serve import opened
 from problems.subspace import BayesianCompletion, BiasedALS
 from rmopt.errors import InvalidInputError
@@ -96,5 +98,11 @@ def test_tables_of_features_and_of_labels_give_a_whole_pipeline(tmp_path: Path) 
     assert outcome.rows[0]["map"] > 0.85
     scores = joblib.load(tmp_path / "model.joblib").decision_function(X)
     assert scores.shape == (150, 4)
+    # Words are sparse rows, whatever the file.
+    frame.gt(9.0).astype(int).assign(**signs).to_csv(tmp_path / "words.csv", index=False)
+    run = Run("best", 0, tmp_path, quiet=True)
+    found = [samples(load(tmp_path / name), run, name)[:2] for name in ("labels.csv", "words.csv")]
+    assert [type(X) for X, _ in found] == [np.ndarray, sp.csr_array]
+    assert all(y.dtype == int for _, y in found)
     with pytest.raises(InvalidInputError, match="no rivals are known"):
         run_on(tmp_path, "toy-tags")

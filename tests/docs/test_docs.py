@@ -217,7 +217,15 @@ def test_the_reference_lists_every_public_package() -> None:
 
 @pytest.mark.parametrize(
     ("page", "library"),
-    [("howto/jax_loss.py", "jax"), ("howto/torch_loss.py", "torch"), ("howto/device.py", "torch")],
+    [
+        ("howto/jax_loss.py", "jax"),
+        ("howto/torch_loss.py", "torch"),
+        ("howto/device.py", "torch"),
+        ("howto/low_rank_layer.py", "torch"),
+        ("howto/lora.py", "torch"),
+        ("howto/orthogonal_layer.py", "torch"),
+        ("howto/hyperbolic_table.py", "torch"),
+    ],
 )
 def test_a_script_that_a_page_shows_runs(page: str, library: str) -> None:
     pytest.importorskip(library, reason=f"{library} is not installed.")

@@ -17,6 +17,7 @@ from rmopt.retractions import (
     FIXED_RANK_RETRACTIONS,
     MetricProjection,
     Orthographic,
+    PowerIteration,
     SecondOrder,
     SecondOrderPSD,
 )
@@ -64,6 +65,19 @@ def test_orthographic_differs_by_a_normal_vector_and_has_rank_k(rng: np.random.G
     assert np.linalg.matrix_rank(moved) == K
     assert np.linalg.norm(normal) > 1e-3
     assert MANIFOLD.norm(point, MANIFOLD.projection(point, normal)) < 1e-14
+
+
+def test_a_step_of_subspace_iteration_goes_through_zero(rng: np.random.Generator) -> None:
+    point = MANIFOLD.random_point(rng)
+    xi = MANIFOLD.random_tangent_vector(point, rng)
+    moved = MANIFOLD.to_dense(point) + 1.7 * dense_tangent(point, xi)
+    Q, _ = np.linalg.qr(moved @ point.V)
+    end = PowerIteration()(MANIFOLD, point, xi, 1.7)
+    np.testing.assert_allclose(MANIFOLD.to_dense(end), Q @ (Q.T @ moved), atol=1e-13)
+    back = PowerIteration()(MANIFOLD, point, LowRankTangent(-point.S, 0.0 * xi.Up, 0.0 * xi.Vp))
+    assert np.abs(MANIFOLD.to_dense(back)).max() < 1e-15
+    away = PowerIteration()(MANIFOLD, back, MANIFOLD.projection(back, moved))
+    assert MANIFOLD.check_point(away) is None
 
 
 def test_a_step_off_the_matrices_of_rank_k_is_refused() -> None:

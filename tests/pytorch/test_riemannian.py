@@ -212,3 +212,24 @@ def test_points_of_single_precision_stay_on_the_manifold(manifold: Any) -> None:
             p.grad = p.detach() - goal
             optimizer.step()
         assert manifold.check_point(p.detach()) is None
+
+
+# Manifolds with the retraction and the transport that geoopt has, and its name of them.
+SHARED = [
+    ("Sphere", Sphere(5)), ("EuclideanStiefel", Stiefel(6, 3).using("qr")), ("Lorentz", Hyperbolic(4)),
+]  # fmt: skip
+
+
+@each_row(("name", "manifold"), SHARED)
+def test_paths_are_those_of_geoopt(name: str, manifold: Any) -> None:
+    geoopt = pytest.importorskip("geoopt")
+    for kind, options in ((RiemannianSGD, {"lr": 0.1}), (RiemannianAdam, {"lr": 0.1, "amsgrad": True})):
+        ours, p, _ = made((kind, options), manifold)
+        q = geoopt.ManifoldParameter(p.detach().clone(), manifold=getattr(geoopt, name)())
+        theirs = getattr(geoopt.optim, kind.__name__)([q], **options)
+        goal = torch.as_tensor(manifold.random_point(1))
+        for _ in range(30):
+            p.grad, q.grad = p.detach() - goal, q.detach() - goal
+            ours.step()
+            theirs.step()
+        torch.testing.assert_close(p.detach(), q.detach().as_subclass(torch.Tensor), rtol=0.0, atol=1e-10)

@@ -136,7 +136,10 @@ def test_warp_stops_when_nothing_violates() -> None:
 # The compiled engine
 
 
-@pytest.mark.parametrize("retraction", FIXED_RANK_RETRACTIONS.values(), ids=repr)
+COMPILED = [one for one in FIXED_RANK_RETRACTIONS.values() if one.kernel is not None]
+
+
+@pytest.mark.parametrize("retraction", COMPILED, ids=repr)
 @pytest.mark.parametrize("kind", [LabelRanking, WarpRanking])
 @pytest.mark.parametrize(("n_labels", "n", "k"), [(12, 20, 4), (30, 15, 5), (7, 9, 1)])
 def test_compiled_follows_the_reference(

@@ -17,6 +17,7 @@ from cells_kept import cells_in
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
 from sklearn.multiclass import OneVsRestClassifier
+from tabled import each_row
 
 from problems.comparison import Row
 from problems.data import load
@@ -97,6 +98,20 @@ def test_baselines_of_ranking_are_scikit_learns(tmp_path: Path, rmopt_run: Comma
     for row, scores in zip(rows, peers, strict=True):
         expected = label_ranking_average_precision_score(Y[part.test], scores[part.test])
         assert row["map"] == pytest.approx(expected, rel=1e-6)
+
+
+@each_row("n_features", [3, 30])
+def test_ridge_is_scikit_learns_by_features_or_by_rows(n_features: int) -> None:
+    X, Y = np.split(np.random.default_rng(0).standard_normal((10, n_features + 2)), [n_features], axis=1)
+    found = RANKING_METHODS["ridge"].made().fit(sp.csr_array(X), sp.csr_array(Y)).decision_function(X)
+    np.testing.assert_allclose(found, Ridge(1.0).fit(X, Y).predict(X), rtol=1e-9)
+
+
+def test_labels_that_no_training_row_has_come_last() -> None:
+    X = np.array([[-1.0], [1.0], [0.5]])
+    Y = np.column_stack([X > 0, np.zeros(3), X < 0]).astype(int)
+    model = RANKING_METHODS["svm"].made().fit(X, sp.csr_array(Y))
+    assert np.argmin(model.decision_function(X), axis=1).tolist() == [1, 1, 1]
 
 
 def test_tools_that_are_missing_are_named(rmopt_run: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from rmopt import Problem, autograd_cost
+from rmopt.core import InvalidInputError, MissingCapabilityError
+from rmopt.costs import BilinearSum, squared
 from rmopt.experiments import Run
-from rmopt.manifolds import Sphere
-from rmopt.solvers import GradientDescent, Recorder
+from rmopt.manifolds import FixedRankEmbedded, Grassmann, Sphere, Stiefel
+from rmopt.solvers import LBFGS, SGD, GradientDescent, Recorder, TrustRegions
 from rmopt.solvers.recorder import ProgressBar
 
 
@@ -21,6 +28,68 @@ def test_a_run_shows_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().err
     assert "descent" in said
     assert f"{result.steps}/4" in said
+
+
+def test_verbose_and_callback_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[dict[str, Any]] = []
+    problem = Problem(Sphere(3), autograd_cost(lambda x: (x**4).sum()))
+    result = GradientDescent(max_iter=4, tol=0.0).run(
+        problem, random_state=0, callback=seen.append, verbose=True
+    )
+    assert seen == result.history
+    assert f"{result.steps}/4" in capsys.readouterr().err
+    # Solvers that do not see the cost tell where they are.
+    pairs = BilinearSum(np.eye(3), np.eye(3), squared, np.ones(3))
+    SGD(0.1, max_iter=50).run(
+        Problem(FixedRankEmbedded(3, 3, 1), pairs), random_state=0, callback=seen.append
+    )
+    assert seen[-1]["step"] == 50
+
+
+def test_results_are_shown() -> None:
+    problem = Problem(Sphere(3), autograd_cost(lambda x: (x**4).sum()))
+    figure, results = None, [GradientDescent(max_iter=steps).run(problem, random_state=0) for steps in (4, 5)]
+    for result in results:
+        figure = result.plot(figure, label=f"{result.steps} steps")
+    assert [len(axes.lines) for axes in figure.axes] == [2, 2, 2, 2]
+    assert figure.axes[3].lines[1].get_ydata().tolist() == [
+        row["gradient_norm"] for row in results[1].history
+    ]
+    assert f"cost {results[0].cost:.6g}, 4 steps" in str(results[0])
+    with pytest.raises(MissingCapabilityError, match="cost"):
+        replace(results[0], history=[]).plot()
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: LBFGS(verbose=True), "^LBFGS got an unexpected .*'verbose'; give verbose= to run.$"),
+        (lambda: TrustRegions(callback=print), "^TrustRegions .*; give callback= to run.$"),
+        (lambda: LBFGS(memori=3), "^LBFGS .*'memori'; it takes max_iter, tol, gradient_norm, .*threads.$"),
+        (lambda: LBFGS().run(None, x0=[1.0]), "^LBFGS.run .*'x0'; the start is initial_point=.$"),
+        (lambda: LBFGS().run(None, max_iter=10), "^LBFGS.run .*'max_iter'; the solver takes max_iter=.$"),
+        (
+            lambda: LBFGS().run(None, foo=10),
+            "^LBFGS.run .*'foo'; it takes problem, initial_point, .*verbose.$",
+        ),
+        (lambda: Stiefel((6, 2)), r"^Stiefel missing .*'p'; give one by one what stands in \(6, 2\).$"),
+        (lambda: Grassmann(6, k=2), "^Grassmann missing .*'r'; it takes m, r, field.$"),
+    ],
+)
+def test_calls_that_do_not_fit_are_explained(call: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(InvalidInputError, match=sentence):
+        call()
+
+
+def test_errors_from_within_a_constructor_stay() -> None:
+    class Broken(Sphere):
+        def __init__(self, n: int) -> None:
+            super().__init__(n)
+            len(n)
+
+    with pytest.raises(TypeError, match="has no len"):
+        Broken(3)
+    assert [*inspect.signature(Stiefel).parameters][:2] == ["n", "p"]
 
 
 def test_a_bar_without_an_end_counts(capsys: pytest.CaptureFixture[str]) -> None:

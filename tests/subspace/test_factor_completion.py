@@ -290,10 +290,9 @@ def test_als_ends_where_the_cost_is_flat(power: float) -> None:
     model = BiasedALS(2, random_state=0, **how).fit(table)
     rows, columns = table.tocoo().coords
     values = (table.data - table.data.mean()) / table.data.std()
-    weights = [
-        (np.maximum(np.bincount(n, minlength=size), 1.0) + 50.0) ** power
-        for n, size in ((rows, 12), (columns, 14))
-    ]
+    counts = [np.bincount(rows, minlength=12), np.bincount(columns, minlength=14)]
+    usual = min(50.0, *(n[side].mean() for n, side in zip(counts, (rows, columns), strict=True)))
+    weights = [(np.maximum(n, 1.0) + usual) ** power for n in counts]
     unit = table.data.std()
     U = np.column_stack([model.row_effects_ / unit, model.components_])
     W = np.column_stack([model.column_effects_, model.weights_]) / unit

@@ -10,7 +10,7 @@ import numpy as np
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, optional
+from rmopt.core.arguments import CheckedValue, bounded, by_keyword, instance, integer, number, optional
 from rmopt.core.points import is_finite, size_of
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
@@ -20,7 +20,8 @@ from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.line_search import LBFGS
 from rmopt.solvers.batch.oracle import Oracle, held
-from rmopt.solvers.run import Result, Solver
+from rmopt.solvers.result import Result
+from rmopt.solvers.run import Solver
 from rmopt.solvers.stop import Converged
 
 # The penalty grows where violations did not fall to this share.
@@ -86,7 +87,7 @@ class Round(NamedTuple):
         return max(tol * max(self.first_norm, self.slope, np.finfo(float).tiny), self.rounding)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class AugmentedLagrangian(CheckedValue, Solver):
     """Minimise with a penalty of violations by another solver, correct multipliers, and again (Liu and Boumal 2020).
 

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from operator import itemgetter, mul
@@ -13,7 +13,7 @@ import numpy as np
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, integer, number, optional, shown
+from rmopt.core.arguments import CheckedValue, bounded, by_keyword, integer, number, optional, shown
 from rmopt.core.points import arrays_of, as_like, in_precision, is_finite, rebuilt, size_of
 from rmopt.core.problem import Problem, unchanged
 from rmopt.core.product import Parts
@@ -24,7 +24,8 @@ from rmopt.manifolds import GeneralizedStiefel, Power, Product, Stiefel
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.solvers.batch.curvature import mixed, tangent_basis
 from rmopt.solvers.batch.many import chosen, each
-from rmopt.solvers.run import Result, Solver
+from rmopt.solvers.result import Result
+from rmopt.solvers.run import Solver
 from rmopt.solvers.stop import Converged
 
 # Edges of the first simplex, and of one that begins again where one has ended, as shares of the size of the manifold
@@ -181,7 +182,7 @@ class Stand(NamedTuple):
     updates: int = 0
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class _DerivativeFree(CheckedValue, Solver):
     """What solvers share that look at values alone; `NelderMead` and `ParticleSwarm` say what its parameters are."""
 
@@ -271,7 +272,7 @@ class Simplex(NamedTuple):
     level: float
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class NelderMead(_DerivativeFree):
     """Minimise by values alone: a simplex of dim + 1 points is reflected, stretched and shrunk (Nelder and Mead).
 
@@ -397,7 +398,7 @@ class Swarm(NamedTuple):
     costs: Array
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class ParticleSwarm(_DerivativeFree):
     """Minimise by values alone: particles fly towards the best points that they and the swarm have found.
 

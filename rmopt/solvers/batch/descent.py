@@ -2,13 +2,13 @@
 
 import copy
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, isfinite
 from typing import Annotated, Any, Self
 
 import numpy as np
 
-from rmopt.core.arguments import CheckedValue, bounded, integer, number, optional
+from rmopt.core.arguments import CheckedValue, bounded, by_keyword, integer, number, optional
 from rmopt.core.points import arrays_of, size_of
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
@@ -16,7 +16,8 @@ from rmopt.core.transport import as_transport
 from rmopt.errors import DivergedError
 from rmopt.namespaces import real_type, slack
 from rmopt.solvers.batch.oracle import COUNTED, Iterate, Oracle, held
-from rmopt.solvers.run import Result, Solver
+from rmopt.solvers.result import Result
+from rmopt.solvers.run import Solver
 from rmopt.solvers.stop import Converged, Stop
 
 # Steps without a lower cost or a shorter gradient than ever before, after which a run is at rounding.
@@ -31,7 +32,7 @@ RESOLVED = 1e-12
 ROUNDED = 1e-8
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class GradientSolver(CheckedValue, Solver):
     """A solver that looks at the whole cost and gradient in each step.
 

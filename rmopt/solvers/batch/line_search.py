@@ -1,17 +1,17 @@
 """Line search methods: gradient descent, conjugate gradients, L-BFGS; a direction and a step length, chosen apart."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import sqrt
 from typing import Annotated, Any
 
-from rmopt.core.arguments import bounded, instance
+from rmopt.core.arguments import bounded, by_keyword, instance
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.directions import Conjugate, Direction, Move, QuasiNewton, SteepestDescent
 from rmopt.solvers.batch.oracle import Iterate, Oracle
 from rmopt.solvers.batch.step_lengths import Backtracking, BarzilaiBorwein, Curve, StepLength
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class LineSearchSolver(GradientSolver):
     """A direction, a step length along it, and again.
 

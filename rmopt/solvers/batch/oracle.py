@@ -22,7 +22,7 @@ from rmopt.core.transport import ByManifold, ByProjection, Transport
 from rmopt.errors import InvalidInputError, MissingCapabilityError, RmoptError, broke_down, warn
 from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Power, Product
-from rmopt.solvers.run import Result
+from rmopt.solvers.result import Result
 
 # What needs no look before it is taken for a number.
 _FLOATS = (float, np.float64, np.float32)

@@ -1,6 +1,6 @@
 """Descent for costs with kinks: steps of the proximal gradient in tangent spaces (ManPG), with exact zeros."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, isfinite
 from typing import Annotated, Any, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, integer, number, optional
+from rmopt.core.arguments import CheckedValue, bounded, by_keyword, integer, number, optional
 from rmopt.core.points import size_of
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
@@ -18,7 +18,8 @@ from rmopt.costs.proximable import LEAST, TINY, excess, hold_to_shape
 from rmopt.errors import InvalidInputError, MissingCapabilityError, warn
 from rmopt.manifolds import Elliptope, Grassmann, Power
 from rmopt.solvers.batch.oracle import COUNTED, Oracle, held
-from rmopt.solvers.run import Result, Solver
+from rmopt.solvers.result import Result
+from rmopt.solvers.run import Solver
 from rmopt.solvers.stop import Converged
 
 # A step lowers the cost below the largest of so many by this share of what it promises.
@@ -80,7 +81,7 @@ class Stand(NamedTuple):
     updates: int = 0
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class ProximalGradient(CheckedValue, Solver):
     """Minimise f + h, where h has kinks, by steps to the least model of both in the tangent space (ManPG).
 

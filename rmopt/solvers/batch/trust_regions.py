@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from itertools import islice
 from math import frexp
@@ -14,7 +14,7 @@ import scipy.linalg
 import scipy.optimize
 
 from rmopt import namespaces as ns
-from rmopt.core.arguments import bounded, flag, integer, number, optional
+from rmopt.core.arguments import bounded, by_keyword, flag, integer, number, optional
 from rmopt.core.points import size_of
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator
@@ -23,7 +23,7 @@ from rmopt.errors import MissingCapabilityError
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.line_search import LBFGS
 from rmopt.solvers.batch.oracle import Iterate, Oracle, brought
-from rmopt.solvers.run import Result
+from rmopt.solvers.result import Result
 from rmopt.solvers.stop import Converged
 
 Map = Callable[[Any], Any]
@@ -40,7 +40,7 @@ SWITCH = 1e-3
 KRYLOV = 200
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class ModelSolver(GradientSolver):
     """Steps to the minimum of a quadratic model within bounds; the bounds follow how well the model predicts.
 
@@ -209,7 +209,7 @@ class ModelSolver(GradientSolver):
         """Return the bound after a step that brought this ratio of its promise (infinity: none can tell)."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class TrustRegions(ModelSolver):
     """Newton steps, solved inexactly by conjugate gradients within a trust region (Absil, Baker and Gallivan 2007).
 
@@ -375,7 +375,7 @@ class LevenbergMarquardt(TrustRegions):
         return product
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class AdaptiveCubics(ModelSolver):
     """Adaptive regularisation with cubics: Newton steps with a penalty on their cube (Agarwal et al. 2021).
 
@@ -441,7 +441,7 @@ class AdaptiveCubics(ModelSolver):
         return combined(basis, y), promised, size, sigma, sigma * size * size * size > 1e-8 * promised
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class Hybrid(TrustRegions):
     """`LBFGS` from afar, `TrustRegions` when it is near; trust regions alone where the cost has a preconditioner.
 

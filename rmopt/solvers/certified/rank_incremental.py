@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, optional
+from rmopt.core.arguments import CheckedValue, bounded, by_keyword, flag, instance, integer, number, optional
 from rmopt.core.low_rank import PSDPoint, point_of
 from rmopt.core.problem import Problem
 from rmopt.core.streams import Stream, generator
@@ -20,7 +20,8 @@ from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.trust_regions import TrustRegions
 from rmopt.solvers.certified.certificate import Certificate, by_lower_bound, checked_lower_bound
 from rmopt.solvers.certified.relaxation import Relaxation, certify, is_relaxation
-from rmopt.solvers.run import Result, Solver
+from rmopt.solvers.result import Result
+from rmopt.solvers.run import Solver
 from rmopt.solvers.stop import Converged
 
 # Rounds in a row without progress after which a run gives up.
@@ -111,7 +112,7 @@ class Rounds(NamedTuple):
     seed: int
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class RankIncremental(CheckedValue, Solver):
     """ILA: local optimisation of a factor that grows until a certificate says that the minimum is global.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, number, optional
+from rmopt.core.arguments import CheckedValue, bounded, by_keyword, flag, instance, integer, number, optional
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import is_finite
 from rmopt.core.problem import Problem
@@ -168,7 +168,7 @@ def _positive(name: str, value: Any) -> Array:
     return np.array([number(name, each, above=0) for each in np.atleast_1d(value)])
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class Gossip(CheckedValue, ScheduledSolver):
     """Riemannian gossip (Mishra et al. 2019, Algorithm 1 and its variants) for a `GossipCost` on a `Product`.
 

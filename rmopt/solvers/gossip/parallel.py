@@ -20,7 +20,7 @@ from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.kernels.meeting import FAILED, NEVER, Meeting
 from rmopt.manifolds.means import mean_on
 from rmopt.solvers.gossip.gossip import world_of
-from rmopt.solvers.run import Result
+from rmopt.solvers.result import Result
 from rmopt.solvers.save import witness
 from rmopt.solvers.stochastic.samplers import Sampler
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
@@ -134,29 +134,28 @@ class Parallel(ScheduledSolver):
         return found
 
     def engine(self, problem: Problem) -> Engine:
-        here = self.world.mine(self.workers)
-        engines = tuple(self.solver.engine(share) for share in self._shares(problem, here))
+        engines = tuple(map(self.solver.engine, self._shares(problem).values()))
         every, sizes = self.every or NEVER, self._sizes(problem)
         shares = np.array(sizes) / sum(sizes)
         return ParallelEngine(engines, problem.manifold, min(self.first, every), every, shares, self.world)
 
     def sampler_for(self, problem: Problem) -> Sampler:
-        here = self.world.mine(self.workers)
+        shares = self._shares(problem).items()
         return EachForItself(
-            [self.solver.sampler_for(share) for share in self._shares(problem, here)], self.workers, here
+            {worker: self.solver.sampler_for(share) for worker, share in shares}, self.workers
         )
 
-    def _shares(self, problem: Problem, here: list[int]) -> list[Problem]:
+    def _shares(self, problem: Problem) -> dict[int, Problem]:
         """Return the problem of each worker here: all have the same data, unless these were dealt."""
-        cost = problem.cost
+        cost, here = problem.cost, self.world.mine(self.workers)
         if not isinstance(cost, Shards):
-            return [problem] * len(here)
+            return dict.fromkeys(here, problem)
         if list(cost.costs) != here:
             raise InvalidInputError(
                 f"the Shards are of the workers {list(cost.costs)}, and those of this process are {here}; give "
                 "a cost for each of them."
             )
-        return [replace(problem, cost=own) for own in cost.costs.values()]
+        return {worker: replace(problem, cost=own) for worker, own in cost.costs.items()}
 
     def _sizes(self, problem: Problem) -> list[int]:
         """Return for how much each worker counts: for its terms, where data were dealt and all know their number."""
@@ -178,11 +177,11 @@ class Parallel(ScheduledSolver):
 class EachForItself(Sampler):
     """The draws of some of the workers, each with random numbers of its own: an array (steps, workers, terms)."""
 
-    def __init__(self, samplers: list[Sampler], workers: int, here: list[int]) -> None:
-        self.samplers, self.workers, self.here = samplers, workers, here
-        self.block_size, self.stream = samplers[0].block_size, samplers[0].stream
-        self.batch_size = sum(sampler.batch_size for sampler in samplers)
-        if len({(sampler.block_size, sampler.batch_size) for sampler in samplers}) > 1:
+    def __init__(self, samplers: dict[int, Sampler], workers: int) -> None:
+        self.samplers, self.workers, (first, *others) = samplers, workers, samplers.values()
+        self.block_size, self.stream = first.block_size, first.stream
+        self.batch_size = len(samplers) * first.batch_size
+        if any((one.block_size, one.batch_size) != (first.block_size, first.batch_size) for one in others):
             raise InvalidInputError(
                 "the samplers of the workers draw blocks or batches of different sizes; deal as many terms to each "
                 "worker, or give a sampler whose blocks are alike, such as Uniform."
@@ -190,9 +189,8 @@ class EachForItself(Sampler):
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         each = rng.spawn(self.workers) if self.workers > 1 else [rng]
-        drawn = in_threads(
-            lambda sampler, worker: sampler.draw(each[worker], start, size), self.samplers, self.here
-        )
+        own = [each[worker] for worker in self.samplers]
+        drawn = in_threads(lambda sampler, rng: sampler.draw(rng, start, size), self.samplers.values(), own)
         # In memory one worker after the other, as they read it.
         return np.stack(drawn).swapaxes(0, 1)
 
@@ -256,13 +254,11 @@ class ParallelEngine(Engine):
             if not state.last and start in means:
                 state = self._together(state)
             part = slice(start - begin, stop - begin)
-
-            def steps(engine: Engine, own: Any, terms: Array, *meeting: Meeting, part: slice = part) -> Any:
-                # Terms of other workers may lie between those of one.
-                return engine.advance(own, np.ascontiguousarray(terms[part]), etas[part], *meeting)
-
+            # Terms of other workers may lie between those of one.
+            drawn = [np.ascontiguousarray(each[part]) for each in terms], [etas[part]] * len(terms)
             at = [mean - start for mean in means if start <= mean < stop]
-            state = replace(state, own=self._work(steps, state, at, terms), steps=stop)
+            own = self._work(lambda engine, *about: engine.advance(*about), state, at, *drawn)
+            state = replace(state, own=own, steps=stop)
         return state
 
     @one_blas_thread()
@@ -351,7 +347,7 @@ class ParallelEngine(Engine):
                 mean = self._mean(state)
                 moved = in_threads(lambda engine, own: engine.moved(own, mean), self.engines, state.own)
                 return replace(state, own=moved)
-            if not all(self._work(lambda engine, own, meeting: engine.met(own, meeting), state, [0])):
+            if not all(self._work(lambda engine, *about: engine.met(*about), state, [0])):
                 raise InvalidInputError("the mean lost its rank.")
         except (InvalidInputError, np.linalg.LinAlgError) as error:
             raise DivergedError(

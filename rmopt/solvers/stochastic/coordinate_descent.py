@@ -13,7 +13,7 @@ from rmopt.engines.choose import ENGINES, choose_coordinate_engine
 from rmopt.engines.coordinate import CoordinateDescentEngine
 from rmopt.errors import MissingCapabilityError, warn
 from rmopt.manifolds import PositiveDefinite
-from rmopt.solvers.run import Result
+from rmopt.solvers.result import Result
 from rmopt.solvers.stochastic.samplers import Cyclic, Sampler, ShuffledEpochs, Uniform, as_order
 from rmopt.solvers.stochastic.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import ExactLineSearch, StepSizeLike, as_step_size

@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import CheckedValue, bounded, integer, number, one_of
+from rmopt.core.arguments import CheckedValue, bounded, by_keyword, integer, number, one_of
 from rmopt.core.low_rank import LowRankPoint
 from rmopt.core.problem import Problem
 from rmopt.costs.bilinear import Bilinear
@@ -98,7 +98,7 @@ class IdentificationEngine(Engine):
         return LowRankPoint(*factor_product(state.A, np.eye(state.A.shape[1]), state.B))
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@by_keyword
 class ManifoldIdentification(CheckedValue, ScheduledSolver):
     """Rounds of one LORETA-1 step and some steps on the k × k matrix between the factors.
 

@@ -49,11 +49,8 @@ class Schedule:
                 self.block, self.drawn = block, self.draw(block)
             parts.append([one[start : start + end - step] for one in self.drawn])
             step += len(parts[-1][1])
-        if len(parts) > 1:
-            return np.concatenate([terms for terms, _ in parts]), np.concatenate(
-                [lengths for _, lengths in parts]
-            )
-        terms, lengths = parts[0] if parts else (self.drawn[0][:0], self.drawn[1][:0])
+        parts = parts or [[one[:0] for one in self.drawn]]
+        terms, lengths = (np.concatenate(one) if len(one) > 1 else one[0] for one in zip(*parts, strict=True))
         return terms, lengths
 
     def draw(self, block: int) -> tuple[Array, Array]:

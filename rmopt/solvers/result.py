@@ -1,0 +1,125 @@
+"""The end of a run, as text and as a picture."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rmopt.core.arguments import shown
+from rmopt.errors import MissingCapabilityError
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The end of a run.
+
+    Attributes
+    ----------
+    point : object
+        The last point.
+    steps, updates : int
+        Steps done, and how many of them moved the point.
+    seconds : float
+        Training time, without measurements and saves.
+    stopped_by : str
+        Why the run ended.
+    seed : int
+        The seed that repeats it.
+    history : list of dict
+        The recorder's rows; those of a solver of whole gradients hold each step's cost and gradient norm.
+    converged : bool
+        Whether it ended because it reached what it was for, and not because its budget was used up. Solvers of whole
+        gradients hold the last one against values of the cost; where these differ they warn, and this is False.
+    counts : mapping from str to int
+        What the run evaluated: ``costs``, ``gradients``, ``hessians`` and ``retractions``, where the solver counts.
+    threads : int or None
+        How many threads numpy's BLAS had in the run; None where it does not tell.
+    least_curvature : float or None
+        The least eigenvalue of the Hessian at the point, where the solver has `second_order`.
+
+    Examples
+    --------
+    >>> from rmopt import Problem, autograd_cost
+    >>> from rmopt.manifolds import Sphere
+    >>> from rmopt.solvers import LBFGS
+    >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+    >>> result = LBFGS().run(problem, random_state=0)
+    >>> result.converged, len(result.history) == result.steps + 1
+    (True, True)
+    """
+
+    point: Any = field(repr=False)
+    steps: int
+    updates: int
+    seconds: float
+    stopped_by: str
+    seed: int
+    history: list[dict[str, Any]] = field(repr=False)
+    converged: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    threads: int | None = None
+    least_curvature: float | None = None
+
+    @property
+    def cost(self) -> float:
+        """The cost at the last point, of solvers of whole gradients; others never see it: `problem.value(point)`."""
+        return self._last("cost")
+
+    @property
+    def gradient_norm(self) -> float:
+        """The length of the gradient at the last point, of solvers of whole gradients."""
+        return self._last("gradient_norm")
+
+    def __str__(self) -> str:
+        seen = "".join(f"cost {self.cost:.6g}, " for row in self.history[-1:] if "cost" in row)
+        ended = "converged" if self.converged else "ended, not converged"
+        where = f"{self.steps} steps, {self.seconds:.3g} s, point {shown(self.point)}"
+        return f"{ended} by {self.stopped_by}: {seen}{where}"
+
+    def plot(self, figure: Any = None, label: str | None = None) -> Any:
+        """Draw cost and length of the gradient against steps and seconds.
+
+        Parameters
+        ----------
+        figure : matplotlib.figure.Figure, optional
+            What `plot` of another result has returned: this one is drawn beside it.
+        label : str, optional
+            A name for the legend.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Its `savefig` writes it to a file.
+
+        Examples
+        --------
+        >>> from rmopt import Problem, autograd_cost
+        >>> from rmopt.manifolds import Sphere
+        >>> from rmopt.solvers import ConjugateGradient, LBFGS
+        >>> problem = Problem(Sphere(5), autograd_cost(lambda x: (x**4).sum()))
+        >>> figure = LBFGS().run(problem, random_state=0).plot(label="LBFGS")
+        >>> other = ConjugateGradient().run(problem, random_state=0)
+        >>> other.plot(figure, label="ConjugateGradient").axes[0].get_ylabel()
+        'cost'
+        """
+        from matplotlib.figure import Figure
+
+        self._last("cost")
+        if figure is None:
+            figure = Figure((8.0, 6.0), layout="constrained")
+            figure.subplots(2, 2, sharex="col", sharey="row")
+        places = [(seen, along) for seen in ("cost", "gradient_norm") for along in ("step", "seconds")]
+        for ax, (seen, along) in zip(figure.axes, places, strict=True):
+            ax.plot([row[along] for row in self.history], [row[seen] for row in self.history], label=label)
+        for ax in figure.axes[2:]:
+            ax.set(yscale="log")
+        figure.axes[0].set(ylabel="cost"), figure.axes[2].set(ylabel="gradient norm", xlabel="steps")
+        figure.axes[3].set(xlabel="seconds")
+        if label is not None:
+            figure.axes[0].legend()
+        return figure
+
+    def _last(self, name: str) -> float:
+        if not self.history or name not in self.history[-1]:
+            raise MissingCapabilityError(
+                f"the solver did not evaluate the {name} as a whole; ask the problem, at result.point."
+            )
+        return float(self.history[-1][name])
