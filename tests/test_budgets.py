@@ -28,7 +28,7 @@ ROOMS = {
     "rmopt": 17_720,
     "problems/" + ", ".join(FAMILIES): 5_650,
     "problems/data": 1_690,
-    "problems": 9_730,
+    "problems": 9_745,
 }  # fmt: skip
 # Of both packages, docstrings included.
 ALL_LINES = 48_900
