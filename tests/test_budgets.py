@@ -25,13 +25,13 @@ ROOMS = {
     "rmopt/checks, testing, interop": 1_625,
     "rmopt/cli": 415,
     "rmopt/torch": 500,
-    "rmopt": 17_650,
+    "rmopt": 17_720,
     "problems/" + ", ".join(FAMILIES): 5_650,
     "problems/data": 1_690,
     "problems": 9_730,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 48_800
+ALL_LINES = 48_900
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340

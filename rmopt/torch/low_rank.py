@@ -6,6 +6,8 @@ kept as what the gradients by b and a would be if it were the gradient by W, so 
 is read back by the host, and equal shapes move together.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 

@@ -176,15 +176,16 @@ class RiemannianSGD(_Riemannian):
         self, manifold: Any, point: Tensor, gradient: Tensor, group: dict[str, Any], state: dict[str, Any]
     ) -> Tensor:
         if decay := group["weight_decay"]:
-            gradient = gradient + decay * point
+            gradient = torch.add(gradient, point, alpha=decay)
         gradient = manifold.euclidean_to_riemannian_gradient(point, gradient)
         if not (rate := group["momentum"]):
             return gradient
         kept = state.get(self.momentum)
         # Copied, for it may be the array that the next backward pass writes to.
-        kept = gradient.clone() if kept is None else rate * kept + (1.0 - group["dampening"]) * gradient
+        new = 1.0 - group["dampening"]
+        kept = gradient.clone() if kept is None else torch.add(rate * kept, gradient, alpha=new)
         state[self.momentum] = kept
-        return gradient + rate * kept if group["nesterov"] else kept
+        return torch.add(gradient, kept, alpha=rate) if group["nesterov"] else kept
 
 
 class RiemannianAdam(_Riemannian):
