@@ -178,8 +178,8 @@ class _LowRank(torch.optim.Optimizer):
             if defaults[name] < 0.0:
                 raise InvalidInputError(f"{name} is {defaults[name]}; it must not be negative.")
         rest = getattr(pairs, "others", None)
-        groups = list(pairs)
-        groups = groups if groups and isinstance(groups[0], Mapping) else [{"pairs": groups}]
+        if not (groups := list(pairs)) or not isinstance(groups[0], Mapping):
+            groups = [{"pairs": groups}]
         super().__init__(groups, defaults)
         if others is not None:
             self.add_param_group({"params": rest} | dict(others))
@@ -247,8 +247,10 @@ class _LowRank(torch.optim.Optimizer):
         beta, (B, A) = group["momentum"], zip(*pairs, strict=True)
         states, coarse = [self.state[one] for one in B], B[0].dtype in (torch.bfloat16, torch.float16)
         exact = torch.float32 if coarse else B[0].dtype
-        both_b = stacked([X for p in B for X in (p, p.grad)], exact).mT.contiguous().unflatten(0, (-1, 2))
-        both_a = stacked([X for p in A for X in (p, p.grad)], exact).unflatten(0, (-1, 2))
+        both_b = (
+            torch.stack([X for p in B for X in (p, p.grad)]).to(exact).mT.contiguous().unflatten(0, (-1, 2))
+        )
+        both_a = torch.stack([X for p in A for X in (p, p.grad)]).to(exact).unflatten(0, (-1, 2))
         (b, gb), (a, ga) = both_b.unbind(1), both_a.unbind(1)
         if group["maximize"]:
             gb.neg_(), ga.neg_()
@@ -262,16 +264,16 @@ class _LowRank(torch.optim.Optimizer):
         if coarse:
             # Factors that are still what was written, rounded, are taken up before rounding.
             for x, key, p in ((b, "exact_b", B[0]), (a, "exact_a", A[0])):
-                kept = stacked([state[key] for state in states])
+                kept = torch.stack([state[key] for state in states])
                 x.copy_(torch.where((kept.to(p.dtype) == x).all(dim=(-2, -1), keepdim=True), kept, x))
         # The rows of b are orthogonal where no one else wrote into them.
         tb, ta = frame(b, again=fresh), frame(a)
         if beta:
             # Where someone else wrote into the factors, the momentum is not of them.
-            before = stacked([state["lengths"] for state in states])
+            before = torch.stack([state["lengths"] for state in states])
             same = ((lengths(b, a) - before).abs() <= 1e-3 * before).all(dim=-1)[:, None, None].to(exact)
-            gb.add_(stacked([state["b"] for state in states]).mul_(beta * same))
-            ga.add_(stacked([state["a"] for state in states]).mul_(beta * same))
+            gb.add_(torch.stack([state["b"] for state in states]).mul_(beta * same))
+            ga.add_(torch.stack([state["a"] for state in states]).mul_(beta * same))
         left, right = torch.stack([tb, ta], 1) @ both_b, torch.stack([ta, tb], 1) @ both_a
         velocity = tangent(left.flatten(1, 2), right.flatten(1, 2))
         u1, seen, k = self._retracted(group, b, a, self._direction(velocity))
@@ -409,8 +411,8 @@ class LowRankMuon(_LowRank):
     References
     ----------
     .. [1] Jordan et al., Muon: an optimizer for hidden layers in neural networks (2024),
-       https://kellerjordan.github.io/posts/muon/. Roots as in Amsel, Persson, Musco and Gower, The Polar Express,
-       arXiv (2025), arXiv:2505.16932.
+       https://kellerjordan.github.io/posts/muon/. The root is taken as in Amsel, Persson, Musco and Gower, The Polar
+       Express: optimal matrix sign methods and their application to the Muon algorithm (2025), arXiv:2505.16932.
 
     Examples
     --------
@@ -443,11 +445,6 @@ class LowRankMuon(_LowRank):
         rb, ra = inverse_root(torch.stack([gram_b, gram_a]))
         rb, ra = left.shape[-1] ** 0.5 * rb, right.shape[-1] ** 0.5 * ra
         return velocity._replace(middle=between(c1 @ rb, ra @ c2.mT, rb, ra))
-
-
-def stacked(matrices: list[Tensor], dtype: torch.dtype | None = None) -> Tensor:
-    """Return copies of matrices of equal shapes as one array."""
-    return torch.stack(matrices).to(dtype)
 
 
 def lengths(b: Tensor, a: Tensor) -> Tensor:
