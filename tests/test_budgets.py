@@ -21,14 +21,14 @@ ROOMS = {
     "rmopt/kernels, engines": 2_980,
     "rmopt/manifolds, retractions": 3_100,
     "rmopt/costs": 2_000,
-    "rmopt/solvers": 4_600,
+    "rmopt/solvers": 4_640,
     "rmopt/checks, testing, interop": 1_625,
     "rmopt/cli": 415,
     "rmopt/torch": 500,
     "rmopt": 17_720,
     "problems/" + ", ".join(FAMILIES): 5_650,
     "problems/data": 1_690,
-    "problems": 9_745,
+    "problems": 9_750,
 }  # fmt: skip
 # Of both packages, docstrings included.
 ALL_LINES = 48_900

@@ -199,10 +199,9 @@ for inner in ("paper", "gauge"):
     try:
         sigma = solver.run(problem, start, random_state=0).point.singular_values()
         effective_rank[inner] = sigma.sum() ** 2 / (sigma**2).sum()
+        print(f"{inner}: effective rank {effective_rank[inner]:.1f} after 400 rounds")
     except DivergedError as error:
-        effective_rank[inner] = 0.0
         print(f"{inner}: {error}")
-    print(f"{inner}: effective rank {effective_rank[inner]:.1f} after 400 rounds")
 
 # %%
 # Ranking labels
@@ -235,5 +234,6 @@ assert 0 < gap < 0.05
 assert polar.manifold.check_point(found.point) is None
 assert batch_end.updates > 500
 assert microseconds[1_000_000] < 100 * microseconds[1_000]
-assert effective_rank["gauge"] > 5 > 2 > effective_rank["paper"]
+assert effective_rank["gauge"] > 5
+assert "paper" not in effective_rank
 assert ranking_map > 0.85
