@@ -31,7 +31,7 @@ from problems.subspace import RTRMC, BayesianCompletion, BiasedALS, GossipMatrix
 from problems.subspace.baselines import Biases
 
 # Of the square of the length of a row; rows on which it is chosen, at most; test rows.
-STEPS, FEW, TEST = (0.3, 1.0, 3.0), 100_000, 20_000
+STEPS, FEW, TEST = (0.1, 0.3, 1.0, 3.0, 10.0), 100_000, 20_000
 
 # What a process of its own runs, so that its peak of memory is that of one way alone.
 ALONE = """
