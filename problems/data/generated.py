@@ -229,16 +229,16 @@ class Documents(Generated):
 
     @cached_property
     def model(self) -> tuple[Array, Array]:
-        """Weights of 40 topics in each class, and shares of words in each topic."""
+        """Weights of 40 topics in each class, a share of them its own, and shares of words in each topic."""
         rng, frequent = self.rng(), 1.0 / np.arange(10.0, self.features + 10.0)
-        topics = rng.standard_gamma(0.2, (40, self.features)) * frequent + 0.3 * frequent
-        weights = rng.standard_gamma(0.3, (len(self.classes), 40)) + 0.1
-        return weights, topics / topics.sum(axis=1, keepdims=True)
+        topics = rng.standard_gamma(0.2, (40, self.features)) * frequent + 0.1 * frequent
+        own = np.arange(40) % len(self.classes) == np.arange(len(self.classes))[:, None]
+        return np.where(own, 1.0, 0.02), topics / topics.sum(axis=1, keepdims=True)
 
     def block(self, number: int) -> dict[str, Any]:
         rng, (weights, topics) = self.rng(number), self.model
         y = rng.choice(len(self.classes), self.per_block, p=self.classes)
-        mixed = rng.standard_gamma(0.3 * weights[y])
+        mixed = rng.standard_gamma(weights[y])
         mixed /= mixed.sum(axis=1, keepdims=True)
         length = rng.lognormal(np.log(self.length), 0.5, (self.per_block, 1))
         counts = rng.poisson(length * (mixed @ topics)).astype(np.float32)
@@ -270,7 +270,7 @@ SETS = {
         Labels("generated-yeast", 1_500, features=103, labels=14, rank=8, mean_labels=4.2, test=500),
         Labels("generated-mediamill", 5_000, features=120, labels=101, rank=20, mean_labels=4.4, test=2_000),
         Labels("generated-corel5k", 4_500, features=499, labels=374, mean_labels=3.5, words=8.3, test=500),
-        Entries("generated-ml10m", 71_567),
+        Entries("generated-ml10m", 71_567, per_block=7_157),
         Entries("generated-netflix", 480_189, items=17_770, per_row=100_480_507 / 480_189),
         Documents("generated-rcv1", 23_149),
     )

@@ -22,6 +22,8 @@ Pair = tuple[nn.Parameter, nn.Parameter]
 
 # Columns of B are not made shorter than this, so that rows of A keep their numbers where W loses rank.
 SHORTEST = 1e-3
+# Of numbers in one side's factors so many move together on a CPU: then they stay in its cache.
+CACHED = 2**17
 # Polynomials of odd degree whose composition takes [1e-3, 1] to 1 (Amsel, Persson, Musco and Gower 2025).
 POLAR = (
     (8.28721201814563, -23.595886519098837, 17.300387312530933),
@@ -176,8 +178,8 @@ class _LowRank(torch.optim.Optimizer):
             if defaults[name] < 0.0:
                 raise InvalidInputError(f"{name} is {defaults[name]}; it must not be negative.")
         rest = getattr(pairs, "others", None)
-        groups = list(pairs)
-        groups = groups if groups and isinstance(groups[0], Mapping) else [{"pairs": groups}]
+        if not (groups := list(pairs)) or not isinstance(groups[0], Mapping):
+            groups = [{"pairs": groups}]
         super().__init__(groups, defaults)
         if others is not None:
             self.add_param_group({"params": rest} | dict(others))
@@ -236,16 +238,22 @@ class _LowRank(torch.optim.Optimizer):
                 )
             if B.grad is not None:
                 found.setdefault((B.shape, A.shape, B.dtype, B.device), []).append((B, A))
-        yield from found.values()
+        for pairs in found.values():
+            B, A = pairs[0]
+            most = max(1, CACHED // max(B.numel(), A.numel())) if B.device.type == "cpu" else len(pairs)
+            yield from (pairs[i : i + most] for i in range(0, len(pairs), most))
 
     def _move(self, group: dict[str, Any], pairs: list[tuple[Tensor, Tensor]]) -> None:
         beta, (B, A) = group["momentum"], zip(*pairs, strict=True)
         states, coarse = [self.state[one] for one in B], B[0].dtype in (torch.bfloat16, torch.float16)
         exact = torch.float32 if coarse else B[0].dtype
-        b, a = stacked(B, exact, turned=True), stacked(A, exact)
-        gb, ga = stacked([X.grad for X in B], exact, turned=True), stacked([X.grad for X in A], exact)
+        both_b = (
+            torch.stack([X for p in B for X in (p, p.grad)]).to(exact).mT.contiguous().unflatten(0, (-1, 2))
+        )
+        both_a = torch.stack([X for p in A for X in (p, p.grad)]).to(exact).unflatten(0, (-1, 2))
+        (b, gb), (a, ga) = both_b.unbind(1), both_a.unbind(1)
         if group["maximize"]:
-            gb, ga = -gb, -ga
+            gb.neg_(), ga.neg_()
         fresh = not all(states)
         for state, one, other in zip(states, b, a, strict=True):
             if beta and "b" not in state:
@@ -255,25 +263,25 @@ class _LowRank(torch.optim.Optimizer):
                 state |= {"exact_b": one.clone(), "exact_a": other.clone()}
         if coarse:
             # Factors that are still what was written, rounded, are taken up before rounding.
-            b = torch.where(
-                same_as(kept := stacked([state["exact_b"] for state in states]), b, B[0]), kept, b
-            )
-            a = torch.where(
-                same_as(kept := stacked([state["exact_a"] for state in states]), a, A[0]), kept, a
-            )
+            for x, key, p in ((b, "exact_b", B[0]), (a, "exact_a", A[0])):
+                kept = torch.stack([state[key] for state in states])
+                x.copy_(torch.where((kept.to(p.dtype) == x).all(dim=(-2, -1), keepdim=True), kept, x))
         # The rows of b are orthogonal where no one else wrote into them.
-        (u, tb), (v, ta) = basis(b, again=fresh), basis(a)
+        tb, ta = frame(b, again=fresh), frame(a)
         if beta:
             # Where someone else wrote into the factors, the momentum is not of them.
-            before = stacked([state["lengths"] for state in states])
+            before = torch.stack([state["lengths"] for state in states])
             same = ((lengths(b, a) - before).abs() <= 1e-3 * before).all(dim=-1)[:, None, None].to(exact)
-            gb = gb.add_(stacked([state["b"] for state in states]).mul_(beta * same))
-            ga = ga.add_(stacked([state["a"] for state in states]).mul_(beta * same))
-        velocity = tangent(u, v, ta @ gb, tb @ ga)
+            gb.add_(torch.stack([state["b"] for state in states]).mul_(beta * same))
+            ga.add_(torch.stack([state["a"] for state in states]).mul_(beta * same))
+        left, right = torch.stack([tb, ta], 1) @ both_b, torch.stack([ta, tb], 1) @ both_a
+        velocity = tangent(left.flatten(1, 2), right.flatten(1, 2))
         u1, seen, k = self._retracted(group, b, a, self._direction(velocity))
         d = k.norm(dim=-1, keepdim=True).sqrt().clamp_min(SHORTEST)
-        b1, a1 = d * u1, torch.addcmul(k / d, (u1.norm(dim=-1, keepdim=True) < 0.5).to(exact), a)
-        for X, new in zip((*B, *A), (*b1.mT, *a1), strict=True):
+        # Where a column of B vanishes, the row of A stays.
+        gone = (u1.norm(dim=-1, keepdim=True) < 0.5).to(exact)
+        b1, a1 = u1.mul_(d), k.div_(d).addcmul_(gone, a)
+        for X, new in zip((*B, *A), (*b1.mT.unbind(), *a1.unbind()), strict=True):
             X.copy_(new)
         if coarse:
             for state, one, other in zip(states, b1, a1, strict=True):
@@ -304,9 +312,9 @@ class _LowRank(torch.optim.Optimizer):
             return u1, u1 @ left.mT, s[:, :rank, None] * Qh[:, :rank] @ qr.mT
         # (W − lr ξ) V and its columns' product with W − lr ξ; v rightᵀ holds the identity and what is known.
         across = middle[:, :, :rank].mT + at_a[:, :rank] @ middle[:, :, rank:].mT
-        u1, _ = basis(kept * (v @ a.mT) @ b - lr * across @ left, spare=u)
+        u1 = basis(((v @ a.mT) @ b).baddbmm_(across, left, beta=kept, alpha=-lr), u)
         seen = u1 @ left.mT
-        return u1, seen, kept * (u1 @ b.mT) @ a - lr * seen @ middle @ right
+        return u1, seen, ((u1 @ b.mT) @ a).baddbmm_(seen @ middle, right, beta=kept, alpha=-lr)
 
 
 class LowRankSGD(_LowRank):
@@ -403,8 +411,8 @@ class LowRankMuon(_LowRank):
     References
     ----------
     .. [1] Jordan et al., Muon: an optimizer for hidden layers in neural networks (2024),
-       https://kellerjordan.github.io/posts/muon/. Roots as in Amsel, Persson, Musco and Gower, The Polar Express,
-       arXiv (2025), arXiv:2505.16932.
+       https://kellerjordan.github.io/posts/muon/. The root is taken as in Amsel, Persson, Musco and Gower, The Polar
+       Express: optimal matrix sign methods and their application to the Muon algorithm (2025), arXiv:2505.16932.
 
     Examples
     --------
@@ -434,19 +442,9 @@ class LowRankMuon(_LowRank):
     def _direction(self, velocity: Tangent) -> Tangent:
         left, _, right, at_b, at_a = velocity
         (c1, gram_b), (c2, gram_a) = at_b.chunk(2, -2), at_a.chunk(2, -2)
-        rb, ra = inverse_root(gram_b, left.shape[-1]), inverse_root(gram_a, right.shape[-1])
+        rb, ra = inverse_root(torch.stack([gram_b, gram_a]))
+        rb, ra = left.shape[-1] ** 0.5 * rb, right.shape[-1] ** 0.5 * ra
         return velocity._replace(middle=between(c1 @ rb, ra @ c2.mT, rb, ra))
-
-
-def stacked(matrices: Iterable[Tensor], dtype: torch.dtype | None = None, turned: bool = False) -> Tensor:
-    """Return copies of matrices of equal shapes as one array, or of their transposes."""
-    found = torch.stack([*matrices]).to(dtype)
-    return found.mT.contiguous() if turned else found
-
-
-def same_as(kept: Tensor, x: Tensor, like: Tensor) -> Tensor:
-    """Return for each matrix whether it is a kept one, rounded to the numbers of a parameter."""
-    return (kept.to(like.dtype) == x).all(dim=(-2, -1), keepdim=True)
 
 
 def lengths(b: Tensor, a: Tensor) -> Tensor:
@@ -454,32 +452,41 @@ def lengths(b: Tensor, a: Tensor) -> Tensor:
     return torch.cat([b.norm(dim=-1), a.norm(dim=-1)], dim=-1)
 
 
-def basis(x: Tensor, spare: Tensor | None = None, again: bool = True) -> tuple[Tensor, Tensor]:
-    """Return q = t x with orthonormal rows and the triangular t, by the Cholesky factor of x xᵀ, twice.
+def triangle(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """Return t, triangular, with t x of orthonormal rows for gram = x xᵀ, and which rows of t are not zero.
 
-    Rows that depend on earlier ones are zero in q and t; where `spare` is given its rows come in their place, as far
-    as these do not depend on others. Nothing is refused, and nothing is read by the host.
+    These are rows of x that do not depend on earlier ones. Nothing is refused, and nothing is read by the host.
     """
-    gram, number = x @ x.mT, torch.finfo(x.dtype)
-    one, small = torch.eye(x.shape[-2], dtype=x.dtype, device=x.device), 4.0 * number.eps * x.shape[-2] ** 0.5
+    number, rank = torch.finfo(gram.dtype), gram.shape[-1]
+    one, small = torch.eye(rank, dtype=gram.dtype, device=gram.device), 4.0 * number.eps * rank**0.5
     scale = gram.diagonal(dim1=-2, dim2=-1).clamp_min(number.tiny).rsqrt()[..., None]
-    triangle = torch.linalg.cholesky_ex((1.0 - small) * scale * gram * scale.mT + small * one).L
-    alive = triangle.diagonal(dim1=-2, dim2=-1)[..., None] ** 2 > 3.0 * small
-    t = alive * torch.linalg.solve_triangular(triangle, one.expand_as(triangle), upper=False) * scale.mT
-    q = t @ x
+    lower = torch.linalg.cholesky_ex((1.0 - small) * scale * gram * scale.mT + small * one).L
+    alive = lower.diagonal(dim1=-2, dim2=-1)[..., None] ** 2 > 3.0 * small
+    return alive * torch.linalg.solve_triangular(lower, one.expand_as(lower), upper=False) * scale.mT, alive
+
+
+def frame(x: Tensor, again: bool = True) -> Tensor:
+    """Return the triangular t with t x of orthonormal rows; `again` where more than half of the digits count."""
+    t, _ = triangle(x @ x.mT)
     if again:
-        q, more = basis(q if spare is None else torch.addcmul(q, (~alive).to(x.dtype), spare), again=False)
-        t = more @ t
-    return q, t
+        q = t @ x
+        t = triangle(q @ q.mT)[0] @ t
+    return t
 
 
-def tangent(u: Tensor, v: Tensor, hb: Tensor, ha: Tensor) -> Tangent:
-    """Return the tangent vector at W whose products with V and U are hbᵀ and ha."""
-    one = torch.eye(u.shape[-2], dtype=u.dtype, device=u.device).expand(*u.shape[:-1], -1)
-    left, right = torch.cat([u, hb], -2), torch.cat([v, ha], -2)
-    at_b, at_a = left @ hb.mT, right @ ha.mT
-    middle = between(at_b.chunk(2, -2)[0], at_a.chunk(2, -2)[0].mT, one, one)
-    return Tangent(left, middle, right, at_b, at_a)
+def basis(x: Tensor, spare: Tensor) -> Tensor:
+    """Return orthonormal rows of x; in place of rows that depend on earlier ones those of `spare`, or zero."""
+    t, alive = triangle(x @ x.mT)
+    q = (t @ x).addcmul_((~alive).to(x.dtype), spare)
+    return triangle(q @ q.mT)[0] @ q
+
+
+def tangent(left: Tensor, right: Tensor) -> Tangent:
+    """Return the tangent vector whose products with V and U are hbᵀ and ha, for left = (u, hb), right = (v, ha)."""
+    rank = left.shape[-2] // 2
+    one = torch.eye(rank, dtype=left.dtype, device=left.device).expand(len(left), -1, -1)
+    at_b, at_a = left @ left[:, rank:].mT, right @ right[:, rank:].mT
+    return Tangent(left, between(at_b[:, :rank], at_a[:, :rank].mT, one, one), right, at_b, at_a)
 
 
 def between(c1: Tensor, c2: Tensor, rb: Tensor, ra: Tensor) -> Tensor:
@@ -487,8 +494,8 @@ def between(c1: Tensor, c2: Tensor, rb: Tensor, ra: Tensor) -> Tensor:
     return torch.cat([torch.cat([(c1 + c2) / -2.0, ra], -1), torch.cat([rb, torch.zeros_like(rb)], -1)], -2)
 
 
-def inverse_root(gram: Tensor, count: int) -> Tensor:
-    """Return r with r h of orthogonal rows of length count^½, for h hᵀ; the smallest directions are damped."""
+def inverse_root(gram: Tensor) -> Tensor:
+    """Return r with r h of orthonormal rows, for gram = h hᵀ; the smallest directions are damped."""
     one = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     # What is shorter than 1e-15 vanishes.
     size = gram.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None].clamp_min(1e-30)
@@ -496,4 +503,4 @@ def inverse_root(gram: Tensor, count: int) -> Tensor:
     for p, q, r in POLAR:
         factor = p * one + q * gram + r * gram @ gram
         root, gram = factor @ root, factor @ gram @ factor
-    return (count / size) ** 0.5 * root
+    return root * size.rsqrt()

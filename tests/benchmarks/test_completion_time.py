@@ -215,6 +215,7 @@ class CMFRec(BaseEstimator):
 
         rows, columns = np.transpose(pairs)
         self.sizes_, self.mean_ = np.max(pairs, axis=0) + 1, values.mean()
+        self.seen_ = [np.bincount(side) > 0 for side in (rows, columns)]
         how = {"niter": 25, "use_cg": False, "nthreads": 1, "random_state": self.random_state}
         self.model_ = cmfrec.CMF(k=self.rank, lambda_=self.lam, verbose=False, **how)
         self.model_.fit(sp.coo_matrix((values, (rows, columns)), shape=self.sizes_))
@@ -222,6 +223,9 @@ class CMFRec(BaseEstimator):
 
     def predict(self, pairs: Any) -> Any:
         known, found = (pairs < self.sizes_).all(axis=1), np.full(len(pairs), self.mean_)
+        # What it has for rows and columns without entries may be any number.
+        for side, seen in zip(pairs.T, self.seen_, strict=True):
+            known[known] = seen[side[known]]
         found[known] = self.model_.predict(*pairs[known].T)
         return np.nan_to_num(found, nan=self.mean_)
 
