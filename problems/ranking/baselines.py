@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -175,7 +176,10 @@ class OneVsRest(OneVsRestClassifier):
 
     def fit(self, X: Any, Y: Any) -> Self:
         self.never_ = np.asarray(Y.sum(axis=0)).ravel() == 0
-        return super().fit(X, Y)
+        with warnings.catch_warnings():
+            # A label that no row has, or each one.
+            warnings.filterwarnings("ignore", "Label .* is present in all", UserWarning)
+            return super().fit(X, Y)
 
     def decision_function(self, X: Any) -> Array:
         scores = super().decision_function(X)

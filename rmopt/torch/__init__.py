@@ -1,4 +1,7 @@
-"""Optimisers of PyTorch for parameters on manifolds; PyTorch is loaded when one is first used."""
+"""Optimisers of PyTorch for low-rank layers and for parameters on manifolds, loaded when one is first used.
+
+Experimental: they were measured on CPUs alone, and may change.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any

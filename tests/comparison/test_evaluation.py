@@ -199,6 +199,7 @@ class TestRefusals:
             cosine_scores(X)
 
 
+@pytest.mark.slow
 @needs_news20
 def test_cosine_on_news20() -> None:
     """With the published split, 16,660 terms and tf-idf: mAP 0.2215."""

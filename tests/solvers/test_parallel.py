@@ -226,7 +226,7 @@ def test_any_number_of_processes_gives_the_same_bits(kind: str) -> None:
         return workers.run(problem, start, random_state=1)
 
     alone = learned(World())
-    for size in (2, 3, 4, 5):
+    for size in (2, 5):
         for found in Room.together(size, learned):
             assert np.array_equal(dense(found), dense(alone)), size
             assert found.updates == alone.updates
