@@ -226,7 +226,7 @@ class Comparison:
         names, cells = [f"{label(one)}, seed {one['seed']}" for one in settings], []
         call = joblib.delayed(partial(self._cached, train=train))
         parallel = joblib.Parallel(self.n_jobs, prefer="threads", return_as="generator")
-        # Solvers of whole gradients would take all cores for each.
+        # Full-gradient solvers would take all cores for each.
         with one_blas_thread(), self.run.ticks(what, len(settings), *names[:1]) as tick:
             for number, cell in enumerate(parallel(call(self.about | one) for one in settings), 1):
                 cells.append(cell)

@@ -1,4 +1,4 @@
-"""Costs with minima in closed form on all kinds of manifolds, and solvers of whole gradients for them."""
+"""Costs with minima in closed form on all kinds of manifolds, and full-gradient solvers for them."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ for name, end in ends.items():
     print(f"{name:24} relative error {error(end.point):.0e} in {end.seconds:.2f} s")
 
 # %%
-# The two sums take the same steps; one of them has a compiled loop. Solvers of whole gradients need no recorder for
+# The two sums take the same steps; one of them has a compiled loop. Full-gradient solvers need no recorder for
 # their curves: `result.history` has a row for each step.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")

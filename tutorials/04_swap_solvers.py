@@ -3,7 +3,7 @@ Swap solvers
 ============
 
 One problem, many solvers: stochastic gradient descent over samples, coordinate descent over rows and columns, and
-the solvers of whole gradients, which all run in one loop. The problem is to estimate the inverse covariance of
+the full-gradient solvers, which all run in one loop. The problem is to estimate the inverse covariance of
 normal samples.
 """
 

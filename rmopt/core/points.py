@@ -39,7 +39,7 @@ def plain_reals(point: Any, taker: str) -> Any:
         return point
     raise InvalidInputError(
         f"the point is complex or of another library, and {taker} takes real arrays of numpy; bring it there, or "
-        "take a solver of whole gradients, such as ConjugateGradient."
+        "take a full-gradient solver, such as ConjugateGradient."
     )
 
 

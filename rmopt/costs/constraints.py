@@ -43,7 +43,7 @@ class CompositeProblem(Problem):
     @property
     def beyond(self) -> str:
         """What a solver of the cost alone would leave out."""
-        return "knows no constraints; take AugmentedLagrangian, with a solver of whole gradients as `inner`"
+        return "knows no constraints; take AugmentedLagrangian, with a full-gradient solver as `inner`"
 
     @property
     def terms(self) -> list[tuple[Proximable, Cost | None]]:

@@ -170,7 +170,7 @@ class TreeSum(Cost):
     """Σ_i f_i(U) over agents who hold data of their own, added along a spanning tree of their graph.
 
     Each agent adds what its children in the tree sent to its own value and gradient, and sends the sum to its parent;
-    the root sends the total back. So all have the same bits, and a solver of whole gradients, run by all processes
+    the root sends the total back. So all have the same bits, and a full-gradient solver, run by all processes
     alike, is a decentralised one: agents speak with neighbours alone, agree at every step, and end where all data in
     one place would have led. Gossip needs no tree and no common pace, and has a bias; this has none.
 

@@ -24,7 +24,7 @@ class Result:
     seed : int
         The seed that repeats it.
     history : list of dict
-        The recorder's rows; those of a solver of whole gradients hold each step's cost and gradient norm.
+        The recorder's rows; those of a full-gradient solver hold each step's cost and gradient norm.
     converged : bool
         Whether it ended because it reached what it was for, and not because its budget was used up. Solvers of whole
         gradients hold the last one against values of the cost; where these differ they warn, and this is False.
@@ -60,12 +60,12 @@ class Result:
 
     @property
     def cost(self) -> float:
-        """The cost at the last point, of solvers of whole gradients; others never see it: `problem.value(point)`."""
+        """The cost at the last point, of full-gradient solvers; others never see it: `problem.value(point)`."""
         return self._last("cost")
 
     @property
     def gradient_norm(self) -> float:
-        """The length of the gradient at the last point, of solvers of whole gradients."""
+        """The length of the gradient at the last point, of full-gradient solvers."""
         return self._last("gradient_norm")
 
     def __str__(self) -> str:

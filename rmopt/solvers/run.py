@@ -198,7 +198,7 @@ class Solver(Value, Explained, ABC):
         if not self.takes_all_arrays and getattr(problem.manifold, "field", "real") != "real":
             raise MissingCapabilityError(
                 f"{type(self).__name__} takes real numbers alone, and points of {problem.manifold} are complex; take "
-                "a solver of whole gradients, such as ConjugateGradient."
+                "a full-gradient solver, such as ConjugateGradient."
             )
         if not self.keeps_constraints:
             problem.hold_to_cost(type(self).__name__)

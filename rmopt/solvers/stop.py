@@ -36,7 +36,7 @@ class Converged(str):
 class Stop(ABC):
     """A stopping criterion: a function of the rows so far, of which the last one is of now.
 
-    A row holds ``step``, ``updates`` and ``seconds``, what the solver observes (for solvers of whole gradients
+    A row holds ``step``, ``updates`` and ``seconds``, what the solver observes (for full-gradient solvers
     ``cost``, ``gradient_norm``, ``step_size`` and the counts of a `Result`), and the metrics of a recorder. Any
     function of the rows that returns a reason or None may stand in the place of a criterion.
 
@@ -263,7 +263,7 @@ class NotFinite(Stop):
 
 @dataclass(frozen=True)
 class MaxEvaluations(CheckedValue, Stop):
-    """Stop after so many evaluations of the cost, or of what else solvers of whole gradients count.
+    """Stop after so many evaluations of the cost, or of what else full-gradient solvers count.
 
     A step is never left half done, so that the last one may go beyond.
 

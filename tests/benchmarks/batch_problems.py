@@ -1,4 +1,4 @@
-"""Ten standard problems for solvers of whole gradients, as arrays and functions that rmopt and its peers share."""
+"""Ten standard problems for full-gradient solvers, as arrays and functions that rmopt and its peers share."""
 
 from __future__ import annotations
 

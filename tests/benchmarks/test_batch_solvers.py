@@ -1,4 +1,4 @@
-"""Solvers of whole gradients on ten standard problems, beside pymanopt's, in one process and on one core.
+"""Full-gradient solvers on ten standard problems, beside pymanopt's, in one process and on one core.
 
 Times are medians of three; a solver without one did not get there in six seconds.
 """

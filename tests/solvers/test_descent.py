@@ -1,4 +1,4 @@
-"""Solvers of whole gradients: every one on every manifold, cut off and resumed, counted, with strangers' parts."""
+"""Full-gradient solvers: every one on every manifold, cut off and resumed, counted, with strangers' parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Solvers of whole gradients on arrays of other libraries: the iterates of numpy, few transfers, exact resumption."""
+"""Full-gradient solvers on arrays of other libraries: the iterates of numpy, few transfers, exact resumption."""
 
 from __future__ import annotations
 

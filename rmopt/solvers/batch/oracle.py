@@ -1,4 +1,4 @@
-"""A problem as solvers of whole gradients ask it, where they stand, and whether the last gradient fits the values."""
+"""A problem as full-gradient solvers ask it, where they stand, and whether the last gradient fits the values."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """Where a solver of whole gradients stands.
+    """Where a full-gradient solver stands.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ def _stay(start: Any, end: Any, vector: Any) -> Any:
 
 
 class Oracle:
-    """A problem as solvers of whole gradients ask it: by point, without checks, and counted.
+    """A problem as full-gradient solvers ask it: by point, without checks, and counted.
 
     Parameters
     ----------
