@@ -270,7 +270,7 @@ TABLE = (
         ("schur-exponential", "rate = 2.0 * (tangent.u[k] - move", "rate = 1.0 * (tangent.u[k] - move"),
     )),
     ("formula", "problems/metric/baselines.py",
-     "test_metric.py::test_boosting_minimises_its_cost", (
+     "test_metric.py::test_boosting_comes_near_the_least_cost", (
         ("boost-gain", "(place[q] - place[n]) ** 2 - (place", "(place[q] - place[n]) ** 2 - 0.5 * (place"),
         ("boost-penalty", "moved @ (gain - penalty)", "moved @ gain"),
         ("boost-weights", "np.exp(scores.min() - scores)", "np.exp(scores - scores.max())"),
