@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, ParamSpec, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
@@ -25,6 +25,7 @@ POSITIVE = {"a number above 0": "a positive number", "an integer of at least 1":
 
 Check = Callable[..., Any]
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def number(
@@ -196,7 +197,7 @@ def by_keyword(kind: type[T]) -> type[T]:
 class Explained:
     """Says in a sentence what its constructor takes, where Python would raise a TypeError.
 
-    `elsewhere` tells where words belong that people bring from other libraries.
+    `elsewhere` tells where words belong that people bring from other libraries, or from other methods.
     """
 
     elsewhere: ClassVar[dict[str, str]] = {}
@@ -207,22 +208,25 @@ class Explained:
             setattr(cls, "__init__", explained(vars(cls)["__init__"]))  # noqa: B010
 
 
-def explained(method: Callable[..., T]) -> Callable[..., T]:
+def explained(method: Callable[P, T]) -> Callable[P, T]:
     """Return a method of an `Explained` that says in a sentence which arguments it takes."""
 
     @wraps(method)
-    def call(self: Any, *given: Any, **named: Any) -> T:
+    def call(*arguments: P.args, **named: P.kwargs) -> T:
         try:
-            return method(self, *given, **named)
+            return method(*arguments, **named)
         except TypeError:
-            signature = inspect.signature(method)
+            signature, self, given = inspect.signature(method), cast(Explained, arguments[0]), arguments[1:]
             try:
-                signature.bind(self, *given, **named)
+                signature.bind(*arguments, **named)
             except TypeError as reason:
                 kind, name = type(self), method.__name__
                 # A class passes to its base what the base shares with it.
                 taken = [*signature.parameters][1 if getattr(kind, name) is call else 1 + len(given) :]
-                cure = next(filter(None, map(self.elsewhere.get, named)), f"it takes {', '.join(taken)}")
+                cure = next((self.elsewhere[word] for word in named if word in self.elsewhere), None)
+                if name != "__init__" and (own := [word for word in named if hasattr(self, word)]):
+                    cure = f"{own[0]} is a parameter of {kind.__name__}"
+                cure = cure or f"it takes {', '.join(taken)}"
                 if given and isinstance(given[0], tuple):
                     cure = f"give one by one what stands in {shown(given[0])}"
                 owner = kind.__name__ + f".{name}" * (name != "__init__")

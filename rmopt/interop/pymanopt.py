@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from threading import RLock
 from typing import Any
 
@@ -15,7 +14,6 @@ from rmopt.core.manifold import FIELDS, Manifold
 from rmopt.core.points import is_finite
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
-from rmopt.core.runs import running
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.core.transport import ByProjection
 from rmopt.errors import InvalidInputError, MissingCapabilityError
@@ -24,10 +22,8 @@ from rmopt.namespaces import adjoint, is_complex
 from rmopt.solvers.batch.oracle import Oracle, held
 from rmopt.solvers.recorder import Recorder
 from rmopt.solvers.result import Result
-from rmopt.solvers.run import Solver, StopRule, finite_numbers
-from rmopt.solvers.save import Checkpoint
+from rmopt.solvers.run import Callback, Solver, StopRule, finite_numbers
 from rmopt.solvers.stop import Converged, asked
-from rmopt.solvers.threads import one_blas_thread
 
 try:
     import pymanopt
@@ -61,7 +57,7 @@ def to_pymanopt(problem: Problem) -> pymanopt.Problem:
     True
     """
     instance("problem", problem, Problem, "a Problem; rmopt's manifolds are pymanopt's as they are")
-    return _watched(problem, Watch(problem))
+    return _watched(problem, Watch(problem, Recorder()))
 
 
 def _watched(problem: Problem, watch: "Watch") -> pymanopt.Problem:
@@ -82,9 +78,10 @@ class Watch:
     """
 
     def __init__(
-        self, problem: Problem, recorder: Recorder | None = None, stop: StopRule | None = None
-    ) -> None:
-        self.problem, self.recorder, self.stop = problem, Recorder() if recorder is None else recorder, stop
+        self, problem: Problem, recorder: Recorder, stop: StopRule | None = None,
+        callback: Callback | None = None,
+    ) -> None:  # fmt: skip
+        self.problem, self.recorder, self.stop, self.callback = problem, recorder, stop, callback
         self.counts = dict.fromkeys(("costs", "gradients", "hessians", "retractions"), 0)
         self.point, self.cost, self.tried = None, np.inf, np.inf
         self.reason: str | None = None
@@ -111,6 +108,8 @@ class Watch:
         row = {"step": number, "updates": number, "seconds": self.seconds, "cost": float(self.cost)}
         self.recorder.measure(self.point, row | {"gradient_norm": float(gradient_norm)} | self.counts)
         self.recorder.advance(number)
+        if self.callback is not None:
+            self.callback(self.recorder.rows[-1])
         self.reason = None if self.stop is None else asked(self.stop, self.recorder.rows)
         self.begun = time.perf_counter()
         return self.reason
@@ -167,32 +166,11 @@ class PymanoptSolver(Solver):
 
     advance = iterate = begin
 
-    @running()
-    @one_blas_thread()
-    def run(
-        self,
-        problem: Problem,
-        initial_point: Any = None,
-        *,
-        random_state: int | np.random.Generator | None = None,
-        recorder: Recorder | None = None,
-        checkpoint: Checkpoint | Path | str | None = None,
-        stop: StopRule | None = None,
-    ) -> Result:
-        """Minimise the cost; `updates` counts iterations, of which each has a row in the history.
-
-        A random start is that of `rmopt.solvers.Solver.run` for the same `random_state`.
-
-        Raises
-        ------
-        InvalidInputError
-            When the initial point is not on the manifold, or for a wrong `random_state`.
-        MissingCapabilityError
-            When trust regions meet a problem without second derivatives; and for a checkpoint, which pymanopt's
-            optimizers have no states for.
-        DivergedError
-            When the cost or its gradient is not finite at the initial or the last point, or numbers overflow between.
-        """
+    def _whole(
+        self, problem: Problem, initial_point: Any, random_state: Any, stop: StopRule | None, recorder: Recorder,
+        checkpoint: Any, threads: int | None, callback: Callback | None,
+    ) -> Result:  # fmt: skip
+        """Run pymanopt's optimizer: `updates` counts iterations, of which each has a row."""
         if checkpoint is not None:
             self.begin()
         self.check_problem(problem)
@@ -202,7 +180,8 @@ class PymanoptSolver(Solver):
         given = initial_point.point if isinstance(initial_point, Result) else initial_point
         start = self._started(problem, given, generator(seed, Stream.POINT))
         problem.probe(start)
-        watch, optimizer = Watch(problem, recorder, stop), getattr(optimizers, self.optimizer)(**self.options)
+        watch = Watch(problem, recorder, stop, callback)
+        optimizer = getattr(optimizers, self.optimizer)(**self.options)
         foreign, usual = _watched(problem, watch), optimizer._check_stopping_criterion
 
         def criterion(**seen: Any) -> str | None:
@@ -223,7 +202,7 @@ class PymanoptSolver(Solver):
             raise self.diverged(steps)
         converged = isinstance(watch.reason, Converged) if watch.reason else "grad norm" in why
         rows = watch.recorder.rows
-        result = Result(point, steps, steps, watch.seconds, why, seed, rows, converged, watch.counts, 1)
+        result = Result(point, steps, steps, watch.seconds, why, seed, rows, converged, watch.counts, threads)
         gradient = problem.riemannian_gradient(point)
         norm = problem.manifold.norm(point, gradient)
         return held(result, Oracle(problem, None, None, seed), found.cost, gradient, norm, norm, np.inf)

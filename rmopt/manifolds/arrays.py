@@ -8,6 +8,7 @@ import numpy as np
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import array
 from rmopt.core.manifold import Manifold, OverField
 from rmopt.core.points import is_finite
 from rmopt.errors import InvalidInputError
@@ -111,7 +112,7 @@ class ArrayManifold(OverField, Manifold):
 
     def as_point(self, given: Any) -> Any:
         """Return a point as an array, where it is given as a list or tuple of numbers."""
-        return np.array(given) if isinstance(given, list | tuple) else given
+        return array("the point", given) if isinstance(given, list | tuple) else given
 
     def check_point(self, point: Any) -> str | None:
         if not ns.is_array(point) or tuple(point.shape) != self.shape:
@@ -153,8 +154,8 @@ def _of_points(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def guarded(self: ArrayManifold, *pair: Any, **named: Any) -> Any:
         # A subclass may take more.
-        for array in (*pair, *named.values())[:2]:
-            shape = getattr(array, "shape", type(array).__name__)
+        for given in (*pair, *named.values())[:2]:
+            shape = getattr(given, "shape", type(given).__name__)
             if shape != self.shape and (
                 isinstance(shape, str) or tuple(shape[-len(self.shape) :]) != self.shape
             ):

@@ -70,9 +70,9 @@ class Result:
 
     def __str__(self) -> str:
         seen = "".join(f"cost {self.cost:.6g}, " for row in self.history[-1:] if "cost" in row)
-        ended = "converged" if self.converged else "ended, not converged"
+        ended = "converged" if self.converged else "not converged"
         where = f"{self.steps} steps, {self.seconds:.3g} s, point {shown(self.point)}"
-        return f"{ended} by {self.stopped_by}: {seen}{where}"
+        return f"{ended} ({self.stopped_by}): {seen}{where}"
 
     def plot(self, figure: Any = None, label: str | None = None) -> Any:
         """Draw cost and length of the gradient against steps and seconds.

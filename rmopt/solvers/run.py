@@ -37,6 +37,7 @@ from rmopt.solvers.threads import Interrupts, blas_threads
 PIECE_SECONDS = 0.1
 
 StopRule = Callable[[Sequence[Mapping[str, Any]]], str | None]
+Callback = Callable[[dict[str, Any]], Any]
 
 
 @contextmanager
@@ -125,8 +126,8 @@ class Solver(Value, Explained, ABC):
         "verbose": "give verbose= to run",
         "callback": "give callback= to run",
         "x0": "the start is initial_point=",
-        **dict.fromkeys(("max_iter", "max_iterations", "maxiter"), "the solver takes max_iter="),
-        "tol": "the solver takes tol=, and run a criterion stop=",
+        **dict.fromkeys(("max_iter", "max_iterations", "maxiter"), "give run stop=MaxSteps(…)"),
+        "tol": "give run stop=GradientNorm(…)",
         "seed": "give random_state= to run",
     }
     not_identity: ClassVar[tuple[str, ...]] = ("max_iter", "n_epochs", "world", "threads", "_max_iter")
@@ -320,7 +321,7 @@ class Solver(Value, Explained, ABC):
         recorder: Recorder | None = None,
         checkpoint: Checkpoint | Path | str | None = None,
         stop: StopRule | None = None,
-        callback: Callable[[dict[str, Any]], Any] | None = None,
+        callback: Callback | None = None,
         verbose: bool = False,
     ) -> Result:
         """Run to the solver's natural end, to the end of the budget, or until `stop` says so.
@@ -343,7 +344,7 @@ class Solver(Value, Explained, ABC):
             Where nothing is measured it is asked after each piece of work, about every tenth of a second, and the
             rows that it sees hold step, updates and seconds.
         callback : callable, optional
-            A function of the newest of these rows, called as often.
+            A function of each new row.
         verbose : bool
             Draw a progress bar with the newest row, as ``Recorder(progress=True)`` does.
 
@@ -362,12 +363,19 @@ class Solver(Value, Explained, ABC):
             When the checkpoint is damaged.
         """
         recorder = Recorder() if recorder is None else instance("recorder", recorder, Recorder, "a Recorder")
-        recorder.progress |= flag("verbose", verbose)
         callback = optional(callable_of)("callback", callback)
-        with self._held_threads(problem) as held:
-            return _Run(
-                self, problem, initial_point, random_state, stop, recorder, checkpoint, held, callback
-            ).whole()
+        before, recorder.progress = recorder.progress, flag("verbose", verbose) or recorder.progress
+        try:
+            with self._held_threads(problem) as held:
+                return self._whole(
+                    problem, initial_point, random_state, stop, recorder, checkpoint, held, callback
+                )
+        finally:
+            recorder.progress = before
+
+    def _whole(self, *arguments: Any) -> Result:
+        """Run as `run` was asked to."""
+        return _Run(self, *arguments).whole()
 
 
 def _world(solver: Solver, problem: Problem) -> World:
@@ -381,7 +389,7 @@ class _Run:
     def __init__(
         self, solver: Solver, problem: Problem, initial_point: Any, random_state: Any,
         stop: StopRule | None, recorder: Recorder | None = None, checkpoint: Any = None,
-        threads: int | None = None, callback: Callable[[dict[str, Any]], Any] | None = None,
+        threads: int | None = None, callback: Callback | None = None,
     ) -> None:  # fmt: skip
         solver.check_problem(problem)
         self.stop = optional(callable_of)("stop", stop)
@@ -441,7 +449,7 @@ class _Run:
                     if recorder.progress:
                         recorder.advance(self.step)
                     due = self.observes or (self.measures and self._is_planned(self.step))
-                    if due:
+                    if due or not self.measures:
                         self.measure()
                     early = self.reason(due)
                     if saver is not None and early is None and self.step < self.last:
@@ -509,14 +517,12 @@ class _Run:
         return True
 
     def reason(self, measured: bool) -> str | None:
-        """Tell the callback, and return why to stop here, or None."""
-        if measured or not self.measures:
+        """Return why to stop here, or None."""
+        if self.stop is not None and (measured or not self.measures):
             # A run that goes on began where its first part did.
             begun = {"step": 0, "updates": 0, "seconds": 0.0}
             rows = self.recorder.rows if self.measures else [begun, self._row()]
-            if self.callback is not None:
-                self.callback(rows[-1])
-            if self.stop is not None and (early := asked(self.stop, rows)) is not None:
+            if (early := asked(self.stop, rows)) is not None:
                 return early
         check, step = self.check_every, self.step
         if check is None or step % check or (check > 1 and step == 0):
@@ -525,9 +531,11 @@ class _Run:
         return ended and as_reason(f"{type(self.solver).__name__}.finished", ended)
 
     def measure(self) -> bool:
-        """Add a row where there is something to see, and return whether there is."""
+        """Add a row where there is something to see, and return whether there is; the callback sees all rows."""
         if self.measures:
             self.recorder.measure(points.plain(self._point()) if self.recorder.metrics else None, self._row())
+        if self.callback is not None:
+            self.callback(self.recorder.rows[-1] if self.measures else self._row())
         return self.measures
 
     def _is_planned(self, step: int) -> bool:

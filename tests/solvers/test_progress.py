@@ -17,7 +17,7 @@ from rmopt.core import InvalidInputError, MissingCapabilityError
 from rmopt.costs import BilinearSum, squared
 from rmopt.experiments import Run
 from rmopt.manifolds import FixedRankEmbedded, Grassmann, Sphere, Stiefel
-from rmopt.solvers import LBFGS, SGD, GradientDescent, Recorder, TrustRegions
+from rmopt.solvers import LBFGS, SGD, GradientDescent, MaxSteps, Recorder, TrustRegions
 from rmopt.solvers.recorder import ProgressBar
 
 
@@ -46,6 +46,24 @@ def test_verbose_and_callback_of_a_run(capsys: pytest.CaptureFixture[str]) -> No
     assert seen[-1]["step"] == 50
 
 
+def test_a_callback_sees_each_row_once(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    problem = Problem(Sphere(3), autograd_cost(lambda x: (x**4).sum()))
+    for last in (4, 8):
+        recorder = Recorder({"least": lambda x: x.min()})
+        result = GradientDescent(max_iter=last, tol=0.0).run(
+            problem, random_state=0, checkpoint=tmp_path / "run.npz", recorder=recorder, callback=seen.append
+        )
+    assert seen == result.history
+    pairs = Problem(FixedRankEmbedded(3, 3, 1), BilinearSum(np.eye(3), np.eye(3), squared, np.ones(3)))
+    recorder, seen[:] = Recorder({"cost": pairs.value}, first=10), []
+    ended = SGD(0.01, max_iter=10**7).run(
+        pairs, random_state=0, recorder=recorder, stop=MaxSteps(70), callback=seen.append, verbose=True
+    )
+    assert seen == ended.history
+    assert not recorder.progress
+
+
 def test_results_are_shown() -> None:
     problem = Problem(Sphere(3), autograd_cost(lambda x: (x**4).sum()))
     figure, results = None, [GradientDescent(max_iter=steps).run(problem, random_state=0) for steps in (4, 5)]
@@ -67,7 +85,10 @@ def test_results_are_shown() -> None:
         (lambda: TrustRegions(callback=print), "^TrustRegions .*; give callback= to run.$"),
         (lambda: LBFGS(memori=3), "^LBFGS .*'memori'; it takes max_iter, tol, gradient_norm, .*threads.$"),
         (lambda: LBFGS().run(None, x0=[1.0]), "^LBFGS.run .*'x0'; the start is initial_point=.$"),
-        (lambda: LBFGS().run(None, max_iter=10), "^LBFGS.run .*'max_iter'; the solver takes max_iter=.$"),
+        (
+            lambda: LBFGS().run(None, max_iter=10),
+            "^LBFGS.run .*'max_iter'; max_iter is a parameter of LBFGS.$",
+        ),
         (
             lambda: LBFGS().run(None, foo=10),
             "^LBFGS.run .*'foo'; it takes problem, initial_point, .*verbose.$",
