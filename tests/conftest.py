@@ -34,9 +34,15 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def rmopt_run(capsys: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace]:
-    """``rmopt run``, in this process: what it prints, on standard output and on standard error."""
+def rmopt_run(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[..., SimpleNamespace]:
+    """``rmopt run``, in this process and a new folder: what it prints, on standard output and on standard error."""
     from rmopt.cli import main
+
+    monkeypatch.chdir(tmp_path_factory.mktemp("run"))
 
     def call(*arguments: str, code: int = 0) -> SimpleNamespace:
         capsys.readouterr()
