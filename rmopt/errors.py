@@ -51,11 +51,11 @@ class DivergedError(RmoptError, ArithmeticError):
     ----------
     message : str
     step : int
-        Also an attribute: the number of the step, from 0, at which the first value that is not finite
-        appeared, or 0 if it is unknown.
+        Also an attribute: the number of the step, from 0, at which the first value that is not finite appeared, or 0
+        if it is unknown.
     point : object, optional
-        Also an attribute: the last point of the run, if known. At a kink, which has no gradient, it may be
-        the minimum.
+        Also an attribute: the last point of the run, if known. At a kink, which has no gradient, it may be the
+        minimum.
     """
 
     def __init__(self, message: str, step: int = 0, point: Any = None) -> None:

@@ -7,10 +7,10 @@ An experiment is a plain function, registered under the entry-point group ``rmop
     ) -> Outcome:
         '''Compare methods that learn a similarity of documents.'''
 
-The function's other parameters become the options of ``rmopt run similarity``. It may also be a dataclass
-whose fields are the options, and whose instances are called with the run. The command line adds ``--seed``,
-``--out``, ``--quiet`` and ``--json``, prints the table and writes ``result.json``. The first line of the
-docstring is the experiment's line in ``rmopt list``, the docstring is its ``--help``.
+The function's other parameters become the options of ``rmopt run similarity``. It may also be a dataclass whose
+fields are the options, and whose instances are called with the run. The command line adds ``--seed``, ``--out``,
+``--quiet`` and ``--json``, prints the table and writes ``result.json``. The first line of the docstring is the
+experiment's line in ``rmopt list``, the docstring is its ``--help``.
 """
 
 import sys
@@ -46,11 +46,12 @@ class Run:
     out : Path
         The output folder.
     quiet : bool
-        Print nothing and draw no progress bar. json : bool Write the result alone to standard output: no text
-        and no progress bar.
+        Say nothing and draw no progress bar.
+    json : bool
+        Write the result alone to standard output: no text and no progress bar.
     failures : list, optional
-        Collects the errors of figures that cannot be written, so that the run continues. Without it `draw`
-        raises them.
+        Collects the errors of figures that cannot be written, so that the run continues. Without it `draw` raises
+        them.
 
     Examples
     --------

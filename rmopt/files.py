@@ -24,13 +24,13 @@ except ImportError:  # pragma: no cover (Windows has no such locks)
 TEMPORARY = ".rmopt"
 # The layout of archives.
 FORMAT = 1
-# The largest unpacked size of an archive in bytes: the first number, or the second times its own size, and at
-# most the third.
+# The largest unpacked size of an archive in bytes: the first number, or the second times its own size, and at most
+# the third.
 SMALL, RATIO, LARGEST = 2**26, 100, 2**34
 
-# The arrays of an archive: for each its type (float, numpy's float32, int, uint64, bool or str) and its
-# shape. A named size is the same in all shapes. None allows any size or any shape. Numbers are converted, and
-# floats must be finite.
+# The arrays of an archive: for each its type (float, numpy's float32, int, uint64, bool or str) and its shape. A
+# named size is the same in all shapes. None allows any size or any shape. Numbers are converted, and floats must be
+# finite.
 Layout = Mapping[str, tuple[type, tuple[int | str | None, ...] | None]]
 _KINDS = {"float": "fiub", "float32": "f", "int": "iu", "uint64": "u", "bool": "biu", "str": "U"}
 
@@ -38,8 +38,8 @@ _KINDS = {"float": "fiub", "float32": "f", "int": "iu", "uint64": "u", "bool": "
 def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file atomically by a function that fills a binary stream: a reader gets the old content or the new.
 
-    A missing folder is created. A link stays a link, and a file keeps its permissions. Raises `StorageError`
-    if the disk is full or the folder is not writable; the old file is then untouched.
+    A missing folder is created. A link stays a link, and a file keeps its permissions. Raises `StorageError` if the
+    disk is full or the folder is not writable; the old file is then untouched.
     """
     temporary = None
     try:
@@ -66,8 +66,8 @@ def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> 
 def lock_folder(folder: Path) -> int | None:
     """Lock a folder until the returned descriptor is closed or the process ends for any reason.
 
-    Returns None if the file system cannot lock folders, as on some network drives. Raises `BlockingIOError`
-    if another process holds the lock.
+    Returns None if the file system cannot lock folders, as on some network drives. Raises `BlockingIOError` if
+    another process holds the lock.
     """
     if fcntl is None:
         return None
@@ -149,10 +149,10 @@ def load_arrays(path: Path | str) -> tuple[dict[str, "np.ndarray"], dict[str, An
 def read_arrays(path: Path | str, *layouts: Layout) -> dict[str, "np.ndarray"]:
     """Read arrays from an ``.npz`` file of any origin.
 
-    Reads the arrays of the first layout that the file satisfies, which may hold others too, or all arrays if
-    no layout is given. Raises `StorageError` if the file is missing or damaged, lacks an array, has one of
-    another type or shape, or if the arrays would have more than 64 MiB in memory, or a hundred times the size
-    of the file if that is more, or 16 GiB.
+    Reads the arrays of the first layout that the file satisfies, which may hold others too, or all arrays if no
+    layout is given. Raises `StorageError` if the file is missing or damaged, lacks an array, has one of another type
+    or shape, or if the arrays would have more than 64 MiB in memory, or a hundred times the size of the file if that
+    is more, or 16 GiB.
     """
     import numpy as np
 

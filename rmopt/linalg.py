@@ -146,8 +146,7 @@ def small_eigh(matrix: Array) -> tuple[Array, Array]:
 def eigh(matrix: Array) -> tuple[Array, Array]:
     """Return what `numpy.linalg.eigh` or another library's does, bit-identical, for a small matrix in half the time.
 
-    Numpy computes single precision in double, and stores vectors by rows, on which the rounding of products
-    depends.
+    Numpy computes single precision in double, and stores vectors by rows, on which the rounding of products depends.
     """
     if type(matrix) is not np.ndarray or matrix.dtype != np.float64:
         return tuple(ns.namespace(matrix).linalg.eigh(matrix))
@@ -236,8 +235,8 @@ def cayley(skew: Array) -> Array:
 def skew_form(X: Array, xi: Array) -> tuple[Array, Array]:
     """Return F = [X Q] and a skew-symmetric K with ξ = F K[:, :p], for a tangent vector ξ of frames at X.
 
-    The part of ξ orthogonal to X is Q R. If it is rank-deficient, some rows of R are rounding and their
-    columns of Q are arbitrary.
+    The part of ξ orthogonal to X is Q R. If it is rank-deficient, some rows of R are rounding and their columns of Q
+    are arbitrary.
     """
     xp, turn = ns.namespace(X), ns.adjoint(X) @ xi
     Q, R = xp.linalg.qr(xi - X @ turn)
@@ -273,8 +272,8 @@ def orthonormalised(U: Array) -> Array:
 def nearest_frame(A: Array) -> Array:
     """Return A (AᴴA)^−½, the matrix with orthonormal columns that is nearest to a tall A, or those of many.
 
-    PyTorch tensors that are nearly orthonormal, as after short steps, need products alone: Newton-Schulz
-    iterations, which take a tenth of the time of eigenvalues. One number determines how many.
+    PyTorch tensors that are nearly orthonormal, as after short steps, need products alone: Newton-Schulz iterations,
+    which take a tenth of the time of eigenvalues. One number determines how many.
     """
     if "torch" in (xp := ns.namespace(A)).__name__:
         nearer, identity = A, ns.eye(A.shape[-1], A)
@@ -307,14 +306,14 @@ def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
     Raises
     ------
     scipy.sparse.linalg.ArpackNoConvergence
-        With the converged part, for a limit ``maxiter`` or more than 5,000 rows. For fewer rows all
-        eigenvalues are computed then, as if the largest are far smaller in size than negative ones.
+        With the converged part, for a limit ``maxiter`` or more than 5,000 rows. For fewer rows all eigenvalues are
+        computed then, as if the largest are far smaller in size than negative ones.
     """
     # It is slow to import.
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-    # From scipy 1.17 on it draws a vector if the earlier ones span an invariant space, and without a seed
-    # unless given one.
+    # From scipy 1.17 on it draws a vector if the earlier ones span an invariant space, and without a seed unless
+    # given one.
     seed = {"rng": 0} if "rng" in inspect.signature(eigsh).parameters else {}
     start = np.random.default_rng(0).standard_normal(operator.shape[0])
     try:
@@ -360,8 +359,7 @@ def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Ar
     except np.linalg.LinAlgError:
         values = vectors = np.empty(0)
     if len(values) < k:
-        # LAPACK's bisection sometimes fails or loses eigenvalues if many are equal; the whole spectrum has
-        # them.
+        # LAPACK's bisection sometimes fails or loses eigenvalues if many are equal; the whole spectrum has them.
         values, vectors = scipy.linalg.eigh(matrix, metric, driver="evd" if metric is None else "gvd")
         values, vectors = values[p - k :], vectors[:, p - k :]
     return values[::-1], vectors[:, ::-1]

@@ -1,7 +1,7 @@
 """Arrays of any library: their namespaces, and the few functions whose names differ between libraries.
 
-The type of an array determines its namespace, without a flag. Numpy's arrays come first and directly. PyTorch
-and CuPy follow the array API standard through array-api-compat, JAX by itself.
+The type of an array determines its namespace, without a flag. Numpy's arrays come first and directly. PyTorch and
+CuPy follow the array API standard through array-api-compat, JAX by itself.
 """
 
 import sys

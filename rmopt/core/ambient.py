@@ -1,8 +1,8 @@
 """Ambient gradients as operators: anything with `shape`, `T` and `@` on n × j arrays.
 
 Numpy arrays and scipy sparse arrays qualify as they are. The classes here add gradients that are
-products of factors, sums, and pairs of functions. Projections use these actions alone, so a gradient that is
-not an n × m array never becomes one.
+products of factors, sums, and pairs of functions. Projections use these actions alone, so a gradient that is not an n
+× m array never becomes one.
 """
 
 from collections.abc import Callable
@@ -184,8 +184,8 @@ class Actions(Operator):
     apply : callable
         Maps an (m, j) array X to G @ X.
     apply_transposed : callable
-        Maps an (n, j) array X to G.T @ X. For a symmetric matrix give the same function, so that it is called
-        once if both products are needed.
+        Maps an (n, j) array X to G.T @ X. For a symmetric matrix give the same function, so that it is called once if
+        both products are needed.
     """
 
     def __init__(self, shape: tuple[int, ...], apply: Action, apply_transposed: Action) -> None:

@@ -20,13 +20,13 @@ class Cost(Linear, ABC):
 
     A cost without a `gradient` is for `NelderMead` and `ParticleSwarm`.
 
-    A cost may have more methods, which solvers look up by name. ``values(points)`` returns the costs at many
-    points, stacked along a first axis. ``hessian(point, direction)`` returns the derivative of the gradient
-    along an ambient direction, as an operator. ``precondition(point, tangent)`` is a symmetric positive
-    definite map of tangent vectors near to the inverse of the Riemannian Hessian. ``row_gradient(point,
-    terms)``, of a sum at a matrix, returns the numbers of some rows, each once, and the gradient of these
-    terms there. ``proximal_step(point, block, step)`` returns the image of a block under the proximal map of
-    the part that is not smooth; then `value` is of both parts and `gradient` of the smooth one.
+    A cost may have more methods, which solvers look up by name. ``values(points)`` returns the costs at many points,
+    stacked along a first axis. ``hessian(point, direction)`` returns the derivative of the gradient along an ambient
+    direction, as an operator. ``precondition(point, tangent)`` is a symmetric positive definite map of tangent
+    vectors near to the inverse of the Riemannian Hessian. ``row_gradient(point, terms)``, of a sum at a matrix,
+    returns the numbers of some rows, each once, and the gradient of these terms there. ``proximal_step(point, block,
+    step)`` returns the image of a block under the proximal map of the part that is not smooth; then `value` is of
+    both parts and `gradient` of the smooth one.
 
     Attributes
     ----------
@@ -200,8 +200,8 @@ def as_sum(cost: Cost) -> FiniteSum:
 class AgentSum(FiniteSum):
     """A sum over agents, each of which holds its own data: a term is an agent.
 
-    Agents may be in other processes: only those in `here` can be evaluated. The attribute `n_rows`, the
-    number of rows of a point, is needed by `problems.subspace.gossip` and `problems.subspace.agree`.
+    Agents may be in other processes: only those in `here` can be evaluated. The attribute `n_rows`, the number of
+    rows of a point, is needed by `problems.subspace.gossip` and `problems.subspace.agree`.
 
     Examples
     --------
@@ -279,8 +279,8 @@ class BlockCost(Cost):
 class Combined(Cost):
     """A weighted sum of costs of the same points, made by ``+`` and ``*``.
 
-    It has second derivatives if all parts have them, the preconditioner of the first part that has one, and
-    the proximal steps of all parts, one after the other.
+    It has second derivatives if all parts have them, the preconditioner of the first part that has one, and the
+    proximal steps of all parts, one after the other.
 
     Parameters
     ----------

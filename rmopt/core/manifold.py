@@ -41,17 +41,16 @@ class Manifold(Explained, ABC):
 
     See Also
     --------
-    rmopt.manifolds.ArrayManifold : less to write if points are arrays. FixedRankManifold : matrices of one
-    rank.
+    rmopt.manifolds.ArrayManifold : less to write if points are arrays.
+    FixedRankManifold : matrices of one rank.
 
     Notes
     -----
-    Some manifolds have more methods, which solvers look up by name: ``euclidean_to_riemannian_hessian``;
-    ``n_blocks`` with ``block_of(ambient, block)``, the part of a symmetric ambient operator in a block, as a
-    tangent vector; and if straight lines leave the manifold, ``max_step(point, direction)``, the least t at
-    which one does, with ``safe_step(point, direction)``, the longest step of a solver. ``edge(point,
-    gradient, first_norm, gradient_at)`` returns one sentence if a run has ended at the boundary of an open
-    manifold without converging.
+    Some manifolds have more methods, which solvers look up by name: ``euclidean_to_riemannian_hessian``; ``n_blocks``
+    with ``block_of(ambient, block)``, the part of a symmetric ambient operator in a block, as a tangent vector; and
+    if straight lines leave the manifold, ``max_step(point, direction)``, the least t at which one does, with
+    ``safe_step(point, direction)``, the longest step of a solver. ``edge(point, gradient, first_norm, gradient_at)``
+    returns one sentence if a run has ended at the boundary of an open manifold without converging.
 
     References
     ----------
@@ -115,8 +114,8 @@ class Manifold(Explained, ABC):
                 )
             return 0.0
         if square < 1e-30:
-            # Below 1e-160, in single precision below 1e-19, the square of a length is zero although the
-            # length is not.
+            # Below 1e-160, in single precision below 1e-19, the square of a length is zero although the length is
+            # not.
             least, scale = (1e-290, 1e150) if points.coarseness_of(point) == 1.0 else (1e-30, 1e15)
             if square < least:
                 longer = tangent_vector * scale
@@ -127,9 +126,8 @@ class Manifold(Explained, ABC):
     def projection(self, point: Any, ambient: Ambient) -> Any:
         """Return the orthogonal projection of an ambient operator onto the tangent space.
 
-        It is orthogonal in the inner product of the ambient space, or in the metric alone if `inner_product`
-        also takes ambient arrays; `rmopt.checks` accepts both. For gradients see
-        `euclidean_to_riemannian_gradient`.
+        It is orthogonal in the inner product of the ambient space, or in the metric alone if `inner_product` also
+        takes ambient arrays; `rmopt.checks` accepts both. For gradients see `euclidean_to_riemannian_gradient`.
         """
 
     def to_tangent_space(self, point: Any, vector: Any) -> Any:
@@ -232,8 +230,8 @@ class Manifold(Explained, ABC):
         Parameters
         ----------
         retraction : Retraction, str or None
-            Also a name from `retractions`. None means the default. An object of another class must take a
-            short step from a random point to a near point on the manifold.
+            Also a name from `retractions`. None means the default. An object of another class must take a short step
+            from a random point to a near point on the manifold.
 
         Raises
         ------

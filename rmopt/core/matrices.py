@@ -17,9 +17,8 @@ DENSE_FROM = 0.5
 def sound(name: str, matrix: Any) -> Any:
     """Return a matrix, and refuse a sparse one with a damaged structure.
 
-    Compiled loops, scipy's included, write at the given indices, so this check precedes any conversion. It
-    refuses indices outside the matrix, index arrays of inconsistent lengths, and entries that are not real
-    numbers.
+    Compiled loops, scipy's included, write at the given indices, so this check precedes any conversion. It refuses
+    indices outside the matrix, index arrays of inconsistent lengths, and entries that are not real numbers.
     """
     if not sp.issparse(matrix):
         return matrix
@@ -55,8 +54,8 @@ def real_matrix(name: str, matrix: Any, shape: tuple[int, int], field: str = "re
 def as_rows(matrix: Any, name: str, copy: bool = False) -> sp.csr_array:
     """Return a dense or sparse matrix as a CSR array: float64, int32 indices, sorted, no duplicates.
 
-    Anything but a matrix of finite real numbers raises an `InvalidInputError` that contains `name`. A copy
-    shares no memory with the input, which the caller may overwrite.
+    Anything but a matrix of finite real numbers raises an `InvalidInputError` that contains `name`. A copy shares no
+    memory with the input, which the caller may overwrite.
     """
     return _in_csr(checked_matrix(matrix, name, copy), name)
 

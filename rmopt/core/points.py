@@ -130,8 +130,8 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
 def of_reals(point: Any) -> Any:
     """Return a point with its integer arrays as reals: steps would be rounded to integers.
 
-    Arrays that do not hold numbers are refused. Those of subclasses, which may redefine ``*`` for example,
-    become plain ones.
+    Arrays that do not hold numbers are refused. Those of subclasses, which may redefine ``*`` for example, become
+    plain ones.
     """
     if ns.is_array(point):
         numbers = ns.numbers_of(point)
@@ -188,8 +188,8 @@ def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
     """Rebuild the state that `packed` took apart, in new memory.
 
     `template` is any state of the same run: names, types and shapes must be as there, or `InvalidInputError` is
-    raised (but integers of a start may have become reals). Arrays that a dataclass names in its class
-    attribute ``varying`` may have a last axis of any length.
+    raised (but integers of a start may have become reals). Arrays that a dataclass names in its class attribute
+    ``varying`` may have a last axis of any length.
     """
     names, leaves, vary = _leaves(template)
     if arrays.keys() != set(names):

@@ -120,8 +120,8 @@ class Problem:
         Raises
         ------
         InvalidInputError
-            If the cost is not a number or changes the point, or the gradient does not fit the points or is so
-            short that its square is zero.
+            If the cost is not a number or changes the point, or the gradient does not fit the points or is so short
+            that its square is zero.
         DivergedError
             If one of them is not finite.
         """
@@ -207,9 +207,9 @@ def ambient_at(
 ) -> Ambient:
     """Return the gradient or Hessian product of a cost at a point, and refuse one that does not fit the point.
 
-    Arrays are copied, because the cost may overwrite its own. At complex points a complex array is the
-    derivative by the real part plus i times that by the imaginary part. Sparse arrays and operators are used
-    as they are, and not checked again if one of this `shape` fitted before.
+    Arrays are copied, because the cost may overwrite its own. At complex points a complex array is the derivative by
+    the real part plus i times that by the imaginary part. Sparse arrays and operators are used as they are, and not
+    checked again if one of this `shape` fitted before.
     """
     copied = isinstance(ambient, np.ndarray | Parts | list | tuple | BlockDiagonal) or ns.is_array(ambient)
     if shape is not None and not copied and hasattr(ambient, "shape"):

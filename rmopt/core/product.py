@@ -84,8 +84,7 @@ class BlockDiagonal(Operator):
 
     @cached_property
     def T(self) -> "BlockDiagonal":
-        # Stored, because scipy takes as long for the transpose of a sparse block as for a product with few
-        # columns.
+        # Stored, because scipy takes as long for the transpose of a sparse block as for a product with few columns.
         return BlockDiagonal(
             [(m, n) for n, m in self.shapes], {i: block.T for i, block in self.blocks.items()}
         )

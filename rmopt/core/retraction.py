@@ -9,15 +9,15 @@ from rmopt.core.values import Value
 class Retraction(Value, ABC):
     """A map R(point, ξ) onto the manifold with R(0) = point and derivative ξ at 0.
 
-    Retractions are values: two of the same class and parameters are equal. `Manifold.retractions` lists those
-    made for a manifold; others are tested before use. Along vectors that are longer than the manifold's scale
-    by many powers of ten, numbers overflow, and the result may hold NaN or be off the manifold.
+    Retractions are values: two of the same class and parameters are equal. `Manifold.retractions` lists those made
+    for a manifold; others are tested before use. Along vectors that are longer than the manifold's scale by many
+    powers of ten, numbers overflow, and the result may hold NaN or be off the manifold.
 
     Attributes
     ----------
     order : int
-        1, or 2 if the curve t ↦ R(point, tξ) has no tangential acceleration at t = 0.
-        `rmopt.checks.check_retraction` measures it as a slope.
+        1, or 2 if the curve t ↦ R(point, tξ) has no tangential acceleration at t = 0. `rmopt.checks.check_retraction`
+        measures it as a slope.
     kernel : int or None
         Code of the compiled version in `rmopt.kernels`, or None if there is only the generic path.
     name : str

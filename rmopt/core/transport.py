@@ -70,8 +70,8 @@ class Isometric(ByProjection):
 class OfRetraction(Transport):
     """The derivative of the manifold's default retraction, by central differences.
 
-    The tangent vector that the retraction takes from the start to the end is found iteratively, from the
-    logarithm if that is known. Between points too far apart for that, vectors are projected.
+    The tangent vector that the retraction takes from the start to the end is found iteratively, from the logarithm if
+    that is known. Between points too far apart for that, vectors are projected.
 
     See Also
     --------

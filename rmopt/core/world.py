@@ -125,9 +125,8 @@ def _end_all(communicator: Any, tell: Callable[..., Any], *error: Any) -> None:
 class MPIWorld(World):
     """The processes that ``mpiexec`` started together.
 
-    An uncaught error of one process, Ctrl-C included, is reported and ends all of them. So let a script raise
-    errors instead of calling ``sys.exit``, after which the others would wait. Signals also reach a waiting
-    process.
+    An uncaught error of one process, Ctrl-C included, is reported and ends all of them. So let a script raise errors
+    instead of calling ``sys.exit``, after which the others would wait. Signals also reach a waiting process.
 
     Raises
     ------
