@@ -279,8 +279,7 @@ class AutomaticCost(Cost):
         if number.ndim != 0 or number.dtype.kind not in "fiub":
             raise InvalidInputError(
                 f"{self._name} returned {shown(value)}, and a cost is one real number, such as the real part of a "
-                "complex one; for several numbers, such as residuals and constraints, take "
-                f"{self.backend.name}_residuals."
+                f"complex one; {self.backend.name}_residuals takes several, such as residuals and constraints."
             )
         return float(number)
 
