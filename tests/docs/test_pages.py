@@ -27,8 +27,9 @@ PAGES = (
     "measured/index",
     "tutorials/index",
     "tutorials/07_document_similarity",
-    "pictures",
-    "troubleshooting",
+    "howto/does_not_converge",
+    "reference/glossary",
+    "reference/messages",
     "api/generated/rmopt.manifolds.Grassmann",
 )
 FORMULAS = "[...document.querySelectorAll('.math')]"
