@@ -51,6 +51,14 @@ def test_a_number_that_a_page_takes_is_kept(address: str) -> None:
     assert AGAIN["values"](address)
 
 
+def test_claims_are_counted_with_their_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "measured")
+    found = runpy.run_path(str(ROOT / "docs" / "_ext" / "measured.py"))["claims"]()
+    assert ("COMET", "✓", "W stays positive definite without projections") in {one[:3] for one in found}
+    index = (ROOT / "docs" / "measured" / "index.md").read_text(encoding="utf-8")
+    assert len(found) == len(re.findall(r"^\|.*\| [✓~✗–] \|$", index, flags=re.MULTILINE))
+
+
 def of(row: str, *columns: str) -> list[Any]:
     return [AGAIN["values"](f"{row}; {column}")[0] for column in columns]
 
