@@ -78,6 +78,16 @@ WRITTEN = [
     ("README.md", "nDCG@10 {} in {} s;", of("recommendations; ImplicitALS", "nDCG@10", "CPU seconds")),
     ("README.md", "; implicit {} in {} s", of("recommendations; implicit", "nDCG@10", "CPU seconds")),
     ("README.md", "P@1 {} % in {} s;", of("two_losses; delicious; logistic", "test, P@1", "fit, CPU s")),
+    (
+        "README.md",
+        "each class: mAP {};",
+        of("defaults; test_similarities; news20; softmax over cosines", "map"),
+    ),
+    (
+        "README.md",
+        "of logistic regression {} |",
+        of("defaults; test_similarities; news20; logistic posteriors", "map"),
+    ),
     ("README.md", "600,000 triplets: mAP {};", of("whole_tasks; LORETA-1", "mAP")),
     ("docs/measured/similarity.md", "| cosine (tf-idf) | {} |", of("whole_tasks; cosine", "mAP")),
     ("docs/measured/similarity.md", "| LORETA-1, η = 10 | **{}** |", of("whole_tasks; LORETA-1", "mAP")),
