@@ -216,7 +216,7 @@ figure.tight_layout()
 plt.show()
 
 # %%
-# The page :doc:`/learn/certificates` tells why this works; times beside peers are on the page :doc:`/benchmarks`.
+# The page :doc:`/learn/certificates` tells why this works; times beside peers are on the page :doc:`/measured/benchmarks`.
 
 assert cut.is_global
 assert best < bound

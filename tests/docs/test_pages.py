@@ -24,7 +24,7 @@ PAGES = (
     "learn/low_rank",
     "guide/completion",
     "howto/recommend",
-    "measured/index",
+    "measured/results",
     "tutorials/index",
     "tutorials/07_document_similarity",
     "howto/does_not_converge",
