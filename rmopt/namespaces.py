@@ -118,9 +118,8 @@ def real_dots(a: Any, b: Any, axes: int) -> Any:
     if xp is not np:
         return xp.sum(real(conj(a) * b), axis=tuple(range(-axes, 0)), keepdims=True)
     if axes != 1:
-        a, b = (xp.reshape(one, (*one.shape[: one.ndim - axes], -1)) for one in (a, b))
-    found = real(xp.vecdot(a, b))
-    return xp.reshape(found, (*found.shape, *[1] * axes))
+        a, b = (one.reshape(*one.shape[: one.ndim - axes], -1) for one in (a, b))
+    return np.vecdot(a, b).real[(..., *[None] * axes)]
 
 
 def to_numpy(array: Any) -> Any:

@@ -189,7 +189,8 @@ class GroupL2(CheckedValue, Proximable):
             raise InvalidInputError(
                 f"{prod(z.shape)} numbers are no groups of {size}; choose a `size` that divides them."
             )
-        xp, groups = ns.namespace(z), ns.namespace(z).reshape(z, (-1, size))
+        xp = ns.namespace(z)
+        groups = z if z.ndim == 2 and z.shape[1] == size else xp.reshape(z, (-1, size))
         return groups, xp.sqrt(ns.real_dots(groups, groups, 1))
 
     def value(self, z: Array) -> float:
@@ -198,8 +199,8 @@ class GroupL2(CheckedValue, Proximable):
 
     def prox(self, z: Array, t: float) -> Array:
         groups, lengths = self._lengths(z)
-        share = 1.0 - t * self.weight / ns.at_least(lengths, t * self.weight or TINY)
-        return ns.namespace(z).reshape(groups * share, z.shape)
+        moved = groups * (1.0 - t * self.weight / ns.at_least(lengths, t * self.weight or TINY))
+        return moved if groups is z else ns.namespace(z).reshape(moved, z.shape)
 
     def prox_slope(self, z: Array, t: float) -> Callable[[Array], Array]:
         xp, (groups, lengths) = ns.namespace(z), self._lengths(z)
@@ -208,8 +209,9 @@ class GroupL2(CheckedValue, Proximable):
         across, along = 1.0 - share, xp.astype(share < 1.0, lengths.dtype) * share * unit
 
         def slope(direction: Array) -> Array:
-            several = xp.reshape(direction, groups.shape)
-            return xp.reshape(across * several + along * ns.real_dots(unit, several, 1), z.shape)
+            several = direction if groups is z else xp.reshape(direction, groups.shape)
+            bent = across * several + along * ns.real_dots(unit, several, 1)
+            return bent if groups is z else xp.reshape(bent, z.shape)
 
         return slope
 
