@@ -161,10 +161,7 @@ class NonsmoothProblem(CompositeProblem):
     @property
     def beyond(self) -> str:
         """What a solver of the cost alone would leave out."""
-        return (
-            "ignores kinks; use ProximalGradient or AugmentedLagrangian, or Problem(manifold, cost + "
-            "h.smoothed(eps))"
-        )
+        return "ignores kinks; take ProximalGradient, AugmentedLagrangian or Problem(manifold, cost + h.smoothed(eps))"
 
     def value(self, point: Any) -> float:
         """Return f + h(c) at a point, or f alone if h represents a constraint."""

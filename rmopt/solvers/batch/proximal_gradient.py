@@ -142,8 +142,7 @@ class ProximalGradient(CheckedValue, Solver):
     def prepare(self, problem: Problem, seed: int) -> "Smooth":
         if not isinstance(problem, NonsmoothProblem):
             raise InvalidInputError(
-                "ProximalGradient is for an rmopt.costs.NonsmoothProblem(manifold, cost, h); without kinks take "
-                "LBFGS."
+                "ProximalGradient needs an rmopt.costs.NonsmoothProblem(manifold, cost, h); without kinks take LBFGS."
             )
         manifold, name = problem.manifold, type(problem.h).__name__
         if not problem.h.is_finite:

@@ -351,8 +351,7 @@ class ParallelEngine(Engine):
                 raise InvalidInputError("the mean lost its rank.")
         except (InvalidInputError, np.linalg.LinAlgError) as error:
             raise DivergedError(
-                f"the run diverged at step {state.steps}, where workers met ({str(error).rstrip('.')}); take a "
-                "smaller step size.",
+                f"the mean of step {state.steps} diverged ({str(error).rstrip('.')}); take a smaller step size.",
                 state.steps,
             ) from error
         return state

@@ -89,8 +89,7 @@ class Continued:
             point = GAUGES[type(state.factors)].point_of(state.factors, self.rank) if gauged else state.point
         if not is_finite(point):
             raise DivergedError(
-                f"the run diverged before step {self.n_iter}: the point holds NaN or infinity; take a smaller step "
-                "size.",
+                f"the run diverged before step {self.n_iter}: the point is not finite; take a smaller step size.",
                 self.n_iter,
             )
         return point

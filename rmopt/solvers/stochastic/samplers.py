@@ -163,8 +163,7 @@ def batch_size_of(sampler: Any, batch_size: int | None) -> int:
         return 1 if batch_size is None else integer("batch_size", batch_size, 1)
     if batch_size not in (None, sampler.batch_size):
         raise InvalidInputError(
-            f"batch_size = {shown(batch_size)} contradicts the sampler's {sampler.batch_size}; set it on the sampler "
-            "alone."
+            f"batch_size = {shown(batch_size)} contradicts the sampler's {sampler.batch_size}; set only the latter."
         )
     return sampler.batch_size
 
