@@ -42,7 +42,7 @@ class CompositeProblem(Problem):
 
     @property
     def beyond(self) -> str:
-        """What a solver of the cost alone would leave out."""
+        """The parts that a solver of the cost alone ignores."""
         return "takes no constraints; use AugmentedLagrangian, with a full-gradient solver as `inner`"
 
     @property
@@ -160,8 +160,8 @@ class NonsmoothProblem(CompositeProblem):
 
     @property
     def beyond(self) -> str:
-        """What a solver of the cost alone would leave out."""
-        return "ignores kinks; take ProximalGradient, AugmentedLagrangian or Problem(manifold, cost + h.smoothed(eps))"
+        """The parts that a solver of the cost alone ignores."""
+        return "ignores kinks; take ProximalGradient, AugmentedLagrangian, or cost + h.smoothed(eps) as the cost"
 
     def value(self, point: Any) -> float:
         """Return f + h(c) at a point, or f alone if h represents a constraint."""
