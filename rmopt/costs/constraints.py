@@ -161,7 +161,9 @@ class NonsmoothProblem(CompositeProblem):
     @property
     def beyond(self) -> str:
         """The parts that a solver of the cost alone ignores."""
-        return "ignores kinks; take ProximalGradient, AugmentedLagrangian, or cost + h.smoothed(eps) as the cost"
+        return (
+            "ignores kinks; take ProximalGradient, AugmentedLagrangian, or cost + h.smoothed(eps) as the cost"
+        )
 
     def value(self, point: Any) -> float:
         """Return f + h(c) at a point, or f alone if h represents a constraint."""
