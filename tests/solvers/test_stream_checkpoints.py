@@ -185,7 +185,7 @@ def test_processes_save_their_states_and_go_on(tmp_path: Path) -> None:
     for _ in range(2):
         together(20, None, "free.npz")
     assert len(list(tmp_path.iterdir())) == 2
-    with pytest.raises(InvalidInputError, match="each process has a clock of its own"):
+    with pytest.raises(InvalidInputError, match="each process has its own clock"):
         Room.together(2, lambda world: run(world, 40, stop=MaxSteps(60) | MaxSeconds(60)))
 
 
