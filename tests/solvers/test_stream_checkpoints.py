@@ -262,5 +262,5 @@ def test_the_checkpoint_of_a_stream_shows_what_differs(tmp_path: Path) -> None:
 
 
 def test_a_part_of_the_data_has_no_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="partial_fit sees a part"):
+    with pytest.raises(InvalidInputError, match="for partial_fit leave it out"):
         LoretaSimilarity(2, checkpoint=tmp_path / "state.npz").partial_fit(X, y)
