@@ -8,7 +8,7 @@ from rmopt.kernels.log_det import column_of, transposed_product
 
 @njit(cache=True, nogil=True)
 def smoothed_hinge_slope(z):
-    """Return the slope of HDSL's loss at a score z: 0 from z = 1 on, −1 up to z = 0, linear between."""
+    """Return the slope of HDSL's loss at a score z: 0 for z ≥ 1, −1 for z ≤ 0, and linear between."""
     return min(0.0, max(-1.0, z - 1.0))
 
 
@@ -45,12 +45,12 @@ def frank_wolfe(samples, d, candidates, scale, renew_every):
     """Return the M of one Frank–Wolfe iteration for each row of candidate features.
 
     An iteration takes the best pair (i, j, sign) with i among its candidates. The diagonal of the gradient, which
-    ranks the j, is renewed after every `renew_every` iterations.
+    ranks the j, is updated after every `renew_every` iterations.
     """
     N, T = samples.first_of.shape[0] - 1, samples.query.shape[0]
     M, scores, diagonal = np.zeros((d, d)), np.zeros(T), np.zeros(d)
     x, c, g, slopes = np.empty(N), np.empty(N), np.empty(d), np.empty(T)
-    # M is kept divided by `shrink`, so that an iteration touches four of its entries.
+    # M is stored divided by `shrink`, so that an iteration changes four of its entries.
     shrink = 1.0
     for number in range(candidates.shape[0]):
         for t in range(T):
