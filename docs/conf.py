@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,7 @@ extensions = [
     "measured",
     "used_on",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "extend/template"]
 templates_path = ["_templates"]
 # A word in single backticks is code, and a link where the code has a page.
 default_role = "py:obj"
@@ -104,6 +106,18 @@ def skip_inherited(app: Any, what: str, name: str, member: Any, *_: Any) -> bool
     return True if theirs or (name.startswith("set_") and name.endswith("_request")) else None
 
 
+def pack_template(app: Any, config: Any) -> None:
+    """Write the template of a package as one file to download."""
+    with tempfile.TemporaryDirectory() as folder:
+        packed = shutil.copytree(
+            HERE / "extend" / "template", Path(folder) / "my-parts", ignore=shutil.ignore_patterns("__pycache__", ".*")
+        )
+        target = HERE / "_generated" / "my-parts"
+        target.parent.mkdir(exist_ok=True)
+        shutil.make_archive(str(target), "zip", packed.parent)
+
+
 def setup(app: Any) -> None:
     """Connect the above."""
+    app.connect("config-inited", pack_template)
     app.connect("autodoc-skip-member", skip_inherited)
