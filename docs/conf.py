@@ -69,7 +69,8 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "capture_repr": (),
     "abort_on_example_error": True,
-    "download_all_examples": False,
+    # The index of the tutorials groups them itself.
+    "copyfile_regex": r"index\.rst",
     "show_memory": False,
     "backreferences_dir": "api/backreferences",
     "doc_module": ("rmopt", "problems"),

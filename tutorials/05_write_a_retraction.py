@@ -2,6 +2,9 @@
 Write a retraction
 ==================
 
+**Intermediate, 15 minutes.** You learn to write a retraction, to measure its order and to raise it. Before
+this: :doc:`Swap retractions and see the order <03_swap_retractions>`.
+
 A retraction is a small class: what it moves, its order, and one method. This tutorial writes a cheap one for
 matrices of one rank, measures its order, finds that it is 1, and makes it 2.
 """

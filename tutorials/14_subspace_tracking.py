@@ -2,6 +2,9 @@
 Follow a subspace that moves
 ============================
 
+**Beginner, 10 minutes.** You learn to follow a moving subspace, one vector at a time, with a manifold alone.
+Before this: :doc:`Riemannian optimisation in twenty minutes </learn/twenty_minutes>`.
+
 Vectors arrive one at a time, most of their entries missing, and lie near a subspace that turns slowly: traffic on
 a network, say, whose habits change. One step on the Grassmann manifold for each vector follows it (Balzano, Nowak
 and Recht 2010). There is no data set here, and no solver: a manifold is of use alone.

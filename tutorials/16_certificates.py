@@ -2,6 +2,9 @@ r"""
 Minima with a proof: max-cut, and rotations
 ===========================================
 
+**Advanced, 20 minutes.** You learn to solve semidefinite programmes with thousands of rows, and to bound the
+distance to the optimum. Before this: :doc:`Certificates of global optimality </learn/certificates>`.
+
 Two hard problems have convex relaxations: semidefinite programmes over matrices :math:`W \succeq 0`. Interior points
 solve them up to some hundreds of rows. With :math:`W = YY^\top` and few columns in :math:`Y` a manifold does the same
 for thousands, and a certificate says at the end that no :math:`W` is better, or by how much at most.
