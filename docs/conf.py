@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+
 import rmopt
 
 HERE = Path(__file__).parent
@@ -90,7 +92,7 @@ html_theme_options = {
     "navbar_end": ["search-button", "theme-switcher"],
     "show_toc_level": 2,
     "navigation_with_keys": False,
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 9,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
@@ -111,14 +113,31 @@ def pack_template(app: Any, config: Any) -> None:
     """Write the template of a package as one file to download."""
     with tempfile.TemporaryDirectory() as folder:
         packed = shutil.copytree(
-            HERE / "extend" / "template", Path(folder) / "my-parts", ignore=shutil.ignore_patterns("__pycache__", ".*")
+            HERE / "extend" / "template",
+            Path(folder) / "my-parts",
+            ignore=shutil.ignore_patterns("__pycache__", ".*"),
         )
         target = HERE / "_generated" / "my-parts"
         target.parent.mkdir(exist_ok=True)
         shutil.make_archive(str(target), "zip", packed.parent)
 
 
+def read_shows_last(app: Any, env: Any, names: list[str]) -> None:
+    """Read pages that show pictures of others after those that draw them."""
+    names.sort(key=("index", "learn/lecturers").__contains__)
+
+
+def end_code_with_its_last_line(app: Any, doctree: Any) -> None:
+    """Drop the empty line that ends an example for doctest."""
+    for block in doctree.findall(nodes.literal_block):
+        if block.rawsource == block.astext():
+            block.rawsource = block.rawsource.rstrip()
+            block[:] = [nodes.Text(block.rawsource)]
+
+
 def setup(app: Any) -> None:
     """Connect the above."""
     app.connect("config-inited", pack_template)
     app.connect("autodoc-skip-member", skip_inherited)
+    app.connect("doctree-read", end_code_with_its_last_line)
+    app.connect("env-before-read-docs", read_shows_last)
