@@ -70,6 +70,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"\.py$",
     "within_subsection_order": "FileNameSortKey",
     "capture_repr": (),
+    "reset_modules": ("matplotlib", "drawn.use_palette"),
     "abort_on_example_error": True,
     # The index of the tutorials groups them itself.
     "copyfile_regex": r"index\.rst",

@@ -76,12 +76,10 @@ print(*second, sep="\n")
 
 figure, axes = plt.subplots(figsize=(6, 3.8))
 for check, retraction in ((first[1], Factorwise()), (second[1], FactorwiseSecond())):
-    axes.loglog(
-        check.steps,
-        check.errors,
-        "o-",
-        label=f"{retraction.name}: slope {check.measured:.2f}",
+    slope = (
+        f"slope {check.measured:.2f}" if np.isfinite(check.measured) else "rounding only"
     )
+    axes.loglog(check.steps, check.errors, "o-", label=f"{retraction.name}: {slope}")
 axes.set_xlabel("step t")
 axes.set_ylabel("tangential part of R(x, tξ) − x − tξ")
 axes.legend()

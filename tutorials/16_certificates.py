@@ -208,13 +208,13 @@ for result, label in ((cut, "max-cut, 1000 nodes"), (turned, "100 rotations")):
     )
 left.set_xlabel("round")
 left.set_ylabel("certified relative gap")
-left.legend()
 right.semilogy(
     np.linalg.svd(cut.point, compute_uv=False), "o-", label="max-cut, 1000 nodes"
 )
 right.semilogy(np.maximum(lengths, 1e-9), "s-", label="100 rotations")
 right.set_xlabel("number")
 right.set_ylabel("singular values of Y")
+right.legend(loc="center")
 figure.tight_layout()
 plt.show()
 
