@@ -77,7 +77,9 @@ print(*second, sep="\n")
 figure, axes = plt.subplots(figsize=(6, 3.8))
 for check, retraction in ((first[1], Factorwise()), (second[1], FactorwiseSecond())):
     slope = (
-        f"slope {check.measured:.2f}" if np.isfinite(check.measured) else "rounding only"
+        f"slope {check.measured:.2f}"
+        if np.isfinite(check.measured)
+        else "rounding only"
     )
     axes.loglog(check.steps, check.errors, "o-", label=f"{retraction.name}: {slope}")
 axes.set_xlabel("step t")
