@@ -18,7 +18,7 @@ from problems.similarity.experiment import Similarity
 from rmopt.experiments import Run
 
 SIZES = {"rank": "5,10,20,40,80", "features": "4000,2000,1000,500,250"}
-EQUAL = "svm,contrastive,naive-gd,psd-gd,pa,loreta,loreta-psd"
+EQUAL = "contrastive,naive-gd,psd-gd,pa,loreta,loreta-psd,svm"
 
 
 @pytest.mark.parametrize(("part", "methods", "sizes"), [("equal", EQUAL, SIZES), ("whole", "svm", {})])
@@ -33,8 +33,8 @@ def test_ranks(
         for one in found.rows:
             words = one.get("features", "all")
             place = f"{one['rank']} × {words:,}" if one.get("rank") else f"13 × {words}"
-            row = rows.setdefault(one["method"], {"method": one["method"]})
-            row |= {place: one["map"], "largest s.e.m.": max(row.pop("largest s.e.m.", 0.0), one["map_sem"])}
+            row = rows.setdefault(one["method"], {"method": one["method"], "largest s.e.m.": 0.0})
+            row |= {place: one["map"], "largest s.e.m.": max(row["largest s.e.m."], one["map_sem"])}
         print(*found.claims, *found.notes, f"{process_time() - begun:.0f} s of CPU", sep="\n")
         return list(rows.values())
 
