@@ -2,7 +2,7 @@
 Document similarity with LORETA: sparse and fast
 ================================================
 
-**Intermediate, 20 minutes.** You learn to learn a similarity of documents, and to exchange each part of the
+**Intermediate, 20 minutes.** You learn to train a similarity of documents, and to exchange each part of the
 method. Before this: :doc:`A first run <01_first_run>`.
 
 LORETA (Shalit, Weinshall and Chechik, 2012) learns a matrix of fixed rank from a stream of examples. Each

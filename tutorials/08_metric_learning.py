@@ -2,7 +2,7 @@
 Metrics by coordinate descent: COMET
 ====================================
 
-**Intermediate, 15 minutes.** You learn to learn a metric for nearest neighbours, and to compare it with other
+**Intermediate, 15 minutes.** You learn to train a metric for nearest neighbours, and to compare it with other
 metrics. Before this: nothing, if you know scikit-learn.
 
 A metric is a positive definite matrix W. COMET (Atzmon, Shalit and Chechik 2015) learns it from triplets: a
