@@ -15,5 +15,5 @@ def test_properties(check):
 def test_the_subspace_is_that_of_the_singular_vectors():
     X = np.random.default_rng(0).standard_normal((50, 8)) * np.arange(1, 9)
     found = SubspaceEmbedding(rank=3).fit(X)
-    leading = np.linalg.svd(X)[2][:3]
-    np.testing.assert_allclose(found.components_.T @ found.components_, leading.T @ leading, atol=1e-5)
+    leading, components = np.linalg.svd(X)[2][:3], found.components_
+    np.testing.assert_allclose(components.T @ components, leading.T @ leading, atol=1e-5)

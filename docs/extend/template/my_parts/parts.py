@@ -7,7 +7,9 @@ from rmopt.core import Cost, Retraction
 
 
 class Spread(Cost):
-    """Minus half the mean square of the rows of X, seen from a subspace: its minimum is their principal subspace.
+    """Minus half the mean square of the rows of X inside a subspace.
+
+    The minimum is the principal subspace of the rows.
 
     Parameters
     ----------
