@@ -1,4 +1,4 @@
-"""The experiments of Mirzazadeh et al. (2015): how factors should grow, classification with several labels, tags."""
+"""The experiments of Mirzazadeh et al. (2015): growing factors, classification with several labels, and tags."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFactors, PSDFixedRank
 from rmopt.solvers import LBFGS, Certificate, RankIncremental, certify
 
-# Of indicators of labels; an F1 without any label is 0. scikit-learn's own scorers fail where labels are constant.
+# Measures of label indicators, with F1 = 0 without labels. scikit-learn's own scorers fail for constant labels.
 MEASURES: dict[str, Callable[[Array, Array], float]] = {
     "hamming": lambda true, predicted: 1.0 - float(hamming_loss(true, predicted)),
     "micro_f1": partial(f1_score, average="micro", zero_division=0.0),
     "macro_f1": partial(f1_score, average="macro", zero_division=0.0),
 }
 NAMES = {"hamming": "Hamming score", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
-# Training rows of the example, so that it ends within a minute or so.
+# Training rows of the example, so that it ends within about a minute.
 EXAMPLE = 200
-# Measures are comparable within this share.
+# Measures within this share are comparable.
 COMPARABLE = 0.015
 
 
@@ -54,9 +54,9 @@ def scored(model: Any, X: Any, Y: Array) -> float:
 
 @dataclass(eq=False, repr=False)
 class Multilabel(BaseEstimator):
-    """A multi-label classifier whose parameters are chosen by cross-validation, and the scaling of what it sees.
+    """A multi-label classifier with cross-validated parameters, and the scaling of its input.
 
-    Co-embeddings see standardised rows of length 1, or of counts tf-idf rows of length 1.
+    Co-embeddings take standardised rows of length 1, or for counts tf-idf rows of length 1.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Multilabel(BaseEstimator):
     cv : int
         Folds.
     random_state : int
-        Of the order of a chain.
+        The seed of the order of a chain.
     """
 
     scheme: str
@@ -78,7 +78,7 @@ class Multilabel(BaseEstimator):
     random_state: int = 0
 
     def fit(self, X: Any, Y: Array) -> Self:
-        """Choose and fit; what was chosen is `chosen_`."""
+        """Choose parameters, stored as `chosen_`, and fit."""
         # Parts of a model in threads, each with one thread of BLAS.
         with threadpool_limits(1, user_api="blas"), parallel_config("threading"):
             if self.scheme == "ila":
@@ -107,11 +107,11 @@ METHODS["ila-hinge"] = Method("ILA (squared hinge)", Multilabel("ila", "squared_
 
 
 def measures(true: Array, predicted: Any) -> dict[str, float]:
-    """Return all measures of predicted labels, in per cent, or refuse what is no table of 0 and 1."""
+    """Return all measures of predicted labels in per cent, and refuse anything but a table of 0 and 1."""
     table = rows_of("predict(X)", predicted, *true.shape)
     table = table.toarray() if issparse(table) else table
     if not np.isin(table, (0, 1)).all():
-        raise InvalidInputError("predict(X) must be 0 where a label does not apply and 1 where it does.")
+        raise InvalidInputError("predict(X) must be 1 for labels that apply and 0 for others.")
     return {name: 100.0 * measure(true, table.astype(int)) for name, measure in MEASURES.items()}
 
 
@@ -158,7 +158,7 @@ class Coembedding(Experiment):
         "macro_f1": "macro-F1", "macro_f1_sem": "±", "train_seconds": "train s",
     }  # fmt: skip
     toy: ClassVar = (
-        "Where a claim fails here: 200 digits; the paper's tables are of --data emotions and scene."
+        "If a claim fails here: these are 200 digits; the paper's tables are of --data emotions and scene."
     )
 
     def check(self) -> None:
@@ -218,14 +218,14 @@ class Tagging(Experiment):
     seeds: options.Seeds = 3
     methods: Annotated[str, options.methods_option(RECOMMENDERS)] = ",".join(RECOMMENDERS)
     select: options.Select = "none"
-    # A choice is made by one more post of each user, in the place of folds.
+    # A choice is made by one more post of each user, instead of folds.
     folds: int = field(init=False, default_factory=lambda: 2)
 
     name: ClassVar = "tagging"
     known: ClassVar = RECOMMENDERS
     measured_by: ClassVar = ("predict",)
     headings: ClassVar = {"f1": "F1, top 5", "sem": "±", "gap": "rel. gap", "train_seconds": "train s"}
-    toy: ClassVar = "Where a claim fails here: posts are made up, of forty users; see --data ml10m-tags."
+    toy: ClassVar = "If a claim fails here: the posts are generated, of forty users; see --data ml10m-tags."
 
     def check(self) -> None:
         self.columns = {"f1": "sem", "rank": None, "gap": None}
@@ -273,7 +273,7 @@ class Tagging(Experiment):
         begun = perf_counter()
         with threadpool_limits(1, user_api="blas"):
             if isinstance(model, TagModel):
-                # Names are numbers already; users and items of the held-out posts may have no other post.
+                # Names are already numbers; users and items of the held-out posts may have no other post.
                 model.users_, model.items_, model.tags_ = (np.arange(count) for count in bundle.counts)
                 model.learn(train, bundle.counts)
             else:
@@ -296,7 +296,7 @@ class Tagging(Experiment):
             falls = bool((np.diff(ranks) <= 0).all())
             claims.append(Claim("the optimal rank falls as β grows", falls, numbers))
         for row in (row for row in rows if ours and row not in ours):
-            # The best of several on the test posts would be chosen by them.
+            # The best of several on the test posts would be selected on them.
             gaps = {"": Difference.of(ours[0].cells, row.cells, "f1")} if len(ours) == 1 else {}
             claim = f"F1 is near to that of {row.label} (within {NEAR_F1:g})"
             claims.append(above(claim, gaps, "one β, or --select first", NEAR_F1, ours[0].label))
@@ -305,7 +305,7 @@ class Tagging(Experiment):
 
 # Section 5: growing factors. Rounds, rank and certificate.
 Solution = tuple[int, int, Certificate]
-# Of each number of samples, and of each method: seconds by number of features.
+# For each number of samples and each method: seconds by number of features.
 Curves = dict[int, dict[str, dict[int, float]]]
 
 # Weight of the trace, and the relative certified gap at which a method is done.
@@ -366,7 +366,7 @@ def metric_regression(
         found = {"rank": rank, "rounds": rounds, "relative_error": error, "gap": certificate.relative_gap}
         return found | {"seconds": seconds}
 
-    # Times are told apart only where one model is trained at a time.
+    # Times are comparable only if one model is trained at a time.
     comparison = Comparison(run, resume, seeds=seeds, beta=BETA, tol=TOL)
     settings = crossed(t=counts, n=numbers, method=chosen)
     each = [one | {"seed": seed} for seed in comparison.seeds for one in settings]
