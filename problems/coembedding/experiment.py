@@ -130,18 +130,18 @@ def table_claims(rows: Sequence[Row]) -> list[Claim]:
 
 @dataclass(kw_only=True)
 class Coembedding(Experiment):
-    """Classify with several labels: co-embedding beside binary relevance, label ranking and chains.
+    """Classify with several labels: co-embedding, binary relevance, label ranking and chains.
 
-    Samples, labels and a threshold are embedded so that a label applies where it is nearer than the threshold; a
-    certificate says that the embedding is the global minimum. ila has the paper's loss, ila-hinge one of ours that
-    decides every label by itself. The default run is small and takes about a minute on two cores.
+    Samples, labels and a threshold are embedded so that a label applies if it is nearer than the threshold. A
+    certificate shows that the embedding is the global minimum. ila has the paper's loss, ila-hinge our own, which
+    decides each label separately. The default run is small and takes about a minute on two cores.
     """
 
     data: Annotated[options.Data, MultilabelBundle] = "digits-labels"
     rows: Annotated[
-        int, Option(min=0, help="Training rows; 0: 200 digits, or up to 1,000 of other data.")
+        int, Option(min=0, help="Training rows; 0 means 200 digits, or up to 1,000 rows of other data.")
     ] = 0
-    betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.05,0.5,1,2,5,10,20"
+    betas: Annotated[str, Option(help="Weights of the trace, separated by commas.")] = "0.05,0.5,1,2,5,10,20"
     seeds: options.SeedsOrPublished = 3
     methods: Annotated[str, options.methods_option(METHODS)] = "ila,br-svm,br-lr,cc-svm,cc-lr"
     # Methods choose in `fit`, along paths.
@@ -206,14 +206,14 @@ NEAR_F1, TOP = 0.02, 5
 
 @dataclass(kw_only=True)
 class Tagging(Experiment):
-    """Recommend tags: users, items and tags in one space, beside the pairwise-interaction factor model.
+    """Recommend tags: users, items and tags in one space, and the pairwise-interaction factor model.
 
-    One post of each user is held out, and F1 of the five best tags measured; --select chooses β and the like by
-    another post of each user. The default run takes about a minute on two cores.
+    One post of each user is held out to measure F1 of the five best tags. --select chooses β and the like by another
+    post of each user. The default run takes about a minute on two cores.
     """
 
     data: Annotated[options.Data, TagBundle] = "toy-tags"
-    betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.1,1,10,100"
+    betas: Annotated[str, Option(help="Weights of the trace, separated by commas.")] = "0.1,1,10,100"
     rank: Annotated[int, Option(min=1, help="Rank of pairwise interactions.")] = 64
     seeds: options.Seeds = 3
     methods: Annotated[str, options.methods_option(RECOMMENDERS)] = ",".join(RECOMMENDERS)
@@ -339,17 +339,17 @@ STRATEGIES: dict[str, tuple[str, Callable[[ConvexCost, int], Solution]]] = {
 def metric_regression(
     run: Run,
     *,
-    sizes: Annotated[str, Option(help="Numbers of features n.")] = "10,20,40",
-    samples: Annotated[str, Option(help="Numbers of samples t.")] = "250,1000",
+    sizes: Annotated[str, Option(help="Numbers of features n, separated by commas.")] = "10,20,40",
+    samples: Annotated[str, Option(help="Numbers of samples t, separated by commas.")] = "250,1000",
     methods: Annotated[str, options.methods_option(STRATEGIES)] = "exponential,linear",
     seeds: options.Seeds = 1,
     resume: options.Resume = False,
 ) -> Outcome:
     """Compare growing a factor exponentially, linearly and not at all, on a problem with a known minimum.
 
-    The metric W ⪰ 0 is to keep the inner products of t standard normal samples of n features, at a price for its
-    trace. The relative error is that to the closed form of the minimum; times are medians over the seeds. The default
-    run takes half a minute.
+    The metric W ⪰ 0 should preserve the inner products of t standard normal samples of n features, at a price for its
+    trace. The relative error is measured from the closed form of the minimum. Times are medians over the seeds. The
+    default run takes half a minute.
     """
     chosen = options.chosen_from(STRATEGIES, methods, "--methods")
     numbers, counts = options.whole_numbers(sizes, "--sizes"), options.whole_numbers(samples, "--samples")

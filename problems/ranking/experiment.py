@@ -158,7 +158,7 @@ def _precision(model: Any, X: Any, Y: Any, *point: Any) -> float:
 
 @dataclass(kw_only=True)
 class Ranking(Experiment):
-    """Rank labels: LORETA-1 with different starts, and with WARP sampling, beside its paper's other methods.
+    """Rank labels: LORETA-1 with different starts and WARP sampling, and its paper's other methods.
 
     Each example has several true labels, which should be ranked before the others (Shalit et al. 2012,
     section 7.2). Step sizes are chosen at the middle rank. The default run takes about a minute on two cores.
