@@ -92,10 +92,7 @@ def describe(group: str) -> list[dict[str, str]]:
 def table_of(formatter: Any, title: str, group: str, none: str = "") -> None:
     """Add a section to a help text: the entry points of a group, with their descriptions."""
     # The verb of a loader repeats the title.
-    rows = [
-        (each["name"], each["description"].removeprefix("Load ").removeprefix("the "))
-        for each in describe(group)
-    ]
+    rows = [(each["name"], re.sub("^Load (the )?", "", each["description"])) for each in describe(group)]
     with formatter.section(title):
         formatter.write_dl(rows or [("none", none)])
 
