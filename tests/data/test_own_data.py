@@ -151,7 +151,7 @@ class TestRatings:
         ("said", "says"),
         [
             ({"user": "usr"}, "did you mean 'user'"), ({"colour": "user"}, "colour is nothing"),
-            ({"label": "rating"}, "not clear|holds"), ({"user": "user", "item": "user"}, "several things"),
+            ({"label": "rating"}, "not clear|holds"), ({"user": "user", "item": "user"}, "several meanings"),
 
         ],
     )  # fmt: skip
@@ -195,7 +195,7 @@ class TestRatings:
     def test_zeros_far_from_a_scale_are_told_and_can_be_left_out(self, tmp_path: Path) -> None:
         rows = "".join(f"{n % 3},{n},{score}\n" for n, score in enumerate([0, 7, 0, 10, 0, 8]))
         path = put(tmp_path, "r.csv", f"user,item,rating\n{rows}")
-        assert "3 of 6 ratings are 0, and the others 7 to 10; say zeros=missing" in load(path).odd()[0]
+        assert "3 of 6 ratings are 0, and the others 7 to 10; give zeros=missing" in load(path).odd()[0]
         assert load(path, zeros="missing", kind=Ratings).values.tolist() == [7.0, 10.0, 8.0]
         rows = "".join(f"{n % 3},{n},{n % 6}\n" for n in range(12))
         assert not any(
@@ -733,5 +733,5 @@ def test_a_split_that_is_said_is_taken_or_told_of(tmp_path: Path, run: Any) -> N
         Metric(data=path, seeds=seeds, methods="euclidean")(loud)
     assert "its own split" in " ".join(said)
     assert "--seeds 0 takes its own" in " ".join(said)
-    with pytest.raises(InvalidInputError, match=r"--seeds 0: iris.csv does not say which rows are held out"):
+    with pytest.raises(InvalidInputError, match=r"--seeds 0: iris.csv has no held-out rows"):
         Metric(data=path.replace("test=", "drop="), seeds=0, methods="euclidean")(loud)
