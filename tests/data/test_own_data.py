@@ -139,7 +139,7 @@ class TestRatings:
             ("user,user,rating\nann,Alien,4\n", "'user'"),
             ("user,item,rating,seen\nann,Alien,4,1\nann,Alien,5,2\n", "1 rating of an item .* row 1; .*time="),
             ("user,item,rating\nJosé,Alien,4\n".encode("latin-1"), "byte 0xe9.*iconv"),
-            ("user,item,stars,score\nann,Alien,4,5\n", "may be the rating: stars, score; say"),
+            ("user,item,stars,score\nann,Alien,4,5\n", "may be the rating: stars, score; give"),
             ("user,item,rating,date\na,x,1,2024-01-01\nb,x,1,31/12/2024\n", "has '31/12/2024' in row 2"),
         ],
     )  # fmt: skip
@@ -150,7 +150,7 @@ class TestRatings:
     @each_row(
         ("said", "says"),
         [
-            ({"user": "usr"}, "did you mean 'user'"), ({"colour": "user"}, "colour is nothing"),
+            ({"user": "usr"}, "did you mean 'user'"), ({"colour": "user"}, "colour is not a known option"),
             ({"label": "rating"}, "not clear|holds"), ({"user": "user", "item": "user"}, "several meanings"),
 
         ],
@@ -452,7 +452,7 @@ class TestSamples:
         ("content", "kind", "says"),
         [
             (measured(values="a"), Bundle, "all samples have one label"),
-            (measured(last="what"), Bundle, "not clear what .* height .0., width .0., what .text.; say"),
+            (measured(last="what"), Bundle, "not clear what .* height .0., width .0., what .text.; name"),
             (measured().replace("3,2,b", "3,,b"), Bundle, r"gaps, of so many rows: width \(1\)"),
             (measured().replace("3,2,b", "3,-inf,b"), Bundle, "width of .* infinite"),
             ("label\na\nb\n", Bundle, "no columns of features"), (measured(), Ratings, "not clear|holds text"),
@@ -489,7 +489,7 @@ class TestSamples:
         for given, said, says in (
             ("absent.csv", {}, "no data set 'absent.csv', nor a file or folder"), (3, {}, "got int"),
             (put(tmp_path, "a.json", "{}"), {}, r"ends in \.json"),
-            ({"a": [1]}, {"header": "no"}, "header is nothing"),
+            ({"a": [1]}, {"header": "no"}, "header is not a known option"),
             ("digits", {"label": "x"}, "'digits' has no columns to name; leave out"),
             ("digits::label=x", {}, "there is no data set 'digits::label=x'"),
         ):  # fmt: skip
