@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import issparse
 from test_defaults import compared, written
 
 from problems.coembedding import MultilabelCoembedding
@@ -73,7 +74,10 @@ def generated(folder: Path, name: str) -> str:
     bundle: Any = replace(SETS[name], rows=rows).bundle()
     Y = bundle.Y.toarray()
     often = np.sort(np.argsort(-Y.sum(axis=0), kind="stable")[:labels])
-    return written(folder / f"{name}.npz", bundle.X, Y[:, often])
+    if issparse(bundle.X):
+        return written(folder / f"{name}.npz", bundle.X, Y[:, often])
+    np.savez(folder / f"{name}.npz", X=bundle.X, Y=Y[:, often])
+    return str(folder / f"{name}.npz")
 
 
 @pytest.mark.parametrize("columns", range(1, 8))
