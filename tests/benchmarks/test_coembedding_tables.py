@@ -64,7 +64,7 @@ def tables(folder: Path, name: str) -> list[dict[str, Any]]:
     table = compared(experiment, folder, "ila", **measures)
     for row in table:
         row.pop("one core, s, ours above", None)
-        row["splits"] = SPLITS[name]
+        row |= {"data": name, "splits": SPLITS[name]}
     return table
 
 
