@@ -83,6 +83,7 @@ html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["rmopt.css"]
 html_show_sourcelink = False
+html_search_scorer = str(HERE / "_ext" / "scorer.js")
 html_context = {"default_mode": "auto"}
 html_theme_options = {
     "navbar_persistent": [],

@@ -168,14 +168,14 @@ class BoostMetric(TripletLearner):
         cost, penalty = LogDetTriplet(in_range(X), triplets, score="distance"), self.penalty
         penalty = natural_size(as_rows(X, "X"), 1e-7, -1, centred=True) if penalty is None else float(penalty)
         (q, p, n), d = triplets.T, cost.n_blocks
-        scores, W, start = np.zeros(len(q)), np.zeros((d, d)), np.ones(d)
-        self.n_iter_ = 0
+        scores, start = np.zeros(len(q)), np.ones(d)
+        learners: list[Array] = []
         for _ in range(self.max_iter):
             weights = np.exp(scores.min() - scores)
             weights /= weights.sum()
             value, vector = _leading(cost.X, cost.couplings(weights), start)
             if value <= penalty:
-                if not W.any():
+                if not learners:
                     raise InvalidInputError(
                         f"the best direction gains {value:.1e} on these triplets, not more than penalty = "
                         f"{penalty:g}, so that W would be zero; take a smaller one, or nearer positives."
@@ -188,9 +188,9 @@ class BoostMetric(TripletLearner):
             if size == 0.0:
                 break
             scores += size * gain
-            W += size * np.outer(vector, vector)
-            self.n_iter_ += 1
-        return W
+            learners.append(np.sqrt(size) * vector)
+        self.n_iter_, self.learners_ = len(learners), np.reshape(learners, (-1, d))
+        return self.learners_.T @ self.learners_
 
 
 def _leading(X: Any, couplings: Any, start: Array) -> tuple[float, Array]:
