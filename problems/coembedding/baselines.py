@@ -32,7 +32,7 @@ BASES = {
 }
 # The weights of the loss that cross-validation chooses from: for short and sparse rows, and for long ones.
 UNIT_CS = (0.1, 1.0, 10.0, 100.0)
-LONG_CS = (0.0001, 0.001, 0.01, 0.1)
+LONG_CS = (0.00001, 0.0001, 0.001, 0.01, 0.1)
 
 
 @dataclass(eq=False, repr=False)
