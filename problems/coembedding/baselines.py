@@ -161,12 +161,10 @@ def unit_scaling(X: Any) -> Any:
 def searched(scheme: str, base: str, seed: int, X: Any, folds: int, scoring: Any) -> GridSearchCV:
     """Return a baseline whose scaling of the features and whose C are chosen by cross-validation."""
     path = "model__estimator__C" if scheme == "clr" else "model__estimator__estimator__C"
-    unit, (long, costs) = (
-        unit_scaling(X),
-        (MaxAbsScaler(), UNIT_CS[base]) if issparse(X) else (StandardScaler(), LONG_CS),
-    )
-    steps = Pipeline([("scaling", unit), ("model", multilabel(scheme, base, seed))])
-    grid = [{"scaling": [unit], path: UNIT_CS[base]}, {"scaling": [long], path: costs}]
+    short = unit_scaling(X), UNIT_CS[base]
+    long = (MaxAbsScaler(), UNIT_CS[base]) if issparse(X) else (StandardScaler(), LONG_CS)
+    steps = Pipeline([("scaling", short[0]), ("model", multilabel(scheme, base, seed))])
+    grid = [{"scaling": [scaling], path: costs} for scaling, costs in (short, long)]
     return GridSearchCV(steps, grid, scoring=scoring, cv=folds, n_jobs=-1, error_score="raise")
 
 
