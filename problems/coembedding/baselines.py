@@ -32,7 +32,7 @@ BASES = {
 }
 # The weights of the loss that cross-validation chooses from: for short and sparse rows, and for long ones.
 UNIT_CS = {"svm": (0.1, 1.0, 10.0, 100.0), "lr": (0.1, 1.0, 10.0, 100.0, 1000.0)}
-LONG_CS = (0.00001, 0.0001, 0.001, 0.01, 0.1)
+LONG_CS = {"svm": (0.00001, 0.0001, 0.001, 0.01, 0.1), "lr": (0.0001, 0.001, 0.01, 0.1, 1.0)}
 
 
 @dataclass(eq=False, repr=False)
@@ -162,7 +162,7 @@ def searched(scheme: str, base: str, seed: int, X: Any, folds: int, scoring: Any
     """Return a baseline whose scaling of the features and whose C are chosen by cross-validation."""
     path = "model__estimator__C" if scheme == "clr" else "model__estimator__estimator__C"
     short = unit_scaling(X), UNIT_CS[base]
-    long = (MaxAbsScaler(), UNIT_CS[base]) if issparse(X) else (StandardScaler(), LONG_CS)
+    long = (MaxAbsScaler(), UNIT_CS[base]) if issparse(X) else (StandardScaler(), LONG_CS[base])
     steps = Pipeline([("scaling", short[0]), ("model", multilabel(scheme, base, seed))])
     grid = [{"scaling": [scaling], path: costs} for scaling, costs in (short, long)]
     return GridSearchCV(steps, grid, scoring=scoring, cv=folds, n_jobs=-1, error_score="raise")
