@@ -1,4 +1,4 @@
-"""Draws what the benchmarks kept: curves of growth, times of other libraries over ours, local optima."""
+"""Draws curves of growth, and times of other libraries over ours, that the benchmarks kept."""
 
 from __future__ import annotations
 
@@ -102,29 +102,12 @@ def growth() -> Figure:
     return figure
 
 
-def optima() -> Figure:
-    """Draw how far local optima of co-embedding are above the minimum: the range, its middle 90 %, the median."""
-    rows = rows_of(kept("coembedding_tables")["tables"]["test_figure_3"])
-    names = list(dict.fromkeys(row["data"] for row in rows))
-    figure = Figure(figsize=(8.0, 3.4))
-    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        own = sorted((row for row in rows if row["data"] == name), key=lambda row: row["d"])
-        at = [row["d"] for row in own]
-        for low, high, width in (("least", "largest", 1.0), ("5 %", "95 %", 5.0)):
-            lows, highs = ([100.0 * row[key] for row in own] for key in (low, high))
-            axes.vlines(at, lows, highs, color=COLOURS[0], linewidth=width)
-        axes.plot(at, [100.0 * row["median"] for row in own], "o", color=COLOURS[1], markersize=4)
-        axes.axvline(own[0]["d*"], color="0.5", linewidth=1.0, linestyle=":")
-        axes.set(title=name, xlabel="columns d (dotted: d*)", ylabel="above the minimum, %", xticks=at)
-    return figure
-
-
 def draw(app: Sphinx, config: Any) -> None:
-    """Write the pictures."""
+    """Write ``growth.svg`` and ``rivals.svg``."""
     folder = Path(app.srcdir) / "_generated"
     folder.mkdir(exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "rmopt"}):
-        for made in (growth, rivals, optima):
+        for made in (growth, rivals):
             figure = made()
             figure.tight_layout()
             figure.savefig(folder / f"{made.__name__}.svg", metadata={"Date": None})
