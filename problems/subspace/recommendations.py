@@ -35,28 +35,24 @@ File = Annotated[
     str,
     Argument(
         metavar="FILE",
-        help="ratings, a line each, or a registered data set; ratings.csv::user=uid,item=film,rating=stars where the "
-        "names of the columns do not say it.",
+        help="ratings, one per line, or a registered data set. If names of columns are not clear, add their meaning: "
+        "ratings.csv::user=uid,item=film,rating=stars.",
     ),
 ]
 Model = Annotated[
     Literal["als", "bayesian", "implicit"] | None,
     Option(
-        help="bayesian, the default, errs less than als, takes longer and more memory; implicit is for views, clicks "
-        "and purchases."
+        help="bayesian, the default, has smaller errors than als, and needs more time and memory; implicit is for "
+        "views, clicks and purchases."
     ),
 ]
 Weights = Annotated[
     Literal["bm25", "log", "counts", "ones"] | None,
-    Option(
-        help="Of --model implicit: counts damped by BM25, the default, or log, as they are, or all alike."
-    ),
+    Option(help="For --model implicit: counts damped by BM25, the default, or log, unchanged, or all equal."),
 ]
-MinSupport = Annotated[int, Option(min=0, help="Items with fewer ratings are in no list.")]
-Rank = Annotated[
-    int | None, Option(min=1, help="The rank of the model; by default 10, or what fits the data.")
-]
-Count = Annotated[int, Option("--n", "-n", min=1, help="How many items are recommended to a user.")]
+MinSupport = Annotated[int, Option(min=0, help="Items with fewer ratings are not recommended.")]
+Rank = Annotated[int | None, Option(min=1, help="Rank of the model; by default 10, or less for few data.")]
+Count = Annotated[int, Option("--n", "-n", min=1, help="Number of items recommended to a user.")]
 Names = Annotated[
     Path | None, Option("--names", metavar="FILE", help="Names of items, such as movies.csv: ids and titles.")
 ]
@@ -68,8 +64,9 @@ def completion(
 ) -> Outcome:  # fmt: skip
     """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
 
-    The error is that of a model that has not seen a tenth of the ratings; the model that is written has seen all.
-    Below it stands what users and items alone explain, or for views neighbours of items and the most popular ones.
+    The error is measured on a tenth of the ratings, which a first model did not get. The saved model learns from all.
+    Below it is the error by users and items alone, or for views the scores of item neighbours and of the most popular
+    items.
     """
     if weights and model != "implicit":
         raise InvalidInputError("--weights is for --model implicit; say that too, or leave --weights out.")
