@@ -339,7 +339,7 @@ class TagRanking(PairwiseDistance):
         least = tuple((triples.max(axis=0) + 1).tolist())
         self.counts = least if counts is None else counts
         if np.shape(self.counts) != (3,) or np.any(np.less(self.counts, least)):
-            raise InvalidInputError(f"counts = {shown(counts)} must be at least {least}, as the triples say.")
+            raise InvalidInputError(f"counts = {shown(counts)} must be at least {least}, by the triples.")
         triples = np.unique(triples.astype(np.int64), axis=0)
         self.posts, sizes = np.unique(triples[:, :2], axis=0, return_counts=True)
         self.starts = np.concatenate([[0], np.cumsum(sizes)])

@@ -358,7 +358,7 @@ class Ratings(Bundle):
         }  # fmt: skip
 
     def odd(self) -> list[str]:
-        same = "All entries are the same: who has what is for --model implicit, ImplicitALS."
+        same = "All entries are the same: take --model implicit, ImplicitALS, for data without ratings."
         return super().odd() + [same] * bool(self.values.min() == self.values.max()) + self.zeros()
 
     def zeros(self) -> list[str]:
@@ -367,8 +367,8 @@ class Ratings(Bundle):
         if share <= ZEROS or len(others) == 0 or others.min() < 1.0:
             return []
         return [
-            f"{share:.0%} of the entries are 0, the others {others.min():g} to {others.max():g}: where 0 stands for "
-            "no rating, leave them out, for they are read as the worst."
+            f"{share:.0%} of the entries are 0, the others {others.min():g} to {others.max():g}: if 0 means no "
+            "rating, leave them out, since they count as the worst."
         ]
 
     def _oddities(self) -> dict[str, int]:

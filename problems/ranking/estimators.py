@@ -194,7 +194,7 @@ class LoretaLabelRanker(Loreta):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
-            Indicators: 1 where a label is true, and 0 elsewhere.
+            Indicators: 1 for true labels, and 0 for others.
         """
         seed = begin(self)
         truth, parts = self._parts(X, Y, self.n_epochs, seed, afresh=True, grows=False)
@@ -406,7 +406,7 @@ class LowRankLogisticRegression(LabelTables, BatchLearner):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
-            Indicators: 1 where a label is true, and 0 elsewhere.
+            Indicators: 1 for true labels, and 0 for others.
         """
         seed = begin(self)
         X = as_rows(admit(self, X), "X")

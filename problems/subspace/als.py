@@ -355,8 +355,8 @@ class ImplicitALS(PointCompletion):
         counts = table.data[table.data > 0.0]
         if table.data.min() < 0.0 or len(counts) == 0:
             raise InvalidInputError(
-                f"values run from {table.data.min():g} to {table.data.max():g}; they must say how often or how "
-                "surely: numbers from 0, some of them above. Leave out what was disliked."
+                f"values run from {table.data.min():g} to {table.data.max():g}; they must be counts or confidences: "
+                "numbers from 0, some of them above. Leave out disliked entries."
             )
         self.weighing_ = self.weights if counts.min() < counts.max() else "ones"
         if self.weighing_ == "counts" and counts.max() > SKEWED * counts.mean():

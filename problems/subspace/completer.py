@@ -56,8 +56,8 @@ def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: 
     """Measure the n rows with the highest scores in each column, without the known ones."""
     if held_out.data.min(initial=0.0) < 0.0:
         raise InvalidInputError(
-            f"held-out entries run from {held_out.data.min():g}, and each counts as one that a list should hold; "
-            "leave out those below 0, and what else was disliked."
+            f"held-out entries run from {held_out.data.min():g}, and lists should contain each of them; leave out "
+            "those below 0 and other disliked ones."
         )
     discounts = 1.0 / np.log2(np.arange(2.0, n + 2.0))
     measures = []
@@ -71,7 +71,7 @@ def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: 
             measures.append((hits.sum() / n, hits.sum() / len(wanted), gain))
     if not measures:
         raise InvalidInputError(
-            "nothing is held out: all entries are 0, or were seen by fit; give others that should be recommended."
+            "nothing is held out: all entries are 0, or known to fit; give others that should be recommended."
         )
     precision, recall, ndcg = np.mean(measures, axis=0).tolist()
     return Ranked(precision, recall, ndcg, len(measures))
@@ -235,8 +235,8 @@ class CompletionModel(Saved, Estimator):
         m, n = self.known_.shape
         if mean and (unseen := int(np.sum((rows == m) | (columns == n)))):
             warn(
-                f"{unseen} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, "
-                "with what is known of the other one."
+                f"{unseen} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, with "
+                "the known part of the other one."
             )
         return rows, columns
 
