@@ -96,7 +96,7 @@ class Online:
 
 
 class Ridge(BaseEstimator):
-    """Least squares of the indicators by sums over rows, penalty 1 / `step_size`; the seconds are those of the sums."""
+    """Least squares of the indicators, penalty 1 / `step_size`; the seconds are those of sums over rows."""
 
     def __init__(self, step_size: float = 1.0) -> None:
         self.step_size = step_size
