@@ -40,8 +40,7 @@ PART, TEST, CHOOSING = 500, 2_000, 1.5
 SQUARE = 5_500.0
 # Seconds of training after which the test rows are ranked: as many with all seeds, and all with one.
 MARKS, SHORT = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), 4
-IMAGENET: Any = SETS["generated-imagenet"]
-MADE: Any = replace(IMAGENET, rows=908_210, test=0)
+MADE: Any = replace(SETS["generated-imagenet"], rows=908_210, test=0)
 
 
 @njit(nogil=True)
@@ -79,8 +78,7 @@ class Online:
     """A learner of the experiment whose rows come in parts: between them it stays where its engine stands."""
 
     def __init__(self, learner: Any) -> None:
-        self.learner = learner
-        self.state: Any = None
+        self.learner, self.state = learner, None
 
     def partial_fit(self, X: Any, Y: Any) -> None:
         solver, problem, start = self.learner.parts(X, Y)
@@ -99,8 +97,7 @@ class Ridge(BaseEstimator):
     """Least squares of the indicators, penalty 1 / `step_size`; the seconds are those of sums over rows."""
 
     def __init__(self, step_size: float = 1.0) -> None:
-        self.step_size = step_size
-        self.sums: Any = 0.0
+        self.step_size, self.sums = step_size, 0.0
 
     def partial_fit(self, X: Any, Y: Any) -> None:
         X = X.toarray()
@@ -138,8 +135,7 @@ def ranked(model: Any, block: Any) -> float:
 
 def raced(models: dict[str, Any], rows: Iterable[Any], marks: Any, block: Any) -> dict[str, list[float]]:
     """Let models learn in turns; return the mean average precision of each when it has used so many seconds."""
-    used = dict.fromkeys(models, 0.0)
-    found: dict[str, list[float]] = {name: [] for name in models}
+    used, found = dict.fromkeys(models, 0.0), {name: [] for name in models}
     for part in rows:
         going = [name for name in models if len(found[name]) < len(marks)]
         for name in going:
@@ -203,9 +199,8 @@ def by_time(rank: int, folder: Path) -> list[dict[str, Any]]:
         means, sems = mean_and_sem(one[name := kind.label][:SHORT] for one in found)
         ours, theirs = ([{"map": one[of][SHORT - 1]} for one in found] for of in (OURS.label, name))
         row = {"method": name, "rank": None if kind in WHOLE else rank or 100, **steps[name]}
-        row |= {
-            f"{mark:g} s": mean for mark, mean in zip(MARKS, [*means, *found[0][name][SHORT:]], strict=True)
-        }
+        values = zip(MARKS, [*means, *found[0][name][SHORT:]], strict=True)
+        row |= {f"{mark:g} s": value for mark, value in values}
         gap = None if kind is OURS else str(Difference.of(ours, theirs, "map"))
         table.append(row | {"± at 2 s": sems[-1], f"{OURS.label} is": gap})
     return table
