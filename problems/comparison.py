@@ -4,7 +4,7 @@ A family writes one ``experiment.py``, with a dataclass that derives from `Exper
 
 1. Fields are the options of ``rmopt run NAME``, declared with `problems.options`. ``known`` has the methods by name,
    each a `Method`: a label, an unfitted estimator, and the grid for cross-validation; a user's methods join them.
-   Properties of a method are attributes of its estimator; labels and names have no effect.
+   Properties of a method are attributes of its estimator. Labels and names have no effect.
 2. ``check()`` refuses options before data are read. ``settings()`` returns a dict for each row of the table: its
    ``method``, ``code`` and all other settings of the training except the seed.
 3. ``model(one)`` makes the estimator of a dict, with ``parameters`` and a ``seed`` in it, and ``measure(model,

@@ -177,7 +177,7 @@ class TagModel(Estimator):
         X : array, shape (n_samples, 2)
             Names or numbers of users and items.
         y : array, shape (n_samples,)
-            Names or numbers of tags, one for each row; a post with three tags has three rows.
+            Names or numbers of tags, one for each row. A post with three tags has three rows.
         """
         check_parameters(self, self._parameters)
         validate_data(self, X, skip_check_array=True)

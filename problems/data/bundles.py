@@ -139,13 +139,13 @@ class ClassBundle(Split):
     Attributes
     ----------
     X : ndarray or csr_array, shape (n_samples, n_features)
-        Finite float64; a sparse X becomes canonical CSR (sorted, no duplicates) with int32 indices.
+        Finite float64. A sparse X becomes canonical CSR (sorted, no duplicates) with int32 indices.
     y : ndarray of int64, shape (n_samples,)
         Labels 0 .. n_classes - 1, at least two of them, every one with a sample.
     test : ndarray of bool, shape (n_samples,)
         True for the held-out samples, with both parts nonempty.
     split_said : bool
-        Whether the held-out samples were given; experiments draw others unless ``--seeds 0``.
+        Whether the held-out samples were given. Experiments draw others unless ``--seeds 0``.
     feature_names, class_names : tuple of str, optional
         The names of columns and labels.
 
@@ -225,7 +225,7 @@ class MultilabelBundle(Split):
     test : ndarray of bool, shape (n_samples,)
         True for the held-out samples, with both parts nonempty.
     split_said : bool
-        Whether the held-out samples were given; experiments draw others unless ``--seeds 0``.
+        Whether the held-out samples were given. Experiments draw others unless ``--seeds 0``.
     feature_names, label_names : tuple of str, optional
         The names of columns.
     """

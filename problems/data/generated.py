@@ -2,7 +2,7 @@
 
 Equal seeds give equal rows, in blocks and as a whole. Each set gives in its ``source`` the best possible result.
 ``python -m problems.data.generated NAME FOLDER --rows 908210`` writes one into a folder, from which
-`problems.data.stream` reads it; rows of ImageNet's size take 4 GB.
+`problems.data.stream` reads it. Rows of ImageNet's size take 4 GB.
 """
 
 from __future__ import annotations

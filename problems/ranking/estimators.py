@@ -131,7 +131,7 @@ class LoretaLabelRanker(Loreta):
         As in `problems.similarity.LoretaSimilarity`.
     init : {"zero", "identity", "gaussian"}
         The start: the first 2·rank subgradients from the zero matrix, a zero-padded identity, or a product of two
-        random matrices (§7.2.1); these two are divided by the root of the mean of ‖x‖².
+        random matrices (§7.2.1). These two are divided by the root of the mean of ‖x‖².
     n_epochs : int
         Passes over the rows.
     sampling : {"warp", "exact"}

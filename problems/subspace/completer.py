@@ -411,7 +411,7 @@ class CompletionModel(Saved, Estimator):
         ratings, y : as in `rmse`
             Held-out entries that lists should contain. Those known to `fit` do not count, nor do those of unknown
             rows and columns with ``handle_unknown="mean"``. Leave out disliked entries, for example ratings below 4
-            of 5; negative numbers are refused.
+            of 5. Negative numbers are refused.
         n : int
             The length of a list.
 
@@ -505,7 +505,7 @@ class CompletionModel(Saved, Estimator):
 class PointCompletion(CompletionModel):
     """A matrix as mean + effects of row and column + u_i · w_j, as point estimates.
 
-    A subclass sets the attributes in `_learn`; U and W are `components_` and `weights_`.
+    A subclass sets the attributes in `_learn`. U and W are `components_` and `weights_`.
     """
 
     _arrays: ClassVar = {

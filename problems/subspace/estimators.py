@@ -189,7 +189,7 @@ class RTRMC(BatchCompletion):
     lam : float
         λ, from 0 to below ½, which draws unknown entries towards 0.
     max_iter : int
-        The largest number of iterations; `n_iter_` is the actual one. 15 suffice for ratings. Entries without noise
+        The largest number of iterations. `n_iter_` is the actual one. 15 suffice for ratings. Entries without noise
         need more for a fit to rounding.
     tol : float
         Stop when the gradient is this short, relative to its length at the start.
